@@ -83,8 +83,8 @@ func Hydrate(ctx context.Context, walk Walk, path string,
 	return move(ctx, walk, "hydrate", path, 1, report, hydrate) // one file alone is decoded by all processors
 }
 
-// move does something to each packed file at or below path, to some files at a time. do says how many bytes it
-// moved, or why the file is left as it was.
+// move does something to each packed file at or below path, to some files at a time. do says how many bytes
+// it moved, or why the file is left as it was.
 func move(ctx context.Context, walk Walk, op, path string, atATime int, report func(control.Progress),
 	do func(string, *content.File) (int64, string, error)) (*control.Moved, error) {
 	m := &control.Moved{Skipped: []control.Skip{}}
