@@ -32,9 +32,11 @@ type Node struct {
 	keep  int     // O_PATH descriptor of the inode of a node without a known name, else -1
 	dead  bool    // no name leads here, and only Link of an O_TMPFILE can change that
 
-	// past: an earlier daemon told the kernel of the node, and refs has one for all that it told; told counts
-	// what this process has told the kernel since. Guarded by table.mu.
+	// past: an earlier daemon told the kernel of the node. It never changes. How many references the kernel has
+	// is not known then: refs has base, 1 or 0, for all that earlier daemons told, and told for what this one
+	// has told since. Sweep alone takes them. Both are guarded by table.mu.
 	past bool
+	base int64
 	told int64
 
 	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per

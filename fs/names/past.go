@@ -10,8 +10,9 @@ import (
 // past is what an earlier process wrote down of the nodes that the kernel may ask for. A node is taken from
 // it when it is found: by its id (revive), or since a lookup leads to it. table.mu guards it.
 //
-// How many references the kernel has to such a node is not known. So none of them is given back when the
-// kernel forgets some: the node is in doubt, and Sweep asks the kernel whether it has any left.
+// How many references the kernel has to such a node is not known, as long as it lives. So none of them is
+// given back when the kernel forgets some: the node is in doubt, and Sweep asks the kernel whether it has any
+// left.
 type past struct {
 	byID   map[content.NodeID]handover.Node
 	byIno  map[inoKey]content.NodeID
@@ -277,10 +278,12 @@ func (ns *Names) Sweep(all bool, known func(content.NodeID) bool, settle func())
 				t.heir.Load().Nodes.Drop(r.ID)
 			}
 		}
-		if n != nil && n.past && n.told == k {
-			n.past = false
+		if n != nil && n.past && n.told == k && n.base+k > 0 {
+			// The kernel may still say that it forgets what is taken here: it stays a node of the past, of
+			// which Forget takes nothing.
 			n.refs++ // Unpin takes it
-			t.unrefLocked(n, 1+k)
+			t.unrefLocked(n, n.base+k)
+			n.base, n.told = 0, 0
 			gone = append(gone, n)
 		}
 	}

@@ -23,6 +23,7 @@ type lives struct {
 
 	kept   map[uint64]int            // descriptors that a holder keeps
 	kernel map[content.NodeID]*known // what the kernel knows
+	late   []func()                  // FORGETs that it has sent and no process has read
 }
 
 // known is a node as the kernel knows it.
@@ -141,6 +142,21 @@ func (l *lives) forget(id content.NodeID) {
 	l.r.Forget(id, k.lookups)
 }
 
+// evict has the kernel forget a node, which is heard of later: by read.
+func (l *lives) evict(id content.NodeID) {
+	k := l.kernel[id]
+	delete(l.kernel, id)
+	l.late = append(l.late, func() { l.r.Forget(id, k.lookups) })
+}
+
+// read reads the FORGETs.
+func (l *lives) read() {
+	for _, forget := range l.late {
+		forget()
+	}
+	l.late = nil
+}
+
 func (l *lives) sweep(all bool) {
 	l.r.Sweep(all, func(id content.NodeID) bool { return l.kernel[id] != nil }, func() {})
 }
@@ -168,6 +184,7 @@ func (l *lives) end() {
 	for id := range l.kernel {
 		l.forget(id)
 	}
+	l.read()
 	if l.r.InDoubt() {
 		l.sweep(false)
 	}
@@ -324,6 +341,60 @@ func TestSweepRaces(t *testing.T) {
 	l.check()
 }
 
+// The kernel evicts an inode, which it does not know any more, and the FORGET is read when Sweep has asked. The
+// references of that FORGET are those that Sweep gave back: whoever else has the node keeps it.
+func TestForgottenAfterSweep(t *testing.T) {
+	l := newLives(t)
+	l.r.mkdir("d")
+	l.r.write("d/f")
+	d, f := l.look("d"), l.look("d/f")
+	l.next()
+	l.check()
+	pinned := l.r.Get(f)
+	pinned.Pin() // as the queue does
+	l.evict(d)
+	l.evict(f)
+	l.sweep(true)
+	l.read()
+	l.sweep(false)
+	if n := l.r.Get(f); n != pinned || l.r.read(n) != "d/f" || n.Path() != "d/f" {
+		t.Error("a file that is in use is another one")
+	}
+	if again := l.look("d/f"); again != f || l.r.known("d").ID() != d {
+		t.Error("a file that is in use has another id")
+	}
+	l.forget(f)
+	l.sweep(false)
+	pinned.Unpin()
+}
+
+// A file with two names is open, and the process is killed when one of them has gone, before it has written
+// that down.
+func TestKilledAtOneOfTwoNames(t *testing.T) {
+	for what, do := range map[string]func(r *rig) error{
+		"unlink": func(r *rig) error { return r.unlink("a") },
+		"rename": func(r *rig) error { return r.rename("other", "a", 0) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			l := newLives(t)
+			l.r.write("a", "other")
+			l.r.must("link", l.r.link("a", "b"))
+			id := l.look("a")
+			l.look("b")
+			heir := l.r.tab.heir.Load()
+			l.r.onChange = func() {
+				l.r.tab.heir.Store(&Heir{Nodes: stale(t), Keep: heir.Keep, Unkeep: heir.Unkeep})
+			}
+			l.r.must(what, do(l.r))
+			l.next()
+			l.check()
+			if n := l.r.Get(id); n.Path() != "b" {
+				t.Error(n.Path())
+			}
+		})
+	}
+}
+
 // Processes come and go at any moment of random changes.
 func TestLives(t *testing.T) {
 	rounds := 400
@@ -362,8 +433,11 @@ func TestLives(t *testing.T) {
 					_ = r.link(p, q)
 				case 9:
 					for id := range l.kernel {
-						l.forget(id)
+						l.evict(id)
 						break
+					}
+					if rnd.IntN(3) > 0 {
+						l.read()
 					}
 				case 10:
 					l.look(p)

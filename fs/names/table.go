@@ -111,7 +111,7 @@ func (t *table) newNodeLocked(id content.NodeID, ino uint64, mode uint32) *Node 
 		t.next++
 		t.heir.Load().next(t.next)
 	} else {
-		n.past = true
+		n.past, n.base = true, 1
 		n.refs++
 	}
 	t.byID[n.id] = n
