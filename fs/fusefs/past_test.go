@@ -362,6 +362,49 @@ func TestViewOfRemoved(t *testing.T) {
 	}
 }
 
+// A file was written past the kernel's pages, and the process killed before it was opened again.
+func TestStalePages(t *testing.T) {
+	l := newLives(t)
+	keeps := func() bool {
+		o := l.opens("runs/f")
+		l.s.Release(nil, &fuse.ReleaseIn{Fh: o.fh})
+		return o.keeps
+	}
+	l.write("runs/f", []byte("old"))
+	if keeps(); !keeps() {
+		t.Error("the second open drops the pages")
+	}
+	l.write("runs/f", []byte("new"))
+	l.next()
+	if keeps() || !keeps() {
+		t.Error("the first open alone drops the pages")
+	}
+}
+
+// A program makes a file by the name of a view: the lookup answers that there is none, and leaves no reference
+// to it.
+func TestViewGivesWay(t *testing.T) {
+	l := newLives(t)
+	l.write(source, npz(1))
+	view := l.look(beside)
+	l.next()
+	dir := l.look(path.Dir(beside))
+	l.s.makes = func(uint32, string) bool { return true }
+	for range 3 {
+		if l.look(beside) != 0 {
+			t.Error("the view is found")
+		}
+	}
+	l.s.Forget(view, 1)
+	l.s.v.Names().Sweep(true, func(id content.NodeID) bool { return uint64(id) == dir }, func() {})
+	left, _ := l.s.v.Names().Leftover()
+	for _, n := range left {
+		if strings.Contains(n, path.Base(beside)) {
+			t.Error(n)
+		}
+	}
+}
+
 // A view is known to the kernel, and not open; its source is not known. Both stay until the kernel forgets
 // the view.
 func TestViewKnown(t *testing.T) {
