@@ -395,6 +395,53 @@ func TestKilledAtOneOfTwoNames(t *testing.T) {
 	}
 }
 
+// What is made up keeps its id as long as it is made of the same generation of the same node.
+func TestOriginOfPast(t *testing.T) {
+	l := newLives(t)
+	l.r.write("f", "g")
+	made := func(of string, gen uint64) *Node {
+		n := l.r.find(of)
+		v := l.r.Synthesise(l.r.Root(), "v", ViewIno|1, unix.S_IFREG,
+			&fake{key: [2]any{n, gen}, mode: unix.S_IFREG, origin: Origin{n, gen, 1000}})
+		n.Unpin()
+		return v
+	}
+	id := func(of string, gen uint64) content.NodeID {
+		v := made(of, gen)
+		defer v.Unpin()
+		return v.ID()
+	}
+	f := l.look("f")
+	l.r.Get(f).Changes(3)
+	old, newer := made("f", 3), made("f", 4)
+	for stale := range uint64(20) { // what was written down of them was never taken back
+		_ = l.mem.Nodes().Put(handover.Node{ID: 1000 + stale, Ino: old.ino, Parent: uint64(RootID), Name: "v",
+			Synthetic: true, Type: unix.S_IFREG, Source: uint64(f), Gen: 3, Size: 1000})
+	}
+	l.r.Get(f).Changes(4)
+	l.next()
+	if got := l.r.Get(f).gen; got != 4 {
+		t.Errorf("generation %d", got)
+	}
+	for range 2 {
+		if got := id("f", 4); got != newer.ID() {
+			t.Errorf("id %d, and was %d", got, newer.ID())
+		}
+	}
+	if got := id("f", 3); got != 1019 {
+		t.Errorf("of several with one name, %d", got)
+	}
+	if g, h := id("g", 4), id("f", 5); g <= newer.ID() || h <= newer.ID() {
+		t.Errorf("%d and %d: no new ids", g, h)
+	}
+	l.r.Get(f).Changes(6)
+	l.next()
+	if got := l.r.Get(f).gen; got != 6 {
+		t.Errorf("generation %d", got)
+	}
+	l.sweep(true)
+}
+
 // Processes come and go at any moment of random changes.
 func TestLives(t *testing.T) {
 	rounds := 400
