@@ -222,17 +222,30 @@ func (l *lives) unlink(p string) {
 	l.ok("unlink "+p, l.s.Unlink(nil, &in, path.Base(p)))
 }
 
+// evict packs and evicts everything.
+func (l *lives) evict() {
+	l.t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	q := l.s.v.Requests()
+	l.must(q.Sync(ctx, nil))
+	m, err := q.Evict(ctx, "", nil)
+	l.must(err)
+	if m.Files == 0 || len(m.Skipped) > 0 {
+		l.t.Fatalf("evicted: %+v", m)
+	}
+}
+
 // npz is a file of NumPy's with one array, weight. All are of one size and shape.
 func npz(seed uint64) []byte {
-	const n = 30_000
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	f, _ := z.CreateHeader(&zip.FileHeader{Name: "weight.npy", Method: zip.Store})
-	head := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }", n)
+	head := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }", elements)
 	head += strings.Repeat(" ", 63-(10+len(head))%64) + "\n"
 	_, _ = f.Write(binary.LittleEndian.AppendUint16([]byte("\x93NUMPY\x01\x00"), uint16(len(head))))
 	_, _ = f.Write([]byte(head))
-	data := make([]byte, n)
+	data := make([]byte, elements)
 	rand.NewChaCha8([32]byte{byte(seed)}).Read(data)
 	_, _ = f.Write(data)
 	_ = z.Close()
@@ -240,6 +253,8 @@ func npz(seed uint64) []byte {
 }
 
 const (
+	elements = 400_000 // of the array, a byte each
+
 	source = "runs/a/1/model.npz"
 	beside = "runs/a/1/model.safetensors"
 	below  = ".ckptfs/tensors/runs/a/1/model.npz/weight.npy"
@@ -247,7 +262,7 @@ const (
 
 // weight reports whether a view has the array of a file.
 func weight(view, npz []byte) bool {
-	data := view[len(view)-30_000:]
+	data := view[len(view)-elements:]
 	return bytes.Contains(npz, data)
 }
 
@@ -258,8 +273,11 @@ func TestViewStays(t *testing.T) {
 		l.write(source, npz(1))
 		id := l.look(p)
 		held := l.opens(p)
-		for range 2 {
+		for life := range 4 {
 			l.next()
+			if life == 2 { // the next one knows of its record by the view alone
+				l.evict()
+			}
 			if got, st := l.reads(held); st != fuse.OK || !weight(got, npz(1)) {
 				t.Errorf("%s, open: %d bytes, %v", p, len(got), st)
 			}

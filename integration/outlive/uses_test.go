@@ -375,6 +375,9 @@ func views(w *worker) func() {
 		names = append(names, filepath.Join(dir, "model.safetensors"), model)
 	}
 	_ = filepath.WalkDir(filepath.Join(w.mount, ".ckptfs"), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(p, "remade") {
+			return fs.SkipDir // which changes
+		}
 		if err == nil && d.Type().IsRegular() && len(names) < 40 {
 			names = append(names, p)
 		}
