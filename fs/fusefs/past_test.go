@@ -399,8 +399,8 @@ func TestStalePages(t *testing.T) {
 	}
 }
 
-// A program makes a file by the name of a view: the lookup answers that there is none, and leaves no reference
-// to it.
+// A program makes a file by the name of a view: the lookup answers that there is none, and leaves no
+// reference to it.
 func TestViewGivesWay(t *testing.T) {
 	l := newLives(t)
 	l.write(source, npz(1))

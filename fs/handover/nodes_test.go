@@ -31,11 +31,13 @@ func load(t *testing.T, m *Memory) map[uint64]Node {
 func TestNodes(t *testing.T) {
 	m := fresh(t, tiny)
 	want := map[uint64]Node{
-		1:       {ID: 1, Ino: 2, Type: unix.S_IFDIR},
-		2:       {ID: 2, Ino: 1<<64 - 1, Parent: 1, Type: unix.S_IFLNK, Name: "\x00/\n\xff"},
-		3:       {ID: 3, Parent: 2, Type: unix.S_IFSOCK, Synthetic: true, Name: strings.Repeat("n", 255)},
-		4:       {ID: 4, Parent: 2, Type: unix.S_IFREG, Synthetic: true, Name: "v", Source: 1 << 60, Gen: 7, Size: 9},
-		5:       {ID: 5, Ino: 5, Parent: 2, Type: unix.S_IFREG, Name: strings.Repeat("n", 255), Gen: 1<<64 - 1},
+		1: {ID: 1, Ino: 2, Type: unix.S_IFDIR},
+		2: {ID: 2, Ino: 1<<64 - 1, Parent: 1, Type: unix.S_IFLNK, Name: "\x00/\n\xff"},
+		3: {ID: 3, Parent: 2, Type: unix.S_IFSOCK, Synthetic: true, Name: strings.Repeat("n", 255)},
+		4: {ID: 4, Parent: 2, Type: unix.S_IFREG, Synthetic: true, Name: "v",
+			Source: 1 << 60, Gen: 7, Size: 9},
+		5: {ID: 5, Ino: 5, Parent: 2, Type: unix.S_IFREG, Name: strings.Repeat("n", 255),
+			Gen: 1<<64 - 1},
 		1 << 63: {ID: 1 << 63, Ino: 9, Parent: 3, Type: unix.S_IFREG, Name: "1234567"},
 	}
 	for _, x := range want {

@@ -34,16 +34,16 @@ type Node struct {
 	keep  int     // O_PATH descriptor of the inode of a node without a known name, else -1
 	dead  bool    // no name leads here, and only Link of an O_TMPFILE can change that
 
-	// past: an earlier daemon told the kernel of the node. It never changes. How many references the kernel has
-	// is not known then: refs has base, 1 or 0, for all that earlier daemons told, and told for what this one
-	// has told since. Sweep alone takes them. Both are guarded by table.mu.
+	// past: an earlier daemon told the kernel of the node. It never changes. How many references the kernel
+	// has is not known then: refs has base, 1 or 0, for all that earlier daemons told, and told for what this
+	// one has told since. Sweep alone takes them. Both are guarded by table.mu.
 	past   bool
 	base   int64
 	told   int64
 	opened atomic.Bool // see KeepsPages
 
-	// gen is the generation of a regular file's bytes. It is written down of a file that was viewed: something
-	// synthetic was made of it, perhaps by an earlier process. Both are guarded by table.mu.
+	// gen is the generation of a regular file's bytes. It is written down of a file that was viewed:
+	// something synthetic was made of it, perhaps by an earlier process. Both are guarded by table.mu.
 	gen    uint64
 	viewed bool
 

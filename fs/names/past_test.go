@@ -341,8 +341,8 @@ func TestSweepRaces(t *testing.T) {
 	l.check()
 }
 
-// The kernel evicts an inode, which it does not know any more, and the FORGET is read when Sweep has asked. The
-// references of that FORGET are those that Sweep gave back: whoever else has the node keeps it.
+// The kernel evicts an inode, which it does not know any more, and the FORGET is read when Sweep has asked.
+// The references of that FORGET are those that Sweep gave back: whoever else has the node keeps it.
 func TestForgottenAfterSweep(t *testing.T) {
 	l := newLives(t)
 	l.r.mkdir("d")

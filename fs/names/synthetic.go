@@ -13,8 +13,8 @@ import (
 
 // Synthetic is what a node is that has no inode of its own: a view, or a name below .ckptfs. The node has a
 // reference to its directory, and Synthetic to whatever it is made of. Key, Traits and Origin take no lock,
-// since they are called with table.mu held; when another method is called no lock is. What a Caller is told is for
-// that Caller alone: another may be told that there is no such name.
+// since they are called with table.mu held; when another method is called no lock is. What a Caller is told
+// is for that Caller alone: another may be told that there is no such name.
 type Synthetic interface {
 	// Key is comparable. While it is the same a name leads to the same node.
 	Key() any

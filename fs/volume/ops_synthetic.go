@@ -31,14 +31,14 @@ func (v *Volume) openSynthetic(
 	if err != nil {
 		return nil, err
 	}
-	h := v.handleOfSynthetic(n, o, mode, flags)
+	h := handleOfSynthetic(v, n, o, mode, flags)
 	h.KeepCache = mode == content.Cached && n.KeepsPages()
 	return h, nil
 }
 
 // reopenSynthetic makes a handle again that an earlier process gave to the kernel. Who may have it was asked
 // then.
-func (v *Volume) reopenSynthetic(n *names.Node, flags uint32, mode content.Mode) (*Handle, error) {
+func reopenSynthetic(v *Volume, n *names.Node, flags uint32, mode content.Mode) (*Handle, error) {
 	o, _, err := n.Synth().Open(context.Background(), tree.Caller{}, flags)
 	if err == unix.ESTALE {
 		o, err = overtaken{}, nil
@@ -46,11 +46,11 @@ func (v *Volume) reopenSynthetic(n *names.Node, flags uint32, mode content.Mode)
 	if err != nil {
 		return nil, err
 	}
-	return v.handleOfSynthetic(n, o, mode, flags), nil
+	return handleOfSynthetic(v, n, o, mode, flags), nil
 }
 
-func (v *Volume) handleOfSynthetic(
-	n *names.Node, o names.Opened, mode content.Mode, flags uint32,
+func handleOfSynthetic(
+	v *Volume, n *names.Node, o names.Opened, mode content.Mode, flags uint32,
 ) *Handle {
 	n.Pin()
 	v.content.Count.Handles.Add(1)

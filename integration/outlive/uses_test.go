@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -386,6 +387,9 @@ func views(w *worker) func() {
 	return func() {
 		name := names[w.rng.IntN(len(names))]
 		p, err := os.ReadFile(name)
+		if strings.Contains(name, "/lcp/") && errors.Is(err, unix.ENODATA) {
+			return // the step's model is not known yet
+		}
 		w.check(err, "read %s", name)
 		if strings.HasSuffix(name, "model.safetensors") && w.rng.IntN(2) == 0 {
 			f, err := os.Open(name)
