@@ -51,6 +51,7 @@ type File struct {
 // byteState is what is known of a file's present bytes. File.mu guards it.
 type byteState struct {
 	gen   uint64   // grows with everything that may change the bytes
+	first uint64   // gen at the start
 	dirty bool     // changed since the file was packed or found to stay as it is
 	quiet uint64   // gen + 1 of bytes that no mapping can write; see MappedLocked
 	view  viewSize // what was measured last
@@ -80,6 +81,14 @@ type localCopy struct {
 func NewFile(c *Files, n Inode) *File {
 	f := &File{c: c, node: n}
 	f.cond.L = &f.mu
+	return f
+}
+
+// FileOfPast is NewFile of an inode that an earlier process told the kernel of: its bytes are of generation
+// gen. It is not known since when the kernel has its pages.
+func FileOfPast(c *Files, n Inode, gen uint64) *File {
+	f := NewFile(c, n)
+	f.bytes.gen, f.bytes.first, f.users.stale = gen, gen, true
 	return f
 }
 
@@ -191,6 +200,7 @@ func openQuietly(n Inode, flags int) (*os.File, error) {
 func (f *File) changedLocked() {
 	f.mu.AssertHeld()
 	f.bytes.gen++
+	f.node.Changes(f.bytes.gen)
 	f.bytes.dirty = true
 	f.local.opens = 0
 	f.c.syncs.wanted.Store(true)

@@ -86,6 +86,8 @@ type Inode interface {
 	SetHost(*tree.SetAttr) error // mode, owner, times
 	ReadRecord() (tree.Record, error)
 	WriteRecord(*tree.Record) error
+	// Changes is told, before the bytes change, which generation they will be of (State.Gen).
+	Changes(gen uint64)
 	Pin() // keeps it known until as many Unpins
 	Unpin()
 }

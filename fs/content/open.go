@@ -152,6 +152,7 @@ func (f *File) makeWritableLocked(truncate bool) (err error) {
 			f.abandonedLocked()
 		}
 	}()
+	f.node.Changes(f.bytes.gen + 1)
 	if err := f.UnpackLocked(truncate); err != nil {
 		return err
 	}

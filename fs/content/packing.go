@@ -142,7 +142,7 @@ func (p *Packing) staysAsIs() error {
 	if p.overtakenLocked() {
 		return nil
 	}
-	if p.literal && f.bytes.gen == 0 && !f.rec.Literal { // not written since the start
+	if p.literal && f.bytes.gen == f.bytes.first && !f.rec.Literal { // not written since the start
 		f.damaged = errUnrecorded
 		f.c.report(slog.LevelError, "damaged file", "path", f.Path(), "reason", f.damaged)
 	} else if p.literal != f.rec.Literal {

@@ -155,6 +155,9 @@ func (s *source) copyTo(w *os.File, srcOff, dstOff, n int64) (int64, error) {
 
 // UseLocked opens the file for a reader of this process, who may read until DoneLocked.
 func (f *File) UseLocked() error {
+	if err := f.LoadLocked(); err != nil {
+		return err
+	}
 	if err := f.openSourceLocked(); err != nil {
 		f.closeSourceLocked()
 		return err

@@ -42,8 +42,8 @@ func (s *Server) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string,
 		}
 		return st
 	}
-	if n.IsView() && makes(in.Pid, name) {
-		s.v.Names().Forget(n.ID(), 1)
+	if n.IsView() && s.makes(in.Pid, name) {
+		n.Unpin() // no answer names it to the kernel
 		return fuse.ENOENT
 	}
 	s.fillEntry(out, n, &a)

@@ -92,12 +92,14 @@ type Server struct {
 
 	handles *handles
 	written written
+
+	makes func(tid uint32, name string) bool // of intent.go; tests replace it
 }
 
 func newServer(dev *device, memory *handover.Memory, o Options) *Server {
 	s := &Server{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, dev: dev, memory: memory, log: o.Log,
-		dead: make(chan struct{}), handles: newHandles(memory.Handles()),
+		dead: make(chan struct{}), handles: newHandles(memory.Handles()), makes: makes,
 	}
 	if s.log == nil {
 		s.log = func(slog.Level, string, ...any) {}

@@ -25,7 +25,7 @@
 // Header, with its words that are stored atomically marked *:
 //
 //	  0   8  magic "ckpthand"
-//	  8   8  version: 1
+//	  8   8  version: 2
 //	 16   8  flights in a table
 //	 24   8  slots of the journal
 //	 32   8  slots of the handles
@@ -60,13 +60,19 @@
 //	 2  1  kind: 1 the node is there, 2 it is dropped
 //	 3  1  length n of the name
 //	 4  2  the type, as in the mode of an inode (S_IFMT)
-//	 6  1  1: synthetic
+//	 6  1  bit 0: it is synthetic; 1: made, see below
 //	 7  1  0
 //	 8  8  id
 //	16  8  inode         a record of kind 2 ends before this
 //	24  8  parent's id
 //	32  n  name
 //	       0 to 7 bytes of anything, up to a multiple of 8
+//
+// A record that says of what bytes a view is made, or that there are views of a file, has before its name
+//
+//	32  8  id of the source, if it is synthetic
+//	40  8  generation: of the source's bytes, or of the file's own
+//	48  8  size, if it is synthetic
 //
 // A record is appended behind the bytes that are used, then their number changes. To compact the log, the
 // records that count are written to the other half in their order, then its number, then which half is true.
@@ -115,7 +121,7 @@ package handover
 import "errors"
 
 // Version of the layout that this package writes, and the only one that it reads.
-const Version = 1
+const Version = 2
 
 var (
 	// ErrVersion says that a descriptor leads to a memory of another version or geometry, or to something

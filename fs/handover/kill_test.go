@@ -54,8 +54,12 @@ func (p *player) step() {
 	m, r := p.m, p.r
 	switch op := r.IntN(17); op {
 	case 0, 1, 2, 3:
-		m.Nodes().Put(Node{ID: uint64(r.IntN(64)), Ino: r.Uint64(), Parent: r.Uint64(), Type: unix.S_IFREG,
-			Synthetic: op == 0, Name: name(r, r.IntN(256))})
+		x := Node{ID: uint64(r.IntN(64)), Ino: r.Uint64(), Parent: r.Uint64(), Type: unix.S_IFREG,
+			Synthetic: op == 0, Name: name(r, r.IntN(256))}
+		if op < 2 {
+			x.Source, x.Gen, x.Size = r.Uint64(), r.Uint64(), r.Uint64()
+		}
+		m.Nodes().Put(x)
 	case 4, 5:
 		m.Nodes().Drop(uint64(r.IntN(64)))
 	case 6:

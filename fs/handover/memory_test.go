@@ -89,7 +89,7 @@ func TestStandard(t *testing.T) {
 		t.Error("children inherit the memory")
 	}
 	if got, want := dump(n), `life 1 next 12 backing 7 init "request" answer "" mode "" options ""
-node {ID:11 Ino:5 Parent:1 Type:32768 Synthetic:false Name:a}
+node {ID:11 Ino:5 Parent:1 Type:32768 Synthetic:false Name:a Source:0 Gen:0 Size:0}
 handle 0x100000000 {Node:11 Unique:0 Flags:0 Thread:0 Mode:0 Backing:0 Kind:1}
 entry {Unique:4 Op:0 Dir:0 Dir2:0 Ino:0 Ino2:0 Arg:0 Name:a Name2:} false 0 0
 flights [4] suspects map[]
@@ -167,7 +167,7 @@ func TestVersion(t *testing.T) {
 	other.journal++
 	refused(m.Fd(), other, "geometry {8 8 16 8192}, and this program has {8 9 16 8192}")
 	m.h.version = 77
-	refused(m.Fd(), tiny, "version 77, and this program has 1")
+	refused(m.Fd(), tiny, "version 77, and this program has 2")
 	m.h.version = Version
 	m.h.magic[0]++
 	refused(m.Fd(), tiny, "no magic")

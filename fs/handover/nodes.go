@@ -99,7 +99,7 @@ func (n *Nodes) Put(x Node) error {
 		n.Drop(x.ID)
 		return fmt.Errorf("name of %d bytes, type %#o: %w", len(x.Name), x.Type, ErrTooLong)
 	}
-	size, was := sizeOfPut(x.Name), n.sizeOf(x.ID)
+	size, was := sizeOfPut(&x), n.sizeOf(x.ID)
 	if n.live-was+size > n.limit() {
 		n.Drop(x.ID)
 		return ErrFull

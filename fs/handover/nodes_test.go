@@ -31,9 +31,13 @@ func load(t *testing.T, m *Memory) map[uint64]Node {
 func TestNodes(t *testing.T) {
 	m := fresh(t, tiny)
 	want := map[uint64]Node{
-		1:       {ID: 1, Ino: 2, Type: unix.S_IFDIR},
-		2:       {ID: 2, Ino: 1<<64 - 1, Parent: 1, Type: unix.S_IFLNK, Name: "\x00/\n\xff"},
-		3:       {ID: 3, Parent: 2, Type: unix.S_IFSOCK, Synthetic: true, Name: strings.Repeat("n", 255)},
+		1: {ID: 1, Ino: 2, Type: unix.S_IFDIR},
+		2: {ID: 2, Ino: 1<<64 - 1, Parent: 1, Type: unix.S_IFLNK, Name: "\x00/\n\xff"},
+		3: {ID: 3, Parent: 2, Type: unix.S_IFSOCK, Synthetic: true, Name: strings.Repeat("n", 255)},
+		4: {ID: 4, Parent: 2, Type: unix.S_IFREG, Synthetic: true, Name: "v",
+			Source: 1 << 60, Gen: 7, Size: 9},
+		5: {ID: 5, Ino: 5, Parent: 2, Type: unix.S_IFREG, Name: strings.Repeat("n", 255),
+			Gen: 1<<64 - 1},
 		1 << 63: {ID: 1 << 63, Ino: 9, Parent: 3, Type: unix.S_IFREG, Name: "1234567"},
 	}
 	for _, x := range want {
@@ -50,7 +54,7 @@ func TestNodes(t *testing.T) {
 	want[1<<63] = renamed
 	m.Nodes().Drop(3)
 	m.Nodes().Drop(3)
-	m.Nodes().Drop(4)
+	m.Nodes().Drop(6)
 	delete(want, 3)
 	if got := load(t, next(t, m)); !maps.Equal(got, want) {
 		t.Errorf("%+v", got)
@@ -93,13 +97,16 @@ func TestNodesModel(t *testing.T) {
 		} else {
 			x := Node{ID: id, Ino: r.Uint64(), Parent: r.Uint64(), Type: uint32(r.IntN(1 << 16)),
 				Synthetic: r.IntN(2) == 0, Name: name(r, r.IntN(256))}
+			if r.IntN(2) == 0 {
+				x.Source, x.Gen, x.Size = r.Uint64(), r.Uint64(), r.Uint64()
+			}
 			switch err := m.Nodes().Put(x); {
 			case err == nil:
 				want[id] = x
 			case errors.Is(err, ErrFull):
 				delete(want, id)
 				full++
-				if sum := liveBytes(want); sum+sizeOfPut(x.Name) <= m.nodes.limit() {
+				if sum := liveBytes(want); sum+sizeOfPut(&x) <= m.nodes.limit() {
 					t.Fatalf("full with %d bytes of %d", sum, m.nodes.limit())
 				}
 			default:
@@ -131,7 +138,7 @@ func TestNodesModel(t *testing.T) {
 func liveBytes(nodes map[uint64]Node) int {
 	n := 0
 	for _, x := range nodes {
-		n += sizeOfPut(x.Name)
+		n += sizeOfPut(&x)
 	}
 	return n
 }
@@ -180,6 +187,7 @@ func TestNodesDamaged(t *testing.T) {
 		"no bytes": func(r record) { r[0] = 0 },
 		"kind":     func(r record) { r[2] = 3 },
 		"name":     func(r record) { r[3] = 255 },
+		"made":     func(r record) { r[6] = flagMade },
 		"longer":   func(r record) { r[0], r[1], r[3] = 0, 1, 200 },
 	} {
 		m := fresh(t, tiny)

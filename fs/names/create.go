@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/handover"
 	"ckptfs/fs/tree"
 )
 
@@ -153,7 +154,7 @@ func (ns *Names) MakeUnnamed(dir *Node, mode, flags uint32, c tree.Caller) (m Ma
 		return m, err
 	}
 	ns.tab.mu.Lock()
-	n := ns.tab.insertLocked(&st, 0)
+	n := ns.tab.insertLocked(&st, handover.Node{})
 	n.dead = true
 	n.keepFd(keep)
 	ns.tab.heir.Load().put(n)

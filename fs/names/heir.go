@@ -44,7 +44,16 @@ func (h *Heir) put(n *Node) {
 	if h == nil || n == n.ns.root || n.id == RootID {
 		return
 	}
-	r := handover.Node{ID: uint64(n.id), Ino: n.ino, Type: n.mode, Synthetic: n.synth != nil}
+	r := handover.Node{ID: uint64(n.id), Ino: n.ino, Type: n.mode}
+	switch {
+	case n.synth != nil && n.synth.Traits().Passing:
+		return
+	case n.synth != nil:
+		o := n.synth.Origin()
+		r.Synthetic, r.Source, r.Gen, r.Size = true, uint64(o.id()), o.Gen, uint64(o.Size)
+	case n.viewed:
+		r.Gen = n.gen
+	}
 	if len(n.names) > 0 {
 		r.Parent, r.Name = uint64(n.names[0].Dir.id), n.names[0].Name
 	}

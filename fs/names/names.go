@@ -39,6 +39,7 @@ import (
 
 	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
+	"ckptfs/fs/handover"
 )
 
 // The locks of this package, in the order in which they may be taken. content.File.mu is between the first
@@ -66,6 +67,9 @@ type Options struct {
 	// Synthetic finds a name that is no inode's, as a lookup does, with one reference more; nil: there are
 	// none.
 	Synthetic func(dir *Node, name string) (*Node, error)
+	// Again makes the node that a name led to in an earlier process, with one reference more, from what is
+	// left of it: whether the name still leads there does not count. nil: Synthetic may find it.
+	Again func(dir *Node, name string, o Origin) *Node
 	// NotWritten is told that the names of a directory could not be made durable; nil: nobody is.
 	NotWritten func(err error)
 	Report     func(level slog.Level, msg string, args ...any)
@@ -119,7 +123,7 @@ func Open(o Options) (*Names, error) {
 	ns.SyncDir = unix.Fsync
 	ns.SyncTree = func() error { return unix.Syncfs(ns.syncFd) }
 	ns.tab = newTable(ns)
-	ns.root = ns.tab.insertLocked(&st, 0)
+	ns.root = ns.tab.insertLocked(&st, handover.Node{})
 	ns.root.names = []Alias{{}}
 	ns.root.dirfd = cachedFd{fd: rootFd, users: 1} // one user too many, so that it stays
 	return ns, nil

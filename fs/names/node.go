@@ -1,6 +1,8 @@
 package names
 
 import (
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
@@ -32,10 +34,18 @@ type Node struct {
 	keep  int     // O_PATH descriptor of the inode of a node without a known name, else -1
 	dead  bool    // no name leads here, and only Link of an O_TMPFILE can change that
 
-	// past: an earlier daemon told the kernel of the node, and refs has one for all that it told; told counts
-	// what this process has told the kernel since. Guarded by table.mu.
-	past bool
-	told int64
+	// past: an earlier daemon told the kernel of the node. It never changes. How many references the kernel
+	// has is not known then: refs has base, 1 or 0, for all that earlier daemons told, and told for what this
+	// one has told since. Sweep alone takes them. Both are guarded by table.mu.
+	past   bool
+	base   int64
+	told   int64
+	opened atomic.Bool // see KeepsPages
+
+	// gen is the generation of a regular file's bytes. It is written down of a file that was viewed:
+	// something synthetic was made of it, perhaps by an earlier process. Both are guarded by table.mu.
+	gen    uint64
+	viewed bool
 
 	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per
 	// handle, one per name of a child in the table, one per pin (queue, hot list, view of it).
@@ -62,6 +72,20 @@ func (n *Node) Pin() {
 
 // Unpin takes one reference.
 func (n *Node) Unpin() { n.unref(1) }
+
+// Changes notes which generation of bytes a regular file is about to have.
+func (n *Node) Changes(gen uint64) {
+	t := n.ns.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n.gen == gen {
+		return
+	}
+	n.gen = gen
+	if n.viewed && t.byID[n.id] == n {
+		t.heir.Load().put(n)
+	}
+}
 
 // unref takes k references; the last one removes the node.
 func (n *Node) unref(k int64) {

@@ -10,26 +10,35 @@ import (
 // past is what an earlier process wrote down of the nodes that the kernel may ask for. A node is taken from
 // it when it is found: by its id (revive), or since a lookup leads to it. table.mu guards it.
 //
-// How many references the kernel has to such a node is not known. So none of them is given back when the
-// kernel forgets some: the node is in doubt, and Sweep asks the kernel whether it has any left.
+// How many references the kernel has to such a node is not known, as long as it lives. So none of them is
+// given back when the kernel forgets some: the node is in doubt, and Sweep asks the kernel whether it has any
+// left.
 type past struct {
 	byID   map[content.NodeID]handover.Node
 	byIno  map[inoKey]content.NodeID
 	byName map[pastName]content.NodeID // synthetic nodes
 	doubt  map[content.NodeID]struct{} // what the kernel forgot, or may have
+	spared map[content.NodeID]struct{} // what it forgot, and other nodes of the past need
 	any    bool                        // there was an earlier process; set before anything is served
 }
 
-// pastName is a name in a directory that need not have a Node yet.
+// pastName is a synthetic node by its name, in a directory that need not have a Node yet, and what it is made
+// of. A name may have several: a view that is open is of the bytes that its source had.
 type pastName struct {
-	dir  content.NodeID
-	name string
+	dir, src content.NodeID
+	gen      uint64
+	name     string
+}
+
+func nameOf(r *handover.Node) pastName {
+	return pastName{content.NodeID(r.Parent), content.NodeID(r.Source), r.Gen, r.Name}
 }
 
 func newPast() past {
 	return past{
 		byID: map[content.NodeID]handover.Node{}, byIno: map[inoKey]content.NodeID{},
 		byName: map[pastName]content.NodeID{}, doubt: map[content.NodeID]struct{}{},
+		spared: map[content.NodeID]struct{}{},
 	}
 }
 
@@ -43,7 +52,9 @@ func (p *past) addLocked(r handover.Node) {
 	p.byID[id] = r
 	switch {
 	case r.Synthetic:
-		p.byName[pastName{content.NodeID(r.Parent), r.Name}] = id
+		if at := nameOf(&r); p.byName[at] < id { // ids grow: as below
+			p.byName[at] = id
+		}
 	case r.Name != "":
 		// What was written down of an inode that went may not have been taken back, and its number may be
 		// another's by now: ids grow.
@@ -59,27 +70,34 @@ func (p *past) removeLocked(id content.NodeID) {
 		return
 	}
 	delete(p.byID, id)
-	if at := (pastName{content.NodeID(r.Parent), r.Name}); p.byName[at] == id {
+	if at := nameOf(&r); r.Synthetic && p.byName[at] == id {
 		delete(p.byName, at)
+	}
+	for _, up := range []content.NodeID{content.NodeID(r.Parent), content.NodeID(r.Source)} {
+		if _, ok := p.spared[up]; ok { // perhaps for this one alone
+			delete(p.spared, up)
+			p.doubt[up] = struct{}{}
+		}
 	}
 	if p.byIno[inoKey(r.Ino)] == id {
 		delete(p.byIno, inoKey(r.Ino))
 	}
 }
 
-// inodeLocked takes the id of an inode out of the past, or returns 0.
-func (p *past) inodeLocked(st *unix.Stat_t) content.NodeID {
+// inodeLocked takes what is known of an inode out of the past. Without an id: nothing is.
+func (p *past) inodeLocked(st *unix.Stat_t) handover.Node {
 	id := p.byIno[inoKey(st.Ino)]
-	if id == 0 || p.byID[id].Type != st.Mode&unix.S_IFMT {
-		return 0
+	r := p.byID[id]
+	if id == 0 || r.Type != st.Mode&unix.S_IFMT {
+		return handover.Node{}
 	}
 	p.removeLocked(id)
-	return id
+	return r
 }
 
-// syntheticLocked takes the id of a name that is made up out of the past, or returns 0.
-func (p *past) syntheticLocked(at Alias, ino uint64, mode uint32) content.NodeID {
-	id := p.byName[pastName{at.Dir.id, at.Name}]
+// syntheticLocked takes the id of what has this name and origin out of the past, or returns 0.
+func (p *past) syntheticLocked(at Alias, o Origin, ino uint64, mode uint32) content.NodeID {
+	id := p.byName[pastName{at.Dir.id, o.id(), o.Gen, at.Name}]
 	if r := p.byID[id]; id == 0 || r.Ino != ino || r.Type != mode {
 		return 0
 	}
@@ -129,7 +147,7 @@ func (ns *Names) takeKept(id content.NodeID, fd int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.past.removeLocked(id)
-	n := t.insertLocked(&st, id)
+	n := t.insertLocked(&st, r)
 	n.keep = fd
 	n.refs-- // the kernel's are all there is
 	if n.dead = st.Nlink == 0; n.dead {
@@ -183,18 +201,38 @@ func (ns *Names) revive(id content.NodeID) *Node {
 	}
 	defer dir.Unpin()
 	var n *Node
-	var err error
-	switch {
-	case !r.Synthetic:
-		n, _, err = ns.Child(dir, r.Name)
-	case ns.o.Synthetic != nil:
-		n, err = ns.o.Synthetic(dir, r.Name)
+	if r.Synthetic {
+		n = ns.again(dir, &r)
+	} else if child, _, err := ns.Child(dir, r.Name); err == nil {
+		n = child
 	}
-	if err != nil || n == nil {
+	if n == nil {
 		return nil
 	}
 	defer n.Unpin()
 	if n.id != id {
+		return nil
+	}
+	return n
+}
+
+// again finds a synthetic node that an earlier process knew, or another that has its name by now, with one
+// reference more; nil if there is none.
+func (ns *Names) again(dir *Node, r *handover.Node) *Node {
+	if r.Source != 0 && ns.o.Again != nil {
+		if src := ns.GetPinned(content.NodeID(r.Source)); src != nil {
+			n := ns.o.Again(dir, r.Name, Origin{src, r.Gen, int64(r.Size)})
+			src.Unpin()
+			if n != nil {
+				return n
+			}
+		}
+	}
+	if ns.o.Synthetic == nil {
+		return nil
+	}
+	n, err := ns.o.Synthetic(dir, r.Name)
+	if err != nil {
 		return nil
 	}
 	return n
@@ -268,19 +306,25 @@ func (ns *Names) Sweep(all bool, known func(content.NodeID) bool, settle func())
 	}
 	var gone []*Node
 	t.mu.Lock()
-	needed := t.past.parentsLocked(told)
+	needed := t.past.neededLocked(told)
 	for id, k := range told {
 		n := t.byID[id]
-		if n == nil && !needed[id] {
+		if needed[id] {
+			t.past.spared[id] = struct{}{}
+			continue
+		}
+		if n == nil {
 			if r, ok := t.past.byID[id]; ok {
 				t.past.removeLocked(id)
 				t.heir.Load().Nodes.Drop(r.ID)
 			}
 		}
-		if n != nil && n.past && n.told == k {
-			n.past = false
+		if n != nil && n.past && n.told == k && n.base+k > 0 {
+			// The kernel may still say that it forgets what is taken here: it stays a node of the past, of
+			// which Forget takes nothing.
 			n.refs++ // Unpin takes it
-			t.unrefLocked(n, 1+k)
+			t.unrefLocked(n, n.base+k)
+			n.base, n.told = 0, 0
 			gone = append(gone, n)
 		}
 	}
@@ -290,20 +334,23 @@ func (ns *Names) Sweep(all bool, known func(content.NodeID) bool, settle func())
 	}
 }
 
-// parentsLocked are the directories that lead to nodes of the past but those in leave.
-func (p *past) parentsLocked(leave map[content.NodeID]int64) map[content.NodeID]bool {
+// neededLocked are the directories that lead to nodes of the past but those in leave, and what these are made
+// of.
+func (p *past) neededLocked(leave map[content.NodeID]int64) map[content.NodeID]bool {
 	needed := map[content.NodeID]bool{}
 	for id, r := range p.byID {
 		if _, ok := leave[id]; ok {
 			continue
 		}
-		for at := content.NodeID(r.Parent); !needed[at]; {
-			needed[at] = true
-			up, ok := p.byID[at]
-			if !ok {
-				break
+		for _, from := range []uint64{r.Parent, r.Source} {
+			for at := content.NodeID(from); !needed[at]; {
+				needed[at] = true
+				up, ok := p.byID[at]
+				if !ok {
+					break
+				}
+				at = content.NodeID(up.Parent)
 			}
-			at = content.NodeID(up.Parent)
 		}
 	}
 	return needed

@@ -23,6 +23,7 @@ type lives struct {
 
 	kept   map[uint64]int            // descriptors that a holder keeps
 	kernel map[content.NodeID]*known // what the kernel knows
+	late   []func()                  // FORGETs that it has sent and no process has read
 }
 
 // known is a node as the kernel knows it.
@@ -141,6 +142,21 @@ func (l *lives) forget(id content.NodeID) {
 	l.r.Forget(id, k.lookups)
 }
 
+// evict has the kernel forget a node, which is heard of later: by read.
+func (l *lives) evict(id content.NodeID) {
+	k := l.kernel[id]
+	delete(l.kernel, id)
+	l.late = append(l.late, func() { l.r.Forget(id, k.lookups) })
+}
+
+// read reads the FORGETs.
+func (l *lives) read() {
+	for _, forget := range l.late {
+		forget()
+	}
+	l.late = nil
+}
+
 func (l *lives) sweep(all bool) {
 	l.r.Sweep(all, func(id content.NodeID) bool { return l.kernel[id] != nil }, func() {})
 }
@@ -168,6 +184,7 @@ func (l *lives) end() {
 	for id := range l.kernel {
 		l.forget(id)
 	}
+	l.read()
 	if l.r.InDoubt() {
 		l.sweep(false)
 	}
@@ -324,6 +341,107 @@ func TestSweepRaces(t *testing.T) {
 	l.check()
 }
 
+// The kernel evicts an inode, which it does not know any more, and the FORGET is read when Sweep has asked.
+// The references of that FORGET are those that Sweep gave back: whoever else has the node keeps it.
+func TestForgottenAfterSweep(t *testing.T) {
+	l := newLives(t)
+	l.r.mkdir("d")
+	l.r.write("d/f")
+	d, f := l.look("d"), l.look("d/f")
+	l.next()
+	l.check()
+	pinned := l.r.Get(f)
+	pinned.Pin() // as the queue does
+	l.evict(d)
+	l.evict(f)
+	l.sweep(true)
+	l.read()
+	l.sweep(false)
+	if n := l.r.Get(f); n != pinned || l.r.read(n) != "d/f" || n.Path() != "d/f" {
+		t.Error("a file that is in use is another one")
+	}
+	if again := l.look("d/f"); again != f || l.r.known("d").ID() != d {
+		t.Error("a file that is in use has another id")
+	}
+	l.forget(f)
+	l.sweep(false)
+	pinned.Unpin()
+}
+
+// A file with two names is open, and the process is killed when one of them has gone, before it has written
+// that down.
+func TestKilledAtOneOfTwoNames(t *testing.T) {
+	for what, do := range map[string]func(r *rig) error{
+		"unlink": func(r *rig) error { return r.unlink("a") },
+		"rename": func(r *rig) error { return r.rename("other", "a", 0) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			l := newLives(t)
+			l.r.write("a", "other")
+			l.r.must("link", l.r.link("a", "b"))
+			id := l.look("a")
+			l.look("b")
+			heir := l.r.tab.heir.Load()
+			l.r.onChange = func() {
+				l.r.tab.heir.Store(&Heir{Nodes: stale(t), Keep: heir.Keep, Unkeep: heir.Unkeep})
+			}
+			l.r.must(what, do(l.r))
+			l.next()
+			l.check()
+			if n := l.r.Get(id); n.Path() != "b" {
+				t.Error(n.Path())
+			}
+		})
+	}
+}
+
+// What is made up keeps its id as long as it is made of the same generation of the same node.
+func TestOriginOfPast(t *testing.T) {
+	l := newLives(t)
+	l.r.write("f", "g")
+	made := func(of string, gen uint64) *Node {
+		n := l.r.find(of)
+		v := l.r.Synthesise(l.r.Root(), "v", ViewIno|1, unix.S_IFREG,
+			&fake{key: [2]any{n, gen}, mode: unix.S_IFREG, origin: Origin{n, gen, 1000}})
+		n.Unpin()
+		return v
+	}
+	id := func(of string, gen uint64) content.NodeID {
+		v := made(of, gen)
+		defer v.Unpin()
+		return v.ID()
+	}
+	f := l.look("f")
+	l.r.Get(f).Changes(3)
+	old, newer := made("f", 3), made("f", 4)
+	for stale := range uint64(20) { // what was written down of them was never taken back
+		_ = l.mem.Nodes().Put(handover.Node{ID: 1000 + stale, Ino: old.ino, Parent: uint64(RootID), Name: "v",
+			Synthetic: true, Type: unix.S_IFREG, Source: uint64(f), Gen: 3, Size: 1000})
+	}
+	l.r.Get(f).Changes(4)
+	l.next()
+	if got := l.r.Get(f).gen; got != 4 {
+		t.Errorf("generation %d", got)
+	}
+	for range 2 {
+		if got := id("f", 4); got != newer.ID() {
+			t.Errorf("id %d, and was %d", got, newer.ID())
+		}
+	}
+	if got := id("f", 3); got != 1019 {
+		t.Errorf("of several with one name, %d", got)
+	}
+	if g, h := id("g", 4), id("f", 5); g <= newer.ID() || h <= newer.ID() {
+		t.Errorf("%d and %d: no new ids", g, h)
+	}
+	l.r.Get(f).Changes(6)
+	l.next()
+	if got := l.r.Get(f).gen; got != 6 {
+		t.Errorf("generation %d", got)
+	}
+	l.sweep(true)
+}
+
 // Processes come and go at any moment of random changes.
 func TestLives(t *testing.T) {
 	rounds := 400
@@ -362,8 +480,11 @@ func TestLives(t *testing.T) {
 					_ = r.link(p, q)
 				case 9:
 					for id := range l.kernel {
-						l.forget(id)
+						l.evict(id)
 						break
+					}
+					if rnd.IntN(3) > 0 {
+						l.read()
 					}
 				case 10:
 					l.look(p)

@@ -12,13 +12,15 @@ import (
 )
 
 // Synthetic is what a node is that has no inode of its own: a view, or a name below .ckptfs. The node has a
-// reference to its directory, and Synthetic to whatever it is made of. Key and Traits take no lock, since
-// they are called with table.mu held; when another method is called no lock is. What a Caller is told is for
-// that Caller alone: another may be told that there is no such name.
+// reference to its directory, and Synthetic to whatever it is made of. Key, Traits and Origin take no lock,
+// since they are called with table.mu held; when another method is called no lock is. What a Caller is told
+// is for that Caller alone: another may be told that there is no such name.
 type Synthetic interface {
 	// Key is comparable. While it is the same a name leads to the same node.
 	Key() any
 	Traits() Traits
+	// Origin is what it is made of. It never changes.
+	Origin() Origin
 	// Stat describes it: owner, times, permissions and S_IFMT bits. The rest of Attr follows from the node,
 	// Size and Traits. Settled counts of a fixed one.
 	Stat() (tree.Attr, error)
@@ -44,6 +46,23 @@ type Traits struct {
 	Virtual bool // below .ckptfs: it may go, or be another, without a request of the kernel's
 	Fixed   bool // .ckptfs or a folder in it, which are always there
 	Query   bool // below .ckptfs/query
+	Passing bool // it ends with this process: the next one knows nothing of it
+}
+
+// Origin is what a Synthetic is made of, for the process that serves the mount next: by one name, what has
+// the same origin is the same node, and has the same bytes.
+type Origin struct {
+	Src  *Node  // nil: none
+	Gen  uint64 // the generation of its bytes, as content.State has it, of a file that is made of them
+	Size int64  // of such a file
+}
+
+// id is the node's id, 0 if there is none.
+func (o *Origin) id() content.NodeID {
+	if o.Src == nil {
+		return 0
+	}
+	return o.Src.id
 }
 
 // Opened is an open Synthetic.
@@ -82,13 +101,24 @@ func (ns *Names) Synthesise(dir *Node, name string, ino uint64, mode uint32, s S
 		return n
 	}
 	defer t.mu.Unlock()
-	n := t.newNodeLocked(t.past.syntheticLocked(at, ino, mode), ino, mode)
+	o := s.Origin()
+	n := t.newNodeLocked(t.past.syntheticLocked(at, o, ino, mode), ino, mode)
 	n.synth, n.names = s, []Alias{at}
 	dir.refs++
-	t.synthetic[at] = n
+	if was := t.synthetic[at]; was == nil || was.id < n.id { // else it is an older one that is still open
+		t.synthetic[at] = n
+	}
+	if src := o.Src; src != nil && src.file != nil && !src.viewed {
+		src.viewed = true
+		t.heir.Load().put(src)
+	}
 	t.heir.Load().put(n)
 	return n
 }
+
+// KeepsPages reports whether an open may say that the pages which the kernel has of a synthetic node are
+// right. The first open of a node of the past does not: nothing tells who filled them.
+func (n *Node) KeepsPages() bool { return !n.past || n.opened.Swap(true) }
 
 // attrOfSynthetic describes a node that has no inode.
 func attrOfSynthetic(n *Node) (tree.Attr, error) {

@@ -19,6 +19,7 @@ type fake struct {
 	mode   uint32 // S_IFMT bits
 	traits Traits
 	err    error // of Stat, List and Setattr
+	origin Origin
 	gone   int
 	set    int
 }
@@ -26,6 +27,7 @@ type fake struct {
 func (s *fake) Key() any       { return s.key }
 func (s *fake) Traits() Traits { return s.traits }
 func (s *fake) Size() int64    { return 1000 }
+func (s *fake) Origin() Origin { return s.origin }
 func (s *fake) Gone()          { s.gone++ }
 
 func (s *fake) Stat() (tree.Attr, error) {

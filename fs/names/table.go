@@ -8,6 +8,7 @@ import (
 
 	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
+	"ckptfs/fs/handover"
 )
 
 // inoKey tells inodes of the tree apart. The tree is one filesystem: nothing is mounted in it.
@@ -62,11 +63,11 @@ func (ns *Names) findLocked(dir *Node, name string, st *unix.Stat_t) *Node {
 		n.refs++
 		return n
 	}
-	id := t.past.inodeLocked(st)
-	if id == 0 {
+	was := t.past.inodeLocked(st)
+	if was.ID == 0 {
 		return nil
 	}
-	n := t.insertLocked(st, id)
+	n := t.insertLocked(st, was)
 	t.addAliasLocked(n, dir, name)
 	return n
 }
@@ -111,17 +112,23 @@ func (t *table) newNodeLocked(id content.NodeID, ino uint64, mode uint32) *Node 
 		t.next++
 		t.heir.Load().next(t.next)
 	} else {
-		n.past = true
+		n.past, n.base = true, 1
 		n.refs++
 	}
 	t.byID[n.id] = n
 	return n
 }
 
-// insertLocked adds the node of an inode; id is as newNodeLocked has it.
-func (t *table) insertLocked(st *unix.Stat_t, id content.NodeID) *Node {
-	n := t.newNodeLocked(id, st.Ino, st.Mode&unix.S_IFMT)
-	if n.mode == unix.S_IFREG {
+// insertLocked adds the node of an inode. was is what an earlier process wrote down of it; without an id:
+// nothing.
+func (t *table) insertLocked(st *unix.Stat_t, was handover.Node) *Node {
+	n := t.newNodeLocked(content.NodeID(was.ID), st.Ino, st.Mode&unix.S_IFMT)
+	switch {
+	case n.mode != unix.S_IFREG:
+	case n.past:
+		n.gen, n.viewed = was.Gen, true
+		n.file = content.FileOfPast(t.ns.o.Files, n, was.Gen)
+	default:
 		n.file = content.NewFile(t.ns.o.Files, n)
 	}
 	t.byIno[inoKey(n.ino)] = n

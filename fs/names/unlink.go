@@ -29,9 +29,13 @@ func (ns *Names) prepareLocked(dir *Node, dirfd int, name string) (Victim, error
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	t.Last = isDir || st.Nlink <= 1
 	if !t.Last {
-		if n := t.Node; n != nil && len(n.names) == 1 {
+		switch n := t.Node; {
+		case n == nil:
+		case len(n.names) == 1:
 			// Another name exists that was not looked up: the node lives on by its descriptor.
 			return t, n.keepOpenLocked(dirfd, name)
+		default:
+			n.turnFromLocked(dir, name)
 		}
 		return t, nil
 	}
@@ -39,6 +43,18 @@ func (ns *Names) prepareLocked(dir *Node, dirfd int, name string) (Victim, error
 		return t, t.Node.keepOpenLocked(dirfd, name)
 	}
 	return t, nil
+}
+
+// turnFromLocked writes down another of a node's names, if it has one, than the one that is about to go: the
+// process that comes next may come between that and dropAliasLocked. ns is held exclusively.
+func (n *Node) turnFromLocked(dir *Node, name string) {
+	t := n.ns.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(n.names) > 1 && n.names[0] == (Alias{dir, name}) {
+		n.names[0], n.names[1] = n.names[1], n.names[0]
+		t.heir.Load().put(n)
+	}
 }
 
 func (n *Node) keepOpenLocked(dirfd int, name string) error {

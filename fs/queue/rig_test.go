@@ -209,6 +209,7 @@ func (n *inode) Open(flags int) (*os.File, error) {
 func (n *inode) Stat(st *unix.Stat_t) error         { return unix.Stat(n.at(), st) }
 func (n *inode) ReadRecord() (tree.Record, error)   { return tree.ReadRecord(n.at()) }
 func (n *inode) WriteRecord(rec *tree.Record) error { return tree.WriteRecord(n.at(), rec) }
+func (n *inode) Changes(uint64)                     {}
 func (n *inode) Pin()                               { n.pins.Add(1) }
 func (n *inode) Unpin()                             { n.pins.Add(-1) }
 

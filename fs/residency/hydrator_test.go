@@ -10,9 +10,10 @@ import (
 // nowhere is an inode that nothing is asked of.
 type nowhere struct{ content.Inode }
 
-func (nowhere) Dead() bool { return false }
-func (nowhere) Pin()       {}
-func (nowhere) Unpin()     {}
+func (nowhere) Dead() bool     { return false }
+func (nowhere) Changes(uint64) {}
+func (nowhere) Pin()           {}
+func (nowhere) Unpin()         {}
 
 // A file that is to be hydrated waits while a program reads packed files, but not for ever, and not at the
 // end.

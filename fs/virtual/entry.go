@@ -88,7 +88,18 @@ func (n *synthetic) Key() any { return n.key }
 
 // Traits are those of a virtual file.
 func (n *synthetic) Traits() names.Traits {
-	return names.Traits{View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil}
+	return names.Traits{
+		View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil,
+		Passing: n.query != nil || n.set != nil || n.data != nil,
+	}
+}
+
+// Origin is what it is made of, and of a file the generation of that.
+func (n *synthetic) Origin() names.Origin {
+	if n.view != nil {
+		return n.view.Origin()
+	}
+	return names.Origin{Src: n.src}
 }
 
 // Size is what can be read of it, as far as that is known.

@@ -43,6 +43,11 @@ func (d tensorTree) lookup(_ context.Context, v *Virtual, c *tree.Asker, name st
 	if err != nil {
 		return entry{}, err
 	}
+	return tensorEntry(src)
+}
+
+// tensorEntry is what a name of the tree that leads to src is in a tensorTree. It takes src's reference.
+func tensorEntry(src *names.Node) (entry, error) {
 	out := entry{key: src, src: src}
 	switch src.Type() {
 	case unix.S_IFDIR:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"strings"
 	"time"
 	"weak"
@@ -164,8 +163,7 @@ func (v *Virtual) viewOf(src *names.Node, at names.Alias) *names.Node {
 		return nil
 	}
 	src.Pin()
-	return v.o.Names.Synthesise(at.Dir, at.Name, src.Ino()|names.ViewIno, unix.S_IFREG,
-		&View{v: v, src: src, at: at, gen: is.Gen, size: size, end: math.MaxInt64})
+	return v.beside(at, names.Origin{Src: src, Gen: is.Gen, Size: size})
 }
 
 // Key is the identity of the view: one generation of its source's bytes.
@@ -173,6 +171,9 @@ func (w *View) Key() any { return fileKey{w.src, w.gen} }
 
 // Traits are those of a view beside its source.
 func (w *View) Traits() names.Traits { return names.Traits{View: true} }
+
+// Origin is one generation of its source's bytes.
+func (w *View) Origin() names.Origin { return names.Origin{Src: w.src, Gen: w.gen, Size: w.size} }
 
 // Stat describes a view: its source's owner, mode and times.
 func (w *View) Stat() (tree.Attr, error) { return w.src.Attr() }

@@ -60,8 +60,10 @@
 //     mode of a fixed folder is kept. It is a constant, or it is the root's, which is asked for again when
 //     that changes (Restat); that of best, which is the mode of runs/, is not kept.
 //   - Bytes. Pages are kept by node, and everyone who opens a node reads the same ones. A node is one
-//     generation of the bytes of one source. Where two callers have different sources by one name, they get
-//     two nodes. Links are not kept, and answers are not read through the cache.
+//     generation of the bytes of one source, also in the process that serves the mount next: it takes a node
+//     over if that has the same names.Origin, and what has none that lasts not at all (Traits.Passing). Where
+//     two callers have different sources by one name, they get two nodes. Links are not kept, and answers
+//     are not read through the cache.
 //   - Lists. No list of a folder is kept. An open folder has the names that its reader was shown.
 //
 // What is open stays open, as in any filesystem: a file, a folder, or the working directory.

@@ -54,11 +54,7 @@ func (v *Volume) OpenBy(ctx context.Context, c tree.Caller, n *names.Node, flags
 func (v *Volume) Reopen(n *names.Node, flags uint32, mode content.Mode, backing int32) (*Handle, error) {
 	flags &^= unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC
 	if n.Synth() != nil {
-		h, err := v.openSynthetic(context.Background(), tree.Caller{}, n, flags) // who may has been asked
-		if err == nil {
-			h.Mode = mode
-		}
-		return h, err
+		return reopenSynthetic(v, n, flags, mode)
 	}
 	if n.File() == nil {
 		return nil, unix.ENXIO

@@ -150,6 +150,9 @@ func (v *Volume) openNames() error {
 			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)
 			return n, err
 		},
+		Again: func(dir *names.Node, name string, o names.Origin) *names.Node {
+			return v.virtual.Again(dir, name, o)
+		},
 		NotWritten: v.durability.namesNotWritten, Report: v.report,
 	})
 	return err

@@ -35,7 +35,8 @@ func allUses() []string {
 	if s := os.Getenv("CKPTFS_USES"); s != "" {
 		return strings.Split(s, ",")
 	}
-	return []string{"write", "save", "packed", "held", "removed", "locks", "views", "names", "list", "cwd"}
+	return []string{"write", "save", "packed", "held", "removed", "locks", "views", "remade", "names", "list",
+		"cwd"}
 }
 
 // TestKilledUnderLoad kills the daemon at random moments while programs use the mount in every way.

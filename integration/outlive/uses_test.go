@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,7 @@ func init() {
 	uses["removed"] = removed
 	uses["locks"] = locks
 	uses["views"] = views
+	uses["remade"] = remade
 	uses["save"] = save
 }
 
@@ -373,6 +376,9 @@ func views(w *worker) func() {
 		names = append(names, filepath.Join(dir, "model.safetensors"), model)
 	}
 	_ = filepath.WalkDir(filepath.Join(w.mount, ".ckptfs"), func(p string, d fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(p, "remade") {
+			return fs.SkipDir // which changes
+		}
 		if err == nil && d.Type().IsRegular() && len(names) < 40 {
 			names = append(names, p)
 		}
@@ -381,6 +387,9 @@ func views(w *worker) func() {
 	return func() {
 		name := names[w.rng.IntN(len(names))]
 		p, err := os.ReadFile(name)
+		if strings.Contains(name, "/lcp/") && errors.Is(err, unix.ENODATA) {
+			return // the step's model is not known yet
+		}
 		w.check(err, "read %s", name)
 		if strings.HasSuffix(name, "model.safetensors") && w.rng.IntN(2) == 0 {
 			f, err := os.Open(name)
@@ -400,4 +409,121 @@ func views(w *worker) func() {
 		var st unix.Stat_t
 		w.check(unix.Stat(filepath.Join(w.mount, ".ckptfs"), &st), "stat .ckptfs")
 	}
+}
+
+// viewHeld is a view that stays open. Its source may be written over, removed or replaced.
+type viewHeld struct {
+	name   string
+	fd     int
+	want   []byte
+	mapped []byte
+	source int  // which of those that had the name
+	over   bool // the source was written over: what is not in the kernel's cache cannot be read any more
+}
+
+// remade reads views whose source is written over in place, replaced or removed. A view that is opened has
+// the bytes that the source has then. One that stays open goes on having those that it had, or fails with
+// ESTALE once the source was written over.
+func remade(w *worker) func() {
+	const size = 300_000
+	dir := filepath.Join(w.mount, "runs", "remade", "1")
+	w.check(os.MkdirAll(dir, 0o755), "mkdir %s", dir)
+	source := filepath.Join(dir, "model.npz")
+	views := []string{
+		filepath.Join(dir, "model.safetensors"),
+		filepath.Join(w.mount, ".ckptfs/tensors/runs/remade/1/model.npz/weight.npy"),
+	}
+	var held []*viewHeld
+	at := 0 // which source it is
+	change := func(seed uint64) {
+		data := npz(seed, size)
+		switch w.rng.IntN(5) {
+		case 0, 1: // over the one before
+			for _, h := range held {
+				if h.source == at && !h.over {
+					h.over = true
+					w.check(unix.Munmap(h.mapped), "munmap") // a page that cannot be read is a SIGBUS
+				}
+			}
+			truncate := []int{0, os.O_TRUNC}[w.rng.IntN(2)]
+			f, err := os.OpenFile(source, os.O_WRONLY|os.O_CREATE|truncate, 0o644)
+			w.check(err, "open %s", source)
+			_, err = f.Write(data)
+			w.check(err, "write %s", source)
+			w.check(f.Close(), "close %s", source)
+			return
+		case 2: // in its place
+			w.check(os.WriteFile(source+".new", data, 0o644), "write %s.new", source)
+			w.check(os.Rename(source+".new", source), "rename %s.new", source)
+		case 3: // after it
+			w.check(os.Remove(source), "unlink %s", source)
+			w.check(os.WriteFile(source, data, 0o644), "write %s", source)
+		case 4: // and after its directory
+			w.check(os.RemoveAll(dir), "rm -r %s", dir)
+			w.check(os.MkdirAll(dir, 0o755), "mkdir %s", dir)
+			w.check(os.WriteFile(source, data, 0o644), "write %s", source)
+		}
+		at++
+	}
+	w.check(os.WriteFile(source, npz(1, size), 0o644), "write %s", source)
+	return func() {
+		seed := w.rng.Uint64()
+		change(seed)
+		for _, name := range views {
+			h := &viewHeld{name: name, fd: w.viewOpened(name), source: at}
+			var st unix.Stat_t
+			w.check(unix.Fstat(h.fd, &st), "fstat %s", name)
+			h.want = make([]byte, st.Size)
+			n, err := unix.Pread(h.fd, h.want, 0)
+			w.check(err, "read %s", name)
+			w.want(n == len(h.want) && bytes.HasSuffix(h.want, mounttest.Noise(seed, size)),
+				"%s, %d of %d bytes, is not of its source", name, n, st.Size)
+			h.mapped, err = unix.Mmap(h.fd, 0, n, unix.PROT_READ, unix.MAP_SHARED)
+			w.check(err, "mmap %s", name)
+			held = append(held, h)
+		}
+		for _, h := range held {
+			h.look(w)
+		}
+		for len(held) > 8 {
+			i := w.rng.IntN(len(held))
+			h := held[i]
+			if !h.over {
+				w.check(unix.Munmap(h.mapped), "munmap")
+			}
+			w.check(unix.Close(h.fd), "close %s", h.name)
+			held = append(held[:i], held[i+1:]...)
+		}
+	}
+}
+
+// viewOpened opens a view, once the kernel has told that nobody writes the source any more.
+func (w *worker) viewOpened(name string) int {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != unix.ENOENT || time.Now().After(end) {
+			w.check(err, "open %s", name)
+			return fd
+		}
+	}
+}
+
+// look compares a view.
+func (h *viewHeld) look(w *worker) {
+	what := fmt.Sprintf("%s, whose source was written over (%v) or is another", h.name, h.over)
+	got := make([]byte, len(h.want))
+	n, err := unix.Pread(h.fd, got, 0)
+	if err == unix.ESTALE && h.over {
+		n, err = 0, nil
+	}
+	w.check(err, "read %s", what)
+	w.want(bytes.Equal(got[:n], h.want[:n]) && (h.over || n == len(got)), "%s: %s", what,
+		mounttest.Difference(h.want, got[:n]))
+	if !h.over {
+		w.want(bytes.Equal(h.mapped, h.want), "%s, by its mapping: %s", what,
+			mounttest.Difference(h.want, h.mapped))
+	}
+	var st unix.Stat_t
+	w.check(unix.Fstat(h.fd, &st), "fstat %s", what)
+	w.want(st.Size == int64(len(h.want)), "%s has %d bytes", what, st.Size)
 }
