@@ -33,7 +33,6 @@ type folders struct {
 type folder struct {
 	read   chan struct{} // closed when the folder was read
 	since  []change      // what changed meanwhile
-	failed bool          // it could not be read; it is not kept
 	series map[string][]string
 	n      int // names in series
 }
