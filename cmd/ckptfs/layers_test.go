@@ -100,7 +100,7 @@ var layers = []struct {
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "cas/locks", "cas/lowrank", "formats",
 		"formats/detect", "index/manifest"}},
 	{"fs/throttle", []string{"cas/locks"}},
-	{"fs/content", []string{"cas", "cas/locks", "cas/store", "formats", "formats/detect",
+	{"fs/content", []string{"cas", "cas/locks", "cas/pages", "cas/store", "formats", "formats/detect",
 		"formats/safetensors", "fs/assemble", "fs/control", "fs/pack", "fs/tree", "fs/view", "index/manifest"}},
 	{"fs/names", []string{"cas/locks", "fs/content", "fs/handover", "fs/tree"}},
 	{"fs/bases", []string{"cas", "cas/codec", "cas/locks", "formats", "formats/detect", "fs/pack", "fs/tree",
