@@ -112,8 +112,8 @@ func (u unpacking) wholeLocked() error {
 }
 
 // openLocked opens the inode once its bytes are whole, and no failure to write them can have been told to
-// others alone: on the descriptor that they were hydrated by, or the local copy is known to be durable, or was
-// read from the disk.
+// others alone: on the descriptor that they were hydrated by, or the local copy is known to be durable, or it
+// was read from the disk.
 func (u unpacking) openLocked() (*os.File, error) {
 	f := u.f
 	switch {

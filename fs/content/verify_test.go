@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readBeside makes the file f, packed by an earlier process, and opens it for a reader that the kernel serves.
+// readBeside makes the file f, packed by an earlier process, and opens it for a reader that the kernel
+// serves.
 func (r *rig) readBeside(data []byte) *Handle {
 	r.t.Helper()
 	r.writtenAs("unknown", data)
@@ -39,8 +40,11 @@ func TestWrittenBesideReader(t *testing.T) {
 				}
 				return err
 			}, slices.Concat(old[:100], []byte("new"), old[103:])},
-			"resized":   {resize, old[:min(size, 100<<10)]},
-			"truncated": {func(r *rig) error { r.open("f", unix.O_WRONLY|unix.O_TRUNC).Release(); return nil }, nil},
+			"resized": {resize, old[:min(size, 100<<10)]},
+			"truncated": {func(r *rig) error {
+				r.open("f", unix.O_WRONLY|unix.O_TRUNC).Release()
+				return nil
+			}, nil},
 		} {
 			if name == "resized" && size < 100<<10 {
 				continue

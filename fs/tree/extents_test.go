@@ -15,8 +15,11 @@ func TestAllWritten(t *testing.T) {
 		size int64
 		want bool
 	}{
-		"empty":   {func(*os.File) error { return nil }, 0, true},
-		"written": {func(f *os.File) error { _, err := f.WriteAt(make([]byte, 5*block+1), 0); return err }, 5*block + 1, true},
+		"empty": {func(*os.File) error { return nil }, 0, true},
+		"written": {func(f *os.File) error {
+			_, err := f.WriteAt(make([]byte, 5*block+1), 0)
+			return err
+		}, 5*block + 1, true},
 		"a hole": {func(f *os.File) error {
 			_, err := f.WriteAt(make([]byte, block), 0)
 			if err == nil {
@@ -31,7 +34,9 @@ func TestAllWritten(t *testing.T) {
 			}
 			return err
 		}, 3 * block, false},
-		"allocated only": {func(f *os.File) error { return unix.Fallocate(int(f.Fd()), 0, 0, 3*block) }, 3 * block, false},
+		"allocated only": {func(f *os.File) error {
+			return unix.Fallocate(int(f.Fd()), 0, 0, 3*block)
+		}, 3 * block, false},
 		"in parts": {func(f *os.File) error {
 			for i := range int64(200) { // each with a hole behind it, which are filled in another order
 				if _, err := f.WriteAt(make([]byte, block), 2*i*block); err != nil {
