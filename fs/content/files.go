@@ -25,8 +25,8 @@
 //	Packing  the packing of a plain file, which fs/queue carries out (packing.go)
 //	Files    what all files share (this file)
 //
-// Each transition is one file: unpack.go (and verify.go), evict.go, hydrate.go, clone.go (packed by a copy), recover.go
-// (after a crash). Evict decides whether a file may lose its resident bytes, and does it.
+// Each transition is one file: unpack.go (and verify.go), evict.go, hydrate.go, clone.go (packed by a copy),
+// recover.go (after a crash). Evict decides whether a file may lose its resident bytes, and does it.
 //
 // close(2) is Handle.Flush. The last close is Handle.Release, which ends in writersGoneLocked when no writer
 // is left: there it is decided whether the file is to be packed.

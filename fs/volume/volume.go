@@ -136,7 +136,11 @@ func openIn(folder *disk.Folder, o Options) (*Volume, error) {
 		v.reserve.Keep()
 	}
 	if err := v.open(o); err != nil {
-		v.shut(false)
+		if o.Resume != nil { // the mount that the store is held for is there
+			v.leave()
+		} else {
+			v.shut(false)
+		}
 		return nil, err
 	}
 	return v, nil
@@ -251,25 +255,38 @@ func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, m
 // Close ends the background work and the use of the store. Files that were not packed stay plain, and are
 // packed after the next start. ctx is not used: packing stops between chunks.
 func (v *Volume) Close(context.Context) error {
-	v.closing.Store(true)
-	<-v.surveyed
-	v.artifacts.Stop()
-	if !v.readOnly {
-		v.durability.stop()
-		v.sums.Stop()
-		v.ids.Stop()
-		v.queue.Stop()
-		v.models.Stop()
-		v.virtual.Close()
-		v.models.Finish()
-		v.hydrator.Stop()
-		v.hot.Stop()
-	}
+	v.stop()
 	var err error
 	if !v.readOnly {
 		err = v.durability.finish()
 	}
 	return errors.Join(err, v.shut(err == nil && v.idle() && !v.content.Doubt.Load()))
+}
+
+// Abandon ends what Open began, for a process that could not take the mount over after all (Options.Resume).
+// The store stays as after a kill, and locked, for the next one to take the mount over.
+func (v *Volume) Abandon() {
+	v.stop()
+	v.leave()
+}
+
+// stop ends the background work.
+func (v *Volume) stop() {
+	v.closing.Store(true)
+	<-v.surveyed
+	v.artifacts.Stop()
+	if v.readOnly {
+		return
+	}
+	v.durability.stop()
+	v.sums.Stop()
+	v.ids.Stop()
+	v.queue.Stop()
+	v.models.Stop()
+	v.virtual.Close()
+	v.models.Finish()
+	v.hydrator.Stop()
+	v.hot.Stop()
 }
 
 // idle reports whether no handle is left that could still write.
@@ -285,8 +302,16 @@ func (v *Volume) idle() bool {
 	return idle
 }
 
-// shut closes what is open. clean: there is nothing to repair at the next start.
+// shut closes what is open, and gives the store up. clean: there is nothing to repair at the next start.
 func (v *Volume) shut(clean bool) error {
+	err := v.closeParts()
+	return errors.Join(err, v.lock.Release(clean && err == nil), v.folder.Close())
+}
+
+// leave closes what is open, and leaves the store to whoever has its lock too.
+func (v *Volume) leave() { _ = errors.Join(v.closeParts(), v.lock.Abandon(), v.folder.Close()) }
+
+func (v *Volume) closeParts() error {
 	err := v.storage.close()
 	if v.names != nil {
 		v.names.Close()
@@ -294,5 +319,5 @@ func (v *Volume) shut(clean bool) error {
 	if v.steps != nil {
 		err = errors.Join(err, v.steps.Close())
 	}
-	return errors.Join(err, v.lock.Release(clean && err == nil), v.folder.Close())
+	return err
 }
