@@ -137,10 +137,12 @@ var layers = []struct {
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
 	{"cmd/ckptfs/rundir", []string{"cmd/ckptfs/procs"}},
 	{"cmd/ckptfs/holder", nil},
+	{"cmd/ckptfs/later", nil},
 	{"cmd/ckptfs/logs", []string{"fs/tree"}},
-	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/logs", "cmd/ckptfs/procs",
-		"cmd/ckptfs/rundir", "cmd/ckptfs/text", "formats", "formats/detect", "fs/control", "fs/fusefs",
-		"fs/handover", "fs/metrics", "fs/tree", "fs/view", "fs/volume", "index/runs"}},
+	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/later", "cmd/ckptfs/logs",
+		"cmd/ckptfs/procs", "cmd/ckptfs/rundir", "cmd/ckptfs/text", "formats", "formats/detect",
+		"fs/control", "fs/fusefs", "fs/handover", "fs/metrics", "fs/tree", "fs/view", "fs/volume",
+		"index/runs"}},
 }
 
 // only are imports from outside of the module that one package keeps to itself, with those that may have

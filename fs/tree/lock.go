@@ -241,8 +241,8 @@ func (l *Lock) Release(clean bool) error {
 	return err
 }
 
-// Abandon ends this process's use of the lock, and leaves it to whoever has its descriptor too: the mount that
-// the store is held for is there. Nothing is written.
+// Abandon ends this process's use of the lock, and leaves it to whoever has its descriptor too: the mount
+// that the store is held for is there. Nothing is written.
 func (l *Lock) Abandon() error { return l.f.Close() }
 
 // close gives the lock up, whoever has its descriptor too.

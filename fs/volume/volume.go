@@ -3,6 +3,7 @@
 //
 //	storage.go   the folder on the disk: the lock, the index, the segments
 //	parts.go     makes the parts, and hands each what it needs of the others
+//	ending.go    ends the use of the store, in order or for another process to go on
 //	durable.go   syncs the whole store, and knows which files may have lost bytes
 //	events.go    which parts act when a file changes its state
 //	files.go     the tree for the parts that read it without nodes
@@ -20,7 +21,6 @@
 package volume
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -137,9 +137,9 @@ func openIn(folder *disk.Folder, o Options) (*Volume, error) {
 	}
 	if err := v.open(o); err != nil {
 		if o.Resume != nil { // the mount that the store is held for is there
-			v.leave()
+			ending{v}.leave()
 		} else {
-			v.shut(false)
+			ending{v}.shut(false)
 		}
 		return nil, err
 	}
@@ -250,74 +250,4 @@ func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, m
 	v.content.Kernel = k
 	v.mounted.Store(&mount{mountpoint, mode, reason})
 	v.content.Passthrough.Store(passthrough)
-}
-
-// Close ends the background work and the use of the store. Files that were not packed stay plain, and are
-// packed after the next start. ctx is not used: packing stops between chunks.
-func (v *Volume) Close(context.Context) error {
-	v.stop()
-	var err error
-	if !v.readOnly {
-		err = v.durability.finish()
-	}
-	return errors.Join(err, v.shut(err == nil && v.idle() && !v.content.Doubt.Load()))
-}
-
-// Abandon ends what Open began, for a process that could not take the mount over after all (Options.Resume).
-// The store stays as after a kill, and locked, for the next one to take the mount over.
-func (v *Volume) Abandon() {
-	v.stop()
-	v.leave()
-}
-
-// stop ends the background work.
-func (v *Volume) stop() {
-	v.closing.Store(true)
-	<-v.surveyed
-	v.artifacts.Stop()
-	if v.readOnly {
-		return
-	}
-	v.durability.stop()
-	v.sums.Stop()
-	v.ids.Stop()
-	v.queue.Stop()
-	v.models.Stop()
-	v.virtual.Close()
-	v.models.Finish()
-	v.hydrator.Stop()
-	v.hot.Stop()
-}
-
-// idle reports whether no handle is left that could still write.
-func (v *Volume) idle() bool {
-	idle := true
-	v.names.Each(func(n *names.Node) {
-		if f := n.File(); f != nil {
-			f.Lock()
-			idle = idle && f.StateLocked().Writers == 0
-			f.Unlock()
-		}
-	})
-	return idle
-}
-
-// shut closes what is open, and gives the store up. clean: there is nothing to repair at the next start.
-func (v *Volume) shut(clean bool) error {
-	err := v.closeParts()
-	return errors.Join(err, v.lock.Release(clean && err == nil), v.folder.Close())
-}
-
-// leave closes what is open, and leaves the store to whoever has its lock too.
-func (v *Volume) leave() { _ = errors.Join(v.closeParts(), v.lock.Abandon(), v.folder.Close()) }
-
-func (v *Volume) closeParts() error {
-	err := v.storage.close()
-	if v.names != nil {
-		v.names.Close()
-	}
-	if v.steps != nil {
-		err = errors.Join(err, v.steps.Close())
-	}
-	return err
 }
