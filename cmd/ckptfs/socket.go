@@ -55,7 +55,8 @@ func reach(ctx context.Context, p *place, patience time.Duration) (*control.Clie
 		switch {
 		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout):
 			return c, err
-		case err != nil && kept && (ctx.Err() != nil || time.Since(began) > patience):
+		case err != nil && kept && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) > patience): // the call may find that the time is over before ctx does
 			return nil, errLate
 		case !errors.Is(err, control.ErrNoDaemon) || !kept:
 			return c, err
