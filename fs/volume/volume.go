@@ -27,6 +27,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas/disk"
 	"ckptfs/fs/artifacts"
 	"ckptfs/fs/bases"
@@ -136,11 +138,7 @@ func openIn(folder *disk.Folder, o Options) (*Volume, error) {
 		v.reserve.Keep()
 	}
 	if err := v.open(o); err != nil {
-		if o.Resume != nil { // the mount that the store is held for is there
-			ending{v}.leave()
-		} else {
-			ending{v}.shut(false)
-		}
+		ending{v}.leave() // a mount that the store is held for may be there
 		return nil, err
 	}
 	return v, nil
@@ -191,11 +189,16 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		if err := resume(v); err != nil {
 			return err
 		}
+		ask := func() error { return unix.Syncfs(v.lock.Fd()) }
+		v.durability.ofBefore.CompareAndSwap(nil, &ask)
 	} else if s.Repair {
 		if err := v.repair(s); err != nil {
 			return err
 		}
 		v.recovery = s.Repaired()
+	}
+	if s.Repair { // once the files are known that the kernel reads by itself
+		v.durability.takeDoubt(before)
 	}
 	if !v.readOnly {
 		v.queue.Start()
