@@ -153,6 +153,12 @@ func (c *Files) NotWritten(f *File) bool {
 	return err != nil
 }
 
+// doubt notes that the disk says of some file what is not so.
+func (c *Files) doubt() {
+	c.Doubt.Store(true)
+	c.InDoubt()
+}
+
 // distrust is of a file of whose inode writeback failed, or may have. File.mu is held.
 type distrust struct{ f *File }
 
@@ -203,7 +209,7 @@ func (d distrust) markLocked() {
 		err = f.writeRecordLocked(rec)
 	}
 	if err != nil {
-		f.c.Doubt.Store(true)
+		f.c.doubt()
 		f.c.report(slog.LevelError, "a file may have lost bytes, and the next daemon will not know", "path",
 			f.Path(), "reason", err)
 	}
@@ -231,7 +237,7 @@ func (d distrust) rejectLocked() error {
 	}
 	if err != nil { // the disk goes on saying that the file is resident: this process does not
 		f.rec = rec
-		f.c.Doubt.Store(true)
+		f.c.doubt()
 	}
 	f.moved, f.users.stale = true, true
 	f.c.events.Resident(f, 0)

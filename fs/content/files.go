@@ -137,6 +137,7 @@ type Files struct {
 	copiers     *copiers
 	Count       Counters
 	Doubt       atomic.Bool // bytes may be resident that may be wrong; see LoadLocked
+	InDoubt     func()      // has the next process know of Doubt; it writes to the disk at most
 	Unclean     bool        // the last process did not close the store in order; set before any file is known
 	syncs       syncs
 	unsynced    unsyncedInodes
@@ -164,6 +165,7 @@ func New(p Parts) *Files {
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
 		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
+		InDoubt: func() {},
 	}
 	c.unsynced.kept = map[*File]unsyncedInode{}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }

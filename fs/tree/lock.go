@@ -243,6 +243,17 @@ func (l *Lock) write() error {
 	return l.sync()
 }
 
+// Fails is NotTaken that leaves what there is to say as it is.
+func (l *Lock) Fails() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shared || l.self.Failed {
+		return nil
+	}
+	l.self.Failed = true
+	return l.write()
+}
+
 // Release gives the store up; clean says that everything is in order, so that the next start need not look.
 // After an error it is not known to be.
 func (l *Lock) Release(clean bool) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -164,6 +165,60 @@ func TestFirstSyncOfTheNext(t *testing.T) {
 		t.Errorf("asked %d times", asked)
 	}
 	next.badEnd()
+}
+
+// A local copy that was rejected is not believed by the next process, though the record could not say so.
+func TestRejectedIsNotBelieved(t *testing.T) {
+	r := newRig(t)
+	data := random(200<<10, 1)
+	r.write("f", data)
+	r.pack("f")
+	r.content.Step = func(what string) error {
+		if what == "distrust: record" {
+			return unix.EIO
+		}
+		return nil
+	}
+	r.loses("f", nil)
+	if err := r.durability.syncTree(); err == nil {
+		t.Fatal("synced")
+	}
+	left := r.copyStore()
+	r.badEnd()
+	next := openRig(t, left, func(o *Options) { o.Resume = func(*Volume) error { return nil } })
+	next.same("f", data)
+	next.badEnd()
+
+	// also when it was the sync of a file that found out
+	r = newRig(t)
+	r.write("f", data)
+	r.pack("f")
+	at := r.at("tree", "f")
+	r.content.Step = func(what string) error {
+		if what == "distrust: record" {
+			return unix.EIO
+		}
+		return nil
+	}
+	fsync := r.content.Fsync
+	r.content.Fsync = func(int, bool) error { return unix.EIO }
+	n := r.find("f")
+	if err := n.File().Sync(); err != unix.EIO {
+		t.Errorf("sync: %v", err)
+	}
+	r.forget(n)
+	r.content.Fsync = fsync
+	st, err := os.Stat(at)
+	if err == nil {
+		err = os.WriteFile(at, make([]byte, len(data)), 0)
+	}
+	if err = errors.Join(err, os.Chtimes(at, time.Time{}, st.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+	next = r.crashed(func(o *Options) { o.Resume = func(*Volume) error { return nil } })
+	next.same("f", data)
+	next.badEnd()
+	r.Close(t.Context())
 }
 
 // A process that cannot open the store takes no doubt away.

@@ -158,6 +158,7 @@ func (v *Volume) open(o Options) error {
 	}
 	v.openArtifacts()
 	v.openContent(o)
+	v.content.InDoubt = func() { _ = v.lock.Fails() } // without it a power cut alone leaves it unknown
 	if err := v.openNames(); err != nil {
 		return err
 	}
