@@ -156,7 +156,7 @@ func (c *Files) NotWritten(f *File) bool {
 // doubt notes that the disk says of some file what is not so.
 func (c *Files) doubt() {
 	c.Doubt.Store(true)
-	c.InDoubt()
+	c.Doubt.Tell()
 }
 
 // distrust is of a file of whose inode writeback failed, or may have. File.mu is held.

@@ -136,9 +136,8 @@ type Files struct {
 	Passthrough atomic.Bool // Kernel has it
 	copiers     *copiers
 	Count       Counters
-	Doubt       atomic.Bool // bytes may be resident that may be wrong; see LoadLocked
-	InDoubt     func()      // has the next process know of Doubt; it writes to the disk at most
-	Unclean     bool        // the last process did not close the store in order; set before any file is known
+	Doubt       Doubt
+	Unclean     bool // the last process did not close the store in order; set before any file is known
 	syncs       syncs
 	unsynced    unsyncedInodes
 	copyBufs    sync.Pool
@@ -158,6 +157,12 @@ type Files struct {
 	Past func(Inode) (*os.File, error)
 }
 
+// Doubt is set when bytes may be resident that may be wrong; see LoadLocked.
+type Doubt struct {
+	atomic.Bool
+	Tell func() // has the next process know of it; it writes to the disk at most
+}
+
 // New makes what the files of a volume share.
 func New(p Parts) *Files {
 	c := &Files{
@@ -165,8 +170,8 @@ func New(p Parts) *Files {
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
 		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
-		InDoubt: func() {},
 	}
+	c.Doubt.Tell = func() {}
 	c.unsynced.kept = map[*File]unsyncedInode{}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c

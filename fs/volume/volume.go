@@ -158,7 +158,7 @@ func (v *Volume) open(o Options) error {
 	}
 	v.openArtifacts()
 	v.openContent(o)
-	v.content.InDoubt = func() { _ = v.lock.Fails() } // without it a power cut alone leaves it unknown
+	v.content.Doubt.Tell = func() { _ = v.lock.Fails() } // without it a power cut alone leaves it unknown
 	if err := v.openNames(); err != nil {
 		return err
 	}
@@ -181,10 +181,10 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		v.content.Miss()
 	}
 	if s.Repair {
-		s.NewBoot = !v.lock.Same()
+		s.Unbelieved = !v.lock.Same()
 	}
 	if resume != nil {
-		if s.NewBoot {
+		if s.Unbelieved {
 			return errors.New("the disk that the store lies on was mounted again since the mount was made: unmount it, and mount it anew")
 		}
 		if err := resume(v); err != nil {
@@ -193,12 +193,14 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		ask := func() error { return unix.Syncfs(v.lock.Fd()) }
 		v.durability.ofBefore.CompareAndSwap(nil, &ask)
 	} else if s.Repair {
+		s.Unbelieved = s.Unbelieved || before.Failed
 		if err := v.repair(s); err != nil {
 			return err
 		}
 		v.recovery = s.Repaired()
 	}
-	if s.Repair { // once the files are known that the kernel reads by itself
+	if s.Repair && (resume != nil || before.Doubt != "") {
+		// Not before the files are known that the kernel reads by itself.
 		v.durability.takeDoubt(before)
 	}
 	if !v.readOnly {
@@ -233,7 +235,7 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 func (v *Volume) repair(s *maintenance.Survey) error {
 	s.Run()
 	v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before the end is clean
-	if s.NewBoot && s.Blind() {
+	if s.Unbelieved && s.Blind() {
 		v.content.Doubt.Store(true)
 	} else if err := v.lock.Trust(); err != nil {
 		return fmt.Errorf("recovery: %w", err)
