@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
 
@@ -62,7 +63,11 @@ func TestLostBesideReader(t *testing.T) {
 		}
 	}
 	m.Must(reader.Close())
-	f, err := os.OpenFile(m.Path("x"), os.O_RDWR, 0)
+	var f *os.File
+	m.Must(daemon.Until("the reader to be gone", func() bool { // the kernel tells of it after close(2)
+		f, err = os.OpenFile(m.Path("x"), os.O_RDWR, 0)
+		return !errors.Is(err, unix.EBUSY)
+	}))
 	m.Must(err)
 	_, err = f.WriteAt([]byte("new"), 5)
 	m.Must(errors.Join(err, f.Sync(), f.Close()))
