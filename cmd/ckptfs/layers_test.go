@@ -100,7 +100,7 @@ var layers = []struct {
 	{"fs/pack", []string{"cas", "cas/chunk", "cas/codec", "cas/locks", "cas/lowrank", "formats",
 		"formats/detect", "index/manifest"}},
 	{"fs/throttle", []string{"cas/locks"}},
-	{"fs/content", []string{"cas", "cas/locks", "cas/store", "formats", "formats/detect",
+	{"fs/content", []string{"cas", "cas/locks", "cas/pages", "cas/store", "formats", "formats/detect",
 		"formats/safetensors", "fs/assemble", "fs/control", "fs/pack", "fs/tree", "fs/view", "index/manifest"}},
 	{"fs/names", []string{"cas/locks", "fs/content", "fs/handover", "fs/tree"}},
 	{"fs/bases", []string{"cas", "cas/codec", "cas/locks", "formats", "formats/detect", "fs/pack", "fs/tree",
@@ -137,10 +137,12 @@ var layers = []struct {
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
 	{"cmd/ckptfs/rundir", []string{"cmd/ckptfs/procs"}},
 	{"cmd/ckptfs/holder", nil},
+	{"cmd/ckptfs/later", nil},
 	{"cmd/ckptfs/logs", []string{"fs/tree"}},
-	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/logs", "cmd/ckptfs/procs",
-		"cmd/ckptfs/rundir", "cmd/ckptfs/text", "formats", "formats/detect", "fs/control", "fs/fusefs",
-		"fs/handover", "fs/metrics", "fs/tree", "fs/view", "fs/volume", "index/runs"}},
+	{"cmd/ckptfs", []string{"cas", "cmd/ckptfs/holder", "cmd/ckptfs/later", "cmd/ckptfs/logs",
+		"cmd/ckptfs/procs", "cmd/ckptfs/rundir", "cmd/ckptfs/text", "formats", "formats/detect",
+		"fs/control", "fs/fusefs", "fs/handover", "fs/metrics", "fs/tree", "fs/view", "fs/volume",
+		"index/runs"}},
 }
 
 // only are imports from outside of the module that one package keeps to itself, with those that may have

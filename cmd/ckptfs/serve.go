@@ -17,6 +17,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
@@ -59,26 +60,28 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	var logTo *os.File
 	var before *fusefs.Takeover // of the mount that a daemon before this one served
+	// What a mount is not made without, one that is there goes on without.
+	without := func(what string) func(error) {
+		return func(err error) {
+			log.Error("the mount is served without "+what+" until that can be had again", "err", err)
+		}
+	}
 	if t := link.Taken(); t != nil {
 		if logFile != "" {
+			open := func() (*os.File, error) { return logs.Open(logFile) }
 			if inStore {
-				logTo, err = logs.OpenIn(c.store, a.foreign)
-			} else {
-				logTo, err = logs.Open(logFile)
+				open = func() (*os.File, error) { return logs.OpenIn(c.store, a.foreign) }
 			}
-			if err != nil {
-				return fmt.Errorf("log file: %w", err)
-			}
-			lw.Attach(logTo)
+			defer later.Open(lw.To(open), without("a log")).Close()
 		}
 		defer func() {
 			if err != nil {
 				log.Error("the mount could not be taken over", "err", err)
 			}
 		}()
-		log.Warn("the daemon ended, and another one takes the mount over", "why", howEnded(t.Status), "tries", t.Tries)
+		log.Warn("the daemon ended, and another one takes the mount over", "why", t.Why(), "tries", t.Tries)
 		before, err = fusefs.Take(fusefs.Mounted{
-			Device: t.Device, Memory: t.Memory, Kept: t.Kept, Crashed: crashed(t.Status),
+			Device: t.Device, Memory: t.Memory, Kept: t.Kept, Crashed: t.Crashed(),
 		}, mount)
 		if err != nil {
 			return err
@@ -90,10 +93,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 
 	var ln net.Listener
 	if c.metrics != "" {
-		if ln, err = listenMetrics(c.metrics); err != nil {
+		if ln, err = listenMetrics(c.metrics); err == nil {
+			defer ln.Close()
+		} else if before == nil {
 			return err
 		}
-		defer ln.Close()
 	}
 	hot, err := c.hotSize.of(filepath.Dir(c.store))
 	if err != nil {
@@ -143,7 +147,12 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	closing, hurry := context.WithCancel(context.Background())
 	defer hurry()
+	serving := false
 	defer func() {
+		if before != nil && !serving {
+			v.Abandon()
+			return
+		}
 		cerr := v.Close(closing)
 		if cerr != nil {
 			log.Error("the store was not closed in order", "err", cerr)
@@ -155,7 +164,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		}
 	}()
 
-	if logFile != "" && logTo == nil {
+	if logFile != "" && before == nil {
 		if inStore {
 			logTo, err = v.Folder().Open(tree.LogFile, logs.Flags, 0o600)
 		} else {
@@ -172,7 +181,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		if err := before.Start(); err != nil {
 			return err
 		}
-		srv = before.Server
+		srv, serving = before.Server, true
 		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
 	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
 		_ = release(c.mountpoint, c.store, true) // what there may be of it already
@@ -180,10 +189,17 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	mode, reason := srv.Mode()
 	unmount := func(lazy bool) error { return release(c.mountpoint, c.store, lazy) }
-	metricsAt := ""
+	metricsAt := c.metrics
 	if ln != nil {
-		defer serveMetrics(ln, v.Requests())()
 		metricsAt = ln.Addr().String()
+	}
+	if c.metrics != "" {
+		defer later.Open(func() (func(), error) {
+			if ln == nil {
+				return c.openMetrics(v)
+			}
+			return serveMetrics(ln, v.Requests()), nil
+		}, without("metrics")).Close()
 	}
 	asMounted := control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
@@ -194,14 +210,31 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		asMounted.Handover = handover.Version
 		asMounted.Upgrade = func(program string) error { return handOver(srv, link, log, program) }
 	}
-	ctl, err := c.answer(v, control.NewHandler(v.Services(), asMounted))
-	if err != nil {
-		return errors.Join(err, unmount(true))
+	var unanswered error
+	ctl := later.Open(func() (func(), error) {
+		s, err := c.answer(v, control.NewHandler(v.Services(), asMounted))
+		if err != nil {
+			return nil, err
+		}
+		return func() {
+			grace, cancel := context.WithTimeout(closing, 5*time.Second)
+			defer cancel()
+			if cerr := s.Close(grace); cerr != nil {
+				log.Warn("control socket", "err", cerr)
+			}
+		}, nil
+	}, func(err error) { unanswered = err })
+	if unanswered != nil {
+		if before == nil {
+			ctl.Close()
+			return errors.Join(unanswered, unmount(true))
+		}
+		without("a control socket")(unanswered)
 	}
 
-	stopSignals := onSignals(log, unmount, hurry)
+	stopSignals := onSignals(log, unmount, hurry, before != nil && ctx.Err() != nil)
 	defer stopSignals()
-	if ctx.Err() != nil { // a signal that came before onSignals
+	if before == nil && ctx.Err() != nil { // a signal that came before onSignals
 		return errors.Join(ctx.Err(), unmount(true))
 	}
 	log.Info("mounted", "store", c.store, "mountpoint", c.mountpoint, "mode", mode, "reason", reason,
@@ -211,50 +244,42 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	if st, serr := v.Requests().Status(closing); serr == nil {
 		m.Recovery = st.Recovery
 	}
-	if logTo == nil && !c.foreground {
+	if logFile == "" && !c.foreground {
 		lw.Attach(io.Discard)
 		logTo, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	}
 	if err == nil && logTo != nil && !c.foreground {
 		err = logs.Redirect(logTo)
+	} else if err == nil && !c.foreground {
+		err = lw.Crashes()
 	}
 	if err == nil {
 		err = ready(m)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		notify("READY=1", "STATUS="+c.store+" on "+c.mountpoint+", "+mode)
-	} else {
+	case before != nil:
+		log.Error("the mount is served, and its holder may not know", "err", err)
+		err = nil
+	default:
 		err = errors.Join(err, unmount(true))
 	}
 
 	srv.Wait()
 	notify("STOPPING=1", "STATUS=closing "+c.store)
 	log.Info("unmounted", "mountpoint", c.mountpoint)
-	grace, cancel := context.WithTimeout(closing, 5*time.Second)
-	defer cancel()
-	if cerr := ctl.Close(grace); cerr != nil {
-		log.Warn("control socket", "err", cerr)
-	}
+	ctl.Close()
 	return err
 }
 
-// howEnded is how a daemon ended, for the log.
-func howEnded(s syscall.WaitStatus) string {
-	switch {
-	case s.Signaled():
-		return s.Signal().String()
-	case s.ExitStatus() == holder.ExitUpgrade:
-		return "upgrade"
+// openMetrics serves metrics, of a mount that is there.
+func (c *mountConfig) openMetrics(v *volume.Volume) (func(), error) {
+	ln, err := listenMetrics(c.metrics)
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("exit code %d", s.ExitStatus())
-}
-
-// crashed reports whether a daemon ended by a fault of its own. It may do so again over the same request.
-func crashed(s syscall.WaitStatus) bool {
-	if s.Signaled() {
-		return s.Signal() != syscall.SIGKILL && s.Signal() != syscall.SIGTERM && s.Signal() != syscall.SIGINT
-	}
-	return s.ExitStatus() == 2 // a panic
+	return serveMetrics(ln, v.Requests()), nil
 }
 
 // answer makes the socket at which the daemon is asked. The store is mounted.
@@ -270,16 +295,18 @@ func (c *mountConfig) answer(v *volume.Volume, h http.Handler) (*control.Server,
 	if !ok {
 		return nil, fmt.Errorf("the mount on %s went away: another program unmounted it; mount again", c.mountpoint)
 	}
-	if err := makeRuntimeDir(); err != nil {
+	if err := control.MakeRuntimeDir(); err != nil {
 		return nil, err
 	}
-	return control.ServeAt(deviceSocket(os.Geteuid(), dev), h)
+	return control.ServeAt(control.DeviceSocket(os.Geteuid(), dev.Major, dev.Minor), h)
 }
 
 // onSignals unmounts on the first SIGTERM or SIGINT, as soon as the mount is not in use. The second detaches
 // it with whatever is open, and lets the closing of the store wait for nothing; the third ends the process,
 // as a crash would.
-func onSignals(log *slog.Logger, unmount func(lazy bool) error, hurry func()) (stop func()) {
+//
+// asked: the first one has come.
+func onSignals(log *slog.Logger, unmount func(lazy bool) error, hurry func(), asked bool) (stop func()) {
 	sigs := make(chan os.Signal, 3)
 	signal.Notify(sigs, syscall.SIGTERM, syscall.SIGINT)
 	signal.Ignore(syscall.SIGHUP)
@@ -288,6 +315,9 @@ func onSignals(log *slog.Logger, unmount func(lazy bool) error, hurry func()) (s
 		retry := time.NewTicker(250 * time.Millisecond)
 		defer retry.Stop()
 		wanted, free, told := 0, false, false
+		if asked {
+			wanted = 1
+		}
 		for {
 			select {
 			case <-done:

@@ -73,12 +73,15 @@ func (a *app) withTwo(ctx context.Context, path, otherPath string,
 
 // connect asks the daemon; without one it opens the store here.
 func (a *app) connect(ctx context.Context, p *place, how access) (*session, error) {
-	c, err := reach(ctx, p)
+	c, err := reach(ctx, p, gap)
 	if err == nil {
 		return &session{Client: c, place: p, close: func() error { return nil }}, nil
 	}
 	if !errors.Is(err, control.ErrNoDaemon) {
 		return nil, err
+	}
+	if p.mount != nil && errors.Is(err, errLate) {
+		return nil, fmt.Errorf("%s: %w", p.mount.Mountpoint, err)
 	}
 	if p.mount != nil {
 		return nil, fmt.Errorf("the daemon of the mount %s does not answer: it died, or is just ending; `ckptfs umount %[1]s` clears the mountpoint", p.mount.Mountpoint)

@@ -5,61 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
-	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
-
-// A daemon that may not write to its store has its control socket in the runtime folder of its user instead,
-// under the number of its mount's device, which no other mount of this host has while the mount is there.
-
-// runtimeDir is where the sockets of a user's daemons are: what systemd keeps for it, or a folder like that.
-func runtimeDir(uid int) string {
-	if uid == 0 {
-		return "/run/ckptfs"
-	}
-	if dir := fmt.Sprintf("/run/user/%d", uid); isDir(dir) {
-		return filepath.Join(dir, "ckptfs")
-	}
-	return filepath.Join("/tmp", fmt.Sprintf("ckptfs-%d", uid))
-}
-
-func deviceSocket(uid int, dev procs.Device) string {
-	return filepath.Join(runtimeDir(uid), fmt.Sprintf("%d-%d.sock", dev.Major, dev.Minor))
-}
-
-// makeRuntimeDir makes the folder of this user's sockets. One that another user owns, or may write, is
-// refused: in a folder for all, another user may have made it first.
-func makeRuntimeDir() error {
-	dir := runtimeDir(os.Geteuid())
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	st, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	if !st.IsDir() || !ok || int(sys.Uid) != os.Geteuid() || st.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s is not a folder of user %d alone: remove it", dir, os.Geteuid())
-	}
-	return nil
-}
 
 // dialReader connects to the daemon of a read-only mount. The error is control.ErrNoDaemon when there is
 // none.
 func dialReader(ctx context.Context, m *mountinfo.Info) (*control.Client, error) {
 	uid := ownerOf(m)
-	c, err := control.DialAt(ctx, deviceSocket(uid, procs.Device{Major: m.Major, Minor: m.Minor}))
+	c, err := control.DialAt(ctx, control.DeviceSocket(uid, m.Major, m.Minor))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, control.ErrNoDaemon
 	}
@@ -84,18 +45,51 @@ func ownerOf(m *mountinfo.Info) int {
 // gap is how long a command waits for the next daemon of a mount.
 const gap = 5 * time.Second
 
-// reach is dial, which waits for the next daemon where one was killed: as long as somebody keeps the store
-// for it, or an earlier one is closing the store.
-func reach(ctx context.Context, p *place) (*control.Client, error) {
+// reach is dial, which waits for the next daemon where one was killed: as long as somebody keeps the store or
+// the mount for it, or an earlier one is closing the store. errLate: it took longer than patience, or ctx.
+func reach(ctx context.Context, p *place, patience time.Duration) (*control.Client, error) {
+	var a asked
 	for began := time.Now(); ; {
-		held := tree.Held(p.store) // before: a daemon that ends gives up its socket first
+		kept := tree.Held(p.store) || a.waits(p) // before: a daemon that ends gives up its socket first
 		c, err := dial(ctx, p)
-		if !errors.Is(err, control.ErrNoDaemon) || !held || time.Since(began) > gap || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout):
+			return c, err
+		case err != nil && kept && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) > patience): // the call may find that the time is over before ctx does
+			return nil, errLate
+		case !errors.Is(err, control.ErrNoDaemon) || !kept:
 			return c, err
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+// asked is a question that a mount was asked, which it has not answered yet; nil: none.
+type asked chan error
+
+// waits reports whether a mount is kept for its next daemon, or has one: of one that only reads the store's
+// lock does not tell.
+func (a *asked) waits(p *place) bool {
+	if p.mount == nil {
+		return false
+	}
+	if *a == nil {
+		told := make(asked, 1)
+		go func() { told <- unix.Statfs(p.mount.Mountpoint, new(unix.Statfs_t)) }()
+		*a = told
+	}
+	select {
+	case err := <-*a:
+		*a = nil
+		return err != unix.ENOTCONN
+	case <-time.After(100 * time.Millisecond):
+		return true
+	}
+}
+
+// errLate: somebody keeps a mount for its next daemon, which does not answer yet.
+var errLate = fmt.Errorf("its daemon ended, and the next daemon does not answer yet: %w", control.ErrNoDaemon)
 
 // dial connects to the daemon that has the store of a place: the one that writes, or a reader that has it
 // mounted.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -87,7 +88,15 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 		defer cancel()
 	}
-	cl, err := reach(ctx, p)
+	patience := holder.Patience // and then the mount is detached
+	if c.lazy || c.force {
+		patience = gap
+	}
+	cl, err := reach(ctx, p, patience)
+	if errors.Is(err, errLate) && mountpoint != "" && !c.lazy && !c.force {
+		msg := mountpoint + " not unmounted: " + errLate.Error() + "; its log says why, and --lazy detaches the mount"
+		return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
+	}
 	if errors.Is(err, control.ErrNoDaemon) || err != nil && (c.lazy || c.force) && mountpoint != "" {
 		return a.clear(p, mountpoint, c.lazy)
 	}

@@ -26,7 +26,8 @@ import (
 //   - or the inode was kept in memory since before it was read to be packed. What failed before that was met
 //     at the last close or by the packing. What fails later is told to a new descriptor: no program has one.
 //
-// Any other copy is hydrated afresh. One of which a sync failed is made hollow: see distrust.
+// Any other copy is hydrated afresh, or, while the kernel reads it for programs, read from the disk: see
+// verify.go. One of which a sync failed is made hollow: see distrust.
 
 // syncs numbers the syncs of the filesystem.
 type syncs struct {
@@ -152,6 +153,12 @@ func (c *Files) NotWritten(f *File) bool {
 	return err != nil
 }
 
+// doubt notes that the disk says of some file what is not so.
+func (c *Files) doubt() {
+	c.Doubt.Store(true)
+	c.Doubt.Tell()
+}
+
 // distrust is of a file of whose inode writeback failed, or may have. File.mu is held.
 type distrust struct{ f *File }
 
@@ -169,7 +176,12 @@ func (d distrust) noteLocked(why error) {
 	case !f.rec.Packed():
 		d.markLocked()
 		f.c.events.Lost(f, why)
-	case !f.rec.Hollow && !f.local.hydrating: // else the hydration finds out by itself
+	case f.local.hydrating: // which finds out by itself
+		if !f.rec.Hollow { // it is being verified
+			f.local.forget(f.c)
+			f.local.after = unknown
+		}
+	case !f.rec.Hollow:
 		if err := d.rejectLocked(); err != nil {
 			f.local.after = unknown
 			f.c.report(slog.LevelError, "the local copy of a packed file may not be on the disk, and it cannot be read by its manifest; keeping the local copy",
@@ -197,7 +209,7 @@ func (d distrust) markLocked() {
 		err = f.writeRecordLocked(rec)
 	}
 	if err != nil {
-		f.c.Doubt.Store(true)
+		f.c.doubt()
 		f.c.report(slog.LevelError, "a file may have lost bytes, and the next daemon will not know", "path",
 			f.Path(), "reason", err)
 	}
@@ -225,7 +237,7 @@ func (d distrust) rejectLocked() error {
 	}
 	if err != nil { // the disk goes on saying that the file is resident: this process does not
 		f.rec = rec
-		f.c.Doubt.Store(true)
+		f.c.doubt()
 	}
 	f.moved, f.users.stale = true, true
 	f.c.events.Resident(f, 0)

@@ -25,8 +25,8 @@
 //	Packing  the packing of a plain file, which fs/queue carries out (packing.go)
 //	Files    what all files share (this file)
 //
-// Each transition is one file: unpack.go, evict.go, hydrate.go, clone.go (packed by a copy), recover.go
-// (after a crash). Evict decides whether a file may lose its resident bytes, and does it.
+// Each transition is one file: unpack.go (and verify.go), evict.go, hydrate.go, clone.go (packed by a copy),
+// recover.go (after a crash). Evict decides whether a file may lose its resident bytes, and does it.
 //
 // close(2) is Handle.Flush. The last close is Handle.Release, which ends in writersGoneLocked when no writer
 // is left: there it is decided whether the file is to be packed.
@@ -138,8 +138,8 @@ type Files struct {
 	Passthrough atomic.Bool // Kernel has it
 	copiers     *copiers
 	Count       Counters
-	Doubt       atomic.Bool // bytes may be resident that may be wrong; see LoadLocked
-	Unclean     bool        // the last process did not close the store in order; set before any file is known
+	Doubt       Doubt
+	Unclean     bool // the last process did not close the store in order; set before any file is known
 	syncs       syncs
 	unsynced    unsyncedInodes
 	copyBufs    sync.Pool
@@ -155,6 +155,14 @@ type Files struct {
 	Fsync func(fd int, data bool) error
 	// Failed is tree.WritebackFailed, and Punch tree.Punch; for tests.
 	Failed, Punch func(fd int) error
+	// Past opens an inode for reads past the page cache; for tests.
+	Past func(Inode) (*os.File, error)
+}
+
+// Doubt is set when bytes may be resident that may be wrong; see LoadLocked.
+type Doubt struct {
+	atomic.Bool
+	Tell func() // has the next process know of it; it writes to the disk at most
 }
 
 // New makes what the files of a volume share.
@@ -163,8 +171,9 @@ func New(p Parts) *Files {
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
-		Failed: tree.WritebackFailed, Punch: tree.Punch,
+		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
 	}
+	c.Doubt.Tell = func() {}
 	c.unsynced.kept = map[*File]unsyncedInode{}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c

@@ -112,13 +112,18 @@ func (u unpacking) wholeLocked() error {
 }
 
 // openLocked opens the inode once its bytes are whole, and no failure to write them can have been told to
-// others alone: on the descriptor that they were hydrated by, or the local copy is known to be durable.
+// others alone: on the descriptor that they were hydrated by, or the local copy is known to be durable, or it
+// was read from the disk.
 func (u unpacking) openLocked() (*os.File, error) {
 	f := u.f
-	if !f.rec.Hollow {
-		if f.local.durable(f.c) || (distrust{f}).rejectLocked() != nil { // or it is all there is
-			return f.OpenQuietly()
-		}
+	switch {
+	case f.rec.Hollow:
+	case f.local.durable(f.c):
+		return f.OpenQuietly()
+	case f.users.pass > 0:
+		return u.verifiedLocked()
+	case (distrust{f}).rejectLocked() != nil: // it is all there is
+		return f.OpenQuietly()
 	}
 	h := hydration{f: f}
 	if err := h.openLocked(); err != nil {

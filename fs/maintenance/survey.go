@@ -22,10 +22,12 @@ import (
 // this process took a mount over, whose requests do not wait. After a clean end it runs beside the requests,
 // too, and has nothing to repair.
 type Survey struct {
-	Passes  *Passes
-	Repair  bool        // the store was not closed in order
-	NewBoot bool        // the host was booted since
-	Stop    func() bool // reports whether it is to end early
+	Passes *Passes
+	Repair bool // the store was not closed in order
+	// Unbelieved: no local copy is to be believed, since the host was booted, or the disk did not take
+	// something.
+	Unbelieved bool
+	Stop       func() bool // reports whether it is to end early
 
 	// Files that were looked at; that are not packed; whose local copy was dropped; whose partial local copy
 	// was removed.
@@ -153,7 +155,7 @@ func (s *Survey) file(n *names.Node) error {
 		case !f.HeadedLocked(st.Size): // its size has not reached the disk, or a hydration was cut off
 			return f.DisbelieveLocked()
 		}
-	case s.NewBoot:
+	case s.Unbelieved:
 		s.dropped++
 		return f.DisbelieveLocked()
 	default:

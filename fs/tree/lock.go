@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,9 @@ type Holder struct {
 	Mount   uint64    `json:"mount"` // and the mount of the store's filesystem; see MountID
 	Clean   bool      `json:"clean"` // set when the store was closed in order
 	Epoch   uint32    `json:"epoch"` // see Lock.Epoch
+
+	Failed bool   `json:"failed,omitempty"` // see Lock.NotTaken
+	Doubt  string `json:"doubt,omitempty"`
 }
 
 // LockedError says that another process has the store open.
@@ -59,6 +63,7 @@ type Lock struct {
 	here   Holder // Boot and Mount as they are now
 	shared bool   // held beside others; nothing is written
 	sync   func() error
+	mu     sync.Mutex // guards self, once the lock is taken
 
 	// Before is the process that held the store last; zero when none did.
 	Before Holder
@@ -164,6 +169,7 @@ func takeLock(d *disk.Folder, now time.Time, f *os.File, fresh bool) (*Lock, err
 		l.self.Epoch = newEpoch()
 	}
 	if !before.Clean && before.PID != 0 {
+		l.self.Failed, l.self.Doubt = before.Failed, before.Doubt
 		// until Trust: what this process repairs, a crash may leave to the next
 		l.self.Boot, l.self.Mount = before.Boot, before.Mount
 	}
@@ -199,10 +205,25 @@ func newEpoch() uint32 {
 
 // Trust says that every cache in the store can be believed for as long as this boot and this mount last.
 func (l *Lock) Trust() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.shared || l.self.Boot == l.here.Boot && l.self.Mount == l.here.Mount {
 		return nil
 	}
 	l.self.Boot, l.self.Mount = l.here.Boot, l.here.Mount
+	return l.write()
+}
+
+// NotTaken notes that the disk did not take something, and, if no file tells of it, in doubt what to say. It
+// is kept for the processes that have the store after this one, until one ends in its order (Release): the
+// kernel told this one alone. After an error a power cut may take the note away, and no kill.
+func (l *Lock) NotTaken(doubt string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shared || l.self.Failed && l.self.Doubt == doubt {
+		return nil
+	}
+	l.self.Failed, l.self.Doubt = true, doubt
 	return l.write()
 }
 
@@ -222,13 +243,26 @@ func (l *Lock) write() error {
 	return l.sync()
 }
 
+// Fails is NotTaken that leaves what there is to say as it is.
+func (l *Lock) Fails() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shared || l.self.Failed {
+		return nil
+	}
+	l.self.Failed = true
+	return l.write()
+}
+
 // Release gives the store up; clean says that everything is in order, so that the next start need not look.
 // After an error it is not known to be.
 func (l *Lock) Release(clean bool) error {
 	if l.shared {
 		return l.close()
 	}
-	l.self.Clean = clean
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.self.Clean, l.self.Failed, l.self.Doubt = clean, false, ""
 	err := l.write()
 	if err != nil && clean {
 		// The page cache says now what the disk may never say: umount and the next start would believe it.
@@ -240,6 +274,10 @@ func (l *Lock) Release(clean bool) error {
 	}
 	return err
 }
+
+// Abandon ends this process's use of the lock, and leaves it to whoever has its descriptor too: the mount
+// that the store is held for is there. Nothing is written.
+func (l *Lock) Abandon() error { return l.f.Close() }
 
 // close gives the lock up, whoever has its descriptor too.
 func (l *Lock) close() error {

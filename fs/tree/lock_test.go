@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func acquire(t *testing.T, dir string) *Lock {
@@ -188,5 +190,46 @@ func TestReleaseNotSynced(t *testing.T) {
 	l.Release(true)
 	if err := ClosedInOrder(dir, time.Now()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A lock that another process keeps, for the next one to have it, stays held when this one abandons it.
+func TestAbandon(t *testing.T) {
+	dir := t.TempDir()
+	kept := func(l *Lock) *os.File {
+		fd, err := unix.FcntlInt(uintptr(l.Fd()), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(fd), LockFile)
+	}
+	l := acquire(t, dir)
+	next := kept(l)
+	if err := l.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Acquire(folder(t, dir), born); !errors.As(err, new(*LockedError)) || !Held(dir) {
+		t.Errorf("taken by another: %v", err)
+	}
+	l, err := Inherit(folder(t, dir), born, next)
+	if err != nil || l.Before.Clean {
+		t.Fatalf("%+v, %v", l.Before, err)
+	}
+	if err := l.Release(true); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = AcquireShared(folder(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	next = kept(l)
+	if err := l.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Acquire(folder(t, dir), born); !errors.As(err, new(*LockedError)) {
+		t.Errorf("taken beside a reader: %v", err)
+	}
+	next.Close()
+	if Held(dir) {
+		t.Error("held by nobody")
 	}
 }

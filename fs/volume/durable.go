@@ -12,6 +12,7 @@ import (
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
 )
 
 // syncEvery is how often the kernel is asked what of local copies it could not write, while some came since
@@ -25,6 +26,11 @@ type durability struct {
 	quit chan struct{}
 	end  sync.WaitGroup
 
+	// ofBefore is syncfs(2) by the descriptor that the store's lock is held by, which was open before this
+	// process was: it is told of what the kernel told others since, or an earlier process that did not come
+	// to act on it. The first sync asks by it, too. nil: it was asked, or no mount was taken over.
+	ofBefore atomic.Pointer[func() error]
+
 	told    atomic.Int64          // failures that were known at the last one
 	failed  atomic.Pointer[error] // the first one
 	unnamed atomic.Pointer[error] // the first one that no file tells of
@@ -34,13 +40,29 @@ type durability struct {
 // durable, and each file is asked whether it is the one that was not written. Nothing else calls syncfs: it
 // would take the error away.
 func (s *durability) syncTree() (err error) {
-	s.v.content.SyncAll(s.v.names.SyncTree, func(failed error) { err = s.synced(failed) })
+	known := false
+	s.v.content.SyncAll(func() (err error) {
+		err, known = s.syncfs()
+		return err
+	}, func(failed error) { err = s.synced(failed, known) })
 	return err
 }
 
+// syncfs is syncfs(2) of the store's filesystem. known: an earlier process was told of an error, too, and has
+// named the files, or left what to say of it (takeDoubt).
+func (s *durability) syncfs() (err error, known bool) {
+	err = s.v.names.SyncTree()
+	if ask := s.ofBefore.Swap(nil); ask != nil {
+		if before := (*ask)(); before != nil && err == nil {
+			return before, s.v.lock.Before.Failed
+		}
+	}
+	return err, false
+}
+
 // synced acts on the error of a sync of the filesystem, nil if there is none, and returns it with what more
-// there is to say.
-func (s *durability) synced(err error) error {
+// there is to say. known: somebody has said what it means.
+func (s *durability) synced(err error, known bool) error {
 	v, before := s.v, s.told.Load()
 	if err == nil {
 		v.hot.Each(v.content.Settled)
@@ -48,10 +70,13 @@ func (s *durability) synced(err error) error {
 		return nil
 	}
 	v.content.Doubt.Store(true)
+	if !known { // until it is; a kill may come before
+		s.noteInLock(s.unnamedBy(fmt.Errorf("the disk did not take all that was written: %w", err)))
+	}
 	v.report(slog.LevelError, "the disk did not take all that was written; look for the cause in the kernel's log", "reason", err)
 	err = fmt.Errorf("the disk did not take all that was written: %w", err)
 	s.failed.CompareAndSwap(nil, &err)
-	known := s.failuresKnown() > before
+	known = s.failuresKnown() > before || known
 	if werr := v.names.Walk(context.Background(), func(_ string, n *names.Node) error {
 		f := n.File()
 		f.Lock()
@@ -74,7 +99,37 @@ func (s *durability) synced(err error) error {
 	if !known { // else those are named, or tried again
 		s.noteUnnamed(err)
 	}
+	s.noteInLock(s.unnamed.Load())
 	return err
+}
+
+// noteInLock has the next process know of it, too. unnamed may be nil.
+func (s *durability) noteInLock(unnamed *error) {
+	doubt := ""
+	if unnamed != nil {
+		doubt = (*unnamed).Error()
+	}
+	if err := s.v.lock.NotTaken(doubt); err != nil {
+		s.v.report(slog.LevelWarn, "after a power cut it will not be known that the disk did not take something", "reason", err)
+	}
+}
+
+// errToldBefore: an earlier process was told.
+var errToldBefore = errors.New("the disk did not take all that was written")
+
+// takeDoubt takes over what an earlier process left that did not end in its order. It may have ended before
+// it had rejected what the disk did not take.
+func (s *durability) takeDoubt(before tree.Holder) {
+	if !before.Failed {
+		return
+	}
+	s.v.content.Doubt.Store(true)
+	err := errToldBefore
+	if before.Doubt != "" {
+		err = errors.New(before.Doubt)
+		s.unnamed.Store(&err)
+	}
+	s.failed.Store(&err)
 }
 
 // syncNames makes durable every name and record.
@@ -91,10 +146,16 @@ func (s *durability) syncNames() error {
 }
 
 // noteUnnamed has every sync fail from now on, for something that no file tells of.
-func (s *durability) noteUnnamed(err error) {
-	unnamed := fmt.Errorf("at %s %w, and no file tells of it: what was written before may be wrong; look for the cause in the kernel's log, check what was saved, and mount again",
+func (s *durability) noteUnnamed(err error) { s.unnamed.Store(s.unnamedBy(err)) }
+
+// unnamedBy is what there is to say if no file tells of an error: what was said already.
+func (s *durability) unnamedBy(err error) *error {
+	if before := s.unnamed.Load(); before != nil {
+		return before
+	}
+	err = fmt.Errorf("at %s %w, and no file tells of it: what was written before may be wrong; look for the cause in the kernel's log, check what was saved, and mount again",
 		s.v.now().Format(time.DateTime), err)
-	s.unnamed.CompareAndSwap(nil, &unnamed)
+	return &err
 }
 
 // namesNotWritten notes that names or records are not on the disk. They are not lost for this
@@ -105,6 +166,7 @@ func (s *durability) namesNotWritten(err error) {
 	err = fmt.Errorf("the disk did not take names of files: %w", err)
 	s.failed.CompareAndSwap(nil, &err)
 	s.noteUnnamed(err)
+	s.noteInLock(s.unnamed.Load())
 }
 
 // failuresKnown counts what explains that the disk says it could not write something: files of which it is
@@ -155,7 +217,7 @@ func (s *durability) lost() error {
 
 // finish makes durable what was written since the start, at its end. The error says that not all is.
 func (s *durability) finish() error {
-	if s.v.content.Unsynced() || s.v.hot.Grew.Load() {
+	if s.v.content.Unsynced() || s.v.hot.Grew.Load() || s.ofBefore.Load() != nil {
 		// A clean end says that local copies can be believed after a boot too.
 		if err := s.syncTree(); err != nil {
 			return errors.Join(err, s.lost())
@@ -179,7 +241,7 @@ func (s *durability) start() {
 			case <-s.quit:
 				return
 			case <-tick.C:
-				if s.v.content.Unsynced() {
+				if s.v.content.Unsynced() || s.ofBefore.Load() != nil {
 					s.syncTree()
 				}
 			}

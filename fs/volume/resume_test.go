@@ -2,11 +2,15 @@ package volume
 
 import (
 	"bytes"
+	"errors"
+	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/tree"
 )
 
 // A process that takes a mount over has the files open that the kernel has open: what is being written is not
@@ -57,5 +61,55 @@ func TestResume(t *testing.T) {
 	r.same("left", random(1<<20, 2))
 	if n := r.content.Count.Handles.Load(); n != 0 {
 		t.Errorf("%d handles are left", n)
+	}
+}
+
+// A process that cannot take a mount over leaves the store's lock to the next one, and the store as it was
+// left by the one before.
+func TestResumeFails(t *testing.T) {
+	for _, start := range []bool{false, true} {
+		old := newRig(t)
+		old.write("p", random(3<<20, 1))
+		left := old.copyStore()
+		folder, err := tree.OpenStore(left, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer folder.Close()
+		l, err := tree.Acquire(folder, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, err := unix.FcntlInt(uintptr(l.Fd()), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := os.NewFile(uintptr(kept), tree.LockFile)
+		given, err := unix.FcntlInt(uintptr(kept), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil || l.Abandon() != nil {
+			t.Fatal(err)
+		}
+		resume := func(*Volume) error { return nil }
+		if !start {
+			resume = func(*Volume) error { return unix.EMFILE }
+		}
+		v, err := Open(Options{Dir: left, Lock: os.NewFile(uintptr(given), tree.LockFile), Resume: resume})
+		if !start && !errors.Is(err, unix.EMFILE) || start && err != nil {
+			t.Fatal(err)
+		}
+		if start {
+			v.Abandon()
+		}
+		if _, err := tree.Acquire(folder, time.Now()); !errors.As(err, new(*tree.LockedError)) {
+			t.Errorf("the store is free: %v", err)
+		}
+		next, err := tree.Inherit(folder, time.Now(), held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Before.Clean {
+			t.Errorf("%+v", next.Before)
+		}
+		next.Release(false)
 	}
 }

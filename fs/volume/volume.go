@@ -3,6 +3,7 @@
 //
 //	storage.go   the folder on the disk: the lock, the index, the segments
 //	parts.go     makes the parts, and hands each what it needs of the others
+//	ending.go    ends the use of the store, in order or for another process to go on
 //	durable.go   syncs the whole store, and knows which files may have lost bytes
 //	events.go    which parts act when a file changes its state
 //	files.go     the tree for the parts that read it without nodes
@@ -20,12 +21,13 @@
 package volume
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/disk"
 	"ckptfs/fs/artifacts"
@@ -136,7 +138,7 @@ func openIn(folder *disk.Folder, o Options) (*Volume, error) {
 		v.reserve.Keep()
 	}
 	if err := v.open(o); err != nil {
-		v.shut(false)
+		ending{v}.leave() // a mount that the store is held for may be there
 		return nil, err
 	}
 	return v, nil
@@ -156,6 +158,7 @@ func (v *Volume) open(o Options) error {
 	}
 	v.openArtifacts()
 	v.openContent(o)
+	v.content.Doubt.Tell = func() { _ = v.lock.Fails() } // without it a power cut alone leaves it unknown
 	if err := v.openNames(); err != nil {
 		return err
 	}
@@ -178,20 +181,27 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		v.content.Miss()
 	}
 	if s.Repair {
-		s.NewBoot = !v.lock.Same()
+		s.Unbelieved = !v.lock.Same()
 	}
 	if resume != nil {
-		if s.NewBoot {
+		if s.Unbelieved {
 			return errors.New("the disk that the store lies on was mounted again since the mount was made: unmount it, and mount it anew")
 		}
 		if err := resume(v); err != nil {
 			return err
 		}
+		ask := func() error { return unix.Syncfs(v.lock.Fd()) }
+		v.durability.ofBefore.CompareAndSwap(nil, &ask)
 	} else if s.Repair {
+		s.Unbelieved = s.Unbelieved || before.Failed
 		if err := v.repair(s); err != nil {
 			return err
 		}
 		v.recovery = s.Repaired()
+	}
+	if s.Repair && (resume != nil || before.Doubt != "") {
+		// Not before the files are known that the kernel reads by itself.
+		v.durability.takeDoubt(before)
 	}
 	if !v.readOnly {
 		v.queue.Start()
@@ -225,7 +235,7 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 func (v *Volume) repair(s *maintenance.Survey) error {
 	s.Run()
 	v.hot.Grew.Store(true) // what was made hollow has to be durable, too, before the end is clean
-	if s.NewBoot && s.Blind() {
+	if s.Unbelieved && s.Blind() {
 		v.content.Doubt.Store(true)
 	} else if err := v.lock.Trust(); err != nil {
 		return fmt.Errorf("recovery: %w", err)
@@ -246,53 +256,4 @@ func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, m
 	v.content.Kernel = k
 	v.mounted.Store(&mount{mountpoint, mode, reason})
 	v.content.Passthrough.Store(passthrough)
-}
-
-// Close ends the background work and the use of the store. Files that were not packed stay plain, and are
-// packed after the next start. ctx is not used: packing stops between chunks.
-func (v *Volume) Close(context.Context) error {
-	v.closing.Store(true)
-	<-v.surveyed
-	v.artifacts.Stop()
-	if !v.readOnly {
-		v.durability.stop()
-		v.sums.Stop()
-		v.ids.Stop()
-		v.queue.Stop()
-		v.models.Stop()
-		v.virtual.Close()
-		v.models.Finish()
-		v.hydrator.Stop()
-		v.hot.Stop()
-	}
-	var err error
-	if !v.readOnly {
-		err = v.durability.finish()
-	}
-	return errors.Join(err, v.shut(err == nil && v.idle() && !v.content.Doubt.Load()))
-}
-
-// idle reports whether no handle is left that could still write.
-func (v *Volume) idle() bool {
-	idle := true
-	v.names.Each(func(n *names.Node) {
-		if f := n.File(); f != nil {
-			f.Lock()
-			idle = idle && f.StateLocked().Writers == 0
-			f.Unlock()
-		}
-	})
-	return idle
-}
-
-// shut closes what is open. clean: there is nothing to repair at the next start.
-func (v *Volume) shut(clean bool) error {
-	err := v.storage.close()
-	if v.names != nil {
-		v.names.Close()
-	}
-	if v.steps != nil {
-		err = errors.Join(err, v.steps.Close())
-	}
-	return errors.Join(err, v.lock.Release(clean && err == nil), v.folder.Close())
 }

@@ -9,7 +9,10 @@ type patience struct {
 	total       time.Duration // since one was ready
 }
 
-var usual = patience{first: 50 * time.Millisecond, most: 2 * time.Second, tries: 10, total: 2 * time.Minute}
+// Patience is how long a mount is kept at most while no daemon gets ready.
+const Patience = 2 * time.Minute
+
+var usual = patience{first: 50 * time.Millisecond, most: 2 * time.Second, tries: 10, total: Patience}
 
 func (p patience) orUsual() patience {
 	if p == (patience{}) {

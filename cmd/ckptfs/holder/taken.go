@@ -38,6 +38,28 @@ func newTaken(d datagram) (*Taken, error) {
 	}, nil
 }
 
+// Why is how the last daemon ended, for the log.
+func (t *Taken) Why() string {
+	switch s := t.Status; {
+	case s.Signaled():
+		return s.Signal().String()
+	case s.ExitStatus() == ExitUpgrade:
+		return "upgrade"
+	default:
+		return fmt.Sprintf("exit code %d", s.ExitStatus())
+	}
+}
+
+// Crashed reports whether the last daemon ended by a fault of its own. It may do so again over the same
+// request.
+func (t *Taken) Crashed() bool {
+	s := t.Status
+	if s.Signaled() {
+		return s.Signal() != syscall.SIGKILL && s.Signal() != syscall.SIGTERM && s.Signal() != syscall.SIGINT
+	}
+	return s.ExitStatus() == 2 // a panic
+}
+
 // add reads a Kept.
 func (t *Taken) add(d datagram) error {
 	if len(d.body) != 8*len(d.fds) {

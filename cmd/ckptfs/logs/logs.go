@@ -13,11 +13,18 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Writer keeps what is logged before the store, in which the log lies, is known to be good and ours.
+// mostEarly bounds what is kept, in bytes.
+const mostEarly = 1 << 20
+
+// Writer keeps what is logged before the store, in which the log lies, is known to be good and ours, or while
+// the log cannot be opened.
 type Writer struct {
 	mu    sync.Mutex
 	early bytes.Buffer
 	to    io.Writer // nil while early collects
+
+	file    *os.File // of To
+	crashes bool     // it is to have what goes to standard error
 }
 
 // Write keeps p, or writes it to what is attached.
@@ -25,6 +32,9 @@ func (l *Writer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.to == nil {
+		if l.early.Len()+len(p) > mostEarly {
+			l.early.Reset()
+		}
 		return l.early.Write(p)
 	}
 	return l.to.Write(p)
@@ -37,6 +47,34 @@ func (l *Writer) Attach(w io.Writer) {
 	_, _ = w.Write(l.early.Bytes()) // a log that cannot be written must not end the mount
 	l.early = bytes.Buffer{}
 	l.to = w
+}
+
+// To opens a log and attaches it, and has it take what goes to standard error, once Crashes was called.
+func (l *Writer) To(open func() (*os.File, error)) func() (end func(), err error) {
+	return func() (func(), error) {
+		f, err := open()
+		if err != nil {
+			return nil, err
+		}
+		l.Attach(f)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.file = f; l.crashes {
+			err = Redirect(f)
+		}
+		return func() {}, err
+	}
+}
+
+// Crashes lets standard error go to the log that To opens, or has opened.
+func (l *Writer) Crashes() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crashes = true
+	if l.file == nil {
+		return nil
+	}
+	return Redirect(l.file)
 }
 
 // New makes a logger; format is text or json, and level one that ParseLevel takes.
