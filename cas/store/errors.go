@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"syscall"
 
 	"ckptfs/cas/segment"
 )
@@ -13,8 +14,8 @@ var (
 	// ErrNeedsRecovery: the store was not closed in order, and is to be opened without changing it.
 	ErrNeedsRecovery = errors.New(
 		"the store was not closed in order, and only an opening for writing can repair it")
-	// ErrSweeping: another sweep is under way.
-	ErrSweeping = errors.New("another sweep is under way: try again once it has ended")
+	// ErrSweeping: another sweep is under way. It is EBUSY.
+	ErrSweeping error = busyError("another sweep is under way: try again once it has ended")
 	// ErrClosed: the store was closed.
 	ErrClosed = segment.ErrClosed
 	// ErrBatchDone: the batch was committed or released.
@@ -23,3 +24,10 @@ var (
 	// errIndexCorrupt marks what the index itself found damaged in it.
 	errIndexCorrupt = errors.New("the index is damaged")
 )
+
+// busyError is EBUSY in words of its own.
+type busyError string
+
+func (e busyError) Error() string { return string(e) }
+
+func (busyError) Unwrap() error { return syscall.EBUSY }

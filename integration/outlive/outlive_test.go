@@ -83,11 +83,9 @@ func underLoad(t *testing.T, m *mounttest.Mount, n int) {
 	stop := make(chan struct{})
 	var beside sync.WaitGroup
 	beside.Go(func() { commands(m, stop) })
-	for range n {
+	done := 0
+	for ; done < n && !t.Failed(); done++ {
 		time.Sleep(time.Duration(rng.IntN(250)) * time.Millisecond)
-		if t.Failed() {
-			break
-		}
 		var err error
 		if rng.IntN(6) == 0 { // the next one may not be ready yet
 			_, err = m.StrikeDaemon(syscall.SIGKILL)
@@ -108,11 +106,14 @@ func underLoad(t *testing.T, m *mounttest.Mount, n int) {
 		t.Logf("%s: %d calls", p.use, c)
 	}
 	beside.Wait()
+	if t.Failed() {
+		m.Dump()
+	}
 	took := takeovers(m.LogText())
 	slices.Sort(took)
 	if len(took) > 0 {
 		t.Logf("%d kills, %d times taken over, %d calls and checks; "+
-			"kill to serving: median %v, 90 %%: %v, most %v", n, len(took), calls,
+			"kill to serving: median %v, 90 %%: %v, most %v", done, len(took), calls,
 			took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
 	}
 	for _, line := range strings.Split(m.LogText(), "\n") {
