@@ -5,6 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"ckptfs/fs/content"
 	"ckptfs/fs/handover"
 	"ckptfs/fs/names"
 	"ckptfs/fs/volume"
@@ -89,15 +90,28 @@ func (t *handles) dir(fh uint64) *names.DirHandle {
 // release ends an open file or directory. It is written down until then: a process that takes over before
 // releases it.
 func (t *handles) release(fh uint64) {
-	switch h := t.take(fh).(type) {
-	case *volume.Handle:
-		h.Release()
-	case *names.DirHandle:
-		h.Release()
-	}
+	t.end(fh)
 	fault(opRelease, "did")
 	if fh&unlisted == 0 {
 		t.table.Remove(fh)
+	}
+}
+
+// ending in a handle's mode says that its release has begun: the kernel may have no backing of its number any
+// more.
+const ending = 1 << 31
+
+// end is release, but for what is written down.
+func (t *handles) end(fh uint64) {
+	switch h := t.take(fh).(type) {
+	case *volume.Handle:
+		if x, ok := t.table.Get(fh); ok && h.Mode == content.Passthrough {
+			x.Mode |= ending
+			t.table.Set(fh, x)
+		}
+		h.Release()
+	case *names.DirHandle:
+		h.Release()
 	}
 }
 

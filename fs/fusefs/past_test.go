@@ -236,6 +236,68 @@ func (l *lives) evict() {
 	}
 }
 
+// ids is a kernel that gives numbers to files.
+type ids struct {
+	content.Kernel
+	given, taken []int32
+}
+
+func (k *ids) RegisterBacking(int) (int32, error) {
+	id := int32(100 + len(k.given))
+	k.given = append(k.given, id)
+	return id, nil
+}
+
+func (k *ids) UnregisterBacking(id int32) { k.taken = append(k.taken, id) }
+
+// A process was killed in a release: it had taken the file's backing back, and not written down that the
+// handle was gone. Its successor must not name that backing to the kernel, which would refuse the open (EIO).
+func TestReleaseCutOff(t *testing.T) {
+	for _, others := range []int{0, 1} {
+		t.Run(fmt.Sprint(others, " others"), func(t *testing.T) { releaseCutOff(t, others) })
+	}
+}
+
+func releaseCutOff(t *testing.T, others int) {
+	l := newLives(t)
+	l.write("d/f", bytes.Repeat([]byte("f"), 10000))
+	attach := func() *ids {
+		k := &ids{}
+		l.s.v.Attach(k, "/mnt", true, control.ModePassthrough, "")
+		return k
+	}
+	k := attach()
+	open := func() (fh uint64, id int32) {
+		in, out := fuse.OpenIn{InHeader: header(l.look("d/f")), Flags: unix.O_RDONLY}, fuse.OpenOut{}
+		l.ok("open", l.s.Open(nil, &in, &out))
+		if out.OpenFlags&fuse.FOPEN_PASSTHROUGH == 0 {
+			return out.Fh, 0
+		}
+		return out.Fh, out.BackingID
+	}
+	for range others {
+		open()
+	}
+	fh, id := open()
+	if id == 0 {
+		t.Fatal("a plain file is not read by the kernel")
+	}
+	l.s.handles.end(fh)
+	gone := len(k.taken) > 0
+	if gone == (others > 0) {
+		t.Fatalf("%v taken back", k.taken)
+	}
+	l.next()
+	attach()
+	switch _, got := open(); {
+	case gone && got == id:
+		t.Errorf("it names backing %d, which is gone", id)
+	case !gone && got != id:
+		t.Errorf("it names backing %d for a file that the kernel has backed by %d", got, id)
+	}
+	l.s.Release(nil, &fuse.ReleaseIn{Fh: fh})
+}
+
 // npz is a file of NumPy's with one array, weight. All are of one size and shape.
 func npz(seed uint64) []byte {
 	var b bytes.Buffer

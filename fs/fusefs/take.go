@@ -101,7 +101,16 @@ func (s *Takeover) noteMoves() {
 
 // reopen opens again what the kernel has open.
 func (s *Takeover) reopen() {
+	backed := s.backings()
 	for fh, h := range s.memory.Handles().All() {
+		if h.Mode&ending != 0 {
+			// The kernel asks for its release once more. If that took the backing back already, the kernel
+			// would refuse the next open of the file that names it.
+			if h.Mode &^= ending; !backed[h.Backing] {
+				s.dev.UnregisterBacking(h.Backing)
+				h.Mode, h.Backing = uint32(content.Direct), 0
+			}
+		}
 		n := s.v.Names().Get(content.NodeID(h.Node))
 		if n == nil {
 			s.log(slog.LevelError, "an open file was not found again", "node", h.Node)
@@ -169,10 +178,7 @@ func (s *Takeover) fail(requests []uint64) {
 // dropBackings takes back the ids that the kernel gave an earlier process for files that no handle has: it
 // ended before it had told the kernel of the handle.
 func (s *Takeover) dropBackings() {
-	used := map[int32]bool{}
-	for _, h := range s.memory.Handles().All() {
-		used[h.Backing] = true
-	}
+	used := s.backings()
 	const before, after = 64, 8 // the kernel counts ids up; the last ones may not have been noted
 	last := s.memory.Backing()
 	for id := max(last-before, 1); id <= last+after; id++ {
@@ -180,6 +186,17 @@ func (s *Takeover) dropBackings() {
 			s.dev.UnregisterBacking(id)
 		}
 	}
+}
+
+// backings are the ids of what the kernel reads and writes by itself.
+func (s *Takeover) backings() map[int32]bool {
+	used := map[int32]bool{}
+	for _, h := range s.memory.Handles().All() {
+		if h.Mode&ending == 0 {
+			used[h.Backing] = true
+		}
+	}
+	return used
 }
 
 // tidy gives back what belonged to requests of earlier processes, and to nodes that the kernel forgot when no
