@@ -7,7 +7,8 @@
 //   - a write is durable once Sync on its file has returned nil; before that a crash may keep it, lose it, or
 //     keep a part of it, whatever became of writes before and after it;
 //   - a Sync that failed says nothing about what was written before it, and a later Sync that succeeds does
-//     not make up for it (Linux marks the pages clean and drops them);
+//     not make up for it (Linux marks the pages clean); reads still find it, in this process and in those
+//     that come after it, until Forget, or until the kernel drops the pages;
 //   - the name of a file that was created, renamed or removed is durable once SyncDir on its directory has
 //     returned nil, and not by Sync on the file;
 //   - Rename replaces atomically.
@@ -53,6 +54,10 @@ type File interface {
 	// len(p) are multiples of BlockSize, and p begins at one. The file may end before the last of them; the
 	// bytes before were read.
 	ReadPast(p []byte, off int64) (int, error)
+	// Forget drops what the page cache has of the bytes from off on, and a little before: a Sync that failed,
+	// whoever was told of it, leaves bytes there that the disk does not have. Reads come from the disk then.
+	// The caller has called Sync, and nobody writes meanwhile.
+	Forget(off int64) error
 	// WillRead says that [off, off+n) is going to be read soon. It waits for nothing and promises nothing.
 	WillRead(off, n int64)
 }

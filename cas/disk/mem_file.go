@@ -141,6 +141,24 @@ func (f *memFile) Close() error {
 	return nil
 }
 
+// Forget may leave all that was not synced: it is on the disk, or will be.
+func (f *memFile) Forget(off int64) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return pathError("forget", f.name, os.ErrClosed)
+	}
+	data := bytes.Clone(f.n.durable)
+	for _, op := range f.n.pending {
+		data = op.apply(data)
+	}
+	if off < int64(len(f.n.data)) {
+		head := f.n.data[:off:off]
+		f.n.data = append(head, data[min(off, int64(len(data))):]...)
+	}
+	return nil
+}
+
 func (f *memFile) WillRead(int64, int64) {}
 
 func (f *memFile) ReadPast(p []byte, off int64) (int, error) { return f.ReadAt(p, off) }

@@ -113,6 +113,19 @@ func TestFailedSyncLosesForGood(t *testing.T) {
 	if got := memContent(t, m.CrashClone(nil), "/f"); got != "" {
 		t.Errorf("the disk holds %q", got)
 	}
+	f.WriteAt([]byte(" on"), 4)
+	if err := f.Forget(2); err != nil {
+		t.Fatal(err)
+	}
+	if got := memContent(t, m, "/f"); got != "lo\x00\x00 on" {
+		t.Errorf("forgotten but for the start, and written to: %q", got)
+	}
+	if err := f.Forget(0); err != nil {
+		t.Fatal(err)
+	}
+	if got := memContent(t, m, "/f"); got != "\x00\x00\x00\x00 on" {
+		t.Errorf("forgotten: %q", got)
+	}
 }
 
 func TestInject(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -164,6 +165,46 @@ func (f *osFile) PunchHole(off, n int64) error {
 	}
 	if err != nil {
 		return &os.PathError{Op: "fallocate", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// folio is more than the page cache keeps or drops as one.
+const folio = 16 << 20
+
+// Forget has the kernel drop the pages, and asks it whether it did. Those of a filesystem in memory are all
+// that there is.
+func (f *osFile) Forget(off int64) error {
+	off = off / folio * folio
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var ferr error
+	err = c.Control(func(fd uintptr) {
+		var st unix.Statfs_t
+		if ferr = unix.Fstatfs(int(fd), &st); ferr != nil || st.Type == unix.TMPFS_MAGIC ||
+			st.Type == unix.RAMFS_MAGIC {
+			return
+		}
+		var left unix.Cachestat_t
+		for range 10 { // somebody may be reading
+			if ferr = unix.Fadvise(int(fd), off, 0, unix.FADV_DONTNEED); ferr != nil {
+				return
+			}
+			err := unix.Cachestat(uint(fd), &unix.CachestatRange{Off: uint64(off)}, &left, 0)
+			if err != nil || left.Cache == 0 { // Linux before 6.5 cannot tell
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		ferr = fmt.Errorf("%d pages stay in memory: %w", left.Cache, unix.EBUSY)
+	})
+	if err == nil {
+		err = ferr
+	}
+	if err != nil {
+		return &os.PathError{Op: "fadvise", Path: f.Name(), Err: err}
 	}
 	return nil
 }

@@ -86,8 +86,18 @@ func (r *Reader) Scan(off int64) (*Scanner, error) {
 	return NewScanner(r.f, size, r.id, off), nil
 }
 
-// Sync makes durable what the file holds, whichever process wrote it.
-func (r *Reader) Sync() error { return r.f.Sync() }
+// Settle makes durable what the file holds from off on, whichever process wrote it, and has reads find what
+// the disk has. A disk that refuses bytes once tells one process, and takes what comes later.
+func (r *Reader) Settle(off int64) error {
+	refused := r.f.Sync()
+	if err := r.f.Forget(off); err != nil {
+		return err
+	}
+	if refused == nil {
+		return nil
+	}
+	return r.f.Sync()
+}
 
 // Seal gives a segment a footer, which lists recs, by ascending offset, and syncs. It overwrites nothing: a
 // segment that was sealed has a new footer behind the old one then. When the footer cannot be written the

@@ -56,6 +56,9 @@ func (rc *recovery) segment(n uint32) error {
 		return err
 	}
 	defer r.Close()
+	if err := rc.settle(r); err != nil {
+		return err
+	}
 	size, err := r.Size()
 	if err != nil {
 		return err
@@ -80,6 +83,18 @@ func (rc *recovery) segment(n uint32) error {
 	return nil
 }
 
+// settle is for a segment that has records behind the watermark: of these, and of its footer, the page cache
+// may be all that there is, as they were not synced before the process ended.
+func (rc *recovery) settle(r *segment.Reader) error {
+	switch n := r.Number(); {
+	case n < rc.from.Segment || rc.s.opt.ReadOnly:
+		return nil
+	case n == rc.from.Segment:
+		return r.Settle(rc.from.Off)
+	}
+	return r.Settle(0)
+}
+
 // footer replays a sealed segment.
 func (rc *recovery) footer(r *segment.Reader) error {
 	t, err := r.Footer()
@@ -98,10 +113,6 @@ func (rc *recovery) footer(r *segment.Reader) error {
 // scan replays a segment without a footer, and seals it.
 func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	s, n := rc.s, r.Number()
-	// Before anything is looked at: what reads find may be in the page cache only.
-	if err := r.Sync(); err != nil {
-		return err
-	}
 	sc, err := r.Scan(0)
 	if err != nil {
 		return err

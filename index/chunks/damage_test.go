@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -245,5 +246,31 @@ func TestDamagedIndexIsUnlocked(t *testing.T) {
 	}
 	if panics == 0 {
 		t.Error("no damage was met")
+	}
+}
+
+// What a killed process wrote may be in the page cache alone. Where the disk refuses it, the index is made
+// anew.
+func TestRefusedByTheDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	opt := Options{StoreID: opts.StoreID}
+	db, err := Open(path, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	defer func(was func(*os.File) error) { settle = was }(settle)
+	settle = func(*os.File) error {
+		settle = (*os.File).Sync
+		return &os.PathError{Op: "sync", Path: path, Err: syscall.EIO}
+	}
+	if db, err = Open(path, opt); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if r := db.Recovered(); !strings.Contains(r, "the disk refused") {
+		t.Errorf("recovered: %q", r)
 	}
 }

@@ -93,6 +93,11 @@ func openFile(path string, opt Options) (*file, error) {
 		}
 		return fmt.Errorf("%w: %w", err, cas.ErrCorrupt)
 	})
+	if err == nil && !opt.ReadOnly && !opt.NoSync {
+		if serr := settle(f.raw); serr != nil {
+			err = fmt.Errorf("the disk refused what an earlier process wrote in it: %w: %w", serr, cas.ErrCorrupt)
+		}
+	}
 	if err == nil {
 		err = f.view(func(tx *bolt.Tx) error { return verify(tx, opt, st.Size) })
 	}
@@ -102,6 +107,9 @@ func openFile(path string, opt Options) (*file, error) {
 	}
 	return f, nil
 }
+
+// settle makes durable what an earlier process, which was killed, left in the page cache. A test replaces it.
+var settle = (*os.File).Sync
 
 // verify looks for what tells at once that a file is not the index wanted.
 func verify(tx *bolt.Tx, opt Options, size int64) error {
