@@ -38,6 +38,20 @@ func (h *Handle) Flush() (unpacked int64) {
 	return f.UnpackedLocked()
 }
 
+// Sync is fsync(2), of whichever descriptor: see File.Sync. As long as bytes of the file are known to be lost
+// it fails with EIO. The kernel told of them once, and it may have told another.
+func (h *Handle) Sync() error {
+	if err := h.f.Sync(); err != nil {
+		return err
+	}
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	if h.f.rec.Lost {
+		return unix.EIO
+	}
+	return nil
+}
+
 // Release ends the handle.
 func (h *Handle) Release() {
 	f := h.f

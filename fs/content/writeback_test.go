@@ -461,6 +461,38 @@ func TestPlainNotWritten(t *testing.T) {
 	}
 }
 
+// The kernel tells each descriptor once of bytes that did not reach the disk. Every fsync is told of them,
+// until the file is written from nothing.
+func TestSyncOfLost(t *testing.T) {
+	r := newRig(t)
+	writer := r.open("f", unix.O_RDWR)
+	if _, err := writer.Write(random(200<<10, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	r.disk.lose(r.known["f"].at(), true)
+	for who, h := range map[string]*Handle{
+		"another": r.open("f", unix.O_RDONLY), "the writer": writer, "yet another": r.open("f", unix.O_RDONLY),
+	} {
+		for range 2 {
+			if err := h.Sync(); err != unix.EIO {
+				t.Errorf("%s: %v", who, err)
+			}
+		}
+		if h != writer {
+			h.Release()
+		}
+	}
+	again := r.open("f", unix.O_RDWR|unix.O_TRUNC)
+	if err := again.Sync(); err != nil {
+		t.Errorf("written from nothing: %v", err)
+	}
+	if err := writer.Sync(); err != nil {
+		t.Errorf("of the writer before: %v", err)
+	}
+	again.Release()
+	writer.Release()
+}
+
 // The kernel may forget an inode that nobody has open, and that its bytes could not be written. From the last
 // close until the bytes are durable or packed it does not.
 func TestReclaimed(t *testing.T) {

@@ -34,7 +34,7 @@ type treeFile struct {
 	file *content.File
 }
 
-func (t *treeFile) fsync() error                 { return t.file.Sync() }
+func (t *treeFile) fsync() error                 { return t.Sync() }
 func (t *treeFile) answer(context.Context) error { return nil }
 func (t *treeFile) source() content.Source       { return t.Handle }
 
