@@ -471,7 +471,8 @@ func TestSyncOfLost(t *testing.T) {
 	}
 	r.disk.lose(r.known["f"].at(), true)
 	for who, h := range map[string]*Handle{
-		"another": r.open("f", unix.O_RDONLY), "the writer": writer, "yet another": r.open("f", unix.O_RDONLY),
+		"another": r.open("f", unix.O_RDONLY), "the writer": writer,
+		"yet another": r.open("f", unix.O_RDONLY),
 	} {
 		for range 2 {
 			if err := h.Sync(); err != unix.EIO {
