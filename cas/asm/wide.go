@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -28,10 +29,11 @@ func wide(w int) {
 	}
 }
 
+// table is p, of whole words of 8 bytes, in memory.
 func table(name string, p []byte) Mem {
 	m := GLOBL(name, RODATA|NOPTR)
-	for i, b := range p {
-		DATA(i, U8(b))
+	for i := 0; i < len(p); i += 8 {
+		DATA(i, U64(binary.LittleEndian.Uint64(p[i:])))
 	}
 	return m
 }

@@ -96,7 +96,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw, base, h := moved(t)
 		var all [][]byte
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			var out []byte
 			var ok bool
 			out, ok = EncodeDelta([]byte("kept"), raw, base, h, 2*len(raw)+100)
@@ -111,7 +111,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 		if len(raw) < minLen {
 			return
 		}
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			if got, err := DecodeAgainst(nil, Delta, all[0][4:], base, len(raw)); err != nil ||
 				!bytes.Equal(got, raw) {
 				t.Fatal(how, err)
@@ -136,7 +136,7 @@ func TestDamagedDelta(t *testing.T) {
 		}
 		const guard = 64
 		var all [][]byte
-		codectest.Both(func(string) {
+		codectest.Levels(func(string) {
 			buf := bytes.Repeat([]byte{0xee}, len(raw)+2*guard)
 			out, err := DecodeDelta(buf[guard:guard], stored, base, len(raw))
 			if err == nil && len(out) != len(raw) ||
@@ -188,7 +188,7 @@ func TestGroups(t *testing.T) {
 			for groupCount := 2; groupCount <= maxGroups; groupCount++ {
 				shape := groupShape{n: groupCount, shift: map[int]int{2: 7, 4: 23}[w], top: 123}
 				var of, sorted, counts [][]byte
-				codectest.Both(func(how string) {
+				codectest.Levels(func(how string) {
 					g := new(planeState).sortBy(shape, base, w)
 					p, s, back := codectest.Random(n), []byte{}, make([]byte, n)
 					room := make([]byte, n+maxGroups*gap)

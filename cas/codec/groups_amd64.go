@@ -5,7 +5,7 @@ import "ckptfs/cas/simd"
 // number sets of to the groups of the elements of base, of w bytes, and counts them.
 func (g *groups) number(shape groupShape, base []byte, w int) {
 	done := 0
-	if k := simd.Blocks(len(g.of) * w); k > 0 && (w == 2 || w == 4) {
+	if k := simd.Blocks(simd.AVX512, len(g.of) * w); k > 0 && (w == 2 || w == 4) {
 		kernel := groupOf4AVX512
 		if w == 2 {
 			kernel = groupOf2AVX512
@@ -25,7 +25,7 @@ func (g *groups) number(shape groupShape, base []byte, w int) {
 
 // count counts the groups' elements.
 func (g *groups) count() {
-	k := simd.Blocks(len(g.of))
+	k := simd.Blocks(simd.AVX512, len(g.of))
 	if k > 0 {
 		countGroupsAVX512(&g.counts[0], &g.of[0], k, g.n)
 	}
@@ -35,7 +35,7 @@ func (g *groups) count() {
 // sort sets dst, with room for gaps, to the bytes of p, sorted by group (see sorted).
 func (g *groups) sort(dst, p []byte) {
 	at := g.starts(gap)
-	k := simd.Blocks(len(p))
+	k := simd.Blocks(simd.AVX512, len(p))
 	if k > 0 {
 		_, _ = dst[:len(p)+g.n*gap], g.of[:len(p)]
 		groupAVX512(&dst[0], &p[0], &g.of[0], k, g.n, &at[0])
@@ -46,7 +46,7 @@ func (g *groups) sort(dst, p []byte) {
 // unsort sets p to the bytes of sorted, which lie by group, without gaps.
 func (g *groups) unsort(p, sorted []byte) {
 	at := g.starts(0)
-	k := simd.Blocks(len(p))
+	k := simd.Blocks(simd.AVX512, len(p))
 	if k > 0 {
 		_, _ = sorted[:len(p)], g.of[:len(p)]
 		ungroupAVX512(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0])

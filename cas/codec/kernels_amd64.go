@@ -7,7 +7,7 @@ import "ckptfs/cas/simd"
 const sseBlock = 16
 
 func split2(p0, p1, src []byte, rot int) {
-	if n := simd.Blocks(len(src) / 2); n > 0 {
+	if n := simd.Blocks(simd.AVX512, len(src) / 2); n > 0 {
 		k := n * simd.Block
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
 		split2AVX512(&src[0], &p0[0], &p1[0], n, uint64(rot))
@@ -23,7 +23,7 @@ func split2(p0, p1, src []byte, rot int) {
 }
 
 func merge2(dst, p0, p1 []byte, rot int) {
-	if n := simd.Blocks(len(dst) / 2); n > 0 {
+	if n := simd.Blocks(simd.AVX512, len(dst) / 2); n > 0 {
 		k := n * simd.Block
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
 		merge2AVX512(&dst[0], &p0[0], &p1[0], n, uint64(rot))
@@ -39,7 +39,7 @@ func merge2(dst, p0, p1 []byte, rot int) {
 }
 
 func split4(p0, p1, p2, p3, src []byte, rot int) {
-	if n := simd.Blocks(len(src) / 4); n > 0 {
+	if n := simd.Blocks(simd.AVX512, len(src) / 4); n > 0 {
 		k := n * simd.Block
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
 		split4AVX512(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
@@ -55,7 +55,7 @@ func split4(p0, p1, p2, p3, src []byte, rot int) {
 }
 
 func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
-	if n := simd.Blocks(len(dst) / 4); n > 0 {
+	if n := simd.Blocks(simd.AVX512, len(dst) / 4); n > 0 {
 		k := n * simd.Block
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
 		merge4AVX512(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
@@ -113,7 +113,7 @@ func mergeBlocks(n, w int, p *[8][]byte) int {
 	if w != 2 && w != 4 {
 		return 0
 	}
-	k := simd.Blocks(n / w)
+	k := simd.Blocks(simd.AVX512, n / w)
 	for _, p := range p[:w] {
 		_ = p[:k*simd.Block]
 	}

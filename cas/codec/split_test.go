@@ -125,7 +125,7 @@ func TestVerify(t *testing.T) {
 				} else {
 					split(s.planes(n, w), src, w, rot)
 				}
-				codectest.Both(func(how string) {
+				codectest.Levels(func(how string) {
 					if err := s.put(output{p: src, verify: true}, 0, n*w, w, j); err != nil {
 						t.Fatalf("%s, %T, width %d, %d elements: %v", how, j, w, n, err)
 					}

@@ -10,15 +10,10 @@ import (
 	"ckptfs/cas/simd"
 )
 
-// Both runs f with the kernels, where this processor has them, and with their twins. No test may run beside
-// it.
-func Both(f func(how string)) {
-	defer func(was bool) { simd.Wide = was }(simd.Wide)
-	if simd.Wide {
-		f("kernels")
-	}
-	simd.Wide = false
-	f("portable")
+// Levels runs f with the kernels of each level that this processor has, the highest first. The last are the
+// twins in Go. No test may run beside it.
+func Levels(f func(how string)) {
+	simd.Each(func(l simd.Level) { f(l.String()) })
 }
 
 // Random are n random bytes, always the same.

@@ -10,7 +10,7 @@ func Round(dst, src []byte, to Type) {
 	}
 	src = src[:2*len(dst)]
 	for {
-		n := simd.Blocks(len(src))
+		n := simd.Blocks(simd.AVX512, len(src))
 		if n > 0 {
 			k := n - kernel(&dst[0], &src[0], n)
 			dst, src, n = dst[k*simd.Block/2:], src[k*simd.Block:], n-k

@@ -8,7 +8,7 @@ import (
 
 // predictColumns is how many columns predictRows takes at a time, where it has so many.
 func (l *Shape) predictColumns() int {
-	if simd.Wide && l.Kind != F32 {
+	if simd.Has(simd.AVX512) && l.Kind != F32 {
 		return 4 * blockCols
 	}
 	return blockCols
@@ -17,7 +17,7 @@ func (l *Shape) predictColumns() int {
 // predictRows sets one or four blocks of columns, v, of so many rows of p to what is predicted of base, and
 // says of how many rows it did. f is u in double precision, of kind 3.
 func (l *Shape) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols int) int {
-	if !simd.Wide {
+	if !simd.Has(simd.AVX512) {
 		return 0
 	}
 	w := l.Kind.Width()
@@ -52,7 +52,7 @@ func (l *Shape) predictRows(p, base, u []byte, f []float64, v []byte, rows, cols
 
 // fitRows is fitRowsPortable, but for the order in which it sums up.
 func (m *matrix) fitRows(sums, u, v []float32, r int, flags uint64) {
-	if !simd.Wide {
+	if !simd.Has(simd.AVX512) {
 		m.fitRowsPortable(sums, u, v, r, flags)
 		return
 	}
@@ -66,7 +66,7 @@ func (m *matrix) fitRows(sums, u, v []float32, r int, flags uint64) {
 
 // leave is leavePortable, but for that order.
 func (m *matrix) leave(x, u, v []float32, r int, flags uint64) {
-	if !simd.Wide {
+	if !simd.Has(simd.AVX512) {
 		m.leavePortable(x, u, v, r, flags)
 		return
 	}
@@ -87,7 +87,7 @@ func (m *matrix) check(u, v []float32, r int) {
 // fitCols is fitColsPortable of all rows, but for that order.
 func (m *matrix) fitCols(sums, u, v []float32, r int, flags uint64) {
 	from := 0
-	if n := m.rows / 4; n > 0 && simd.Wide {
+	if n := m.rows / 4; n > 0 && simd.Has(simd.AVX512) {
 		m.check(u, v, r)
 		_ = sums[:m.width*r]
 		for b := 0; b < m.width; b += blockCols {
@@ -102,7 +102,7 @@ func (m *matrix) fitCols(sums, u, v []float32, r int, flags uint64) {
 // differences is differencesPortable.
 func differences(d, w []float32, raw, base []byte, kind Kind, e int) {
 	n := 0
-	if simd.Wide {
+	if simd.Has(simd.AVX512) {
 		n = len(d) / blockCols
 	}
 	p := placesOf(kind)
@@ -125,7 +125,7 @@ func differences(d, w []float32, raw, base []byte, kind Kind, e int) {
 // did.
 func singles(dst []float32, src []byte, w int) int {
 	n := len(src) / 64
-	if !simd.Wide || n == 0 {
+	if !simd.Has(simd.AVX512) || n == 0 {
 		return 0
 	}
 	_ = dst[:n*64/w]

@@ -24,7 +24,7 @@ func TestCounts(t *testing.T) {
 			exact[v]++
 		}
 		var cs []Counts
-		codectest.Both(func(how string) {
+		levels(func(how string) {
 			c := Counts{1, 2, 3}
 			random := c.Count(p)
 			for v := range c {
