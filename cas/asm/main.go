@@ -28,6 +28,7 @@ func main() {
 		groupOf(2)
 		groupOf(4)
 		groups()
+		groupsAVX2()
 		wide(2)
 		wide(4)
 	case "half":

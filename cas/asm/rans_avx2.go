@@ -39,11 +39,12 @@ func loadYMM(m Mem) VecVirtual {
 
 var shuffles = map[string]Mem{}
 
-// shuffle is a table of what PSHUFB needs for each mask of 8 lanes: of n bytes, 0x80 where nothing goes.
+// shuffle is a table of what PSHUFB needs for each mask of 8 lanes: of n bytes, 0x80 where nothing goes. The
+// last can be read as 16 bytes too.
 func shuffle(name string, n int, fill func(mask int, to []byte)) Mem {
 	m, ok := shuffles[name]
 	if !ok {
-		p := make([]byte, 256*n)
+		p := make([]byte, 255*n+16)
 		for i := range p {
 			p[i] = 0x80
 		}
@@ -309,7 +310,8 @@ func ransTableAVX2() {
 	Pragma("noescape")
 	comment("tableAVX2 is fillPortable. It writes up to 31 entries past the end.")
 	t, f := Load(Param("t"), GP64()), Load(Param("f"), GP64())
-	first := loadYMM(constant(0, 1<<probBits, 2<<probBits, 3<<probBits, 4<<probBits, 5<<probBits, 6<<probBits, 7<<probBits))
+	first := loadYMM(constant(0, 1<<probBits, 2<<probBits, 3<<probBits, 4<<probBits, 5<<probBits, 6<<probBits,
+		7<<probBits))
 	step, steps, zero := loadYMM(constant(lanes8<<probBits)), loadYMM(constant(2*lanes8<<probBits)), YMM()
 	VPXOR(zero, zero, zero)
 	values := GP32() // 32 of them, in the highest byte

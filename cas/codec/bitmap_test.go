@@ -28,8 +28,7 @@ func TestSparseTwins(t *testing.T) {
 			}
 			bitmaps, rests = append(bitmaps, bitmap), append(rests, rest)
 		})
-		if last := len(rests) - 1; !bytes.Equal(bitmaps[0], bitmaps[last]) ||
-			!bytes.Equal(rests[0], rests[last]) {
+		if !codectest.Same(bitmaps) || !codectest.Same(rests) {
 			t.Fatalf("%d bytes: the twins differ", n)
 		}
 	}

@@ -105,7 +105,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 			}
 			all = append(all, out)
 		})
-		if !bytes.Equal(all[0], all[len(all)-1]) {
+		if !codectest.Same(all) {
 			t.Fatal("the twins encode differently")
 		}
 		if len(raw) < minLen {
@@ -149,7 +149,7 @@ func TestDamagedDelta(t *testing.T) {
 			}
 			all = append(all, bytes.Clone(out))
 		})
-		if !bytes.Equal(all[0], all[len(all)-1]) {
+		if !codectest.Same(all) {
 			t.Fatal("the twins decode differently")
 		}
 	})
@@ -190,7 +190,7 @@ func TestGroups(t *testing.T) {
 				var of, sorted, counts [][]byte
 				codectest.Levels(func(how string) {
 					g := new(planeState).sortBy(shape, base, w)
-					p, s, back := codectest.Random(n), []byte{}, make([]byte, n)
+					p, s, back := codectest.Random(n), make([]byte, 0, n+8), make([]byte, n)
 					room := make([]byte, n+maxGroups*gap)
 					g.sort(room, p)
 					for _, p := range g.sorted(room) {
@@ -203,10 +203,10 @@ func TestGroups(t *testing.T) {
 					of, sorted, counts = append(of, g.of), append(sorted, s),
 						append(counts, fmt.Append(nil, g.counts))
 				})
-				last := len(of) - 1
-				if !bytes.Equal(of[0], of[last]) || !bytes.Equal(sorted[0], sorted[last]) ||
-					!bytes.Equal(counts[0], counts[last]) {
-					t.Fatalf("%d elements of %d bytes, %d groups: the twins differ", n, w, groupCount)
+				for _, all := range [][][]byte{of, sorted, counts} {
+					if !codectest.Same(all) {
+						t.Fatalf("%d elements of %d bytes, %d groups: the twins differ", n, w, groupCount)
+					}
 				}
 			}
 		}

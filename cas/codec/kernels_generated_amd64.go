@@ -95,6 +95,31 @@ func ungroupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at
 //go:noescape
 func groupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
 
+// groupOf2AVX2 is ofPortable for blocks times 64 elements.
+//
+//go:noescape
+func groupOf2AVX2(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+
+// groupOf4AVX2 is ofPortable for blocks times 64 elements.
+//
+//go:noescape
+func groupOf4AVX2(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+
+// countGroupsAVX2 is countGroupsAVX512 for AVX2. It counts all groups that there can be.
+//
+//go:noescape
+func countGroupsAVX2(n *int, group *byte, blocks int)
+
+// groupAVX2 is groupAVX512 for AVX2. It writes up to 8 bytes past what it puts of each group.
+//
+//go:noescape
+func groupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+
+// ungroupAVX2 is ungroupAVX512 for AVX2. It reads up to 8 bytes past what it takes of each group.
+//
+//go:noescape
+func ungroupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+
 // split2AVX512 rotates blocks times 64 elements left by rot bits and takes them apart into planes.
 //
 //go:noescape

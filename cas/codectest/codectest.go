@@ -3,9 +3,11 @@
 package codectest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"ckptfs/cas/simd"
 )
@@ -14,6 +16,11 @@ import (
 // twins in Go. No test may run beside it.
 func Levels(f func(how string)) {
 	simd.Each(func(l simd.Level) { f(l.String()) })
+}
+
+// Same reports whether all are the same bytes, as kernels of all levels and their twins are to make.
+func Same(all [][]byte) bool {
+	return !slices.ContainsFunc(all, func(p []byte) bool { return !bytes.Equal(p, all[0]) })
 }
 
 // Random are n random bytes, always the same.

@@ -1,0 +1,48 @@
+package codec
+
+import (
+	"bytes"
+	"testing"
+
+	"ckptfs/cas/codectest"
+)
+
+// What these tests have in common: no kernel reads or writes past the ends of what it is given. The lengths
+// are those of whole blocks and of what is left beside them.
+var edgeLengths = []int{1, 63, 64, 65, 128, 200, 8192, 20000}
+
+func TestGroupsAtEdges(t *testing.T) {
+	for _, n := range edgeLengths {
+		for w, shape := range map[int]groupShape{
+			2: {n: 6, shift: 10, top: 17}, 4: {n: 5, shift: 23, top: 121},
+		} {
+			p, of := codectest.Edge(t, codectest.Random(n)), codectest.Edge(t, make([]byte, n))
+			dst, back := codectest.Edge(t, make([]byte, n+shape.n*gap)), codectest.Edge(t, make([]byte, n))
+			sorted := codectest.Edge(t, make([]byte, n+8))
+			for _, base := range [][]byte{codectest.Weights(n*w, w), codectest.Random(n * w)} {
+				base = codectest.Edge(t, base)
+				want := groups{n: shape.n, of: make([]byte, n)}
+				shape.ofPortable(want.of, base, w)
+				want.countPortable(0)
+				codectest.Levels(func(how string) {
+					g := groups{n: shape.n, of: of}
+					g.number(shape, base, w)
+					counts := g.counts
+					g.counts = [maxGroups]int{}
+					if g.count(); !bytes.Equal(of, want.of) || counts != want.counts || g.counts != counts {
+						t.Fatalf("%s, %d elements of %d bytes: %v and %v, want %v", how, n, w, counts,
+							g.counts, want.counts)
+					}
+					g.sort(dst, p)
+					at := sorted
+					for _, p := range g.sorted(dst) {
+						at = at[copy(at, p):]
+					}
+					if g.unsort(back, sorted[:n]); !bytes.Equal(back, p) {
+						t.Fatalf("%s, %d elements of %d bytes: another comes back", how, n, w)
+					}
+				})
+			}
+		}
+	}
+}
