@@ -25,6 +25,8 @@ func main() {
 		ones()
 		bitmaps()
 		union()
+		bitmapsAVX2()
+		unionAVX2()
 		groupOf(2)
 		groupOf(4)
 		groups()

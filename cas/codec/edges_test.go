@@ -46,3 +46,36 @@ func TestGroupsAtEdges(t *testing.T) {
 		}
 	}
 }
+
+func TestSparseAtEdges(t *testing.T) {
+	rest := (*[maxPlane + 8]byte)(codectest.Edge(t, make([]byte, maxPlane+8)))
+	for _, n := range append(edgeLengths, maxPlane-1, maxPlane) {
+		full, sparse := bytes.Repeat([]byte{7}, n), codectest.Random(n)
+		for i := range sparse {
+			sparse[i] *= sparse[i] >> 1 & 1
+		}
+		p, back := codectest.Edge(t, make([]byte, n)), codectest.Edge(t, make([]byte, n))
+		bitmap, packed := codectest.Edge(t, make([]byte, (n+7)/8)), codectest.Edge(t, make([]byte, n+64))
+		any, zero := codectest.Edge(t, make([]byte, n)), codectest.Edge(t, make([]byte, n))
+		for _, of := range [][]byte{full, sparse} {
+			copy(p, of)
+			codectest.Levels(func(how string) {
+				copy(rest[:], pack(packed, bitmap, p))
+				if scatter(back, bitmap, rest); !bytes.Equal(back, p) {
+					t.Fatalf("%s, %d bytes: others come back", how, n)
+				}
+				if got, want := ones(bitmap), n-bytes.Count(p, []byte{0}); got != want {
+					t.Fatalf("%s: %d of %d bytes are not zero, want %d", how, got, n, want)
+				}
+				if union(any, zero, [][]byte{p, p}); !bytes.Equal(any, p) {
+					t.Fatalf("%s, %d bytes: a union with itself is another", how, n)
+				}
+				for i, z := range zero {
+					if (z == 1) != (p[i] == 0) || z > 1 {
+						t.Fatalf("%s, %d bytes: at %d %d of %d", how, n, i, z, p[i])
+					}
+				}
+			})
+		}
+	}
+}

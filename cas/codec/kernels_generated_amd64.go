@@ -67,6 +67,21 @@ func packAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (put int)
 //go:noescape
 func unionAVX512(any *byte, zero *byte, planes **byte, n int, blocks int)
 
+// spreadAVX2 is spreadAVX512 for AVX2. It reads up to 8 bytes past what it uses.
+//
+//go:noescape
+func spreadAVX2(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
+
+// packAVX2 is packAVX512 for AVX2. It writes up to 8 bytes past what it puts.
+//
+//go:noescape
+func packAVX2(dst *byte, bitmap *byte, src *byte, blocks int) (put int)
+
+// unionAVX2 is unionPortable for blocks times 64 bytes of n planes.
+//
+//go:noescape
+func unionAVX2(any *byte, zero *byte, planes **byte, n int, blocks int)
+
 // groupOf2AVX512 is ofPortable and countPortable for blocks times 64 bytes of base, 2^15 at most; it sets
 // counts to how many are of each group but the last of six.
 //
