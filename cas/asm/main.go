@@ -33,6 +33,8 @@ func main() {
 		groupsAVX2()
 		wide(2)
 		wide(4)
+		splitAVX2(2)
+		splitAVX2(4)
 	case "half":
 		round()
 	case "lowrank":

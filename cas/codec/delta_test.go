@@ -236,37 +236,39 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestDeltaPortableTwins(t *testing.T) {
+func TestDeltaTwins(t *testing.T) {
 	for n := range 600 {
+		a, base := codectest.Random(n), codectest.Random(n + 1)[1:]
 		for _, w := range []int{1, 2, 4, 8} {
 			for _, floats := range []bool{false, true} {
-				a, base := codectest.Random(n), codectest.Random(n + 1)[1:]
-				d, e := make([]byte, n), make([]byte, n)
-				diff(d, a, base, w, floats)
-				diffPortable(e, a, base, w, floats)
-				if !bytes.Equal(d, e) {
-					t.Fatalf("width %d, floats %v, %d bytes: % x, the twin's % x", w, floats, n, d, e)
+				twin, e := make([]byte, n), make([]byte, n)
+				diffPortable(twin, a, base, w, floats)
+				copy(e, twin)
+				if undiffPortable(e, base, w, floats); !bytes.Equal(e, a) {
+					t.Fatalf("width %d, floats %v, %d bytes: the twin's % x, want % x", w, floats, n, e, a)
 				}
-				var p [8][]byte
-				for k := range w {
-					p[k] = make([]byte, n/w)
-				}
-				whole := n / w * w
-				splitDiff(&p, make([]byte, n), a[:whole], base, w, floats)
-				merge(d[:whole], &p, w, 0)
-				if !bytes.Equal(d, e) {
-					t.Fatalf("width %d, floats %v, %d bytes: % x by planes, the twin's % x", w, floats, n, d, e)
-				}
-				mergeUndiff(d[:whole], &p, base, w, floats)
-				if !bytes.Equal(d, a) {
-					t.Fatalf("width %d, floats %v, %d bytes: % x from planes, want % x", w, floats, n, d, a)
-				}
-				copy(d, e)
-				undiff(d, base, w, floats)
-				undiffPortable(e, base, w, floats)
-				if !bytes.Equal(d, a) || !bytes.Equal(e, a) {
-					t.Fatalf("width %d, floats %v, %d bytes: % x, the twin's % x, want % x", w, floats, n, d, e, a)
-				}
+				codectest.Levels(func(how string) {
+					d, p, whole := make([]byte, n), [8][]byte{}, n/w*w
+					check := func(what string, want []byte) {
+						if !bytes.Equal(d, want) {
+							t.Fatalf("%s, width %d, floats %v, %d bytes: % x %s, want % x", how, w, floats, n, d, what,
+								want)
+						}
+					}
+					diff(d, a, base, w, floats)
+					check("apart", twin)
+					for k := range w {
+						p[k] = make([]byte, n/w)
+					}
+					splitDiff(&p, make([]byte, n), a[:whole], base, w, floats)
+					merge(d[:whole], &p, w, 0)
+					check("by planes", twin)
+					mergeUndiff(d[:whole], &p, base, w, floats)
+					check("from planes", a)
+					copy(d, twin)
+					undiff(d, base, w, floats)
+					check("together", a)
+				})
 			}
 		}
 	}

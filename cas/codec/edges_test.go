@@ -79,3 +79,29 @@ func TestSparseAtEdges(t *testing.T) {
 		}
 	}
 }
+
+func TestPlanesAtEdges(t *testing.T) {
+	for _, n := range edgeLengths {
+		shapes(func(w, rot int) {
+			src := codectest.Edge(t, codectest.Random(n*w))
+			base := codectest.Edge(t, codectest.Weights(n*w, 4))
+			diffs, back := codectest.Edge(t, make([]byte, n*w)), codectest.Edge(t, make([]byte, n*w))
+			var p [8][]byte
+			for k := range w {
+				p[k] = codectest.Edge(t, make([]byte, n))
+			}
+			codectest.Levels(func(how string) {
+				check := func(what string, j joiner) {
+					j.join(back, &p, 0)
+					if k, ok := j.same(src, &p, 0); !ok || k > len(src) || !bytes.Equal(back, src) {
+						t.Fatalf("%s, %s, %d elements of %d bytes: others come back", how, what, n, w)
+					}
+				}
+				split(&p, src, w, rot)
+				check("alone", merger{w, rot})
+				splitDiff(&p, diffs, src, base, w, rot == 1)
+				check("differences", undiffer{base, w, rot == 1})
+			})
+		})
+	}
+}

@@ -200,3 +200,63 @@ func mergeUndiff4AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 
 //
 //go:noescape
 func sameUndiff4AVX512(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool
+
+// split2AVX2 is split2AVX512 for AVX2.
+//
+//go:noescape
+func split2AVX2(src *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+
+// merge2AVX2 is merge2AVX512 for AVX2.
+//
+//go:noescape
+func merge2AVX2(dst *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+
+// same2AVX2 is same2AVX512 for AVX2.
+//
+//go:noescape
+func same2AVX2(want *byte, p0 *byte, p1 *byte, blocks int, rot uint64) bool
+
+// splitDiff2AVX2 is splitDiff2AVX512 for AVX2.
+//
+//go:noescape
+func splitDiff2AVX2(src *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+
+// mergeUndiff2AVX2 is mergeUndiff2AVX512 for AVX2.
+//
+//go:noescape
+func mergeUndiff2AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+
+// sameUndiff2AVX2 is sameUndiff2AVX512 for AVX2.
+//
+//go:noescape
+func sameUndiff2AVX2(want *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64) bool
+
+// split4AVX2 is split4AVX512 for AVX2.
+//
+//go:noescape
+func split4AVX2(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+
+// merge4AVX2 is merge4AVX512 for AVX2.
+//
+//go:noescape
+func merge4AVX2(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+
+// same4AVX2 is same4AVX512 for AVX2.
+//
+//go:noescape
+func same4AVX2(want *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64) bool
+
+// splitDiff4AVX2 is splitDiff4AVX512 for AVX2.
+//
+//go:noescape
+func splitDiff4AVX2(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+
+// mergeUndiff4AVX2 is mergeUndiff4AVX512 for AVX2.
+//
+//go:noescape
+func mergeUndiff4AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+
+// sameUndiff4AVX2 is sameUndiff4AVX512 for AVX2.
+//
+//go:noescape
+func sameUndiff4AVX2(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool

@@ -3293,3 +3293,859 @@ block:
 	MOVB       AL, ret+64(FP)
 	VZEROUPPER
 	RET
+
+DATA laneByPlane2<>+0(SB)/8, $0x0e0c0a0806040200
+DATA laneByPlane2<>+8(SB)/8, $0x0f0d0b0907050301
+DATA laneByPlane2<>+16(SB)/8, $0x0e0c0a0806040200
+DATA laneByPlane2<>+24(SB)/8, $0x0f0d0b0907050301
+GLOBL laneByPlane2<>(SB), RODATA|NOPTR, $32
+
+// func split2AVX2(src *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX2
+TEXT ·split2AVX2(SB), NOSPLIT, $0-40
+	MOVQ    src+0(FP), AX
+	MOVQ    p0+8(FP), CX
+	MOVQ    p1+16(FP), DX
+	MOVQ    blocks+24(FP), BX
+	SHLQ    $0x01, BX
+	MOVQ    rot+32(FP), SI
+	VMOVQ   SI, X0
+	NEGQ    SI
+	ADDQ    $0x10, SI
+	VMOVQ   SI, X1
+	VMOVDQU laneByPlane2<>+0(SB), Y2
+
+block:
+	VBROADCASTI128 32(AX), Y3
+	VINSERTI128    $0x00, (AX), Y3, Y3
+	VPSRLW         X1, Y3, Y4
+	VPSLLW         X0, Y3, Y3
+	VPOR           Y4, Y3, Y3
+	VPSHUFB        Y2, Y3, Y3
+	VBROADCASTI128 48(AX), Y4
+	VINSERTI128    $0x00, 16(AX), Y4, Y4
+	VPSRLW         X1, Y4, Y5
+	VPSLLW         X0, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VPSHUFB        Y2, Y4, Y4
+	VPUNPCKLQDQ    Y4, Y3, Y5
+	VPUNPCKHQDQ    Y4, Y3, Y3
+	VMOVDQU        Y5, (CX)
+	VMOVDQU        Y3, (DX)
+	ADDQ           $0x00000040, AX
+	ADDQ           $0x20, CX
+	ADDQ           $0x20, DX
+	DECQ           BX
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func merge2AVX2(dst *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX2
+TEXT ·merge2AVX2(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), AX
+	MOVQ  p0+8(FP), CX
+	MOVQ  p1+16(FP), DX
+	MOVQ  blocks+24(FP), BX
+	SHLQ  $0x01, BX
+	MOVQ  rot+32(FP), SI
+	VMOVQ SI, X0
+	NEGQ  SI
+	ADDQ  $0x10, SI
+	VMOVQ SI, X1
+
+block:
+	VMOVDQU      (CX), Y2
+	VMOVDQU      (DX), Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPUNPCKHBW   Y3, Y2, Y2
+	VPSRLW       X0, Y4, Y3
+	VPSLLW       X1, Y4, Y4
+	VPOR         Y3, Y4, Y4
+	VMOVDQU      X4, (AX)
+	VEXTRACTI128 $0x01, Y4, 32(AX)
+	VPSRLW       X0, Y2, Y3
+	VPSLLW       X1, Y2, Y2
+	VPOR         Y3, Y2, Y2
+	VMOVDQU      X2, 16(AX)
+	VEXTRACTI128 $0x01, Y2, 48(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	DECQ         BX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func same2AVX2(want *byte, p0 *byte, p1 *byte, blocks int, rot uint64) bool
+// Requires: AVX, AVX2
+TEXT ·same2AVX2(SB), NOSPLIT, $0-41
+	MOVQ  want+0(FP), AX
+	MOVQ  p0+8(FP), CX
+	MOVQ  p1+16(FP), DX
+	MOVQ  blocks+24(FP), BX
+	SHLQ  $0x01, BX
+	MOVQ  rot+32(FP), SI
+	VMOVQ SI, X0
+	NEGQ  SI
+	ADDQ  $0x10, SI
+	VMOVQ SI, X1
+	VPXOR Y2, Y2, Y2
+
+block:
+	VMOVDQU        (CX), Y3
+	VMOVDQU        (DX), Y4
+	VPUNPCKLBW     Y4, Y3, Y5
+	VPUNPCKHBW     Y4, Y3, Y3
+	VPSRLW         X0, Y5, Y4
+	VPSLLW         X1, Y5, Y5
+	VPOR           Y4, Y5, Y5
+	VBROADCASTI128 32(AX), Y4
+	VINSERTI128    $0x00, (AX), Y4, Y4
+	VPXOR          Y4, Y5, Y5
+	VPOR           Y5, Y2, Y2
+	VPSRLW         X0, Y3, Y4
+	VPSLLW         X1, Y3, Y3
+	VPOR           Y4, Y3, Y3
+	VBROADCASTI128 48(AX), Y4
+	VINSERTI128    $0x00, 16(AX), Y4, Y4
+	VPXOR          Y4, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	ADDQ           $0x00000040, AX
+	ADDQ           $0x20, CX
+	ADDQ           $0x20, DX
+	DECQ           BX
+	JNZ            block
+	VPTEST         Y2, Y2
+	SETEQ          AL
+	MOVB           AL, ret+40(FP)
+	VZEROUPPER
+	RET
+
+// func splitDiff2AVX2(src *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX2
+TEXT ·splitDiff2AVX2(SB), NOSPLIT, $0-48
+	MOVQ         src+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	SHLQ         $0x01, SI
+	MOVQ         floats+40(FP), DI
+	VMOVQ        DI, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLW       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_10001<>+0(SB), Y1
+	VMOVDQU      laneByPlane2<>+0(SB), Y1
+
+block:
+	VBROADCASTI128 32(AX), Y2
+	VINSERTI128    $0x00, (AX), Y2, Y2
+	VBROADCASTI128 32(CX), Y3
+	VINSERTI128    $0x00, (CX), Y3, Y3
+	VPSRAW         $0x0f, Y3, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y3, Y3
+	VPSRAW         $0x0f, Y2, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y2, Y2
+	VPSUBW         Y3, Y2, Y2
+	VPSRAW         $0x0f, Y2, Y3
+	VPADDW         Y2, Y2, Y2
+	VPXOR          Y3, Y2, Y2
+	VPSHUFB        Y1, Y2, Y2
+	VBROADCASTI128 48(AX), Y3
+	VINSERTI128    $0x00, 16(AX), Y3, Y3
+	VBROADCASTI128 48(CX), Y4
+	VINSERTI128    $0x00, 16(CX), Y4, Y4
+	VPSRAW         $0x0f, Y4, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPSRAW         $0x0f, Y3, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y3, Y3
+	VPSUBW         Y4, Y3, Y3
+	VPSRAW         $0x0f, Y3, Y4
+	VPADDW         Y3, Y3, Y3
+	VPXOR          Y4, Y3, Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPUNPCKLQDQ    Y3, Y2, Y4
+	VPUNPCKHQDQ    Y3, Y2, Y2
+	VMOVDQU        Y4, (DX)
+	VMOVDQU        Y2, (BX)
+	ADDQ           $0x00000040, AX
+	ADDQ           $0x00000040, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	DECQ           SI
+	JNZ            block
+	VZEROUPPER
+	RET
+
+DATA dwords_10001<>+0(SB)/4, $0x00010001
+DATA dwords_10001<>+4(SB)/4, $0x00010001
+DATA dwords_10001<>+8(SB)/4, $0x00010001
+DATA dwords_10001<>+12(SB)/4, $0x00010001
+DATA dwords_10001<>+16(SB)/4, $0x00010001
+DATA dwords_10001<>+20(SB)/4, $0x00010001
+DATA dwords_10001<>+24(SB)/4, $0x00010001
+DATA dwords_10001<>+28(SB)/4, $0x00010001
+GLOBL dwords_10001<>(SB), RODATA|NOPTR, $32
+
+// func mergeUndiff2AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX2
+TEXT ·mergeUndiff2AVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	SHLQ         $0x01, SI
+	MOVQ         floats+40(FP), DI
+	VMOVQ        DI, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLW       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_10001<>+0(SB), Y2
+
+block:
+	VMOVDQU        (DX), Y3
+	VMOVDQU        (BX), Y4
+	VPUNPCKLBW     Y4, Y3, Y5
+	VPUNPCKHBW     Y4, Y3, Y3
+	VBROADCASTI128 32(CX), Y4
+	VINSERTI128    $0x00, (CX), Y4, Y4
+	VPSRAW         $0x0f, Y4, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y4, Y4
+	VPAND          Y2, Y5, Y6
+	VPSUBW         Y6, Y1, Y6
+	VPSRLW         $0x01, Y5, Y5
+	VPXOR          Y6, Y5, Y5
+	VPADDW         Y4, Y5, Y5
+	VPSRAW         $0x0f, Y5, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y5, Y5
+	VMOVDQU        X5, (AX)
+	VEXTRACTI128   $0x01, Y5, 32(AX)
+	VBROADCASTI128 48(CX), Y4
+	VINSERTI128    $0x00, 16(CX), Y4, Y4
+	VPSRAW         $0x0f, Y4, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPAND          Y2, Y3, Y5
+	VPSUBW         Y5, Y1, Y5
+	VPSRLW         $0x01, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPADDW         Y4, Y3, Y3
+	VPSRAW         $0x0f, Y3, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y3, Y3
+	VMOVDQU        X3, 16(AX)
+	VEXTRACTI128   $0x01, Y3, 48(AX)
+	ADDQ           $0x00000040, AX
+	ADDQ           $0x00000040, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	DECQ           SI
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func sameUndiff2AVX2(want *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64) bool
+// Requires: AVX, AVX2
+TEXT ·sameUndiff2AVX2(SB), NOSPLIT, $0-49
+	MOVQ         want+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	SHLQ         $0x01, SI
+	MOVQ         floats+40(FP), DI
+	VMOVQ        DI, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLW       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_10001<>+0(SB), Y2
+	VPXOR        Y3, Y3, Y3
+
+block:
+	VMOVDQU        (DX), Y4
+	VMOVDQU        (BX), Y5
+	VPUNPCKLBW     Y5, Y4, Y6
+	VPUNPCKHBW     Y5, Y4, Y4
+	VBROADCASTI128 32(CX), Y5
+	VINSERTI128    $0x00, (CX), Y5, Y5
+	VPSRAW         $0x0f, Y5, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y5, Y5
+	VPAND          Y2, Y6, Y7
+	VPSUBW         Y7, Y1, Y7
+	VPSRLW         $0x01, Y6, Y6
+	VPXOR          Y7, Y6, Y6
+	VPADDW         Y5, Y6, Y6
+	VPSRAW         $0x0f, Y6, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y6, Y6
+	VBROADCASTI128 32(AX), Y5
+	VINSERTI128    $0x00, (AX), Y5, Y5
+	VPXOR          Y5, Y6, Y6
+	VPOR           Y6, Y3, Y3
+	VBROADCASTI128 48(CX), Y5
+	VINSERTI128    $0x00, 16(CX), Y5, Y5
+	VPSRAW         $0x0f, Y5, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPAND          Y2, Y4, Y6
+	VPSUBW         Y6, Y1, Y6
+	VPSRLW         $0x01, Y4, Y4
+	VPXOR          Y6, Y4, Y4
+	VPADDW         Y5, Y4, Y4
+	VPSRAW         $0x0f, Y4, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VBROADCASTI128 48(AX), Y5
+	VINSERTI128    $0x00, 16(AX), Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	ADDQ           $0x00000040, AX
+	ADDQ           $0x00000040, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	DECQ           SI
+	JNZ            block
+	VPTEST         Y3, Y3
+	SETEQ          AL
+	MOVB           AL, ret+48(FP)
+	VZEROUPPER
+	RET
+
+DATA laneByPlane4<>+0(SB)/8, $0x0d0905010c080400
+DATA laneByPlane4<>+8(SB)/8, $0x0f0b07030e0a0602
+DATA laneByPlane4<>+16(SB)/8, $0x0d0905010c080400
+DATA laneByPlane4<>+24(SB)/8, $0x0f0b07030e0a0602
+GLOBL laneByPlane4<>(SB), RODATA|NOPTR, $32
+
+// func split4AVX2(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX2
+TEXT ·split4AVX2(SB), NOSPLIT, $0-56
+	MOVQ    src+0(FP), AX
+	MOVQ    p0+8(FP), CX
+	MOVQ    p1+16(FP), DX
+	MOVQ    p2+24(FP), BX
+	MOVQ    p3+32(FP), SI
+	MOVQ    blocks+40(FP), DI
+	SHLQ    $0x01, DI
+	MOVQ    rot+48(FP), R8
+	VMOVQ   R8, X0
+	NEGQ    R8
+	ADDQ    $0x20, R8
+	VMOVQ   R8, X1
+	VMOVDQU laneByPlane4<>+0(SB), Y2
+
+block:
+	VBROADCASTI128 64(AX), Y3
+	VINSERTI128    $0x00, (AX), Y3, Y3
+	VPSRLD         X1, Y3, Y4
+	VPSLLD         X0, Y3, Y3
+	VPOR           Y4, Y3, Y3
+	VPSHUFB        Y2, Y3, Y3
+	VBROADCASTI128 80(AX), Y4
+	VINSERTI128    $0x00, 16(AX), Y4, Y4
+	VPSRLD         X1, Y4, Y5
+	VPSLLD         X0, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VPSHUFB        Y2, Y4, Y4
+	VBROADCASTI128 96(AX), Y5
+	VINSERTI128    $0x00, 32(AX), Y5, Y5
+	VPSRLD         X1, Y5, Y6
+	VPSLLD         X0, Y5, Y5
+	VPOR           Y6, Y5, Y5
+	VPSHUFB        Y2, Y5, Y5
+	VBROADCASTI128 112(AX), Y6
+	VINSERTI128    $0x00, 48(AX), Y6, Y6
+	VPSRLD         X1, Y6, Y7
+	VPSLLD         X0, Y6, Y6
+	VPOR           Y7, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VPUNPCKLDQ     Y4, Y3, Y7
+	VPUNPCKLDQ     Y6, Y5, Y8
+	VPUNPCKHDQ     Y4, Y3, Y3
+	VPUNPCKHDQ     Y6, Y5, Y4
+	VPUNPCKLQDQ    Y8, Y7, Y5
+	VPUNPCKHQDQ    Y8, Y7, Y6
+	VPUNPCKLQDQ    Y4, Y3, Y7
+	VPUNPCKHQDQ    Y4, Y3, Y3
+	VMOVDQU        Y5, (CX)
+	VMOVDQU        Y6, (DX)
+	VMOVDQU        Y7, (BX)
+	VMOVDQU        Y3, (SI)
+	ADDQ           $0x00000080, AX
+	ADDQ           $0x20, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	DECQ           DI
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func merge4AVX2(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX2
+TEXT ·merge4AVX2(SB), NOSPLIT, $0-56
+	MOVQ  dst+0(FP), AX
+	MOVQ  p0+8(FP), CX
+	MOVQ  p1+16(FP), DX
+	MOVQ  p2+24(FP), BX
+	MOVQ  p3+32(FP), SI
+	MOVQ  blocks+40(FP), DI
+	SHLQ  $0x01, DI
+	MOVQ  rot+48(FP), R8
+	VMOVQ R8, X0
+	NEGQ  R8
+	ADDQ  $0x20, R8
+	VMOVQ R8, X1
+
+block:
+	VMOVDQU      (CX), Y2
+	VMOVDQU      (DX), Y3
+	VMOVDQU      (BX), Y4
+	VMOVDQU      (SI), Y5
+	VPUNPCKLBW   Y3, Y2, Y6
+	VPUNPCKHBW   Y3, Y2, Y2
+	VPUNPCKLBW   Y5, Y4, Y3
+	VPUNPCKHBW   Y5, Y4, Y4
+	VPUNPCKLWD   Y3, Y6, Y5
+	VPUNPCKHWD   Y3, Y6, Y3
+	VPUNPCKLWD   Y4, Y2, Y6
+	VPUNPCKHWD   Y4, Y2, Y2
+	VPSRLD       X0, Y5, Y4
+	VPSLLD       X1, Y5, Y5
+	VPOR         Y4, Y5, Y5
+	VMOVDQU      X5, (AX)
+	VEXTRACTI128 $0x01, Y5, 64(AX)
+	VPSRLD       X0, Y3, Y4
+	VPSLLD       X1, Y3, Y3
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      X3, 16(AX)
+	VEXTRACTI128 $0x01, Y3, 80(AX)
+	VPSRLD       X0, Y6, Y3
+	VPSLLD       X1, Y6, Y6
+	VPOR         Y3, Y6, Y6
+	VMOVDQU      X6, 32(AX)
+	VEXTRACTI128 $0x01, Y6, 96(AX)
+	VPSRLD       X0, Y2, Y3
+	VPSLLD       X1, Y2, Y2
+	VPOR         Y3, Y2, Y2
+	VMOVDQU      X2, 48(AX)
+	VEXTRACTI128 $0x01, Y2, 112(AX)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func same4AVX2(want *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64) bool
+// Requires: AVX, AVX2
+TEXT ·same4AVX2(SB), NOSPLIT, $0-57
+	MOVQ  want+0(FP), AX
+	MOVQ  p0+8(FP), CX
+	MOVQ  p1+16(FP), DX
+	MOVQ  p2+24(FP), BX
+	MOVQ  p3+32(FP), SI
+	MOVQ  blocks+40(FP), DI
+	SHLQ  $0x01, DI
+	MOVQ  rot+48(FP), R8
+	VMOVQ R8, X0
+	NEGQ  R8
+	ADDQ  $0x20, R8
+	VMOVQ R8, X1
+	VPXOR Y2, Y2, Y2
+
+block:
+	VMOVDQU        (CX), Y3
+	VMOVDQU        (DX), Y4
+	VMOVDQU        (BX), Y5
+	VMOVDQU        (SI), Y6
+	VPUNPCKLBW     Y4, Y3, Y7
+	VPUNPCKHBW     Y4, Y3, Y3
+	VPUNPCKLBW     Y6, Y5, Y4
+	VPUNPCKHBW     Y6, Y5, Y5
+	VPUNPCKLWD     Y4, Y7, Y6
+	VPUNPCKHWD     Y4, Y7, Y4
+	VPUNPCKLWD     Y5, Y3, Y7
+	VPUNPCKHWD     Y5, Y3, Y3
+	VPSRLD         X0, Y6, Y5
+	VPSLLD         X1, Y6, Y6
+	VPOR           Y5, Y6, Y6
+	VBROADCASTI128 64(AX), Y5
+	VINSERTI128    $0x00, (AX), Y5, Y5
+	VPXOR          Y5, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VPSRLD         X0, Y4, Y5
+	VPSLLD         X1, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VBROADCASTI128 80(AX), Y5
+	VINSERTI128    $0x00, 16(AX), Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPOR           Y4, Y2, Y2
+	VPSRLD         X0, Y7, Y4
+	VPSLLD         X1, Y7, Y7
+	VPOR           Y4, Y7, Y7
+	VBROADCASTI128 96(AX), Y4
+	VINSERTI128    $0x00, 32(AX), Y4, Y4
+	VPXOR          Y4, Y7, Y7
+	VPOR           Y7, Y2, Y2
+	VPSRLD         X0, Y3, Y4
+	VPSLLD         X1, Y3, Y3
+	VPOR           Y4, Y3, Y3
+	VBROADCASTI128 112(AX), Y4
+	VINSERTI128    $0x00, 48(AX), Y4, Y4
+	VPXOR          Y4, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	ADDQ           $0x00000080, AX
+	ADDQ           $0x20, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	DECQ           DI
+	JNZ            block
+	VPTEST         Y2, Y2
+	SETEQ          AL
+	MOVB           AL, ret+56(FP)
+	VZEROUPPER
+	RET
+
+// func splitDiff4AVX2(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX2
+TEXT ·splitDiff4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         src+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         blocks+48(FP), R8
+	SHLQ         $0x01, R8
+	MOVQ         floats+56(FP), R9
+	VMOVQ        R9, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLD       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_1<>+0(SB), Y1
+	VMOVDQU      laneByPlane4<>+0(SB), Y1
+
+block:
+	VBROADCASTI128 64(AX), Y2
+	VINSERTI128    $0x00, (AX), Y2, Y2
+	VBROADCASTI128 64(CX), Y3
+	VINSERTI128    $0x00, (CX), Y3, Y3
+	VPSRAD         $0x1f, Y3, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y3, Y3
+	VPSRAD         $0x1f, Y2, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y2, Y2
+	VPSUBD         Y3, Y2, Y2
+	VPSRAD         $0x1f, Y2, Y3
+	VPADDD         Y2, Y2, Y2
+	VPXOR          Y3, Y2, Y2
+	VPSHUFB        Y1, Y2, Y2
+	VBROADCASTI128 80(AX), Y3
+	VINSERTI128    $0x00, 16(AX), Y3, Y3
+	VBROADCASTI128 80(CX), Y4
+	VINSERTI128    $0x00, 16(CX), Y4, Y4
+	VPSRAD         $0x1f, Y4, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPSRAD         $0x1f, Y3, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y3, Y3
+	VPSUBD         Y4, Y3, Y3
+	VPSRAD         $0x1f, Y3, Y4
+	VPADDD         Y3, Y3, Y3
+	VPXOR          Y4, Y3, Y3
+	VPSHUFB        Y1, Y3, Y3
+	VBROADCASTI128 96(AX), Y4
+	VINSERTI128    $0x00, 32(AX), Y4, Y4
+	VBROADCASTI128 96(CX), Y5
+	VINSERTI128    $0x00, 32(CX), Y5, Y5
+	VPSRAD         $0x1f, Y5, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPSRAD         $0x1f, Y4, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y4, Y4
+	VPSUBD         Y5, Y4, Y4
+	VPSRAD         $0x1f, Y4, Y5
+	VPADDD         Y4, Y4, Y4
+	VPXOR          Y5, Y4, Y4
+	VPSHUFB        Y1, Y4, Y4
+	VBROADCASTI128 112(AX), Y5
+	VINSERTI128    $0x00, 48(AX), Y5, Y5
+	VBROADCASTI128 112(CX), Y6
+	VINSERTI128    $0x00, 48(CX), Y6, Y6
+	VPSRAD         $0x1f, Y6, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y6, Y6
+	VPSRAD         $0x1f, Y5, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y5, Y5
+	VPSUBD         Y6, Y5, Y5
+	VPSRAD         $0x1f, Y5, Y6
+	VPADDD         Y5, Y5, Y5
+	VPXOR          Y6, Y5, Y5
+	VPSHUFB        Y1, Y5, Y5
+	VPUNPCKLDQ     Y3, Y2, Y6
+	VPUNPCKLDQ     Y5, Y4, Y7
+	VPUNPCKHDQ     Y3, Y2, Y2
+	VPUNPCKHDQ     Y5, Y4, Y3
+	VPUNPCKLQDQ    Y7, Y6, Y4
+	VPUNPCKHQDQ    Y7, Y6, Y5
+	VPUNPCKLQDQ    Y3, Y2, Y6
+	VPUNPCKHQDQ    Y3, Y2, Y2
+	VMOVDQU        Y4, (DX)
+	VMOVDQU        Y5, (BX)
+	VMOVDQU        Y6, (SI)
+	VMOVDQU        Y2, (DI)
+	ADDQ           $0x00000080, AX
+	ADDQ           $0x00000080, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	ADDQ           $0x20, DI
+	DECQ           R8
+	JNZ            block
+	VZEROUPPER
+	RET
+
+DATA dwords_1<>+0(SB)/4, $0x00000001
+DATA dwords_1<>+4(SB)/4, $0x00000001
+DATA dwords_1<>+8(SB)/4, $0x00000001
+DATA dwords_1<>+12(SB)/4, $0x00000001
+DATA dwords_1<>+16(SB)/4, $0x00000001
+DATA dwords_1<>+20(SB)/4, $0x00000001
+DATA dwords_1<>+24(SB)/4, $0x00000001
+DATA dwords_1<>+28(SB)/4, $0x00000001
+GLOBL dwords_1<>(SB), RODATA|NOPTR, $32
+
+// func mergeUndiff4AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX2
+TEXT ·mergeUndiff4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         blocks+48(FP), R8
+	SHLQ         $0x01, R8
+	MOVQ         floats+56(FP), R9
+	VMOVQ        R9, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLD       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_1<>+0(SB), Y2
+
+block:
+	VMOVDQU        (DX), Y3
+	VMOVDQU        (BX), Y4
+	VMOVDQU        (SI), Y5
+	VMOVDQU        (DI), Y6
+	VPUNPCKLBW     Y4, Y3, Y7
+	VPUNPCKHBW     Y4, Y3, Y3
+	VPUNPCKLBW     Y6, Y5, Y4
+	VPUNPCKHBW     Y6, Y5, Y5
+	VPUNPCKLWD     Y4, Y7, Y6
+	VPUNPCKHWD     Y4, Y7, Y4
+	VPUNPCKLWD     Y5, Y3, Y7
+	VPUNPCKHWD     Y5, Y3, Y3
+	VBROADCASTI128 64(CX), Y5
+	VINSERTI128    $0x00, (CX), Y5, Y5
+	VPSRAD         $0x1f, Y5, Y8
+	VPAND          Y0, Y8, Y8
+	VPXOR          Y8, Y5, Y5
+	VPAND          Y2, Y6, Y8
+	VPSUBD         Y8, Y1, Y8
+	VPSRLD         $0x01, Y6, Y6
+	VPXOR          Y8, Y6, Y6
+	VPADDD         Y5, Y6, Y6
+	VPSRAD         $0x1f, Y6, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y6, Y6
+	VMOVDQU        X6, (AX)
+	VEXTRACTI128   $0x01, Y6, 64(AX)
+	VBROADCASTI128 80(CX), Y5
+	VINSERTI128    $0x00, 16(CX), Y5, Y5
+	VPSRAD         $0x1f, Y5, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPAND          Y2, Y4, Y6
+	VPSUBD         Y6, Y1, Y6
+	VPSRLD         $0x01, Y4, Y4
+	VPXOR          Y6, Y4, Y4
+	VPADDD         Y5, Y4, Y4
+	VPSRAD         $0x1f, Y4, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VMOVDQU        X4, 16(AX)
+	VEXTRACTI128   $0x01, Y4, 80(AX)
+	VBROADCASTI128 96(CX), Y4
+	VINSERTI128    $0x00, 32(CX), Y4, Y4
+	VPSRAD         $0x1f, Y4, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPAND          Y2, Y7, Y5
+	VPSUBD         Y5, Y1, Y5
+	VPSRLD         $0x01, Y7, Y7
+	VPXOR          Y5, Y7, Y7
+	VPADDD         Y4, Y7, Y7
+	VPSRAD         $0x1f, Y7, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y7, Y7
+	VMOVDQU        X7, 32(AX)
+	VEXTRACTI128   $0x01, Y7, 96(AX)
+	VBROADCASTI128 112(CX), Y4
+	VINSERTI128    $0x00, 48(CX), Y4, Y4
+	VPSRAD         $0x1f, Y4, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPAND          Y2, Y3, Y5
+	VPSUBD         Y5, Y1, Y5
+	VPSRLD         $0x01, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPADDD         Y4, Y3, Y3
+	VPSRAD         $0x1f, Y3, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y3, Y3
+	VMOVDQU        X3, 48(AX)
+	VEXTRACTI128   $0x01, Y3, 112(AX)
+	ADDQ           $0x00000080, AX
+	ADDQ           $0x00000080, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	ADDQ           $0x20, DI
+	DECQ           R8
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func sameUndiff4AVX2(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool
+// Requires: AVX, AVX2
+TEXT ·sameUndiff4AVX2(SB), NOSPLIT, $0-65
+	MOVQ         want+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         blocks+48(FP), R8
+	SHLQ         $0x01, R8
+	MOVQ         floats+56(FP), R9
+	VMOVQ        R9, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLD       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_1<>+0(SB), Y2
+	VPXOR        Y3, Y3, Y3
+
+block:
+	VMOVDQU        (DX), Y4
+	VMOVDQU        (BX), Y5
+	VMOVDQU        (SI), Y6
+	VMOVDQU        (DI), Y7
+	VPUNPCKLBW     Y5, Y4, Y8
+	VPUNPCKHBW     Y5, Y4, Y4
+	VPUNPCKLBW     Y7, Y6, Y5
+	VPUNPCKHBW     Y7, Y6, Y6
+	VPUNPCKLWD     Y5, Y8, Y7
+	VPUNPCKHWD     Y5, Y8, Y5
+	VPUNPCKLWD     Y6, Y4, Y8
+	VPUNPCKHWD     Y6, Y4, Y4
+	VBROADCASTI128 64(CX), Y6
+	VINSERTI128    $0x00, (CX), Y6, Y6
+	VPSRAD         $0x1f, Y6, Y9
+	VPAND          Y0, Y9, Y9
+	VPXOR          Y9, Y6, Y6
+	VPAND          Y2, Y7, Y9
+	VPSUBD         Y9, Y1, Y9
+	VPSRLD         $0x01, Y7, Y7
+	VPXOR          Y9, Y7, Y7
+	VPADDD         Y6, Y7, Y7
+	VPSRAD         $0x1f, Y7, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y7, Y7
+	VBROADCASTI128 64(AX), Y6
+	VINSERTI128    $0x00, (AX), Y6, Y6
+	VPXOR          Y6, Y7, Y7
+	VPOR           Y7, Y3, Y3
+	VBROADCASTI128 80(CX), Y6
+	VINSERTI128    $0x00, 16(CX), Y6, Y6
+	VPSRAD         $0x1f, Y6, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y6, Y6
+	VPAND          Y2, Y5, Y7
+	VPSUBD         Y7, Y1, Y7
+	VPSRLD         $0x01, Y5, Y5
+	VPXOR          Y7, Y5, Y5
+	VPADDD         Y6, Y5, Y5
+	VPSRAD         $0x1f, Y5, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VBROADCASTI128 80(AX), Y6
+	VINSERTI128    $0x00, 16(AX), Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VBROADCASTI128 96(CX), Y5
+	VINSERTI128    $0x00, 32(CX), Y5, Y5
+	VPSRAD         $0x1f, Y5, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPAND          Y2, Y8, Y6
+	VPSUBD         Y6, Y1, Y6
+	VPSRLD         $0x01, Y8, Y8
+	VPXOR          Y6, Y8, Y8
+	VPADDD         Y5, Y8, Y8
+	VPSRAD         $0x1f, Y8, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y8, Y8
+	VBROADCASTI128 96(AX), Y5
+	VINSERTI128    $0x00, 32(AX), Y5, Y5
+	VPXOR          Y5, Y8, Y8
+	VPOR           Y8, Y3, Y3
+	VBROADCASTI128 112(CX), Y5
+	VINSERTI128    $0x00, 48(CX), Y5, Y5
+	VPSRAD         $0x1f, Y5, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPAND          Y2, Y4, Y6
+	VPSUBD         Y6, Y1, Y6
+	VPSRLD         $0x01, Y4, Y4
+	VPXOR          Y6, Y4, Y4
+	VPADDD         Y5, Y4, Y4
+	VPSRAD         $0x1f, Y4, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VBROADCASTI128 112(AX), Y5
+	VINSERTI128    $0x00, 48(AX), Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	ADDQ           $0x00000080, AX
+	ADDQ           $0x00000080, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	ADDQ           $0x20, DI
+	DECQ           R8
+	JNZ            block
+	VPTEST         Y3, Y3
+	SETEQ          AL
+	MOVB           AL, ret+64(FP)
+	VZEROUPPER
+	RET
