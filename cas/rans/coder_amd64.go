@@ -130,8 +130,8 @@ func newTrial() *trial {
 func (t *trial) decode(k *decoding) time.Duration {
 	_ = t.d.Init(t.stream, ManyLanes) // a stream of the encoder's own
 	start := time.Now()
-	k[width(ManyLanes)](&t.dst[0], len(t.dst)/ManyLanes, &t.d.table[0], &t.d.x[0], &t.d.words[0], len(t.d.words),
-		&t.dst[0], 0, &t.dst[0], 0)
+	k[width(ManyLanes)](&t.dst[0], len(t.dst)/ManyLanes, &t.d.table[0], &t.d.x[0], &t.d.words[0],
+		len(t.d.words), &t.dst[0], 0, &t.dst[0], 0)
 	return time.Since(start)
 }
 
