@@ -37,6 +37,7 @@ func main() {
 		splitAVX2(4)
 	case "half":
 		round()
+		roundAVX2()
 	case "lowrank":
 		lowRank()
 	case "rans":
