@@ -40,6 +40,7 @@ func main() {
 		roundAVX2()
 	case "lowrank":
 		lowRank()
+		lowRankAVX2()
 	case "rans":
 		ransTable()
 		ransTableAVX2()

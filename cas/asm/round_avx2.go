@@ -60,16 +60,16 @@ func roundBF16(x VecVirtual) { shorten(x, 16) }
 // roundF16 rounds numbers below 2^-14 by the sum with one half: the last bit of that counts steps of 2^-24.
 func roundF16(x VecVirtual) {
 	const half = 0x3f000000
-	sign, small, isSmall, least := YMM(), YMM(), YMM(), loadYMM(constant(0x38800000))
+	sign, small, isLarge := YMM(), YMM(), YMM()
 	VPSRLD(Imm(31), x, sign)
 	VPSLLD(Imm(15), sign, sign)
 	VPAND(constant(0x7fffffff), x, x)
-	VPCMPGTD(x, least, isSmall)
+	VPCMPGTD(constant(0x38800000-1), x, isLarge)
 	VADDPS(constant(half), x, small)
 	VPSUBD(constant(half), small, small)
 	VPSUBD(constant((127-15)<<23), x, x)
 	shorten(x, 13)
 	VPMINUD(constant(0x7c00), x, x)
-	VPBLENDVB(isSmall, small, x, x)
+	VPBLENDVB(isLarge, x, small, x)
 	VPOR(sign, x, x)
 }

@@ -16,7 +16,7 @@ func pack(dst, bitmap, p []byte) []byte {
 	n := 0
 	if k := simd.Blocks(simd.AVX2, len(p)); k > 0 {
 		_, _ = dst[len(p)+64:], bitmap[8*k-1] // the kernels check nothing
-		n = widest(packAVX2, packAVX512)(&dst[0], &bitmap[0], &p[0], k)
+		n = simd.Widest(packAVX2, packAVX512)(&dst[0], &bitmap[0], &p[0], k)
 		bitmap, p = bitmap[8*k:], p[64*k:]
 	}
 	return dst[:n+len(packPortable(dst[n:], bitmap, p))]
@@ -46,7 +46,7 @@ func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) {
 	n := 0
 	if k := simd.Blocks(simd.AVX2, len(p)); k > 0 {
 		_, _ = bitmap[8*k-1], rest[:64*k+8]
-		n = widest(spreadAVX2, spreadAVX512)(&p[0], &bitmap[0], &rest[0], k)
+		n = simd.Widest(spreadAVX2, spreadAVX512)(&p[0], &bitmap[0], &rest[0], k)
 		bitmap, p = bitmap[8*k:], p[64*k:]
 	}
 	scatterPortable(p, bitmap, rest, n)

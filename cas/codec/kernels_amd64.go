@@ -7,19 +7,11 @@ import "ckptfs/cas/simd"
 // 16.
 const sseBlock = 16
 
-// widest is the kernel of the two that runs. It is asked where one does.
-func widest[F any](avx2, avx512 F) F {
-	if simd.Has(simd.AVX512) {
-		return avx512
-	}
-	return avx2
-}
-
 func split2(p0, p1, src []byte, rot int) {
 	if n := simd.Blocks(simd.AVX2, len(src)/2); n > 0 {
 		k := n * simd.Block
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
-		widest(split2AVX2, split2AVX512)(&src[0], &p0[0], &p1[0], n, uint64(rot))
+		simd.Widest(split2AVX2, split2AVX512)(&src[0], &p0[0], &p1[0], n, uint64(rot))
 		src, p0, p1 = src[2*k:], p0[k:], p1[k:]
 	}
 	n := len(src) / 2 / sseBlock
@@ -35,7 +27,7 @@ func merge2(dst, p0, p1 []byte, rot int) {
 	if n := simd.Blocks(simd.AVX2, len(dst)/2); n > 0 {
 		k := n * simd.Block
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
-		widest(merge2AVX2, merge2AVX512)(&dst[0], &p0[0], &p1[0], n, uint64(rot))
+		simd.Widest(merge2AVX2, merge2AVX512)(&dst[0], &p0[0], &p1[0], n, uint64(rot))
 		dst, p0, p1 = dst[2*k:], p0[k:], p1[k:]
 	}
 	n := len(dst) / 2 / sseBlock
@@ -51,7 +43,7 @@ func split4(p0, p1, p2, p3, src []byte, rot int) {
 	if n := simd.Blocks(simd.AVX2, len(src)/4); n > 0 {
 		k := n * simd.Block
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
-		widest(split4AVX2, split4AVX512)(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
+		simd.Widest(split4AVX2, split4AVX512)(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
 		src, p0, p1, p2, p3 = src[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
 	}
 	n := len(src) / 4 / sseBlock
@@ -67,7 +59,7 @@ func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
 	if n := simd.Blocks(simd.AVX2, len(dst)/4); n > 0 {
 		k := n * simd.Block
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
-		widest(merge4AVX2, merge4AVX512)(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
+		simd.Widest(merge4AVX2, merge4AVX512)(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
 		dst, p0, p1, p2, p3 = dst[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
 	}
 	n := len(dst) / 4 / sseBlock
@@ -135,9 +127,9 @@ func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
 	switch {
 	case n == 0:
 	case w == 2:
-		widest(splitDiff2AVX2, splitDiff2AVX512)(&src[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+		simd.Widest(splitDiff2AVX2, splitDiff2AVX512)(&src[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
 	default:
-		widest(splitDiff4AVX2, splitDiff4AVX512)(
+		simd.Widest(splitDiff4AVX2, splitDiff4AVX512)(
 			&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	splitDiffPortable(p, d, src, base, w, n*simd.Block, floats)
@@ -149,9 +141,10 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	switch {
 	case n == 0:
 	case w == 2:
-		widest(mergeUndiff2AVX2, mergeUndiff2AVX512)(&dst[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+		simd.Widest(mergeUndiff2AVX2, mergeUndiff2AVX512)(
+			&dst[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
 	default:
-		widest(mergeUndiff4AVX2, mergeUndiff4AVX512)(
+		simd.Widest(mergeUndiff4AVX2, mergeUndiff4AVX512)(
 			&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	mergeUndiffPortable(dst, p, base, w, n*simd.Block, floats)
@@ -164,9 +157,10 @@ func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
 	case n == 0:
 		return 0, true
 	case w == 2:
-		ok = widest(same2AVX2, same2AVX512)(&want[0], &p[0][0], &p[1][0], n, uint64(rot))
+		ok = simd.Widest(same2AVX2, same2AVX512)(&want[0], &p[0][0], &p[1][0], n, uint64(rot))
 	default:
-		ok = widest(same4AVX2, same4AVX512)(&want[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, uint64(rot))
+		ok = simd.Widest(same4AVX2, same4AVX512)(
+			&want[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, uint64(rot))
 	}
 	return n * simd.Block * w, ok
 }
@@ -178,10 +172,10 @@ func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n i
 	case n == 0:
 		return 0, true
 	case w == 2:
-		ok = widest(sameUndiff2AVX2, sameUndiff2AVX512)(
+		ok = simd.Widest(sameUndiff2AVX2, sameUndiff2AVX512)(
 			&want[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
 	default:
-		ok = widest(sameUndiff4AVX2, sameUndiff4AVX512)(
+		ok = simd.Widest(sameUndiff4AVX2, sameUndiff4AVX512)(
 			&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	return n * simd.Block * w, ok

@@ -65,8 +65,8 @@ func TestRoundAll(t *testing.T) {
 	for h := range uint32(1 << 16) {
 		f := math.Float32bits(float32(codectest.F16Value(uint16(h&0x7fff)))) | h&0x8000<<16
 		half := math.Float32bits(float32(codectest.F16Value(uint16(h&0x7fff))+0x1p-25)) | h&0x8000<<16
-		for _, x := range []uint32{h << 16, h<<16 | 0x7fff, h<<16 | 0x8000, h<<16 | 0x8001, f, f + 0xfff, f + 0x1000,
-			f + 0x1001, f - 1, f + 1, half - 1, half, half + 1} {
+		for _, x := range []uint32{h << 16, h<<16 | 0x7fff, h<<16 | 0x8000, h<<16 | 0x8001, f, f + 0xfff,
+			f + 0x1000, f + 0x1001, f - 1, f + 1, half - 1, half, half + 1} {
 			if !IsNaN(x) {
 				src = le.AppendUint32(src, x)
 			}

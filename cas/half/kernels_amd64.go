@@ -4,7 +4,10 @@ import "ckptfs/cas/simd"
 
 // Round sets dst, of 2 bytes a number, to the numbers that src begins with, of 4 bytes each, rounded.
 func Round(dst, src []byte, to Type) {
-	kernel := kernelOf(to)
+	kernel := simd.Widest(roundF16AVX2, roundF16AVX512)
+	if to == BF16 {
+		kernel = simd.Widest(roundBF16AVX2, roundBF16AVX512)
+	}
 	src = src[:2*len(dst)]
 	for {
 		n := simd.Blocks(simd.AVX2, len(src))
@@ -19,17 +22,4 @@ func Round(dst, src []byte, to Type) {
 		dst, src = dst[simd.Block/2:], src[simd.Block:]
 	}
 	roundPortable(dst, src, to)
-}
-
-// kernelOf is the kernel that rounds to a type, where one runs.
-func kernelOf(to Type) func(dst, src *byte, blocks int) (left int) {
-	switch {
-	case simd.Has(simd.AVX512) && to == BF16:
-		return roundBF16AVX512
-	case simd.Has(simd.AVX512):
-		return roundF16AVX512
-	case to == BF16:
-		return roundBF16AVX2
-	}
-	return roundF16AVX2
 }

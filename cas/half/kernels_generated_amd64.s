@@ -136,11 +136,10 @@ block:
 	VPOR      Y1, Y0, Y0
 	VPTEST    Y0, Y0
 	JNZ       done
-	VMOVDQU   dwords_38800000<>+0(SB), Y1
 	VPSRLD    $0x1f, Y2, Y0
 	VPSLLD    $0x0f, Y0, Y0
 	VPAND     dwords_7fffffff<>+0(SB), Y2, Y2
-	VPCMPGTD  Y2, Y1, Y4
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y2, Y4
 	VADDPS    dwords_3f000000<>+0(SB), Y2, Y1
 	VPSUBD    dwords_3f000000<>+0(SB), Y1, Y1
 	VPSUBD    dwords_38000000<>+0(SB), Y2, Y2
@@ -150,13 +149,12 @@ block:
 	VPADDD    Y5, Y2, Y2
 	VPSRLD    $0x0d, Y2, Y2
 	VPMINUD   dwords_7c00<>+0(SB), Y2, Y2
-	VPBLENDVB Y4, Y1, Y2, Y2
+	VPBLENDVB Y4, Y2, Y1, Y2
 	VPOR      Y0, Y2, Y2
-	VMOVDQU   dwords_38800000<>+0(SB), Y1
 	VPSRLD    $0x1f, Y3, Y0
 	VPSLLD    $0x0f, Y0, Y0
 	VPAND     dwords_7fffffff<>+0(SB), Y3, Y3
-	VPCMPGTD  Y3, Y1, Y4
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y4
 	VADDPS    dwords_3f000000<>+0(SB), Y3, Y1
 	VPSUBD    dwords_3f000000<>+0(SB), Y1, Y1
 	VPSUBD    dwords_38000000<>+0(SB), Y3, Y3
@@ -166,7 +164,7 @@ block:
 	VPADDD    Y5, Y3, Y3
 	VPSRLD    $0x0d, Y3, Y3
 	VPMINUD   dwords_7c00<>+0(SB), Y3, Y3
-	VPBLENDVB Y4, Y1, Y3, Y3
+	VPBLENDVB Y4, Y3, Y1, Y3
 	VPOR      Y0, Y3, Y3
 	VPACKUSDW Y3, Y2, Y2
 	VPERMQ    $0xd8, Y2, Y2
@@ -181,16 +179,6 @@ done:
 	VZEROUPPER
 	RET
 
-DATA dwords_38800000<>+0(SB)/4, $0x38800000
-DATA dwords_38800000<>+4(SB)/4, $0x38800000
-DATA dwords_38800000<>+8(SB)/4, $0x38800000
-DATA dwords_38800000<>+12(SB)/4, $0x38800000
-DATA dwords_38800000<>+16(SB)/4, $0x38800000
-DATA dwords_38800000<>+20(SB)/4, $0x38800000
-DATA dwords_38800000<>+24(SB)/4, $0x38800000
-DATA dwords_38800000<>+28(SB)/4, $0x38800000
-GLOBL dwords_38800000<>(SB), RODATA|NOPTR, $32
-
 DATA dwords_7fffffff<>+0(SB)/4, $0x7fffffff
 DATA dwords_7fffffff<>+4(SB)/4, $0x7fffffff
 DATA dwords_7fffffff<>+8(SB)/4, $0x7fffffff
@@ -200,6 +188,16 @@ DATA dwords_7fffffff<>+20(SB)/4, $0x7fffffff
 DATA dwords_7fffffff<>+24(SB)/4, $0x7fffffff
 DATA dwords_7fffffff<>+28(SB)/4, $0x7fffffff
 GLOBL dwords_7fffffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_387fffff<>+0(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+4(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+8(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+12(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+16(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+20(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+24(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+28(SB)/4, $0x387fffff
+GLOBL dwords_387fffff<>(SB), RODATA|NOPTR, $32
 
 DATA dwords_3f000000<>+0(SB)/4, $0x3f000000
 DATA dwords_3f000000<>+4(SB)/4, $0x3f000000

@@ -5,7 +5,7 @@
 //
 //	level     instructions                              processors
 //	portable  Go; on amd64 SSE2                         all
-//	avx2      AVX2, BMI1 and BMI2, POPCNT               Intel from Haswell on, AMD from Zen on
+//	avx2      AVX2, FMA, BMI1 and BMI2, POPCNT          Intel from Haswell on, AMD from Zen on
 //	avx512    also AVX-512 F, BW, CD, VL, VBMI, VBMI2   Intel from Ice Lake on, AMD from Zen 4 on
 //
 // A level includes those above it in the table. The environment variable CKPTFS_CPU names the highest level
@@ -46,6 +46,14 @@ func Now() Level { return now }
 
 // Has reports whether kernels of level l run.
 func Has(l Level) bool { return now >= l }
+
+// Widest is the kernel of the two that runs, where one does.
+func Widest[F any](avx2, avx512 F) F {
+	if now >= AVX512 {
+		return avx512
+	}
+	return avx2
+}
 
 // Check is the error of Env: a level that does not exist, or that this processor lacks.
 func Check() error { return problem }

@@ -7,7 +7,7 @@ import "golang.org/x/sys/cpu"
 func detect() Level {
 	x := &cpu.X86
 	switch {
-	case !x.HasAVX2 || !x.HasBMI1 || !x.HasBMI2 || !x.HasPOPCNT:
+	case !x.HasAVX2 || !x.HasFMA || !x.HasBMI1 || !x.HasBMI2 || !x.HasPOPCNT:
 		return Portable
 	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512CD && x.HasAVX512VL && x.HasAVX512VBMI &&
 		x.HasAVX512VBMI2:
