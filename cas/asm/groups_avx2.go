@@ -58,20 +58,19 @@ func within(shuffles Register, m GPVirtual) Mem {
 	return Mem{Base: shuffles, Index: m.As64(), Scale: 8}
 }
 
-// groupingAVX2 begins a kernel that goes by the groups of 32 elements at a time: each is called with the mask
-// of one group's elements.
+// groupingAVX2 begins a kernel that goes by the groups of 32 elements at a time: each is called with the
+// bytes of one group's elements set.
 func groupingAVX2(
-	group, blocks, groups Register, begin func(), each func(g int, mask GPVirtual), end func(),
+	group, blocks, groups Register, begin func(), each func(g int, k VecVirtual), end func(),
 ) {
 	SHLQ(Imm(1), blocks)
 	Label("block")
 	begin()
 	x := loadYMM(Mem{Base: group})
 	for g := range maxGroups {
-		k, mask := YMM(), GP32()
+		k := YMM()
 		VPCMPEQB(constant(uint32(g)*0x01010101), x, k)
-		VPMOVMSKB(k, mask)
-		each(g, mask)
+		each(g, k)
 		if g < maxGroups-1 {
 			CMPQ(groups, Imm(uint64(g+1)))
 			JE(LabelRef("end"))
@@ -105,7 +104,9 @@ func groupsAVX2() {
 			VMOVQ(Mem{Base: src, Disp: 8 * i}, in[i])
 		}
 		ADDQ(Imm(32), src)
-	}, func(g int, mask GPVirtual) {
+	}, func(g int, k VecVirtual) {
+		mask := GP32()
+		VPMOVMSKB(k, mask)
 		eights(mask, func(i int, m GPVirtual) {
 			x := XMM()
 			VPSHUFB(within(compress, m), in[i], x)
@@ -116,30 +117,42 @@ func groupsAVX2() {
 	storeNext(next, "dst")
 	RET()
 
+	ungroupAVX2()
+}
+
+// ungroupAVX2 counts how many elements of a group come before each, in 16 at a time.
+func ungroupAVX2() {
 	TEXT("ungroupAVX2", NOSPLIT, "func(dst, src, group *byte, blocks, groups int, at *int)")
 	Pragma("noescape")
-	comment("ungroupAVX2 is ungroupAVX512 for AVX2. It reads up to 8 bytes past what it takes of each group.")
+	comment("ungroupAVX2 is ungroupAVX512 for AVX2. It reads up to 16 bytes past what it takes of each group.")
 	dst, group := Load(Param("dst"), GP64()), Load(Param("group"), GP64())
-	blocks, groups = Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
-	next, expand := nextOf("src"), GP64()
-	LEAQ(expandBytes(), expand)
-	out := [4]VecVirtual{XMM(), XMM(), XMM(), XMM()}
-	groupingAVX2(group, blocks, groups, func() {}, func(g int, mask GPVirtual) {
-		eights(mask, func(i int, m GPVirtual) {
-			x := XMM()
-			VMOVQ(Mem{Base: next[g]}, x)
-			if g == 0 {
-				VPSHUFB(within(expand, m), x, out[i])
-			} else {
-				VPSHUFB(within(expand, m), x, x)
-				VPOR(x, out[i], out[i])
-			}
-			advance(next[g], m)
-		})
-	}, func() {
-		for i, x := range out {
-			VMOVQ(x, Mem{Base: dst, Disp: 8 * i})
+	blocks, groups := Load(Param("blocks"), GP64()), Load(Param("groups"), GP64())
+	next := nextOf("src")
+	below, ones, out := loadYMM(constant(0x80808080, 0x80808080, 0x07070707, 0x07070707)), YMM(), YMM()
+	VPCMPEQD(ones, ones, ones)
+	groupingAVX2(group, blocks, groups, func() { VPXOR(out, out, out) }, func(g int, k VecVirtual) {
+		mask, half, rank, t := GP32(), GP32(), YMM(), YMM()
+		VPMOVMSKB(k, mask)
+		MOVWLZX(mask.As16(), half)
+		VPSLLQ(Imm(8), k, t)
+		VPADDB(k, t, rank) // what is set is less by one
+		for _, n := range []uint64{16, 32} {
+			VPSLLQ(Imm(n), rank, t)
+			VPADDB(t, rank, rank)
 		}
+		VPSHUFB(below, rank, t)
+		VPADDB(t, rank, rank)
+		VPAND(k, rank, rank)
+		VPXOR(ones, rank, rank)
+		x := YMM()
+		POPCNTL(half, half)
+		VBROADCASTI128(Mem{Base: next[g], Index: half.As64(), Scale: 1}, x)
+		VINSERTI128(Imm(0), Mem{Base: next[g]}, x, x)
+		VPSHUFB(rank, x, x)
+		VPOR(x, out, out)
+		advance(next[g], mask)
+	}, func() {
+		VMOVDQU(out, Mem{Base: dst})
 		ADDQ(Imm(32), dst)
 	})
 	storeNext(next, "src")

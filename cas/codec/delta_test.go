@@ -190,7 +190,7 @@ func TestGroups(t *testing.T) {
 				var of, sorted, counts [][]byte
 				codectest.Levels(func(how string) {
 					g := new(planeState).sortBy(shape, base, w)
-					p, s, back := codectest.Random(n), make([]byte, 0, n+8), make([]byte, n)
+					p, s, back := codectest.Random(n), make([]byte, 0, n+16), make([]byte, n)
 					room := make([]byte, n+maxGroups*gap)
 					g.sort(room, p)
 					for _, p := range g.sorted(room) {

@@ -18,7 +18,7 @@ func TestGroupsAtEdges(t *testing.T) {
 		} {
 			p, of := codectest.Edge(t, codectest.Random(n)), codectest.Edge(t, make([]byte, n))
 			dst, back := codectest.Edge(t, make([]byte, n+shape.n*gap)), codectest.Edge(t, make([]byte, n))
-			sorted := codectest.Edge(t, make([]byte, n+8))
+			sorted := codectest.Edge(t, make([]byte, n+16))
 			for _, base := range [][]byte{codectest.Weights(n*w, w), codectest.Random(n * w)} {
 				base = codectest.Edge(t, base)
 				want := groups{n: shape.n, of: make([]byte, n)}

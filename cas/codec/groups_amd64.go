@@ -81,12 +81,12 @@ func (g *groups) sort(dst, p []byte) {
 	g.sortPortable(dst, p, &at, 64*k)
 }
 
-// unsort sets p to the bytes of sorted, which lie by group, without gaps. sorted has room for 8 more.
+// unsort sets p to the bytes of sorted, which lie by group, without gaps. sorted has room for 16 more.
 func (g *groups) unsort(p, sorted []byte) {
 	at := g.starts(0)
 	k := simd.Blocks(simd.AVX2, len(p))
 	if k > 0 {
-		_, _ = sorted[:len(p)+8], g.of[:len(p)]
+		_, _ = sorted[:len(p)+16], g.of[:len(p)]
 		if simd.Has(simd.AVX512) {
 			ungroupAVX512(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0])
 		} else {

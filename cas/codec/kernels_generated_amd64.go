@@ -130,7 +130,7 @@ func countGroupsAVX2(n *int, group *byte, blocks int)
 //go:noescape
 func groupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
 
-// ungroupAVX2 is ungroupAVX512 for AVX2. It reads up to 8 bytes past what it takes of each group.
+// ungroupAVX2 is ungroupAVX512 for AVX2. It reads up to 16 bytes past what it takes of each group.
 //
 //go:noescape
 func ungroupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)

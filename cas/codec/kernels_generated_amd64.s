@@ -2224,229 +2224,194 @@ end:
 // func ungroupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
 // Requires: AVX, AVX2, POPCNT
 TEXT ·ungroupAVX2(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), AX
-	MOVQ group+16(FP), CX
-	MOVQ blocks+24(FP), DX
-	MOVQ groups+32(FP), BX
-	MOVQ at+40(FP), SI
-	MOVQ (SI), DI
-	MOVQ 8(SI), R8
-	MOVQ 16(SI), R9
-	MOVQ 24(SI), R10
-	MOVQ 32(SI), R11
-	MOVQ 40(SI), SI
-	MOVQ src+8(FP), R12
-	ADDQ R12, DI
-	ADDQ R12, R8
-	ADDQ R12, R9
-	ADDQ R12, R10
-	ADDQ R12, R11
-	ADDQ R12, SI
-	LEAQ expandBytes<>+0(SB), R12
-	SHLQ $0x01, DX
+	MOVQ     dst+0(FP), AX
+	MOVQ     group+16(FP), CX
+	MOVQ     blocks+24(FP), DX
+	MOVQ     groups+32(FP), BX
+	MOVQ     at+40(FP), SI
+	MOVQ     (SI), DI
+	MOVQ     8(SI), R8
+	MOVQ     16(SI), R9
+	MOVQ     24(SI), R10
+	MOVQ     32(SI), R11
+	MOVQ     40(SI), SI
+	MOVQ     src+8(FP), R12
+	ADDQ     R12, DI
+	ADDQ     R12, R8
+	ADDQ     R12, R9
+	ADDQ     R12, R10
+	ADDQ     R12, R11
+	ADDQ     R12, SI
+	VMOVDQU  dwords_80808080_80808080_7070707_7070707<>+0(SB), Y0
+	VPCMPEQD Y1, Y1, Y1
+	SHLQ     $0x01, DX
 
 block:
-	VMOVDQU   (CX), Y4
-	VPCMPEQB  dwords_0<>+0(SB), Y4, Y0
-	VPMOVMSKB Y0, R13
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (DI), X0
-	VPSHUFB   (R12)(R14*8), X0, X0
-	POPCNTL   R14, R14
-	ADDQ      R14, DI
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (DI), X1
-	VPSHUFB   (R12)(R14*8), X1, X1
-	POPCNTL   R14, R14
-	ADDQ      R14, DI
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (DI), X2
-	VPSHUFB   (R12)(R14*8), X2, X2
-	POPCNTL   R14, R14
-	ADDQ      R14, DI
-	VMOVQ     (DI), X3
-	VPSHUFB   (R12)(R13*8), X3, X3
-	POPCNTL   R13, R13
-	ADDQ      R13, DI
-	CMPQ      BX, $0x01
-	JE        end
-	VPCMPEQB  dwords_1010101<>+0(SB), Y4, Y5
-	VPMOVMSKB Y5, R13
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R8), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X0, X0
-	POPCNTL   R14, R14
-	ADDQ      R14, R8
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R8), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X1, X1
-	POPCNTL   R14, R14
-	ADDQ      R14, R8
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R8), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X2, X2
-	POPCNTL   R14, R14
-	ADDQ      R14, R8
-	VMOVQ     (R8), X5
-	VPSHUFB   (R12)(R13*8), X5, X5
-	VPOR      X5, X3, X3
-	POPCNTL   R13, R13
-	ADDQ      R13, R8
-	CMPQ      BX, $0x02
-	JE        end
-	VPCMPEQB  dwords_2020202<>+0(SB), Y4, Y5
-	VPMOVMSKB Y5, R13
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R9), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X0, X0
-	POPCNTL   R14, R14
-	ADDQ      R14, R9
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R9), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X1, X1
-	POPCNTL   R14, R14
-	ADDQ      R14, R9
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R9), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X2, X2
-	POPCNTL   R14, R14
-	ADDQ      R14, R9
-	VMOVQ     (R9), X5
-	VPSHUFB   (R12)(R13*8), X5, X5
-	VPOR      X5, X3, X3
-	POPCNTL   R13, R13
-	ADDQ      R13, R9
-	CMPQ      BX, $0x03
-	JE        end
-	VPCMPEQB  dwords_3030303<>+0(SB), Y4, Y5
-	VPMOVMSKB Y5, R13
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R10), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X0, X0
-	POPCNTL   R14, R14
-	ADDQ      R14, R10
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R10), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X1, X1
-	POPCNTL   R14, R14
-	ADDQ      R14, R10
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R10), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X2, X2
-	POPCNTL   R14, R14
-	ADDQ      R14, R10
-	VMOVQ     (R10), X5
-	VPSHUFB   (R12)(R13*8), X5, X5
-	VPOR      X5, X3, X3
-	POPCNTL   R13, R13
-	ADDQ      R13, R10
-	CMPQ      BX, $0x04
-	JE        end
-	VPCMPEQB  dwords_4040404<>+0(SB), Y4, Y5
-	VPMOVMSKB Y5, R13
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R11), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X0, X0
-	POPCNTL   R14, R14
-	ADDQ      R14, R11
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R11), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X1, X1
-	POPCNTL   R14, R14
-	ADDQ      R14, R11
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (R11), X5
-	VPSHUFB   (R12)(R14*8), X5, X5
-	VPOR      X5, X2, X2
-	POPCNTL   R14, R14
-	ADDQ      R14, R11
-	VMOVQ     (R11), X5
-	VPSHUFB   (R12)(R13*8), X5, X5
-	VPOR      X5, X3, X3
-	POPCNTL   R13, R13
-	ADDQ      R13, R11
-	CMPQ      BX, $0x05
-	JE        end
-	VPCMPEQB  dwords_5050505<>+0(SB), Y4, Y4
-	VPMOVMSKB Y4, R13
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (SI), X4
-	VPSHUFB   (R12)(R14*8), X4, X4
-	VPOR      X4, X0, X0
-	POPCNTL   R14, R14
-	ADDQ      R14, SI
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (SI), X4
-	VPSHUFB   (R12)(R14*8), X4, X4
-	VPOR      X4, X1, X1
-	POPCNTL   R14, R14
-	ADDQ      R14, SI
-	MOVBLZX   R13, R14
-	SHRL      $0x08, R13
-	VMOVQ     (SI), X4
-	VPSHUFB   (R12)(R14*8), X4, X4
-	VPOR      X4, X2, X2
-	POPCNTL   R14, R14
-	ADDQ      R14, SI
-	VMOVQ     (SI), X4
-	VPSHUFB   (R12)(R13*8), X4, X4
-	VPOR      X4, X3, X3
-	POPCNTL   R13, R13
-	ADDQ      R13, SI
+	VPXOR          Y2, Y2, Y2
+	VMOVDQU        (CX), Y3
+	VPCMPEQB       dwords_0<>+0(SB), Y3, Y4
+	VPMOVMSKB      Y4, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y4, Y6
+	VPADDB         Y4, Y6, Y5
+	VPSLLQ         $0x10, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSLLQ         $0x20, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSHUFB        Y0, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPAND          Y4, Y5, Y5
+	VPXOR          Y1, Y5, Y5
+	POPCNTL        R13, R13
+	VBROADCASTI128 (DI)(R13*1), Y4
+	VINSERTI128    $0x00, (DI), Y4, Y4
+	VPSHUFB        Y5, Y4, Y4
+	VPOR           Y4, Y2, Y2
+	POPCNTL        R12, R12
+	ADDQ           R12, DI
+	CMPQ           BX, $0x01
+	JE             end
+	VPCMPEQB       dwords_1010101<>+0(SB), Y3, Y4
+	VPMOVMSKB      Y4, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y4, Y6
+	VPADDB         Y4, Y6, Y5
+	VPSLLQ         $0x10, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSLLQ         $0x20, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSHUFB        Y0, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPAND          Y4, Y5, Y5
+	VPXOR          Y1, Y5, Y5
+	POPCNTL        R13, R13
+	VBROADCASTI128 (R8)(R13*1), Y4
+	VINSERTI128    $0x00, (R8), Y4, Y4
+	VPSHUFB        Y5, Y4, Y4
+	VPOR           Y4, Y2, Y2
+	POPCNTL        R12, R12
+	ADDQ           R12, R8
+	CMPQ           BX, $0x02
+	JE             end
+	VPCMPEQB       dwords_2020202<>+0(SB), Y3, Y4
+	VPMOVMSKB      Y4, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y4, Y6
+	VPADDB         Y4, Y6, Y5
+	VPSLLQ         $0x10, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSLLQ         $0x20, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSHUFB        Y0, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPAND          Y4, Y5, Y5
+	VPXOR          Y1, Y5, Y5
+	POPCNTL        R13, R13
+	VBROADCASTI128 (R9)(R13*1), Y4
+	VINSERTI128    $0x00, (R9), Y4, Y4
+	VPSHUFB        Y5, Y4, Y4
+	VPOR           Y4, Y2, Y2
+	POPCNTL        R12, R12
+	ADDQ           R12, R9
+	CMPQ           BX, $0x03
+	JE             end
+	VPCMPEQB       dwords_3030303<>+0(SB), Y3, Y4
+	VPMOVMSKB      Y4, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y4, Y6
+	VPADDB         Y4, Y6, Y5
+	VPSLLQ         $0x10, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSLLQ         $0x20, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSHUFB        Y0, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPAND          Y4, Y5, Y5
+	VPXOR          Y1, Y5, Y5
+	POPCNTL        R13, R13
+	VBROADCASTI128 (R10)(R13*1), Y4
+	VINSERTI128    $0x00, (R10), Y4, Y4
+	VPSHUFB        Y5, Y4, Y4
+	VPOR           Y4, Y2, Y2
+	POPCNTL        R12, R12
+	ADDQ           R12, R10
+	CMPQ           BX, $0x04
+	JE             end
+	VPCMPEQB       dwords_4040404<>+0(SB), Y3, Y4
+	VPMOVMSKB      Y4, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y4, Y6
+	VPADDB         Y4, Y6, Y5
+	VPSLLQ         $0x10, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSLLQ         $0x20, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPSHUFB        Y0, Y5, Y6
+	VPADDB         Y6, Y5, Y5
+	VPAND          Y4, Y5, Y5
+	VPXOR          Y1, Y5, Y5
+	POPCNTL        R13, R13
+	VBROADCASTI128 (R11)(R13*1), Y4
+	VINSERTI128    $0x00, (R11), Y4, Y4
+	VPSHUFB        Y5, Y4, Y4
+	VPOR           Y4, Y2, Y2
+	POPCNTL        R12, R12
+	ADDQ           R12, R11
+	CMPQ           BX, $0x05
+	JE             end
+	VPCMPEQB       dwords_5050505<>+0(SB), Y3, Y3
+	VPMOVMSKB      Y3, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y3, Y5
+	VPADDB         Y3, Y5, Y4
+	VPSLLQ         $0x10, Y4, Y5
+	VPADDB         Y5, Y4, Y4
+	VPSLLQ         $0x20, Y4, Y5
+	VPADDB         Y5, Y4, Y4
+	VPSHUFB        Y0, Y4, Y5
+	VPADDB         Y5, Y4, Y4
+	VPAND          Y3, Y4, Y4
+	VPXOR          Y1, Y4, Y4
+	POPCNTL        R13, R13
+	VBROADCASTI128 (SI)(R13*1), Y3
+	VINSERTI128    $0x00, (SI), Y3, Y3
+	VPSHUFB        Y4, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	POPCNTL        R12, R12
+	ADDQ           R12, SI
 
 end:
-	VMOVQ X0, (AX)
-	VMOVQ X1, 8(AX)
-	VMOVQ X2, 16(AX)
-	VMOVQ X3, 24(AX)
-	ADDQ  $0x20, AX
-	ADDQ  $0x20, CX
-	DECQ  DX
-	JNZ   block
+	VMOVDQU Y2, (AX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	DECQ    DX
+	JNZ     block
 	VZEROUPPER
-	MOVQ  src+8(FP), AX
-	SUBQ  AX, DI
-	SUBQ  AX, R8
-	SUBQ  AX, R9
-	SUBQ  AX, R10
-	SUBQ  AX, R11
-	SUBQ  AX, SI
-	MOVQ  at+40(FP), AX
-	MOVQ  DI, (AX)
-	MOVQ  R8, 8(AX)
-	MOVQ  R9, 16(AX)
-	MOVQ  R10, 24(AX)
-	MOVQ  R11, 32(AX)
-	MOVQ  SI, 40(AX)
+	MOVQ    src+8(FP), AX
+	SUBQ    AX, DI
+	SUBQ    AX, R8
+	SUBQ    AX, R9
+	SUBQ    AX, R10
+	SUBQ    AX, R11
+	SUBQ    AX, SI
+	MOVQ    at+40(FP), AX
+	MOVQ    DI, (AX)
+	MOVQ    R8, 8(AX)
+	MOVQ    R9, 16(AX)
+	MOVQ    R10, 24(AX)
+	MOVQ    R11, 32(AX)
+	MOVQ    SI, 40(AX)
 	RET
+
+DATA dwords_80808080_80808080_7070707_7070707<>+0(SB)/4, $0x80808080
+DATA dwords_80808080_80808080_7070707_7070707<>+4(SB)/4, $0x80808080
+DATA dwords_80808080_80808080_7070707_7070707<>+8(SB)/4, $0x07070707
+DATA dwords_80808080_80808080_7070707_7070707<>+12(SB)/4, $0x07070707
+DATA dwords_80808080_80808080_7070707_7070707<>+16(SB)/4, $0x80808080
+DATA dwords_80808080_80808080_7070707_7070707<>+20(SB)/4, $0x80808080
+DATA dwords_80808080_80808080_7070707_7070707<>+24(SB)/4, $0x07070707
+DATA dwords_80808080_80808080_7070707_7070707<>+28(SB)/4, $0x07070707
+GLOBL dwords_80808080_80808080_7070707_7070707<>(SB), RODATA|NOPTR, $32
 
 DATA byPlane2<>+0(SB)/8, $0x0e0c0a0806040200
 DATA byPlane2<>+8(SB)/8, $0x1e1c1a1816141210
