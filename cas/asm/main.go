@@ -4,8 +4,8 @@
 //		go run . -pkg $p -out ../$p/kernels_generated_amd64.s -stubs ../$p/kernels_generated_amd64.go
 //	done
 //
-// The kernels in SSE2 run on every amd64 processor. Whether those in AVX-512 run is asked at run time
-// (package simd).
+// The kernels in SSE2 run on every amd64 processor. Whether those in AVX2 and AVX-512 run is asked at run
+// time (package simd).
 package main
 
 import (
@@ -25,23 +25,36 @@ func main() {
 		ones()
 		bitmaps()
 		union()
+		bitmapsAVX2()
+		unionAVX2()
 		groupOf(2)
 		groupOf(4)
 		groups()
+		groupsAVX2()
 		wide(2)
 		wide(4)
+		splitAVX2(2)
+		splitAVX2(4)
 	case "half":
 		round()
+		roundAVX2()
 	case "lowrank":
 		lowRank()
+		lowRankAVX2()
 	case "rans":
 		ransTable()
+		ransTableAVX2()
 		for _, vectors := range []int{1, 2, 4} {
-			ransDecode(vectors)
-			ransEncode(vectors, false)
+			for _, loads := range []bool{false, true} {
+				ransDecode(vectors, loads)
+				ransEncode(vectors, false, loads)
+			}
+			ransDecodeAVX2(2 * vectors)
+			ransEncodeAVX2(2 * vectors)
 		}
-		ransEncode(4, true)
+		ransEncode(4, true, false)
 		counts()
+		countsAVX2()
 		shares()
 		values()
 	default:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
@@ -116,9 +117,10 @@ func highestOfFour() Mem {
 	return *highestAt
 }
 
-func ransDecode(vectors int) {
-	name := fmt.Sprintf("decode%dAVX512", vectors*lanes)
-	TEXT(name, NOSPLIT, "func(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left, used int)")
+// ransDecode makes two kernels: one gathers entries of the table, the other loads them one by one.
+func ransDecode(vectors int, loads bool) {
+	name := fmt.Sprintf("decode%d%sAVX512", vectors*lanes, kindOf(loads))
+	TEXT(name, NOSPLIT, decodeParams)
 	Pragma("noescape")
 	comment(fmt.Sprintf("%s decodes so many steps of %d bytes each, or fewer: it begins none when of the n bytes at words less", name, vectors*lanes),
 		fmt.Sprintf("than %d are left, which is what a step reads, and uses at most. Each step has the processor fetch %d lines of 64 bytes", 2*vectors*lanes, vectors),
@@ -129,7 +131,16 @@ func ransDecode(vectors int) {
 	LEAQ(Mem{Base: words, Index: last, Scale: 1, Disp: -2 * vectors * lanes}, last)
 	raw, rawStep := Load(Param("raw"), GP64()), Load(Param("rawStep"), GP64())
 	out, outStep := Load(Param("out"), GP64()), Load(Param("outStep"), GP64())
-	gather := gathering(VPGATHERDD, 4)
+	var gather func(table Register, at VecVirtual) VecVirtual
+	if loads {
+		places := AllocLocal(64)
+		gather = func(table Register, at VecVirtual) VecVirtual {
+			VMOVDQU32(at, places)
+			return loadEach(table, places, lanes)
+		}
+	} else {
+		gather = gathering(VPGATHERDD, 4)
+	}
 	low, least := broadcast(probs-1), broadcast(minState)
 	var highest VecVirtual
 	parts := make([]Register, vectors) // masks
@@ -237,14 +248,23 @@ type coder struct {
 // in the lower half of 8 bytes, and the upper halves of all codes.
 type codes struct{ even, odd, rest VecVirtual }
 
-// ransEncode makes two kernels: one gathers codes of 8 bytes, two vectors of them for one of states; the
-// other is for values that differ modulo 32, of which the codes fit in registers.
-func ransEncode(vectors int, narrow bool) {
-	name, params := fmt.Sprintf("encode%dAVX512", vectors*lanes), "codes *uint64"
-	if narrow {
-		name, params = fmt.Sprintf("encode%dNarrowAVX512", vectors*lanes), "rcp, rest *uint32"
+// kindOf names a kernel that loads what its sibling gathers.
+func kindOf(loads bool) string {
+	if loads {
+		return "Loads"
 	}
-	TEXT(name, NOSPLIT, "func(last, src *byte, steps int, "+params+", x *uint32, out *byte, outStep int) (put int)")
+	return ""
+}
+
+// ransEncode makes three kernels. Two gather or load codes of 8 bytes, two vectors of them for one of states.
+// The third is for values that differ modulo 32, of which the codes fit in registers.
+func ransEncode(vectors int, narrow, loads bool) {
+	name, params := fmt.Sprintf("encode%d%sAVX512", vectors*lanes, kindOf(loads)), encodeParams
+	if narrow {
+		name = fmt.Sprintf("encode%dNarrowAVX512", vectors*lanes)
+		params = strings.Replace(encodeParams, "codes *uint64", "rcp, rest *uint32", 1)
+	}
+	TEXT(name, NOSPLIT, params)
 	Pragma("noescape")
 	comment(fmt.Sprintf("%s codes steps times %d bytes, of which the last is at src, and puts words up to the byte at last, so many bytes.", name, vectors*lanes),
 		fmt.Sprintf("Each step has the processor fetch %d lines of 64 bytes at out, which are to be written, and goes on by outStep.", vectors))
@@ -255,9 +275,12 @@ func ransEncode(vectors int, narrow bool) {
 	INCQ(src)
 	c.init(vectors)
 	var next func(at int) [2]codes
-	if narrow {
+	switch {
+	case narrow:
 		next = inRegisters(Load(Param("rcp"), GP64()), Load(Param("rest"), GP64()), src)
-	} else {
+	case loads:
+		next = loaded(Load(Param("codes"), GP64()), src, c.even, vectors)
+	default:
 		next = gathered(Load(Param("codes"), GP64()), src, c.even, vectors)
 	}
 	pairs := (vectors + 1) / 2
@@ -381,13 +404,41 @@ func gathered(table, src, even Register, vectors int) func(at int) [2]codes {
 			}
 			e[i] = gather(table, v)
 		}
-		for i := range pair {
-			rest := ZMM()
-			VMOVDQA64(e[i+2], rest)
-			VMOVSHDUP(e[i], even, rest)
-			pair[i] = codes{e[i], e[i+2], rest}
+		return inPairs(e, even)
+	}
+}
+
+// inPairs are the codes of vectors of which the first has those of every fourth byte, and so on.
+func inPairs(e [4]VecVirtual, even Register) (pair [2]codes) {
+	for i := range pair {
+		rest := ZMM()
+		VMOVDQA64(e[i+2], rest)
+		VMOVSHDUP(e[i], even, rest)
+		pair[i] = codes{e[i], e[i+2], rest}
+	}
+	return pair
+}
+
+// loaded returns what loads the codes of 32 bytes one by one.
+func loaded(table, src, even Register, vectors int) func(at int) [2]codes {
+	return func(at int) [2]codes {
+		var e [4]VecVirtual
+		for i := range e {
+			twos := make([]VecVirtual, min(4, 2*vectors))
+			for j := range 2 * len(twos) {
+				r := GP32()
+				MOVBLZX(Mem{Base: src, Disp: at + 4*j + i}, r)
+				code := Mem{Base: table, Index: r.As64(), Scale: 8}
+				if j%2 == 0 {
+					twos[j/2] = XMM()
+					VMOVQ(code, twos[j/2])
+				} else {
+					VMOVHPS(code, twos[j/2], twos[j/2])
+				}
+			}
+			e[i] = joined(twos).AsZ().(VecVirtual)
 		}
-		return pair
+		return inPairs(e, even)
 	}
 }
 

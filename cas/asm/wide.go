@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -28,16 +29,18 @@ func wide(w int) {
 	}
 }
 
+// table is p, of whole words of 8 bytes, in memory.
 func table(name string, p []byte) Mem {
 	m := GLOBL(name, RODATA|NOPTR)
-	for i, b := range p {
-		DATA(i, U8(b))
+	for i := 0; i < len(p); i += 8 {
+		DATA(i, U64(binary.LittleEndian.Uint64(p[i:])))
 	}
 	return m
 }
 
-// wideKernel begins a function, which returns what is said, and returns a loop over its blocks.
-func wideKernel(name, dense string, w int, delta bool, returns, doc string) (
+// wideKernel begins a function, which returns what is said, and returns a loop over its blocks, which takes
+// elems at a time.
+func wideKernel(name, dense string, w int, delta bool, returns, doc string, elems int) (
 	side, base Register, planes []Register, flag Register, loop func(body func())) {
 	sig := "func(" + dense
 	if delta {
@@ -62,15 +65,18 @@ func wideKernel(name, dense string, w int, delta bool, returns, doc string) (
 		planes = append(planes, Load(Param(fmt.Sprintf("p%d", k)), GP64()))
 	}
 	blocks := Load(Param("blocks"), GP64())
+	if elems == 32 {
+		SHLQ(Imm(1), blocks)
+	}
 	return side, base, planes, Load(Param(last), GP64()), func(body func()) {
 		Label("block")
 		body()
-		ADDQ(U32(uint32(64*w)), side)
+		ADDQ(U32(uint32(elems*w)), side)
 		if delta {
-			ADDQ(U32(uint32(64*w)), base)
+			ADDQ(U32(uint32(elems*w)), base)
 		}
 		for _, p := range planes {
-			ADDQ(Imm(64), p)
+			ADDQ(Imm(uint64(elems)), p)
 		}
 		DECQ(blocks)
 		JNZ(LabelRef("block"))
@@ -143,7 +149,7 @@ func wideSplit(w int, delta bool, order Mem) {
 	if delta {
 		name, doc = fmt.Sprintf("splitDiff%dAVX512", w), "takes the differences, as diff makes them, of blocks times 64 elements from base apart into planes."
 	}
-	src, base, planes, flag, loop := wideKernel(name, "src", w, delta, "", doc)
+	src, base, planes, flag, loop := wideKernel(name, "src", w, delta, "", doc, 64)
 	f := wideFields{w: w}
 	var up, down VecVirtual
 	if delta {
@@ -191,7 +197,7 @@ func wideMerge(w int, delta, same bool, order Mem) {
 		name, doc = name+"Undiff", what+" blocks times 64 elements of base and of the planes of their differences."
 	}
 	name = fmt.Sprintf("%s%dAVX512", name, w)
-	side, base, planes, flag, loop := wideKernel(name, dense, w, delta, returns, doc)
+	side, base, planes, flag, loop := wideKernel(name, dense, w, delta, returns, doc, 64)
 	f := wideFields{w: w}
 	var up, down VecVirtual
 	if delta {

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -120,6 +121,39 @@ func BenchmarkModel(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkBytes is of what is done to a plane before it is coded or after, at each level.
+func BenchmarkBytes(b *testing.B) {
+	const n = slabBytes / 4
+	s, base, p := new(planeState), codectest.Weights(4*n, 4), codectest.Random(n)
+	shape := chooseGroups(base, 4, 23)
+	g := s.sortBy(shape, base, 4)
+	sparse, bitmap, rest := bytes.Clone(p), make([]byte, n/8), make([]byte, n+64)
+	for i := range sparse {
+		sparse[i] *= sparse[i] >> 1 & 1
+	}
+	room := make([]byte, n+maxGroups*gap)
+	for _, c := range []struct {
+		name string
+		do   func()
+	}{
+		{fmt.Sprintf("number%d", shape.n), func() { s.sortBy(shape, base, 4) }},
+		{fmt.Sprintf("sort%d", shape.n), func() { g.sort(room, p) }},
+		{fmt.Sprintf("unsort%d", shape.n), func() { g.unsort(p, room[:n]) }},
+		{"pack", func() { pack(rest, bitmap, sparse) }},
+		{"scatter", func() { scatter(sparse, bitmap, &s.rest) }},
+		{"union", func() { union(room[:n], s.group[:n], [][]byte{p, sparse, p, sparse}) }},
+	} {
+		codectest.Levels(func(how string) {
+			b.Run(c.name+"/"+how, func(b *testing.B) {
+				b.SetBytes(n)
+				for b.Loop() {
+					c.do()
+				}
+			})
 		})
 	}
 }

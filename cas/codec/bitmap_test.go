@@ -17,7 +17,7 @@ func TestSparseTwins(t *testing.T) {
 			}
 		}
 		var bitmaps, rests [][]byte
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			bitmap := make([]byte, (n+7)/8)
 			rest := pack(make([]byte, 2*n+128), bitmap, p)
 			var all [maxPlane + 8]byte
@@ -28,8 +28,7 @@ func TestSparseTwins(t *testing.T) {
 			}
 			bitmaps, rests = append(bitmaps, bitmap), append(rests, rest)
 		})
-		if last := len(rests) - 1; !bytes.Equal(bitmaps[0], bitmaps[last]) ||
-			!bytes.Equal(rests[0], rests[last]) {
+		if !codectest.Same(bitmaps) || !codectest.Same(rests) {
 			t.Fatalf("%d bytes: the twins differ", n)
 		}
 	}
@@ -42,7 +41,7 @@ func TestUnion(t *testing.T) {
 			for k := range planes {
 				planes[k] = codectest.Skewed(n, 0.2)
 			}
-			codectest.Both(func(how string) {
+			codectest.Levels(func(how string) {
 				any, zero := bytes.Repeat([]byte{9}, n), bytes.Repeat([]byte{9}, n)
 				union(any, zero, planes)
 				for i := range n {
@@ -100,7 +99,7 @@ func TestZerosWhereSamplesLook(t *testing.T) {
 		for i := range now {
 			now[i] += raw[i]
 		}
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			stored := encodePlanes(nil, raw, h)
 			if got, err := Decode(nil, Planes, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 				t.Errorf("%s, %s: %v", how, h.DType, err)
@@ -117,7 +116,7 @@ func TestZerosWhereSamplesLook(t *testing.T) {
 func TestOnes(t *testing.T) {
 	for n := range 300 {
 		p := codectest.Skewed(n, 50)
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			if got, want := ones(p), onesPortable(p); got != want {
 				t.Fatalf("%s: %d of %d bytes, want %d", how, got, n, want)
 			}

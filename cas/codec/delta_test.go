@@ -96,7 +96,7 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw, base, h := moved(t)
 		var all [][]byte
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			var out []byte
 			var ok bool
 			out, ok = EncodeDelta([]byte("kept"), raw, base, h, 2*len(raw)+100)
@@ -105,13 +105,13 @@ func TestAnyDeltaRoundTrip(t *testing.T) {
 			}
 			all = append(all, out)
 		})
-		if !bytes.Equal(all[0], all[len(all)-1]) {
+		if !codectest.Same(all) {
 			t.Fatal("the twins encode differently")
 		}
 		if len(raw) < minLen {
 			return
 		}
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			if got, err := DecodeAgainst(nil, Delta, all[0][4:], base, len(raw)); err != nil ||
 				!bytes.Equal(got, raw) {
 				t.Fatal(how, err)
@@ -136,7 +136,7 @@ func TestDamagedDelta(t *testing.T) {
 		}
 		const guard = 64
 		var all [][]byte
-		codectest.Both(func(string) {
+		codectest.Levels(func(string) {
 			buf := bytes.Repeat([]byte{0xee}, len(raw)+2*guard)
 			out, err := DecodeDelta(buf[guard:guard], stored, base, len(raw))
 			if err == nil && len(out) != len(raw) ||
@@ -149,7 +149,7 @@ func TestDamagedDelta(t *testing.T) {
 			}
 			all = append(all, bytes.Clone(out))
 		})
-		if !bytes.Equal(all[0], all[len(all)-1]) {
+		if !codectest.Same(all) {
 			t.Fatal("the twins decode differently")
 		}
 	})
@@ -188,9 +188,9 @@ func TestGroups(t *testing.T) {
 			for groupCount := 2; groupCount <= maxGroups; groupCount++ {
 				shape := groupShape{n: groupCount, shift: map[int]int{2: 7, 4: 23}[w], top: 123}
 				var of, sorted, counts [][]byte
-				codectest.Both(func(how string) {
+				codectest.Levels(func(how string) {
 					g := new(planeState).sortBy(shape, base, w)
-					p, s, back := codectest.Random(n), []byte{}, make([]byte, n)
+					p, s, back := codectest.Random(n), make([]byte, 0, n+16), make([]byte, n)
 					room := make([]byte, n+maxGroups*gap)
 					g.sort(room, p)
 					for _, p := range g.sorted(room) {
@@ -203,10 +203,10 @@ func TestGroups(t *testing.T) {
 					of, sorted, counts = append(of, g.of), append(sorted, s),
 						append(counts, fmt.Append(nil, g.counts))
 				})
-				last := len(of) - 1
-				if !bytes.Equal(of[0], of[last]) || !bytes.Equal(sorted[0], sorted[last]) ||
-					!bytes.Equal(counts[0], counts[last]) {
-					t.Fatalf("%d elements of %d bytes, %d groups: the twins differ", n, w, groupCount)
+				for _, all := range [][][]byte{of, sorted, counts} {
+					if !codectest.Same(all) {
+						t.Fatalf("%d elements of %d bytes, %d groups: the twins differ", n, w, groupCount)
+					}
 				}
 			}
 		}
@@ -236,37 +236,39 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestDeltaPortableTwins(t *testing.T) {
+func TestDeltaTwins(t *testing.T) {
 	for n := range 600 {
+		a, base := codectest.Random(n), codectest.Random(n + 1)[1:]
 		for _, w := range []int{1, 2, 4, 8} {
 			for _, floats := range []bool{false, true} {
-				a, base := codectest.Random(n), codectest.Random(n + 1)[1:]
-				d, e := make([]byte, n), make([]byte, n)
-				diff(d, a, base, w, floats)
-				diffPortable(e, a, base, w, floats)
-				if !bytes.Equal(d, e) {
-					t.Fatalf("width %d, floats %v, %d bytes: % x, the twin's % x", w, floats, n, d, e)
+				twin, e := make([]byte, n), make([]byte, n)
+				diffPortable(twin, a, base, w, floats)
+				copy(e, twin)
+				if undiffPortable(e, base, w, floats); !bytes.Equal(e, a) {
+					t.Fatalf("width %d, floats %v, %d bytes: the twin's % x, want % x", w, floats, n, e, a)
 				}
-				var p [8][]byte
-				for k := range w {
-					p[k] = make([]byte, n/w)
-				}
-				whole := n / w * w
-				splitDiff(&p, make([]byte, n), a[:whole], base, w, floats)
-				merge(d[:whole], &p, w, 0)
-				if !bytes.Equal(d, e) {
-					t.Fatalf("width %d, floats %v, %d bytes: % x by planes, the twin's % x", w, floats, n, d, e)
-				}
-				mergeUndiff(d[:whole], &p, base, w, floats)
-				if !bytes.Equal(d, a) {
-					t.Fatalf("width %d, floats %v, %d bytes: % x from planes, want % x", w, floats, n, d, a)
-				}
-				copy(d, e)
-				undiff(d, base, w, floats)
-				undiffPortable(e, base, w, floats)
-				if !bytes.Equal(d, a) || !bytes.Equal(e, a) {
-					t.Fatalf("width %d, floats %v, %d bytes: % x, the twin's % x, want % x", w, floats, n, d, e, a)
-				}
+				codectest.Levels(func(how string) {
+					d, p, whole := make([]byte, n), [8][]byte{}, n/w*w
+					check := func(what string, want []byte) {
+						if !bytes.Equal(d, want) {
+							t.Fatalf("%s, width %d, floats %v, %d bytes: % x %s, want % x", how, w, floats, n, d, what,
+								want)
+						}
+					}
+					diff(d, a, base, w, floats)
+					check("apart", twin)
+					for k := range w {
+						p[k] = make([]byte, n/w)
+					}
+					splitDiff(&p, make([]byte, n), a[:whole], base, w, floats)
+					merge(d[:whole], &p, w, 0)
+					check("by planes", twin)
+					mergeUndiff(d[:whole], &p, base, w, floats)
+					check("from planes", a)
+					copy(d, twin)
+					undiff(d, base, w, floats)
+					check("together", a)
+				})
 			}
 		}
 	}

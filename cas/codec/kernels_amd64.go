@@ -3,14 +3,15 @@ package codec
 import "ckptfs/cas/simd"
 
 // Each function takes as much as there is in the largest blocks, the rest in smaller ones, and what is left
-// one by one. Kernels in AVX-512 take blocks of 64 elements, or bytes of planes; those in SSE2 take 16.
+// one by one. Kernels in AVX-512 and AVX2 take blocks of 64 elements, or bytes of planes; those in SSE2 take
+// 16.
 const sseBlock = 16
 
 func split2(p0, p1, src []byte, rot int) {
-	if n := simd.Blocks(len(src) / 2); n > 0 {
+	if n := simd.Blocks(simd.AVX2, len(src)/2); n > 0 {
 		k := n * simd.Block
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
-		split2AVX512(&src[0], &p0[0], &p1[0], n, uint64(rot))
+		simd.Widest(split2AVX2, split2AVX512)(&src[0], &p0[0], &p1[0], n, uint64(rot))
 		src, p0, p1 = src[2*k:], p0[k:], p1[k:]
 	}
 	n := len(src) / 2 / sseBlock
@@ -23,10 +24,10 @@ func split2(p0, p1, src []byte, rot int) {
 }
 
 func merge2(dst, p0, p1 []byte, rot int) {
-	if n := simd.Blocks(len(dst) / 2); n > 0 {
+	if n := simd.Blocks(simd.AVX2, len(dst)/2); n > 0 {
 		k := n * simd.Block
 		_, _ = p0[:k], p1[:k] // the kernels check nothing
-		merge2AVX512(&dst[0], &p0[0], &p1[0], n, uint64(rot))
+		simd.Widest(merge2AVX2, merge2AVX512)(&dst[0], &p0[0], &p1[0], n, uint64(rot))
 		dst, p0, p1 = dst[2*k:], p0[k:], p1[k:]
 	}
 	n := len(dst) / 2 / sseBlock
@@ -39,10 +40,10 @@ func merge2(dst, p0, p1 []byte, rot int) {
 }
 
 func split4(p0, p1, p2, p3, src []byte, rot int) {
-	if n := simd.Blocks(len(src) / 4); n > 0 {
+	if n := simd.Blocks(simd.AVX2, len(src)/4); n > 0 {
 		k := n * simd.Block
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
-		split4AVX512(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
+		simd.Widest(split4AVX2, split4AVX512)(&src[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
 		src, p0, p1, p2, p3 = src[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
 	}
 	n := len(src) / 4 / sseBlock
@@ -55,10 +56,10 @@ func split4(p0, p1, p2, p3, src []byte, rot int) {
 }
 
 func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
-	if n := simd.Blocks(len(dst) / 4); n > 0 {
+	if n := simd.Blocks(simd.AVX2, len(dst)/4); n > 0 {
 		k := n * simd.Block
 		_, _, _, _ = p0[:k], p1[:k], p2[:k], p3[:k] // the kernels check nothing
-		merge4AVX512(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
+		simd.Widest(merge4AVX2, merge4AVX512)(&dst[0], &p0[0], &p1[0], &p2[0], &p3[0], n, uint64(rot))
 		dst, p0, p1, p2, p3 = dst[4*k:], p0[k:], p1[k:], p2[k:], p3[k:]
 	}
 	n := len(dst) / 4 / sseBlock
@@ -113,7 +114,7 @@ func mergeBlocks(n, w int, p *[8][]byte) int {
 	if w != 2 && w != 4 {
 		return 0
 	}
-	k := simd.Blocks(n / w)
+	k := simd.Blocks(simd.AVX2, n/w)
 	for _, p := range p[:w] {
 		_ = p[:k*simd.Block]
 	}
@@ -126,9 +127,10 @@ func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
 	switch {
 	case n == 0:
 	case w == 2:
-		splitDiff2AVX512(&src[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+		simd.Widest(splitDiff2AVX2, splitDiff2AVX512)(&src[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
 	default:
-		splitDiff4AVX512(&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+		simd.Widest(splitDiff4AVX2, splitDiff4AVX512)(
+			&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	splitDiffPortable(p, d, src, base, w, n*simd.Block, floats)
 }
@@ -139,9 +141,11 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	switch {
 	case n == 0:
 	case w == 2:
-		mergeUndiff2AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+		simd.Widest(mergeUndiff2AVX2, mergeUndiff2AVX512)(
+			&dst[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
 	default:
-		mergeUndiff4AVX512(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+		simd.Widest(mergeUndiff4AVX2, mergeUndiff4AVX512)(
+			&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	mergeUndiffPortable(dst, p, base, w, n*simd.Block, floats)
 }
@@ -153,9 +157,10 @@ func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
 	case n == 0:
 		return 0, true
 	case w == 2:
-		ok = same2AVX512(&want[0], &p[0][0], &p[1][0], n, uint64(rot))
+		ok = simd.Widest(same2AVX2, same2AVX512)(&want[0], &p[0][0], &p[1][0], n, uint64(rot))
 	default:
-		ok = same4AVX512(&want[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, uint64(rot))
+		ok = simd.Widest(same4AVX2, same4AVX512)(
+			&want[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, uint64(rot))
 	}
 	return n * simd.Block * w, ok
 }
@@ -167,9 +172,11 @@ func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n i
 	case n == 0:
 		return 0, true
 	case w == 2:
-		ok = sameUndiff2AVX512(&want[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
+		ok = simd.Widest(sameUndiff2AVX2, sameUndiff2AVX512)(
+			&want[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
 	default:
-		ok = sameUndiff4AVX512(&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+		ok = simd.Widest(sameUndiff4AVX2, sameUndiff4AVX512)(
+			&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	}
 	return n * simd.Block * w, ok
 }

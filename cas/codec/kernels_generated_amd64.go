@@ -67,6 +67,21 @@ func packAVX512(dst *byte, bitmap *byte, src *byte, blocks int) (put int)
 //go:noescape
 func unionAVX512(any *byte, zero *byte, planes **byte, n int, blocks int)
 
+// spreadAVX2 is spreadAVX512 for AVX2. It reads up to 8 bytes past what it uses.
+//
+//go:noescape
+func spreadAVX2(dst *byte, bitmap *byte, src *byte, blocks int) (used int)
+
+// packAVX2 is packAVX512 for AVX2. It writes up to 8 bytes past what it puts.
+//
+//go:noescape
+func packAVX2(dst *byte, bitmap *byte, src *byte, blocks int) (put int)
+
+// unionAVX2 is unionPortable for blocks times 64 bytes of n planes.
+//
+//go:noescape
+func unionAVX2(any *byte, zero *byte, planes **byte, n int, blocks int)
+
 // groupOf2AVX512 is ofPortable and countPortable for blocks times 64 bytes of base, 2^15 at most; it sets
 // counts to how many are of each group but the last of six.
 //
@@ -94,6 +109,31 @@ func ungroupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at
 //
 //go:noescape
 func groupAVX512(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+
+// groupOf2AVX2 is ofPortable for blocks times 64 elements.
+//
+//go:noescape
+func groupOf2AVX2(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+
+// groupOf4AVX2 is ofPortable for blocks times 64 elements.
+//
+//go:noescape
+func groupOf4AVX2(dst *byte, base *byte, blocks int, shift uint64, top uint64, last uint64)
+
+// countGroupsAVX2 is countGroupsAVX512 for AVX2. It counts all groups that there can be.
+//
+//go:noescape
+func countGroupsAVX2(n *int, group *byte, blocks int)
+
+// groupAVX2 is groupAVX512 for AVX2. It writes up to 8 bytes past what it puts of each group.
+//
+//go:noescape
+func groupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+
+// ungroupAVX2 is ungroupAVX512 for AVX2. It reads up to 16 bytes past what it takes of each group.
+//
+//go:noescape
+func ungroupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
 
 // split2AVX512 rotates blocks times 64 elements left by rot bits and takes them apart into planes.
 //
@@ -160,3 +200,63 @@ func mergeUndiff4AVX512(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 
 //
 //go:noescape
 func sameUndiff4AVX512(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool
+
+// split2AVX2 is split2AVX512 for AVX2.
+//
+//go:noescape
+func split2AVX2(src *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+
+// merge2AVX2 is merge2AVX512 for AVX2.
+//
+//go:noescape
+func merge2AVX2(dst *byte, p0 *byte, p1 *byte, blocks int, rot uint64)
+
+// same2AVX2 is same2AVX512 for AVX2.
+//
+//go:noescape
+func same2AVX2(want *byte, p0 *byte, p1 *byte, blocks int, rot uint64) bool
+
+// splitDiff2AVX2 is splitDiff2AVX512 for AVX2.
+//
+//go:noescape
+func splitDiff2AVX2(src *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+
+// mergeUndiff2AVX2 is mergeUndiff2AVX512 for AVX2.
+//
+//go:noescape
+func mergeUndiff2AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64)
+
+// sameUndiff2AVX2 is sameUndiff2AVX512 for AVX2.
+//
+//go:noescape
+func sameUndiff2AVX2(want *byte, base *byte, p0 *byte, p1 *byte, blocks int, floats uint64) bool
+
+// split4AVX2 is split4AVX512 for AVX2.
+//
+//go:noescape
+func split4AVX2(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+
+// merge4AVX2 is merge4AVX512 for AVX2.
+//
+//go:noescape
+func merge4AVX2(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64)
+
+// same4AVX2 is same4AVX512 for AVX2.
+//
+//go:noescape
+func same4AVX2(want *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, rot uint64) bool
+
+// splitDiff4AVX2 is splitDiff4AVX512 for AVX2.
+//
+//go:noescape
+func splitDiff4AVX2(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+
+// mergeUndiff4AVX2 is mergeUndiff4AVX512 for AVX2.
+//
+//go:noescape
+func mergeUndiff4AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64)
+
+// sameUndiff4AVX2 is sameUndiff4AVX512 for AVX2.
+//
+//go:noescape
+func sameUndiff4AVX2(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool

@@ -49,7 +49,7 @@ func TestLowRank(t *testing.T) {
 					t.Fatalf("%v %+v: not encoded", h, c)
 				}
 				low += len(out) - 6
-				codectest.Both(func(how string) {
+				codectest.Levels(func(how string) {
 					got, err := DecodeLowRank([]byte("x"), out[6:], s.Base, columns, len(s.Raw))
 					if err != nil || !bytes.Equal(got[1:], s.Raw) {
 						t.Fatalf("%v %+v %s: %v", h, c, how, err)
@@ -84,7 +84,7 @@ func TestAnyLowRankRoundTrip(t *testing.T) {
 		}
 		at := int64(rapid.IntRange(0, 5*cols).Draw(t, "at"))
 		var all [][]byte
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			out, ok := EncodeLowRank(nil, raw, base, columns, cols, at, h, 10*n+1000)
 			if !ok {
 				t.Fatal(how, "not encoded")
@@ -92,7 +92,7 @@ func TestAnyLowRankRoundTrip(t *testing.T) {
 			all = append(all, out)
 		})
 		for _, out := range all {
-			codectest.Both(func(how string) {
+			codectest.Levels(func(how string) {
 				got, err := DecodeLowRank(nil, out, base, columns, n)
 				if err != nil || !bytes.Equal(got, raw) {
 					t.Fatal(how, err)
@@ -229,7 +229,7 @@ func FuzzDecodeLowRank(f *testing.F) {
 		const guard = 64
 		base := codectest.Weights(n, 2)
 		var all [][]byte
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			buf := bytes.Repeat([]byte{0xee}, n+2*guard)
 			out, err := DecodeLowRank(buf[guard:guard], stored, base, columns, n)
 			if err == nil && len(out) != n ||
@@ -242,7 +242,7 @@ func FuzzDecodeLowRank(f *testing.F) {
 			}
 			all = append(all, bytes.Clone(out))
 		})
-		if !bytes.Equal(all[0], all[len(all)-1]) {
+		if !codectest.Same(all) {
 			t.Fatal("the twins decode differently")
 		}
 	})

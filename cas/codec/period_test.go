@@ -65,7 +65,7 @@ func TestPeriodOf(t *testing.T) {
 func TestPeriodic(t *testing.T) {
 	raw, h := middles(cas.ChunkSize), Hint{"F32", 4}
 	base := make([]byte, len(raw))
-	codectest.Both(func(how string) {
+	codectest.Levels(func(how string) {
 		id, stored := Encode(nil, raw, h)
 		if most := len(raw) / 9 * 90 / 100; id != Planes || len(stored) > most {
 			t.Errorf("%s: codec %d, %d bytes, want %d at most", how, id, len(stored), most)

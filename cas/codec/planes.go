@@ -84,6 +84,9 @@ type planeState struct {
 	block   [4096]byte              // of what is verified
 	spare   [5 * slabBytes / 2]byte // for bitmaps and what they leave
 	used    int                     // of spare
+
+	// blockBufs are the planes of block. An interface takes them, so they would be allocated each time.
+	blockBufs [8][]byte
 }
 
 var planeStates = sync.Pool{New: func() any { return new(planeState) }}

@@ -290,7 +290,7 @@ func TestPlanesAgain(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	raw := adam(cas.ChunkSize)
-	codectest.Both(func(how string) {
+	codectest.Levels(func(how string) {
 		stored := encodePlanes(nil, raw, Hint{"F32", 4})
 		if got, err := Decode(nil, Planes, stored, len(raw)); err != nil || !bytes.Equal(got, raw) {
 			t.Error(how, err)

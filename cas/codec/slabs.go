@@ -89,8 +89,8 @@ func (s *planeState) put(o output, at, n, w int, j joiner) error {
 	}
 	for ; i < n; i += len(s.block) { // a block stays in the nearest cache
 		want := dst[i:min(i+len(s.block), n)]
-		p := from(&s.bufs, w, i/w)
-		if j.join(s.block[:len(want)], &p, at+i); !bytes.Equal(s.block[:len(want)], want) {
+		s.blockBufs = from(&s.bufs, w, i/w)
+		if j.join(s.block[:len(want)], &s.blockBufs, at+i); !bytes.Equal(s.block[:len(want)], want) {
 			return errDiffers
 		}
 	}

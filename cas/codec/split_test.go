@@ -39,21 +39,25 @@ func TestSplitAndMerge(t *testing.T) {
 		for n := range 200 {
 			src := codectest.Random(n * w)
 			want := slowSplit(src, w, rot)
-			var p [8][]byte
-			for k := range w {
-				p[k] = make([]byte, n, n+8)
-			}
-			split(&p, src, w, rot)
-			for k := range w {
-				if !bytes.Equal(p[k], want[k]) {
-					t.Fatalf("width %d, rotation %d, %d elements: plane %d is % x, want % x", w, rot, n, k, p[k], want[k])
+			codectest.Levels(func(how string) {
+				var p [8][]byte
+				for k := range w {
+					p[k] = make([]byte, n, n+8)
 				}
-			}
-			dst := bytes.Repeat([]byte{0xee}, n*w+8)
-			merge(dst[:n*w], &p, w, rot)
-			if !bytes.Equal(dst[:n*w], src) || !bytes.Equal(dst[n*w:], bytes.Repeat([]byte{0xee}, 8)) {
-				t.Fatalf("width %d, rotation %d, %d elements: merged % x, want % x", w, rot, n, dst, src)
-			}
+				split(&p, src, w, rot)
+				for k := range w {
+					if !bytes.Equal(p[k], want[k]) {
+						t.Fatalf("%s, width %d, rotation %d, %d elements: plane %d is % x, want % x", how, w, rot,
+							n, k, p[k], want[k])
+					}
+				}
+				dst := bytes.Repeat([]byte{0xee}, n*w+8)
+				merge(dst[:n*w], &p, w, rot)
+				if !bytes.Equal(dst[:n*w], src) || !bytes.Equal(dst[n*w:], bytes.Repeat([]byte{0xee}, 8)) {
+					t.Fatalf("%s, width %d, rotation %d, %d elements: merged % x, want % x", how, w, rot, n, dst,
+						src)
+				}
+			})
 		}
 	})
 }
@@ -125,9 +129,14 @@ func TestVerify(t *testing.T) {
 				} else {
 					split(s.planes(n, w), src, w, rot)
 				}
-				codectest.Both(func(how string) {
+				codectest.Levels(func(how string) {
 					if err := s.put(output{p: src, verify: true}, 0, n*w, w, j); err != nil {
 						t.Fatalf("%s, %T, width %d, %d elements: %v", how, j, w, n, err)
+					}
+					if a := testing.AllocsPerRun(5, func() {
+						_ = s.put(output{p: src, verify: true}, 0, n*w, w, j)
+					}); a > 0 {
+						t.Fatalf("%s, %T, width %d, %d elements: %v allocations", how, j, w, n, a)
 					}
 					for bit := 0; bit < 8*n*w; bit += 9 {
 						src[bit/8] ^= 1 << (bit % 8)

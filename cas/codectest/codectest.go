@@ -3,22 +3,24 @@
 package codectest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"ckptfs/cas/simd"
 )
 
-// Both runs f with the kernels, where this processor has them, and with their twins. No test may run beside
-// it.
-func Both(f func(how string)) {
-	defer func(was bool) { simd.Wide = was }(simd.Wide)
-	if simd.Wide {
-		f("kernels")
-	}
-	simd.Wide = false
-	f("portable")
+// Levels runs f with the kernels of each level that this processor has, the highest first. The last are the
+// twins in Go. No test may run beside it.
+func Levels(f func(how string)) {
+	simd.Each(func(l simd.Level) { f(l.String()) })
+}
+
+// Same reports whether all are the same bytes, as kernels of all levels and their twins are to make.
+func Same(all [][]byte) bool {
+	return !slices.ContainsFunc(all, func(p []byte) bool { return !bytes.Equal(p, all[0]) })
 }
 
 // Random are n random bytes, always the same.

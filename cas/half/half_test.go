@@ -47,14 +47,47 @@ func TestRoundTwins(t *testing.T) {
 			le.PutUint32(base[4*rapid.IntRange(0, len(base)/4-1).Draw(t, "place"):], 0x7fa12345)
 		}
 		for _, to := range []Type{BF16, F16} {
-			got, want := make([]byte, len(base)/2), make([]byte, len(base)/2)
-			Round(got, base, to)
+			want := make([]byte, len(base)/2)
 			roundPortable(want, base, to)
-			if !bytes.Equal(got, want) {
-				t.Fatalf("% x, the twin's % x, of % x", got, want, base)
-			}
+			codectest.Levels(func(how string) {
+				got := make([]byte, len(base)/2)
+				if Round(got, base, to); !bytes.Equal(got, want) {
+					t.Fatalf("%s: % x, the twin's % x, of % x", how, got, want, base)
+				}
+			})
 		}
 	})
+}
+
+// TestRoundAll: kernels round what lies at, halfway between and next to any two numbers as their twins do.
+func TestRoundAll(t *testing.T) {
+	var src []byte
+	for h := range uint32(1 << 16) {
+		f := math.Float32bits(float32(codectest.F16Value(uint16(h&0x7fff)))) | h&0x8000<<16
+		half := math.Float32bits(float32(codectest.F16Value(uint16(h&0x7fff))+0x1p-25)) | h&0x8000<<16
+		for _, x := range []uint32{h << 16, h<<16 | 0x7fff, h<<16 | 0x8000, h<<16 | 0x8001, f, f + 0xfff,
+			f + 0x1000, f + 0x1001, f - 1, f + 1, half - 1, half, half + 1} {
+			if !IsNaN(x) {
+				src = le.AppendUint32(src, x)
+			}
+		}
+	}
+	src = codectest.Edge(t, src)
+	for _, to := range []Type{BF16, F16} {
+		want, got := make([]byte, len(src)/2), codectest.Edge(t, make([]byte, len(src)/2))
+		roundPortable(want, src, to)
+		codectest.Levels(func(how string) {
+			clear(got)
+			if Round(got, src, to); !bytes.Equal(got, want) {
+				for i := 0; i < len(got); i += 2 {
+					if x := src[2*i:][:4]; !bytes.Equal(got[i:i+2], want[i:i+2]) {
+						t.Fatalf("%s, type %d: %#08x is %#04x, the twin's %#04x", how, to, le.Uint32(x),
+							le.Uint16(got[i:]), le.Uint16(want[i:]))
+					}
+				}
+			}
+		})
+	}
 }
 
 func BenchmarkRound(b *testing.B) {

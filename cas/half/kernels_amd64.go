@@ -4,13 +4,13 @@ import "ckptfs/cas/simd"
 
 // Round sets dst, of 2 bytes a number, to the numbers that src begins with, of 4 bytes each, rounded.
 func Round(dst, src []byte, to Type) {
-	kernel := roundF16AVX512
+	kernel := simd.Widest(roundF16AVX2, roundF16AVX512)
 	if to == BF16 {
-		kernel = roundBF16AVX512
+		kernel = simd.Widest(roundBF16AVX2, roundBF16AVX512)
 	}
 	src = src[:2*len(dst)]
 	for {
-		n := simd.Blocks(len(src))
+		n := simd.Blocks(simd.AVX2, len(src))
 		if n > 0 {
 			k := n - kernel(&dst[0], &src[0], n)
 			dst, src, n = dst[k*simd.Block/2:], src[k*simd.Block:], n-k

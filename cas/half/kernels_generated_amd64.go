@@ -13,3 +13,13 @@ func roundBF16AVX512(dst *byte, src *byte, blocks int) (left int)
 //
 //go:noescape
 func roundF16AVX512(dst *byte, src *byte, blocks int) (left int)
+
+// roundBF16AVX2 is roundBF16AVX512 for AVX2.
+//
+//go:noescape
+func roundBF16AVX2(dst *byte, src *byte, blocks int) (left int)
+
+// roundF16AVX2 is roundF16AVX512 for AVX2.
+//
+//go:noescape
+func roundF16AVX2(dst *byte, src *byte, blocks int) (left int)

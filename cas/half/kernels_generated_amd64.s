@@ -62,3 +62,179 @@ done:
 	MOVQ DX, left+24(FP)
 	VZEROUPPER
 	RET
+
+// func roundBF16AVX2(dst *byte, src *byte, blocks int) (left int)
+// Requires: AVX, AVX2
+TEXT ·roundBF16AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	VMOVDQU   (CX), Y2
+	VCMPPS    $0x03, Y2, Y2, Y0
+	VMOVDQU   32(CX), Y3
+	VCMPPS    $0x03, Y3, Y3, Y1
+	VPOR      Y1, Y0, Y0
+	VPTEST    Y0, Y0
+	JNZ       done
+	VPSRLD    $0x10, Y2, Y0
+	VPAND     dwords_1<>+0(SB), Y0, Y0
+	VPADDD    dwords_7fff<>+0(SB), Y2, Y2
+	VPADDD    Y0, Y2, Y2
+	VPSRLD    $0x10, Y2, Y2
+	VPSRLD    $0x10, Y3, Y0
+	VPAND     dwords_1<>+0(SB), Y0, Y0
+	VPADDD    dwords_7fff<>+0(SB), Y3, Y3
+	VPADDD    Y0, Y3, Y3
+	VPSRLD    $0x10, Y3, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPERMQ    $0xd8, Y2, Y2
+	VMOVDQU   Y2, (AX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x20, AX
+	DECQ      DX
+	JNZ       block
+
+done:
+	MOVQ DX, left+24(FP)
+	VZEROUPPER
+	RET
+
+DATA dwords_1<>+0(SB)/4, $0x00000001
+DATA dwords_1<>+4(SB)/4, $0x00000001
+DATA dwords_1<>+8(SB)/4, $0x00000001
+DATA dwords_1<>+12(SB)/4, $0x00000001
+DATA dwords_1<>+16(SB)/4, $0x00000001
+DATA dwords_1<>+20(SB)/4, $0x00000001
+DATA dwords_1<>+24(SB)/4, $0x00000001
+DATA dwords_1<>+28(SB)/4, $0x00000001
+GLOBL dwords_1<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7fff<>+0(SB)/4, $0x00007fff
+DATA dwords_7fff<>+4(SB)/4, $0x00007fff
+DATA dwords_7fff<>+8(SB)/4, $0x00007fff
+DATA dwords_7fff<>+12(SB)/4, $0x00007fff
+DATA dwords_7fff<>+16(SB)/4, $0x00007fff
+DATA dwords_7fff<>+20(SB)/4, $0x00007fff
+DATA dwords_7fff<>+24(SB)/4, $0x00007fff
+DATA dwords_7fff<>+28(SB)/4, $0x00007fff
+GLOBL dwords_7fff<>(SB), RODATA|NOPTR, $32
+
+// func roundF16AVX2(dst *byte, src *byte, blocks int) (left int)
+// Requires: AVX, AVX2
+TEXT ·roundF16AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	VMOVDQU   (CX), Y2
+	VCMPPS    $0x03, Y2, Y2, Y0
+	VMOVDQU   32(CX), Y3
+	VCMPPS    $0x03, Y3, Y3, Y1
+	VPOR      Y1, Y0, Y0
+	VPTEST    Y0, Y0
+	JNZ       done
+	VPSRLD    $0x1f, Y2, Y0
+	VPSLLD    $0x0f, Y0, Y0
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y2
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y2, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y2, Y1
+	VPSUBD    dwords_3f000000<>+0(SB), Y1, Y1
+	VPSUBD    dwords_38000000<>+0(SB), Y2, Y2
+	VPSRLD    $0x0d, Y2, Y5
+	VPAND     dwords_1<>+0(SB), Y5, Y5
+	VPADDD    dwords_fff<>+0(SB), Y2, Y2
+	VPADDD    Y5, Y2, Y2
+	VPSRLD    $0x0d, Y2, Y2
+	VPMINUD   dwords_7c00<>+0(SB), Y2, Y2
+	VPBLENDVB Y4, Y2, Y1, Y2
+	VPOR      Y0, Y2, Y2
+	VPSRLD    $0x1f, Y3, Y0
+	VPSLLD    $0x0f, Y0, Y0
+	VPAND     dwords_7fffffff<>+0(SB), Y3, Y3
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y1
+	VPSUBD    dwords_3f000000<>+0(SB), Y1, Y1
+	VPSUBD    dwords_38000000<>+0(SB), Y3, Y3
+	VPSRLD    $0x0d, Y3, Y5
+	VPAND     dwords_1<>+0(SB), Y5, Y5
+	VPADDD    dwords_fff<>+0(SB), Y3, Y3
+	VPADDD    Y5, Y3, Y3
+	VPSRLD    $0x0d, Y3, Y3
+	VPMINUD   dwords_7c00<>+0(SB), Y3, Y3
+	VPBLENDVB Y4, Y3, Y1, Y3
+	VPOR      Y0, Y3, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPERMQ    $0xd8, Y2, Y2
+	VMOVDQU   Y2, (AX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x20, AX
+	DECQ      DX
+	JNZ       block
+
+done:
+	MOVQ DX, left+24(FP)
+	VZEROUPPER
+	RET
+
+DATA dwords_7fffffff<>+0(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+4(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+8(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+12(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+16(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+20(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+24(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+28(SB)/4, $0x7fffffff
+GLOBL dwords_7fffffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_387fffff<>+0(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+4(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+8(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+12(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+16(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+20(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+24(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+28(SB)/4, $0x387fffff
+GLOBL dwords_387fffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_3f000000<>+0(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+4(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+8(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+12(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+16(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+20(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+24(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+28(SB)/4, $0x3f000000
+GLOBL dwords_3f000000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_38000000<>+0(SB)/4, $0x38000000
+DATA dwords_38000000<>+4(SB)/4, $0x38000000
+DATA dwords_38000000<>+8(SB)/4, $0x38000000
+DATA dwords_38000000<>+12(SB)/4, $0x38000000
+DATA dwords_38000000<>+16(SB)/4, $0x38000000
+DATA dwords_38000000<>+20(SB)/4, $0x38000000
+DATA dwords_38000000<>+24(SB)/4, $0x38000000
+DATA dwords_38000000<>+28(SB)/4, $0x38000000
+GLOBL dwords_38000000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_fff<>+0(SB)/4, $0x00000fff
+DATA dwords_fff<>+4(SB)/4, $0x00000fff
+DATA dwords_fff<>+8(SB)/4, $0x00000fff
+DATA dwords_fff<>+12(SB)/4, $0x00000fff
+DATA dwords_fff<>+16(SB)/4, $0x00000fff
+DATA dwords_fff<>+20(SB)/4, $0x00000fff
+DATA dwords_fff<>+24(SB)/4, $0x00000fff
+DATA dwords_fff<>+28(SB)/4, $0x00000fff
+GLOBL dwords_fff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7c00<>+0(SB)/4, $0x00007c00
+DATA dwords_7c00<>+4(SB)/4, $0x00007c00
+DATA dwords_7c00<>+8(SB)/4, $0x00007c00
+DATA dwords_7c00<>+12(SB)/4, $0x00007c00
+DATA dwords_7c00<>+16(SB)/4, $0x00007c00
+DATA dwords_7c00<>+20(SB)/4, $0x00007c00
+DATA dwords_7c00<>+24(SB)/4, $0x00007c00
+DATA dwords_7c00<>+28(SB)/4, $0x00007c00
+GLOBL dwords_7c00<>(SB), RODATA|NOPTR, $32

@@ -3,6 +3,8 @@ package lowrank
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -24,36 +26,38 @@ func TestDifferencesTwins(t *testing.T) {
 			raw[i*w+w-1] = []byte{0x7f, 0xff, 0, 0x80, 0x7c}[rng.IntN(5)]
 		}
 		e := middle(raw, kind) + rapid.IntRange(-20, 20).Draw(t, "off")
-		got, want := make([]float32, 2*n), make([]float32, 2*n)
-		differences(got[:n], got[n:], raw, base, kind, e)
+		want := make([]float32, 2*n)
 		differencesPortable(want[:n], want[n:], raw, base, kind, e)
-		for i, x := range want {
-			if got[i] != x || x-x != 0 {
-				t.Fatalf("%d of %d: %v, the twin's %v", i, n, got[i], x)
+		codectest.Levels(func(how string) {
+			got := make([]float32, 2*n)
+			differences(got[:n], got[n:], raw, base, kind, e)
+			for i, x := range want {
+				if got[i] != x || x-x != 0 {
+					t.Fatalf("%s, %d of %d: %v, the twin's %v", how, i, n, got[i], x)
+				}
 			}
-		}
+		})
 		l := Shape{Kind: kind, Rank: 2 * rapid.IntRange(1, 8).Draw(t, "pairs"), Cols: MinCols + n}
 		columns := codectest.Random(l.ColumnsLen())
-		var all [2][]float32
-		i := 0
-		codectest.Both(func(string) {
-			all[i] = make([]float32, l.Rank*widthOf(l.Cols))
-			for k := range all[i] {
-				all[i][k] = 77
+		var all [][]float32
+		codectest.Levels(func(string) {
+			x := make([]float32, l.Rank*widthOf(l.Cols))
+			for k := range x {
+				x[k] = 77
 			}
-			l.singles(all[i], columns)
-			i++
+			l.singles(x, columns)
+			all = append(all, x)
 		})
-		for k, x := range all[0] {
-			if i == 2 && x != all[1][k] {
-				t.Fatalf("number %d: %v, the twin's %v", k, x, all[1][k])
+		for _, x := range all {
+			if !slices.Equal(x, all[len(all)-1]) {
+				t.Fatalf("%v, the twin's %v", x, all[len(all)-1])
 			}
 		}
 	})
 }
 
-// The twins sum up in another order, and come to the same but for what is rounded. What is fitted is only
-// ever a proposal.
+// The twins sum up in another order than kernels, and come to the same but for what is rounded; kernels come
+// to the same bits. What is fitted is only ever a proposal.
 func TestFitTwins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows, cols, r := rapid.IntRange(1, 30).Draw(t, "rows"), rapid.IntRange(MinCols, 200).Draw(t, "cols"),
@@ -65,11 +69,11 @@ func TestFitTwins(t *testing.T) {
 			}
 			return p
 		}
-		var all matrix
-		all.reset(rows+3, cols)
-		fill(all.d)
-		fill(all.w)
-		m := all.part(rapid.IntRange(0, 3).Draw(t, "from"), rows)
+		var whole matrix
+		whole.reset(rows+3, cols)
+		fill(whole.d)
+		fill(whole.w)
+		m := whole.part(rapid.IntRange(0, 3).Draw(t, "from"), rows)
 		u, v := fill(make([]float32, rows*r)), fill(make([]float32, m.width*r))
 		flags := rapid.SampledFrom([]uint64{fitAll, fitD, fitW | fitLeft, fitD | fitLeft}).Draw(t, "flags")
 		same := func(what string, a, b []float32) {
@@ -87,18 +91,27 @@ func TestFitTwins(t *testing.T) {
 			do(p)
 			return p
 		}
-		got, want := make([]float32, rows*r), make([]float32, rows*r) // a row's parts are only ever summed up
-		for i, x := range sums(rows*r*blockCols, func(p []float32) { m.fitRows(p, u, v, r, flags) }) {
-			got[i/blockCols] += x
+		type fits struct{ rows, cols, left []float32 }
+		var all []fits
+		var hows []string
+		codectest.Levels(func(how string) {
+			f := fits{rows: make([]float32, rows*r)} // a row's parts are only ever summed up
+			for i, x := range sums(rows*r*blockCols, func(p []float32) { m.fitRows(p, u, v, r, flags) }) {
+				f.rows[i/blockCols] += x
+			}
+			f.cols = sums(len(v), func(p []float32) { m.fitCols(p, u, v, r, flags) })
+			f.left = sums(len(m.d), func(p []float32) { m.leave(p, u, v, r, flags) })
+			all, hows = append(all, f), append(hows, how)
+		})
+		twin := all[len(all)-1]
+		for i, f := range all[:len(all)-1] {
+			same(hows[i]+", rows", f.rows, twin.rows)
+			same(hows[i]+", columns", f.cols, twin.cols)
+			same(hows[i]+", left", f.left, twin.left)
+			if !reflect.DeepEqual(f, all[0]) {
+				t.Fatalf("%s fits other bits than %s", hows[i], hows[0])
+			}
 		}
-		for i, x := range sums(rows*r*blockCols, func(p []float32) { m.fitRowsPortable(p, u, v, r, flags) }) {
-			want[i/blockCols] += x
-		}
-		same("rows", got, want)
-		same("columns", sums(len(v), func(p []float32) { m.fitCols(p, u, v, r, flags) }),
-			sums(len(v), func(p []float32) { m.fitColsPortable(p, u, v, r, 0, flags) }))
-		same("left", sums(len(m.d), func(p []float32) { m.leave(p, u, v, r, flags) }),
-			sums(len(m.d), func(p []float32) { m.leavePortable(p, u, v, r, flags) }))
 	})
 }
 

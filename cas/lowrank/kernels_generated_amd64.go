@@ -87,3 +87,75 @@ func differencesF16AVX512(d *float32, w *float32, raw *byte, base *byte, blocks 
 //
 //go:noescape
 func differencesF32AVX512(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+
+// predictBF16x4AVX2 is predictBF16x4AVX512 for AVX2.
+//
+//go:noescape
+func predictBF16x4AVX2(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+
+// predictF16x4AVX2 is predictF16x4AVX512 for AVX2.
+//
+//go:noescape
+func predictF16x4AVX2(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+
+// predictBF16x1AVX2 is predictBF16x1AVX512 for AVX2.
+//
+//go:noescape
+func predictBF16x1AVX2(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+
+// predictF16x1AVX2 is predictF16x1AVX512 for AVX2.
+//
+//go:noescape
+func predictF16x1AVX2(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+
+// predictF32x2AVX2 sets 16 columns of 2 rows, times as often, of p, which are stride bytes apart, to what is
+// predicted of base.
+//
+//go:noescape
+func predictF32x2AVX2(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
+
+// predictF32x1AVX2 sets 16 columns of 1 rows, times as often, of p, which are stride bytes apart, to what is
+// predicted of base.
+//
+//go:noescape
+func predictF32x1AVX2(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
+
+// singles16AVX2 is singles16AVX512 for AVX2.
+//
+//go:noescape
+func singles16AVX2(dst *float32, src *byte, vectors int)
+
+// singles24AVX2 is singles24AVX512 for AVX2.
+//
+//go:noescape
+func singles24AVX2(dst *float32, src *byte, vectors int)
+
+// fitRowsAVX2 is fitRowsAVX512 for AVX2.
+//
+//go:noescape
+func fitRowsAVX2(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
+
+// leaveAVX2 is leaveAVX512 for AVX2.
+//
+//go:noescape
+func leaveAVX2(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
+
+// fitColsAVX2 is fitColsAVX512 for AVX2.
+//
+//go:noescape
+func fitColsAVX2(sums *float32, v *float32, u *float32, d *float32, w *float32, r int, fours int, stride int, flags uint64)
+
+// differencesBF16AVX2 is differencesBF16AVX512 for AVX2.
+//
+//go:noescape
+func differencesBF16AVX2(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+
+// differencesF16AVX2 is differencesF16AVX512 for AVX2.
+//
+//go:noescape
+func differencesF16AVX2(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+
+// differencesF32AVX2 is differencesF32AVX512 for AVX2.
+//
+//go:noescape
+func differencesF32AVX2(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)

@@ -919,3 +919,1694 @@ block:
 	JNZ         block
 	VZEROUPPER
 	RET
+
+// func predictBF16x4AVX2(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// Requires: AVX, AVX2
+TEXT ·predictBF16x4AVX2(SB), NOSPLIT, $0-60
+	MOVQ p+0(FP), AX
+	MOVQ base+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ u+32(FP), SI
+	MOVQ v+40(FP), DI
+	MOVQ pairs+48(FP), R8
+	MOVQ R8, R11
+	SHLQ $0x06, R11
+	LEAQ (R11)(R11*2), R12
+
+row:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  DI, R9
+	MOVQ  R8, R10
+
+pair:
+	VPBROADCASTD (SI), Y8
+	VPMADDWD     (R9), Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPMADDWD     32(R9), Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPMADDWD     (R9)(R11*1), Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPMADDWD     32(R9)(R11*1), Y8, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     (R9)(R11*2), Y8, Y9
+	VPADDD       Y9, Y4, Y4
+	VPMADDWD     32(R9)(R11*2), Y8, Y9
+	VPADDD       Y9, Y5, Y5
+	VPMADDWD     (R9)(R12*1), Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     32(R9)(R12*1), Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x04, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          pair
+	VBROADCASTSS scale+56(FP), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VPMOVZXWD    (CX), Y9
+	VPSLLD       $0x10, Y9, Y10
+	VADDPS       Y10, Y0, Y0
+	VMOVDQA      Y0, Y10
+	VPSRLD       $0x10, Y0, Y11
+	VPAND        dwords_1<>+0(SB), Y11, Y11
+	VPADDD       dwords_7fff<>+0(SB), Y0, Y0
+	VPADDD       Y11, Y0, Y0
+	VPSRLD       $0x10, Y0, Y0
+	VPAND        dwords_7fffffff<>+0(SB), Y10, Y10
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y10, Y10
+	VPBLENDVB    Y10, Y9, Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VPMOVZXWD    16(CX), Y9
+	VPSLLD       $0x10, Y9, Y10
+	VADDPS       Y10, Y1, Y1
+	VMOVDQA      Y1, Y10
+	VPSRLD       $0x10, Y1, Y11
+	VPAND        dwords_1<>+0(SB), Y11, Y11
+	VPADDD       dwords_7fff<>+0(SB), Y1, Y1
+	VPADDD       Y11, Y1, Y1
+	VPSRLD       $0x10, Y1, Y1
+	VPAND        dwords_7fffffff<>+0(SB), Y10, Y10
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y10, Y10
+	VPBLENDVB    Y10, Y9, Y1, Y1
+	VPACKUSDW    Y1, Y0, Y1
+	VPERMQ       $0xd8, Y1, Y1
+	VMOVDQU      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VPMOVZXWD    32(CX), Y0
+	VPSLLD       $0x10, Y0, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVDQA      Y2, Y1
+	VPSRLD       $0x10, Y2, Y9
+	VPAND        dwords_1<>+0(SB), Y9, Y9
+	VPADDD       dwords_7fff<>+0(SB), Y2, Y2
+	VPADDD       Y9, Y2, Y2
+	VPSRLD       $0x10, Y2, Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y2, Y2
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VPMOVZXWD    48(CX), Y0
+	VPSLLD       $0x10, Y0, Y1
+	VADDPS       Y1, Y3, Y3
+	VMOVDQA      Y3, Y1
+	VPSRLD       $0x10, Y3, Y9
+	VPAND        dwords_1<>+0(SB), Y9, Y9
+	VPADDD       dwords_7fff<>+0(SB), Y3, Y3
+	VPADDD       Y9, Y3, Y3
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y3, Y3
+	VPACKUSDW    Y3, Y2, Y3
+	VPERMQ       $0xd8, Y3, Y3
+	VMOVDQU      Y3, 32(AX)
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VPMOVZXWD    64(CX), Y0
+	VPSLLD       $0x10, Y0, Y1
+	VADDPS       Y1, Y4, Y4
+	VMOVDQA      Y4, Y1
+	VPSRLD       $0x10, Y4, Y2
+	VPAND        dwords_1<>+0(SB), Y2, Y2
+	VPADDD       dwords_7fff<>+0(SB), Y4, Y4
+	VPADDD       Y2, Y4, Y4
+	VPSRLD       $0x10, Y4, Y4
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y4, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VPMOVZXWD    80(CX), Y0
+	VPSLLD       $0x10, Y0, Y1
+	VADDPS       Y1, Y5, Y5
+	VMOVDQA      Y5, Y1
+	VPSRLD       $0x10, Y5, Y2
+	VPAND        dwords_1<>+0(SB), Y2, Y2
+	VPADDD       dwords_7fff<>+0(SB), Y5, Y5
+	VPADDD       Y2, Y5, Y5
+	VPSRLD       $0x10, Y5, Y5
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y5, Y5
+	VPACKUSDW    Y5, Y4, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      Y5, 64(AX)
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VPMOVZXWD    96(CX), Y0
+	VPSLLD       $0x10, Y0, Y1
+	VADDPS       Y1, Y6, Y6
+	VMOVDQA      Y6, Y1
+	VPSRLD       $0x10, Y6, Y2
+	VPAND        dwords_1<>+0(SB), Y2, Y2
+	VPADDD       dwords_7fff<>+0(SB), Y6, Y6
+	VPADDD       Y2, Y6, Y6
+	VPSRLD       $0x10, Y6, Y6
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y6, Y6
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VPMOVZXWD    112(CX), Y0
+	VPSLLD       $0x10, Y0, Y1
+	VADDPS       Y1, Y7, Y7
+	VMOVDQA      Y7, Y1
+	VPSRLD       $0x10, Y7, Y2
+	VPAND        dwords_1<>+0(SB), Y2, Y2
+	VPADDD       dwords_7fff<>+0(SB), Y7, Y7
+	VPADDD       Y2, Y7, Y7
+	VPSRLD       $0x10, Y7, Y7
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y7, Y7
+	VPACKUSDW    Y7, Y6, Y7
+	VPERMQ       $0xd8, Y7, Y7
+	VMOVDQU      Y7, 96(AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA dwords_1<>+0(SB)/4, $0x00000001
+DATA dwords_1<>+4(SB)/4, $0x00000001
+DATA dwords_1<>+8(SB)/4, $0x00000001
+DATA dwords_1<>+12(SB)/4, $0x00000001
+DATA dwords_1<>+16(SB)/4, $0x00000001
+DATA dwords_1<>+20(SB)/4, $0x00000001
+DATA dwords_1<>+24(SB)/4, $0x00000001
+DATA dwords_1<>+28(SB)/4, $0x00000001
+GLOBL dwords_1<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7fff<>+0(SB)/4, $0x00007fff
+DATA dwords_7fff<>+4(SB)/4, $0x00007fff
+DATA dwords_7fff<>+8(SB)/4, $0x00007fff
+DATA dwords_7fff<>+12(SB)/4, $0x00007fff
+DATA dwords_7fff<>+16(SB)/4, $0x00007fff
+DATA dwords_7fff<>+20(SB)/4, $0x00007fff
+DATA dwords_7fff<>+24(SB)/4, $0x00007fff
+DATA dwords_7fff<>+28(SB)/4, $0x00007fff
+GLOBL dwords_7fff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7fffffff<>+0(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+4(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+8(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+12(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+16(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+20(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+24(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+28(SB)/4, $0x7fffffff
+GLOBL dwords_7fffffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7f7f7fff<>+0(SB)/4, $0x7f7f7fff
+DATA dwords_7f7f7fff<>+4(SB)/4, $0x7f7f7fff
+DATA dwords_7f7f7fff<>+8(SB)/4, $0x7f7f7fff
+DATA dwords_7f7f7fff<>+12(SB)/4, $0x7f7f7fff
+DATA dwords_7f7f7fff<>+16(SB)/4, $0x7f7f7fff
+DATA dwords_7f7f7fff<>+20(SB)/4, $0x7f7f7fff
+DATA dwords_7f7f7fff<>+24(SB)/4, $0x7f7f7fff
+DATA dwords_7f7f7fff<>+28(SB)/4, $0x7f7f7fff
+GLOBL dwords_7f7f7fff<>(SB), RODATA|NOPTR, $32
+
+// func predictF16x4AVX2(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// Requires: AVX, AVX2
+TEXT ·predictF16x4AVX2(SB), NOSPLIT, $0-60
+	MOVQ p+0(FP), AX
+	MOVQ base+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ u+32(FP), SI
+	MOVQ v+40(FP), DI
+	MOVQ pairs+48(FP), R8
+	MOVQ R8, R11
+	SHLQ $0x06, R11
+	LEAQ (R11)(R11*2), R12
+
+row:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  DI, R9
+	MOVQ  R8, R10
+
+pair:
+	VPBROADCASTD (SI), Y8
+	VPMADDWD     (R9), Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPMADDWD     32(R9), Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPMADDWD     (R9)(R11*1), Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPMADDWD     32(R9)(R11*1), Y8, Y9
+	VPADDD       Y9, Y3, Y3
+	VPMADDWD     (R9)(R11*2), Y8, Y9
+	VPADDD       Y9, Y4, Y4
+	VPMADDWD     32(R9)(R11*2), Y8, Y9
+	VPADDD       Y9, Y5, Y5
+	VPMADDWD     (R9)(R12*1), Y8, Y9
+	VPADDD       Y9, Y6, Y6
+	VPMADDWD     32(R9)(R12*1), Y8, Y8
+	VPADDD       Y8, Y7, Y7
+	ADDQ         $0x04, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          pair
+	VBROADCASTSS scale+56(FP), Y8
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y8, Y0, Y0
+	VPMOVZXWD    (CX), Y9
+	VPSLLD       $0x11, Y9, Y10
+	VPSRLD       $0x04, Y10, Y10
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y10, Y11
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y10, Y13
+	VPADDD       dwords_38800000<>+0(SB), Y10, Y12
+	VSUBPS       dwords_38800000<>+0(SB), Y12, Y12
+	VPADDD       dwords_38000000<>+0(SB), Y10, Y10
+	VPAND        dwords_7f800000<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VPBLENDVB    Y11, Y10, Y12, Y10
+	VPSRLD       $0x0f, Y9, Y12
+	VPSLLD       $0x1f, Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VADDPS       Y10, Y0, Y0
+	VMOVDQA      Y0, Y10
+	VPSRLD       $0x1f, Y0, Y11
+	VPSLLD       $0x0f, Y11, Y11
+	VPAND        dwords_7fffffff<>+0(SB), Y0, Y0
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y0, Y13
+	VADDPS       dwords_3f000000<>+0(SB), Y0, Y12
+	VPSUBD       dwords_3f000000<>+0(SB), Y12, Y12
+	VPSUBD       dwords_38000000<>+0(SB), Y0, Y0
+	VPSRLD       $0x0d, Y0, Y14
+	VPAND        dwords_1<>+0(SB), Y14, Y14
+	VPADDD       dwords_fff<>+0(SB), Y0, Y0
+	VPADDD       Y14, Y0, Y0
+	VPSRLD       $0x0d, Y0, Y0
+	VPMINUD      dwords_7c00<>+0(SB), Y0, Y0
+	VPBLENDVB    Y13, Y0, Y12, Y0
+	VPOR         Y11, Y0, Y0
+	VPAND        dwords_7fffffff<>+0(SB), Y10, Y10
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y10, Y10
+	VPBLENDVB    Y10, Y9, Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y8, Y1, Y1
+	VPMOVZXWD    16(CX), Y9
+	VPSLLD       $0x11, Y9, Y10
+	VPSRLD       $0x04, Y10, Y10
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y10, Y11
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y10, Y13
+	VPADDD       dwords_38800000<>+0(SB), Y10, Y12
+	VSUBPS       dwords_38800000<>+0(SB), Y12, Y12
+	VPADDD       dwords_38000000<>+0(SB), Y10, Y10
+	VPAND        dwords_7f800000<>+0(SB), Y13, Y13
+	VPOR         Y13, Y10, Y10
+	VPBLENDVB    Y11, Y10, Y12, Y10
+	VPSRLD       $0x0f, Y9, Y12
+	VPSLLD       $0x1f, Y12, Y12
+	VPOR         Y12, Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VMOVDQA      Y1, Y10
+	VPSRLD       $0x1f, Y1, Y11
+	VPSLLD       $0x0f, Y11, Y11
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y1, Y13
+	VADDPS       dwords_3f000000<>+0(SB), Y1, Y12
+	VPSUBD       dwords_3f000000<>+0(SB), Y12, Y12
+	VPSUBD       dwords_38000000<>+0(SB), Y1, Y1
+	VPSRLD       $0x0d, Y1, Y14
+	VPAND        dwords_1<>+0(SB), Y14, Y14
+	VPADDD       dwords_fff<>+0(SB), Y1, Y1
+	VPADDD       Y14, Y1, Y1
+	VPSRLD       $0x0d, Y1, Y1
+	VPMINUD      dwords_7c00<>+0(SB), Y1, Y1
+	VPBLENDVB    Y13, Y1, Y12, Y1
+	VPOR         Y11, Y1, Y1
+	VPAND        dwords_7fffffff<>+0(SB), Y10, Y10
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y10, Y10
+	VPBLENDVB    Y10, Y9, Y1, Y1
+	VPACKUSDW    Y1, Y0, Y1
+	VPERMQ       $0xd8, Y1, Y1
+	VMOVDQU      Y1, (AX)
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y8, Y2, Y2
+	VPMOVZXWD    32(CX), Y0
+	VPSLLD       $0x11, Y0, Y1
+	VPSRLD       $0x04, Y1, Y1
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y1, Y9
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y1, Y11
+	VPADDD       dwords_38800000<>+0(SB), Y1, Y10
+	VSUBPS       dwords_38800000<>+0(SB), Y10, Y10
+	VPADDD       dwords_38000000<>+0(SB), Y1, Y1
+	VPAND        dwords_7f800000<>+0(SB), Y11, Y11
+	VPOR         Y11, Y1, Y1
+	VPBLENDVB    Y9, Y1, Y10, Y1
+	VPSRLD       $0x0f, Y0, Y10
+	VPSLLD       $0x1f, Y10, Y10
+	VPOR         Y10, Y1, Y1
+	VADDPS       Y1, Y2, Y2
+	VMOVDQA      Y2, Y1
+	VPSRLD       $0x1f, Y2, Y9
+	VPSLLD       $0x0f, Y9, Y9
+	VPAND        dwords_7fffffff<>+0(SB), Y2, Y2
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y2, Y11
+	VADDPS       dwords_3f000000<>+0(SB), Y2, Y10
+	VPSUBD       dwords_3f000000<>+0(SB), Y10, Y10
+	VPSUBD       dwords_38000000<>+0(SB), Y2, Y2
+	VPSRLD       $0x0d, Y2, Y12
+	VPAND        dwords_1<>+0(SB), Y12, Y12
+	VPADDD       dwords_fff<>+0(SB), Y2, Y2
+	VPADDD       Y12, Y2, Y2
+	VPSRLD       $0x0d, Y2, Y2
+	VPMINUD      dwords_7c00<>+0(SB), Y2, Y2
+	VPBLENDVB    Y11, Y2, Y10, Y2
+	VPOR         Y9, Y2, Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y2, Y2
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VPMOVZXWD    48(CX), Y0
+	VPSLLD       $0x11, Y0, Y1
+	VPSRLD       $0x04, Y1, Y1
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y1, Y9
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y1, Y11
+	VPADDD       dwords_38800000<>+0(SB), Y1, Y10
+	VSUBPS       dwords_38800000<>+0(SB), Y10, Y10
+	VPADDD       dwords_38000000<>+0(SB), Y1, Y1
+	VPAND        dwords_7f800000<>+0(SB), Y11, Y11
+	VPOR         Y11, Y1, Y1
+	VPBLENDVB    Y9, Y1, Y10, Y1
+	VPSRLD       $0x0f, Y0, Y10
+	VPSLLD       $0x1f, Y10, Y10
+	VPOR         Y10, Y1, Y1
+	VADDPS       Y1, Y3, Y3
+	VMOVDQA      Y3, Y1
+	VPSRLD       $0x1f, Y3, Y9
+	VPSLLD       $0x0f, Y9, Y9
+	VPAND        dwords_7fffffff<>+0(SB), Y3, Y3
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y3, Y11
+	VADDPS       dwords_3f000000<>+0(SB), Y3, Y10
+	VPSUBD       dwords_3f000000<>+0(SB), Y10, Y10
+	VPSUBD       dwords_38000000<>+0(SB), Y3, Y3
+	VPSRLD       $0x0d, Y3, Y12
+	VPAND        dwords_1<>+0(SB), Y12, Y12
+	VPADDD       dwords_fff<>+0(SB), Y3, Y3
+	VPADDD       Y12, Y3, Y3
+	VPSRLD       $0x0d, Y3, Y3
+	VPMINUD      dwords_7c00<>+0(SB), Y3, Y3
+	VPBLENDVB    Y11, Y3, Y10, Y3
+	VPOR         Y9, Y3, Y3
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y3, Y3
+	VPACKUSDW    Y3, Y2, Y3
+	VPERMQ       $0xd8, Y3, Y3
+	VMOVDQU      Y3, 32(AX)
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VPMOVZXWD    64(CX), Y0
+	VPSLLD       $0x11, Y0, Y1
+	VPSRLD       $0x04, Y1, Y1
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y1, Y2
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y1, Y9
+	VPADDD       dwords_38800000<>+0(SB), Y1, Y3
+	VSUBPS       dwords_38800000<>+0(SB), Y3, Y3
+	VPADDD       dwords_38000000<>+0(SB), Y1, Y1
+	VPAND        dwords_7f800000<>+0(SB), Y9, Y9
+	VPOR         Y9, Y1, Y1
+	VPBLENDVB    Y2, Y1, Y3, Y1
+	VPSRLD       $0x0f, Y0, Y3
+	VPSLLD       $0x1f, Y3, Y3
+	VPOR         Y3, Y1, Y1
+	VADDPS       Y1, Y4, Y4
+	VMOVDQA      Y4, Y1
+	VPSRLD       $0x1f, Y4, Y2
+	VPSLLD       $0x0f, Y2, Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y4, Y4
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y4, Y9
+	VADDPS       dwords_3f000000<>+0(SB), Y4, Y3
+	VPSUBD       dwords_3f000000<>+0(SB), Y3, Y3
+	VPSUBD       dwords_38000000<>+0(SB), Y4, Y4
+	VPSRLD       $0x0d, Y4, Y10
+	VPAND        dwords_1<>+0(SB), Y10, Y10
+	VPADDD       dwords_fff<>+0(SB), Y4, Y4
+	VPADDD       Y10, Y4, Y4
+	VPSRLD       $0x0d, Y4, Y4
+	VPMINUD      dwords_7c00<>+0(SB), Y4, Y4
+	VPBLENDVB    Y9, Y4, Y3, Y4
+	VPOR         Y2, Y4, Y4
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y4, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y8, Y5, Y5
+	VPMOVZXWD    80(CX), Y0
+	VPSLLD       $0x11, Y0, Y1
+	VPSRLD       $0x04, Y1, Y1
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y1, Y2
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y1, Y9
+	VPADDD       dwords_38800000<>+0(SB), Y1, Y3
+	VSUBPS       dwords_38800000<>+0(SB), Y3, Y3
+	VPADDD       dwords_38000000<>+0(SB), Y1, Y1
+	VPAND        dwords_7f800000<>+0(SB), Y9, Y9
+	VPOR         Y9, Y1, Y1
+	VPBLENDVB    Y2, Y1, Y3, Y1
+	VPSRLD       $0x0f, Y0, Y3
+	VPSLLD       $0x1f, Y3, Y3
+	VPOR         Y3, Y1, Y1
+	VADDPS       Y1, Y5, Y5
+	VMOVDQA      Y5, Y1
+	VPSRLD       $0x1f, Y5, Y2
+	VPSLLD       $0x0f, Y2, Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y5, Y5
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y5, Y9
+	VADDPS       dwords_3f000000<>+0(SB), Y5, Y3
+	VPSUBD       dwords_3f000000<>+0(SB), Y3, Y3
+	VPSUBD       dwords_38000000<>+0(SB), Y5, Y5
+	VPSRLD       $0x0d, Y5, Y10
+	VPAND        dwords_1<>+0(SB), Y10, Y10
+	VPADDD       dwords_fff<>+0(SB), Y5, Y5
+	VPADDD       Y10, Y5, Y5
+	VPSRLD       $0x0d, Y5, Y5
+	VPMINUD      dwords_7c00<>+0(SB), Y5, Y5
+	VPBLENDVB    Y9, Y5, Y3, Y5
+	VPOR         Y2, Y5, Y5
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y5, Y5
+	VPACKUSDW    Y5, Y4, Y5
+	VPERMQ       $0xd8, Y5, Y5
+	VMOVDQU      Y5, 64(AX)
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VPMOVZXWD    96(CX), Y0
+	VPSLLD       $0x11, Y0, Y1
+	VPSRLD       $0x04, Y1, Y1
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y1, Y2
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y1, Y4
+	VPADDD       dwords_38800000<>+0(SB), Y1, Y3
+	VSUBPS       dwords_38800000<>+0(SB), Y3, Y3
+	VPADDD       dwords_38000000<>+0(SB), Y1, Y1
+	VPAND        dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR         Y4, Y1, Y1
+	VPBLENDVB    Y2, Y1, Y3, Y1
+	VPSRLD       $0x0f, Y0, Y3
+	VPSLLD       $0x1f, Y3, Y3
+	VPOR         Y3, Y1, Y1
+	VADDPS       Y1, Y6, Y6
+	VMOVDQA      Y6, Y1
+	VPSRLD       $0x1f, Y6, Y2
+	VPSLLD       $0x0f, Y2, Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y6, Y6
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y6, Y4
+	VADDPS       dwords_3f000000<>+0(SB), Y6, Y3
+	VPSUBD       dwords_3f000000<>+0(SB), Y3, Y3
+	VPSUBD       dwords_38000000<>+0(SB), Y6, Y6
+	VPSRLD       $0x0d, Y6, Y5
+	VPAND        dwords_1<>+0(SB), Y5, Y5
+	VPADDD       dwords_fff<>+0(SB), Y6, Y6
+	VPADDD       Y5, Y6, Y6
+	VPSRLD       $0x0d, Y6, Y6
+	VPMINUD      dwords_7c00<>+0(SB), Y6, Y6
+	VPBLENDVB    Y4, Y6, Y3, Y6
+	VPOR         Y2, Y6, Y6
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y6, Y6
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VPMOVZXWD    112(CX), Y0
+	VPSLLD       $0x11, Y0, Y1
+	VPSRLD       $0x04, Y1, Y1
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y1, Y2
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y1, Y4
+	VPADDD       dwords_38800000<>+0(SB), Y1, Y3
+	VSUBPS       dwords_38800000<>+0(SB), Y3, Y3
+	VPADDD       dwords_38000000<>+0(SB), Y1, Y1
+	VPAND        dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR         Y4, Y1, Y1
+	VPBLENDVB    Y2, Y1, Y3, Y1
+	VPSRLD       $0x0f, Y0, Y3
+	VPSLLD       $0x1f, Y3, Y3
+	VPOR         Y3, Y1, Y1
+	VADDPS       Y1, Y7, Y7
+	VMOVDQA      Y7, Y1
+	VPSRLD       $0x1f, Y7, Y2
+	VPSLLD       $0x0f, Y2, Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y7, Y7
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y7, Y4
+	VADDPS       dwords_3f000000<>+0(SB), Y7, Y3
+	VPSUBD       dwords_3f000000<>+0(SB), Y3, Y3
+	VPSUBD       dwords_38000000<>+0(SB), Y7, Y7
+	VPSRLD       $0x0d, Y7, Y5
+	VPAND        dwords_1<>+0(SB), Y5, Y5
+	VPADDD       dwords_fff<>+0(SB), Y7, Y7
+	VPADDD       Y5, Y7, Y7
+	VPSRLD       $0x0d, Y7, Y7
+	VPMINUD      dwords_7c00<>+0(SB), Y7, Y7
+	VPBLENDVB    Y4, Y7, Y3, Y7
+	VPOR         Y2, Y7, Y7
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y0, Y7, Y7
+	VPACKUSDW    Y7, Y6, Y7
+	VPERMQ       $0xd8, Y7, Y7
+	VMOVDQU      Y7, 96(AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA dwords_7fffff<>+0(SB)/4, $0x007fffff
+DATA dwords_7fffff<>+4(SB)/4, $0x007fffff
+DATA dwords_7fffff<>+8(SB)/4, $0x007fffff
+DATA dwords_7fffff<>+12(SB)/4, $0x007fffff
+DATA dwords_7fffff<>+16(SB)/4, $0x007fffff
+DATA dwords_7fffff<>+20(SB)/4, $0x007fffff
+DATA dwords_7fffff<>+24(SB)/4, $0x007fffff
+DATA dwords_7fffff<>+28(SB)/4, $0x007fffff
+GLOBL dwords_7fffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_f7fffff<>+0(SB)/4, $0x0f7fffff
+DATA dwords_f7fffff<>+4(SB)/4, $0x0f7fffff
+DATA dwords_f7fffff<>+8(SB)/4, $0x0f7fffff
+DATA dwords_f7fffff<>+12(SB)/4, $0x0f7fffff
+DATA dwords_f7fffff<>+16(SB)/4, $0x0f7fffff
+DATA dwords_f7fffff<>+20(SB)/4, $0x0f7fffff
+DATA dwords_f7fffff<>+24(SB)/4, $0x0f7fffff
+DATA dwords_f7fffff<>+28(SB)/4, $0x0f7fffff
+GLOBL dwords_f7fffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_38800000<>+0(SB)/4, $0x38800000
+DATA dwords_38800000<>+4(SB)/4, $0x38800000
+DATA dwords_38800000<>+8(SB)/4, $0x38800000
+DATA dwords_38800000<>+12(SB)/4, $0x38800000
+DATA dwords_38800000<>+16(SB)/4, $0x38800000
+DATA dwords_38800000<>+20(SB)/4, $0x38800000
+DATA dwords_38800000<>+24(SB)/4, $0x38800000
+DATA dwords_38800000<>+28(SB)/4, $0x38800000
+GLOBL dwords_38800000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_38000000<>+0(SB)/4, $0x38000000
+DATA dwords_38000000<>+4(SB)/4, $0x38000000
+DATA dwords_38000000<>+8(SB)/4, $0x38000000
+DATA dwords_38000000<>+12(SB)/4, $0x38000000
+DATA dwords_38000000<>+16(SB)/4, $0x38000000
+DATA dwords_38000000<>+20(SB)/4, $0x38000000
+DATA dwords_38000000<>+24(SB)/4, $0x38000000
+DATA dwords_38000000<>+28(SB)/4, $0x38000000
+GLOBL dwords_38000000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7f800000<>+0(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+4(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+8(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+12(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+16(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+20(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+24(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+28(SB)/4, $0x7f800000
+GLOBL dwords_7f800000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_387fffff<>+0(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+4(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+8(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+12(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+16(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+20(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+24(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+28(SB)/4, $0x387fffff
+GLOBL dwords_387fffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_3f000000<>+0(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+4(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+8(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+12(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+16(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+20(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+24(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+28(SB)/4, $0x3f000000
+GLOBL dwords_3f000000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_fff<>+0(SB)/4, $0x00000fff
+DATA dwords_fff<>+4(SB)/4, $0x00000fff
+DATA dwords_fff<>+8(SB)/4, $0x00000fff
+DATA dwords_fff<>+12(SB)/4, $0x00000fff
+DATA dwords_fff<>+16(SB)/4, $0x00000fff
+DATA dwords_fff<>+20(SB)/4, $0x00000fff
+DATA dwords_fff<>+24(SB)/4, $0x00000fff
+DATA dwords_fff<>+28(SB)/4, $0x00000fff
+GLOBL dwords_fff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7c00<>+0(SB)/4, $0x00007c00
+DATA dwords_7c00<>+4(SB)/4, $0x00007c00
+DATA dwords_7c00<>+8(SB)/4, $0x00007c00
+DATA dwords_7c00<>+12(SB)/4, $0x00007c00
+DATA dwords_7c00<>+16(SB)/4, $0x00007c00
+DATA dwords_7c00<>+20(SB)/4, $0x00007c00
+DATA dwords_7c00<>+24(SB)/4, $0x00007c00
+DATA dwords_7c00<>+28(SB)/4, $0x00007c00
+GLOBL dwords_7c00<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_477fefff<>+0(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+4(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+8(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+12(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+16(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+20(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+24(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+28(SB)/4, $0x477fefff
+GLOBL dwords_477fefff<>(SB), RODATA|NOPTR, $32
+
+// func predictBF16x1AVX2(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// Requires: AVX, AVX2
+TEXT ·predictBF16x1AVX2(SB), NOSPLIT, $0-60
+	MOVQ p+0(FP), AX
+	MOVQ base+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ u+32(FP), SI
+	MOVQ v+40(FP), DI
+	MOVQ pairs+48(FP), R8
+	MOVQ R8, R9
+	SHLQ $0x06, R9
+	LEAQ (R9)(R9*2), R9
+
+row:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	MOVQ  DI, R9
+	MOVQ  R8, R10
+
+pair:
+	VPBROADCASTD (SI), Y2
+	VPMADDWD     (R9), Y2, Y3
+	VPADDD       Y3, Y0, Y0
+	VPMADDWD     32(R9), Y2, Y2
+	VPADDD       Y2, Y1, Y1
+	ADDQ         $0x04, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          pair
+	VBROADCASTSS scale+56(FP), Y2
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y2, Y0, Y0
+	VPMOVZXWD    (CX), Y3
+	VPSLLD       $0x10, Y3, Y4
+	VADDPS       Y4, Y0, Y0
+	VMOVDQA      Y0, Y4
+	VPSRLD       $0x10, Y0, Y5
+	VPAND        dwords_1<>+0(SB), Y5, Y5
+	VPADDD       dwords_7fff<>+0(SB), Y0, Y0
+	VPADDD       Y5, Y0, Y0
+	VPSRLD       $0x10, Y0, Y0
+	VPAND        dwords_7fffffff<>+0(SB), Y4, Y4
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y4, Y4
+	VPBLENDVB    Y4, Y3, Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VPMOVZXWD    16(CX), Y2
+	VPSLLD       $0x10, Y2, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVDQA      Y1, Y3
+	VPSRLD       $0x10, Y1, Y4
+	VPAND        dwords_1<>+0(SB), Y4, Y4
+	VPADDD       dwords_7fff<>+0(SB), Y1, Y1
+	VPADDD       Y4, Y1, Y1
+	VPSRLD       $0x10, Y1, Y1
+	VPAND        dwords_7fffffff<>+0(SB), Y3, Y3
+	VPCMPGTD     dwords_7f7f7fff<>+0(SB), Y3, Y3
+	VPBLENDVB    Y3, Y2, Y1, Y1
+	VPACKUSDW    Y1, Y0, Y1
+	VPERMQ       $0xd8, Y1, Y1
+	VMOVDQU      Y1, (AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func predictF16x1AVX2(p *byte, base *byte, stride int, rows int, u *byte, v *byte, pairs int, scale float32)
+// Requires: AVX, AVX2
+TEXT ·predictF16x1AVX2(SB), NOSPLIT, $0-60
+	MOVQ p+0(FP), AX
+	MOVQ base+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ u+32(FP), SI
+	MOVQ v+40(FP), DI
+	MOVQ pairs+48(FP), R8
+	MOVQ R8, R9
+	SHLQ $0x06, R9
+	LEAQ (R9)(R9*2), R9
+
+row:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	MOVQ  DI, R9
+	MOVQ  R8, R10
+
+pair:
+	VPBROADCASTD (SI), Y2
+	VPMADDWD     (R9), Y2, Y3
+	VPADDD       Y3, Y0, Y0
+	VPMADDWD     32(R9), Y2, Y2
+	VPADDD       Y2, Y1, Y1
+	ADDQ         $0x04, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          pair
+	VBROADCASTSS scale+56(FP), Y2
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y2, Y0, Y0
+	VPMOVZXWD    (CX), Y3
+	VPSLLD       $0x11, Y3, Y4
+	VPSRLD       $0x04, Y4, Y4
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y4, Y5
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y4, Y7
+	VPADDD       dwords_38800000<>+0(SB), Y4, Y6
+	VSUBPS       dwords_38800000<>+0(SB), Y6, Y6
+	VPADDD       dwords_38000000<>+0(SB), Y4, Y4
+	VPAND        dwords_7f800000<>+0(SB), Y7, Y7
+	VPOR         Y7, Y4, Y4
+	VPBLENDVB    Y5, Y4, Y6, Y4
+	VPSRLD       $0x0f, Y3, Y6
+	VPSLLD       $0x1f, Y6, Y6
+	VPOR         Y6, Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	VMOVDQA      Y0, Y4
+	VPSRLD       $0x1f, Y0, Y5
+	VPSLLD       $0x0f, Y5, Y5
+	VPAND        dwords_7fffffff<>+0(SB), Y0, Y0
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y0, Y7
+	VADDPS       dwords_3f000000<>+0(SB), Y0, Y6
+	VPSUBD       dwords_3f000000<>+0(SB), Y6, Y6
+	VPSUBD       dwords_38000000<>+0(SB), Y0, Y0
+	VPSRLD       $0x0d, Y0, Y8
+	VPAND        dwords_1<>+0(SB), Y8, Y8
+	VPADDD       dwords_fff<>+0(SB), Y0, Y0
+	VPADDD       Y8, Y0, Y0
+	VPSRLD       $0x0d, Y0, Y0
+	VPMINUD      dwords_7c00<>+0(SB), Y0, Y0
+	VPBLENDVB    Y7, Y0, Y6, Y0
+	VPOR         Y5, Y0, Y0
+	VPAND        dwords_7fffffff<>+0(SB), Y4, Y4
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y4, Y4
+	VPBLENDVB    Y4, Y3, Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VPMOVZXWD    16(CX), Y2
+	VPSLLD       $0x11, Y2, Y3
+	VPSRLD       $0x04, Y3, Y3
+	VPCMPGTD     dwords_7fffff<>+0(SB), Y3, Y4
+	VPCMPGTD     dwords_f7fffff<>+0(SB), Y3, Y6
+	VPADDD       dwords_38800000<>+0(SB), Y3, Y5
+	VSUBPS       dwords_38800000<>+0(SB), Y5, Y5
+	VPADDD       dwords_38000000<>+0(SB), Y3, Y3
+	VPAND        dwords_7f800000<>+0(SB), Y6, Y6
+	VPOR         Y6, Y3, Y3
+	VPBLENDVB    Y4, Y3, Y5, Y3
+	VPSRLD       $0x0f, Y2, Y5
+	VPSLLD       $0x1f, Y5, Y5
+	VPOR         Y5, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVDQA      Y1, Y3
+	VPSRLD       $0x1f, Y1, Y4
+	VPSLLD       $0x0f, Y4, Y4
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_387fffff<>+0(SB), Y1, Y6
+	VADDPS       dwords_3f000000<>+0(SB), Y1, Y5
+	VPSUBD       dwords_3f000000<>+0(SB), Y5, Y5
+	VPSUBD       dwords_38000000<>+0(SB), Y1, Y1
+	VPSRLD       $0x0d, Y1, Y7
+	VPAND        dwords_1<>+0(SB), Y7, Y7
+	VPADDD       dwords_fff<>+0(SB), Y1, Y1
+	VPADDD       Y7, Y1, Y1
+	VPSRLD       $0x0d, Y1, Y1
+	VPMINUD      dwords_7c00<>+0(SB), Y1, Y1
+	VPBLENDVB    Y6, Y1, Y5, Y1
+	VPOR         Y4, Y1, Y1
+	VPAND        dwords_7fffffff<>+0(SB), Y3, Y3
+	VPCMPGTD     dwords_477fefff<>+0(SB), Y3, Y3
+	VPBLENDVB    Y3, Y2, Y1, Y1
+	VPACKUSDW    Y1, Y0, Y1
+	VPERMQ       $0xd8, Y1, Y1
+	VMOVDQU      Y1, (AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func predictF32x2AVX2(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·predictF32x2AVX2(SB), NOSPLIT, $0-64
+	MOVQ p+0(FP), AX
+	MOVQ base+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ times+24(FP), BX
+	MOVQ u+32(FP), SI
+	MOVQ v+40(FP), DI
+	MOVQ r+48(FP), R8
+	MOVQ R8, R11
+	SHLQ $0x03, R11
+
+rows:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	MOVQ  DI, R9
+	MOVQ  R8, R10
+
+number:
+	VBROADCASTSD (SI), Y8
+	VBROADCASTSD (SI)(R11*1), Y9
+	VMOVDQU      (R9), X10
+	VPSLLD       $0x08, X10, X10
+	VPSRAD       $0x08, X10, X10
+	VCVTDQ2PD    X10, Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y4
+	VMOVDQU      16(R9), X10
+	VPSLLD       $0x08, X10, X10
+	VPSRAD       $0x08, X10, X10
+	VCVTDQ2PD    X10, Y10
+	VFMADD231PD  Y8, Y10, Y1
+	VFMADD231PD  Y9, Y10, Y5
+	VMOVDQU      32(R9), X10
+	VPSLLD       $0x08, X10, X10
+	VPSRAD       $0x08, X10, X10
+	VCVTDQ2PD    X10, Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y6
+	VMOVDQU      48(R9), X10
+	VPSLLD       $0x08, X10, X10
+	VPSRAD       $0x08, X10, X10
+	VCVTDQ2PD    X10, Y10
+	VFMADD231PD  Y8, Y10, Y3
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         $0x08, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          number
+	ADDQ         R11, SI
+	VBROADCASTSD scale+56(FP), Y8
+	VCVTPS2PD    (CX), Y9
+	VMULPD       Y8, Y0, Y0
+	VADDPD       Y9, Y0, Y0
+	VCVTPD2PSY   Y0, X11
+	VCVTPS2PD    16(CX), Y0
+	VMULPD       Y8, Y1, Y1
+	VADDPD       Y0, Y1, Y1
+	VCVTPD2PSY   Y1, X0
+	VINSERTI128  $0x01, X0, Y11, Y0
+	VMOVDQA      Y0, Y1
+	VMOVDQU      (CX), Y9
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7fffff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y9, Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VCVTPS2PD    32(CX), Y0
+	VMULPD       Y8, Y2, Y2
+	VADDPD       Y0, Y2, Y2
+	VCVTPD2PSY   Y2, X11
+	VCVTPS2PD    48(CX), Y0
+	VMULPD       Y8, Y3, Y3
+	VADDPD       Y0, Y3, Y3
+	VCVTPD2PSY   Y3, X0
+	VINSERTI128  $0x01, X0, Y11, Y0
+	VMOVDQA      Y0, Y1
+	VMOVDQU      32(CX), Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7fffff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y2, Y0, Y0
+	VMOVDQU      Y0, 32(AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	VCVTPS2PD    (CX), Y0
+	VMULPD       Y8, Y4, Y4
+	VADDPD       Y0, Y4, Y4
+	VCVTPD2PSY   Y4, X11
+	VCVTPS2PD    16(CX), Y0
+	VMULPD       Y8, Y5, Y5
+	VADDPD       Y0, Y5, Y5
+	VCVTPD2PSY   Y5, X0
+	VINSERTI128  $0x01, X0, Y11, Y0
+	VMOVDQA      Y0, Y1
+	VMOVDQU      (CX), Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7fffff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y2, Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VCVTPS2PD    32(CX), Y0
+	VMULPD       Y8, Y6, Y6
+	VADDPD       Y0, Y6, Y6
+	VCVTPD2PSY   Y6, X11
+	VCVTPS2PD    48(CX), Y0
+	VMULPD       Y8, Y7, Y7
+	VADDPD       Y0, Y7, Y7
+	VCVTPD2PSY   Y7, X0
+	VINSERTI128  $0x01, X0, Y11, Y0
+	VMOVDQA      Y0, Y1
+	VMOVDQU      32(CX), Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7fffff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y2, Y0, Y0
+	VMOVDQU      Y0, 32(AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+DATA dwords_7f7fffff<>+0(SB)/4, $0x7f7fffff
+DATA dwords_7f7fffff<>+4(SB)/4, $0x7f7fffff
+DATA dwords_7f7fffff<>+8(SB)/4, $0x7f7fffff
+DATA dwords_7f7fffff<>+12(SB)/4, $0x7f7fffff
+DATA dwords_7f7fffff<>+16(SB)/4, $0x7f7fffff
+DATA dwords_7f7fffff<>+20(SB)/4, $0x7f7fffff
+DATA dwords_7f7fffff<>+24(SB)/4, $0x7f7fffff
+DATA dwords_7f7fffff<>+28(SB)/4, $0x7f7fffff
+GLOBL dwords_7f7fffff<>(SB), RODATA|NOPTR, $32
+
+// func predictF32x1AVX2(p *byte, base *byte, stride int, times int, u *float64, v *byte, r int, scale float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·predictF32x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ p+0(FP), AX
+	MOVQ base+8(FP), CX
+	MOVQ stride+16(FP), DX
+	MOVQ times+24(FP), BX
+	MOVQ u+32(FP), SI
+	MOVQ v+40(FP), DI
+	MOVQ r+48(FP), R8
+	MOVQ R8, R9
+	SHLQ $0x03, R9
+
+rows:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  DI, R9
+	MOVQ  R8, R10
+
+number:
+	VBROADCASTSD (SI), Y4
+	VMOVDQU      (R9), X5
+	VPSLLD       $0x08, X5, X5
+	VPSRAD       $0x08, X5, X5
+	VCVTDQ2PD    X5, Y5
+	VFMADD231PD  Y4, Y5, Y0
+	VMOVDQU      16(R9), X5
+	VPSLLD       $0x08, X5, X5
+	VPSRAD       $0x08, X5, X5
+	VCVTDQ2PD    X5, Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VMOVDQU      32(R9), X5
+	VPSLLD       $0x08, X5, X5
+	VPSRAD       $0x08, X5, X5
+	VCVTDQ2PD    X5, Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VMOVDQU      48(R9), X5
+	VPSLLD       $0x08, X5, X5
+	VPSRAD       $0x08, X5, X5
+	VCVTDQ2PD    X5, Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         $0x08, SI
+	ADDQ         $0x40, R9
+	DECQ         R10
+	JNZ          number
+	VBROADCASTSD scale+56(FP), Y4
+	VCVTPS2PD    (CX), Y5
+	VMULPD       Y4, Y0, Y0
+	VADDPD       Y5, Y0, Y0
+	VCVTPD2PSY   Y0, X6
+	VCVTPS2PD    16(CX), Y0
+	VMULPD       Y4, Y1, Y1
+	VADDPD       Y0, Y1, Y1
+	VCVTPD2PSY   Y1, X0
+	VINSERTI128  $0x01, X0, Y6, Y0
+	VMOVDQA      Y0, Y1
+	VMOVDQU      (CX), Y5
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7fffff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y5, Y0, Y0
+	VMOVDQU      Y0, (AX)
+	VCVTPS2PD    32(CX), Y0
+	VMULPD       Y4, Y2, Y2
+	VADDPD       Y0, Y2, Y2
+	VCVTPD2PSY   Y2, X6
+	VCVTPS2PD    48(CX), Y0
+	VMULPD       Y4, Y3, Y3
+	VADDPD       Y0, Y3, Y3
+	VCVTPD2PSY   Y3, X0
+	VINSERTI128  $0x01, X0, Y6, Y0
+	VMOVDQA      Y0, Y1
+	VMOVDQU      32(CX), Y2
+	VPAND        dwords_7fffffff<>+0(SB), Y1, Y1
+	VPCMPGTD     dwords_7f7fffff<>+0(SB), Y1, Y1
+	VPBLENDVB    Y1, Y2, Y0, Y0
+	VMOVDQU      Y0, 32(AX)
+	ADDQ         DX, AX
+	ADDQ         DX, CX
+	DECQ         BX
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+// func singles16AVX2(dst *float32, src *byte, vectors int)
+// Requires: AVX, AVX2
+TEXT ·singles16AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ vectors+16(FP), DX
+
+vector:
+	VMOVDQU   (CX), Y0
+	VPSLLD    $0x10, Y0, Y1
+	VPSRAD    $0x10, Y1, Y1
+	VCVTDQ2PS Y1, Y1
+	VMOVUPS   Y1, (AX)
+	VPSRAD    $0x10, Y0, Y0
+	VCVTDQ2PS Y0, Y0
+	VMOVUPS   Y0, 64(AX)
+	VMOVDQU   32(CX), Y0
+	VPSLLD    $0x10, Y0, Y1
+	VPSRAD    $0x10, Y1, Y1
+	VCVTDQ2PS Y1, Y1
+	VMOVUPS   Y1, 32(AX)
+	VPSRAD    $0x10, Y0, Y0
+	VCVTDQ2PS Y0, Y0
+	VMOVUPS   Y0, 96(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x40, CX
+	DECQ      DX
+	JNZ       vector
+	VZEROUPPER
+	RET
+
+// func singles24AVX2(dst *float32, src *byte, vectors int)
+// Requires: AVX, AVX2
+TEXT ·singles24AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ vectors+16(FP), DX
+
+vector:
+	VMOVDQU   (CX), Y0
+	VPSLLD    $0x08, Y0, Y0
+	VPSRAD    $0x08, Y0, Y0
+	VCVTDQ2PS Y0, Y0
+	VMOVUPS   Y0, (AX)
+	VMOVDQU   32(CX), Y0
+	VPSLLD    $0x08, Y0, Y0
+	VPSRAD    $0x08, Y0, Y0
+	VCVTDQ2PS Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	ADDQ      $0x00000040, AX
+	ADDQ      $0x40, CX
+	DECQ      DX
+	JNZ       vector
+	VZEROUPPER
+	RET
+
+// func fitRowsAVX2(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·fitRowsAVX2(SB), NOSPLIT, $0-72
+	MOVQ         sums+0(FP), AX
+	MOVQ         u+8(FP), CX
+	MOVQ         v+16(FP), DX
+	MOVQ         d+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         r+40(FP), DI
+	MOVQ         rows+48(FP), R8
+	MOVQ         stride+56(FP), R9
+	MOVQ         flags+64(FP), R10
+	VMOVQ        R10, X0
+	VPBROADCASTD X0, Y0
+	VPSLLD       $0x0f, Y0, Y1
+	VPSLLD       $0x1f, Y0, Y0
+	VPSRAD       $0x1f, Y0, Y0
+	VPSRAD       $0x1f, Y1, Y1
+	MOVQ         DI, R11
+	SHLQ         $0x06, R11
+	LEAQ         (R11)(R11*2), R12
+
+row:
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+	BTQ   $0x20, R10
+	JCC   left
+	MOVQ  DX, R13
+	MOVQ  DI, R14
+
+predict:
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  (R13), Y10, Y2
+	VFMADD231PS  32(R13), Y10, Y3
+	VFMADD231PS  (R13)(R11*1), Y10, Y4
+	VFMADD231PS  32(R13)(R11*1), Y10, Y5
+	VFMADD231PS  (R13)(R11*2), Y10, Y6
+	VFMADD231PS  32(R13)(R11*2), Y10, Y7
+	VFMADD231PS  (R13)(R12*1), Y10, Y8
+	VFMADD231PS  32(R13)(R12*1), Y10, Y9
+	ADDQ         $0x04, CX
+	ADDQ         $0x40, R13
+	DECQ         R14
+	JNZ          predict
+
+left:
+	VPAND     (BX), Y0, Y10
+	VSUBPS    Y2, Y10, Y2
+	VMULPS    (SI), Y2, Y10
+	VBLENDVPS Y1, Y10, Y2, Y2
+	VPAND     32(BX), Y0, Y10
+	VSUBPS    Y3, Y10, Y3
+	VMULPS    32(SI), Y3, Y10
+	VBLENDVPS Y1, Y10, Y3, Y3
+	VPAND     64(BX), Y0, Y10
+	VSUBPS    Y4, Y10, Y4
+	VMULPS    64(SI), Y4, Y10
+	VBLENDVPS Y1, Y10, Y4, Y4
+	VPAND     96(BX), Y0, Y10
+	VSUBPS    Y5, Y10, Y5
+	VMULPS    96(SI), Y5, Y10
+	VBLENDVPS Y1, Y10, Y5, Y5
+	VPAND     128(BX), Y0, Y10
+	VSUBPS    Y6, Y10, Y6
+	VMULPS    128(SI), Y6, Y10
+	VBLENDVPS Y1, Y10, Y6, Y6
+	VPAND     160(BX), Y0, Y10
+	VSUBPS    Y7, Y10, Y7
+	VMULPS    160(SI), Y7, Y10
+	VBLENDVPS Y1, Y10, Y7, Y7
+	VPAND     192(BX), Y0, Y10
+	VSUBPS    Y8, Y10, Y8
+	VMULPS    192(SI), Y8, Y10
+	VBLENDVPS Y1, Y10, Y8, Y8
+	VPAND     224(BX), Y0, Y10
+	VSUBPS    Y9, Y10, Y9
+	VMULPS    224(SI), Y9, Y10
+	VBLENDVPS Y1, Y10, Y9, Y9
+	MOVQ      DX, R13
+	MOVQ      DI, R14
+
+project:
+	VMOVUPS     (AX), Y10
+	VMULPS      (R13)(R11*1), Y4, Y11
+	VFMADD231PS (R13), Y2, Y10
+	VFMADD231PS (R13)(R12*1), Y8, Y11
+	VFMADD231PS (R13)(R11*2), Y6, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (AX)
+	VMOVUPS     32(AX), Y10
+	VMULPS      32(R13)(R11*1), Y5, Y11
+	VFMADD231PS 32(R13), Y3, Y10
+	VFMADD231PS 32(R13)(R12*1), Y9, Y11
+	VFMADD231PS 32(R13)(R11*2), Y7, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, 32(AX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, R13
+	DECQ        R14
+	JNZ         project
+	ADDQ        R9, BX
+	ADDQ        R9, SI
+	DECQ        R8
+	JNZ         row
+	VZEROUPPER
+	RET
+
+// func leaveAVX2(sums *float32, u *float32, v *float32, d *float32, w *float32, r int, rows int, stride int, flags uint64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·leaveAVX2(SB), NOSPLIT, $0-72
+	MOVQ         sums+0(FP), AX
+	MOVQ         u+8(FP), CX
+	MOVQ         v+16(FP), DX
+	MOVQ         d+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         r+40(FP), DI
+	MOVQ         rows+48(FP), R8
+	MOVQ         stride+56(FP), R9
+	MOVQ         flags+64(FP), R10
+	VMOVQ        R10, X0
+	VPBROADCASTD X0, Y0
+	VPSLLD       $0x0f, Y0, Y1
+	VPSLLD       $0x1f, Y0, Y0
+	VPSRAD       $0x1f, Y0, Y0
+	VPSRAD       $0x1f, Y1, Y1
+	MOVQ         DI, R11
+	SHLQ         $0x06, R11
+	LEAQ         (R11)(R11*2), R12
+
+row:
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+	BTQ   $0x20, R10
+	JCC   left
+	MOVQ  DX, R13
+	MOVQ  DI, R14
+
+predict:
+	VBROADCASTSS (CX), Y10
+	VFMADD231PS  (R13), Y10, Y2
+	VFMADD231PS  32(R13), Y10, Y3
+	VFMADD231PS  (R13)(R11*1), Y10, Y4
+	VFMADD231PS  32(R13)(R11*1), Y10, Y5
+	VFMADD231PS  (R13)(R11*2), Y10, Y6
+	VFMADD231PS  32(R13)(R11*2), Y10, Y7
+	VFMADD231PS  (R13)(R12*1), Y10, Y8
+	VFMADD231PS  32(R13)(R12*1), Y10, Y9
+	ADDQ         $0x04, CX
+	ADDQ         $0x40, R13
+	DECQ         R14
+	JNZ          predict
+
+left:
+	VPAND     (BX), Y0, Y10
+	VSUBPS    Y2, Y10, Y2
+	VMULPS    (SI), Y2, Y10
+	VBLENDVPS Y1, Y10, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	VPAND     32(BX), Y0, Y2
+	VSUBPS    Y3, Y2, Y3
+	VMULPS    32(SI), Y3, Y2
+	VBLENDVPS Y1, Y2, Y3, Y3
+	VMOVUPS   Y3, 32(AX)
+	VPAND     64(BX), Y0, Y2
+	VSUBPS    Y4, Y2, Y4
+	VMULPS    64(SI), Y4, Y2
+	VBLENDVPS Y1, Y2, Y4, Y4
+	VMOVUPS   Y4, 64(AX)
+	VPAND     96(BX), Y0, Y2
+	VSUBPS    Y5, Y2, Y5
+	VMULPS    96(SI), Y5, Y2
+	VBLENDVPS Y1, Y2, Y5, Y5
+	VMOVUPS   Y5, 96(AX)
+	VPAND     128(BX), Y0, Y2
+	VSUBPS    Y6, Y2, Y6
+	VMULPS    128(SI), Y6, Y2
+	VBLENDVPS Y1, Y2, Y6, Y6
+	VMOVUPS   Y6, 128(AX)
+	VPAND     160(BX), Y0, Y2
+	VSUBPS    Y7, Y2, Y7
+	VMULPS    160(SI), Y7, Y2
+	VBLENDVPS Y1, Y2, Y7, Y7
+	VMOVUPS   Y7, 160(AX)
+	VPAND     192(BX), Y0, Y2
+	VSUBPS    Y8, Y2, Y8
+	VMULPS    192(SI), Y8, Y2
+	VBLENDVPS Y1, Y2, Y8, Y8
+	VMOVUPS   Y8, 192(AX)
+	VPAND     224(BX), Y0, Y2
+	VSUBPS    Y9, Y2, Y9
+	VMULPS    224(SI), Y9, Y2
+	VBLENDVPS Y1, Y2, Y9, Y9
+	VMOVUPS   Y9, 224(AX)
+	ADDQ      R9, AX
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	DECQ      R8
+	JNZ       row
+	VZEROUPPER
+	RET
+
+// func fitColsAVX2(sums *float32, v *float32, u *float32, d *float32, w *float32, r int, fours int, stride int, flags uint64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·fitColsAVX2(SB), NOSPLIT, $0-72
+	MOVQ         sums+0(FP), AX
+	MOVQ         v+8(FP), CX
+	MOVQ         u+16(FP), DX
+	MOVQ         d+24(FP), BX
+	MOVQ         w+32(FP), SI
+	MOVQ         r+40(FP), DI
+	MOVQ         fours+48(FP), R8
+	MOVQ         stride+56(FP), R9
+	MOVQ         flags+64(FP), R10
+	VMOVQ        R10, X0
+	VPBROADCASTD X0, Y0
+	VPSLLD       $0x0f, Y0, Y1
+	VPSLLD       $0x1f, Y0, Y0
+	VPSRAD       $0x1f, Y0, Y0
+	VPSRAD       $0x1f, Y1, Y1
+	MOVQ         DI, R11
+	SHLQ         $0x02, R11
+	LEAQ         (R11)(R11*2), R12
+
+rows:
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+	BTQ   $0x20, R10
+	JCC   left
+	MOVQ  CX, R13
+	MOVQ  DI, R14
+
+predict:
+	VMOVDQU      (R13), Y10
+	VMOVDQU      32(R13), Y11
+	VBROADCASTSS (DX), Y12
+	VFMADD231PS  Y12, Y10, Y2
+	VFMADD231PS  Y12, Y11, Y3
+	VBROADCASTSS (DX)(R11*1), Y12
+	VFMADD231PS  Y12, Y10, Y4
+	VFMADD231PS  Y12, Y11, Y5
+	VBROADCASTSS (DX)(R11*2), Y12
+	VFMADD231PS  Y12, Y10, Y6
+	VFMADD231PS  Y12, Y11, Y7
+	VBROADCASTSS (DX)(R12*1), Y12
+	VFMADD231PS  Y12, Y10, Y8
+	VFMADD231PS  Y12, Y11, Y9
+	ADDQ         $0x04, DX
+	ADDQ         $0x40, R13
+	DECQ         R14
+	JNZ          predict
+	SUBQ         R11, DX
+
+left:
+	VPAND     (BX), Y0, Y10
+	VSUBPS    Y2, Y10, Y2
+	VMULPS    (SI), Y2, Y10
+	VBLENDVPS Y1, Y10, Y2, Y2
+	VPAND     32(BX), Y0, Y10
+	VSUBPS    Y3, Y10, Y3
+	VMULPS    32(SI), Y3, Y10
+	VBLENDVPS Y1, Y10, Y3, Y3
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	VPAND     (BX), Y0, Y10
+	VSUBPS    Y4, Y10, Y4
+	VMULPS    (SI), Y4, Y10
+	VBLENDVPS Y1, Y10, Y4, Y4
+	VPAND     32(BX), Y0, Y10
+	VSUBPS    Y5, Y10, Y5
+	VMULPS    32(SI), Y5, Y10
+	VBLENDVPS Y1, Y10, Y5, Y5
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	VPAND     (BX), Y0, Y10
+	VSUBPS    Y6, Y10, Y6
+	VMULPS    (SI), Y6, Y10
+	VBLENDVPS Y1, Y10, Y6, Y6
+	VPAND     32(BX), Y0, Y10
+	VSUBPS    Y7, Y10, Y7
+	VMULPS    32(SI), Y7, Y10
+	VBLENDVPS Y1, Y10, Y7, Y7
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	VPAND     (BX), Y0, Y10
+	VSUBPS    Y8, Y10, Y8
+	VMULPS    (SI), Y8, Y10
+	VBLENDVPS Y1, Y10, Y8, Y8
+	VPAND     32(BX), Y0, Y10
+	VSUBPS    Y9, Y10, Y9
+	VMULPS    32(SI), Y9, Y10
+	VBLENDVPS Y1, Y10, Y9, Y9
+	ADDQ      R9, BX
+	ADDQ      R9, SI
+	MOVQ      AX, R13
+	MOVQ      DI, R14
+
+spread:
+	VMOVDQU      (R13), Y10
+	VMOVDQU      32(R13), Y11
+	VBROADCASTSS (DX)(R11*1), Y13
+	VMULPS       Y13, Y4, Y12
+	VMULPS       Y13, Y5, Y13
+	VBROADCASTSS (DX), Y14
+	VFMADD231PS  Y14, Y2, Y10
+	VFMADD231PS  Y14, Y3, Y11
+	VBROADCASTSS (DX)(R12*1), Y14
+	VFMADD231PS  Y14, Y8, Y12
+	VFMADD231PS  Y14, Y9, Y13
+	VBROADCASTSS (DX)(R11*2), Y14
+	VFMADD231PS  Y14, Y6, Y10
+	VFMADD231PS  Y14, Y7, Y11
+	VADDPS       Y12, Y10, Y10
+	VMOVUPS      Y10, (R13)
+	VADDPS       Y13, Y11, Y11
+	VMOVUPS      Y11, 32(R13)
+	ADDQ         $0x04, DX
+	ADDQ         $0x40, R13
+	DECQ         R14
+	JNZ          spread
+	ADDQ         R12, DX
+	DECQ         R8
+	JNZ          rows
+	VZEROUPPER
+	RET
+
+// func differencesBF16AVX2(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+// Requires: AVX, AVX2
+TEXT ·differencesBF16AVX2(SB), NOSPLIT, $0-56
+	MOVQ         d+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         raw+16(FP), DX
+	MOVQ         base+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         least+40(FP), DI
+	VMOVQ        DI, X0
+	MOVQ         middle+48(FP), DI
+	VMOVQ        DI, X1
+	VPBROADCASTD X0, Y0
+	VPBROADCASTD X1, Y1
+	SHLQ         $0x01, SI
+
+block:
+	VPMOVZXWD (DX), Y2
+	VPSLLD    $0x10, Y2, Y2
+	VMOVDQU   dwords_ff<>+0(SB), Y6
+	VMOVDQU   dwords_7f<>+0(SB), Y7
+	VPMOVZXWD (BX), Y3
+	VPSLLD    $0x10, Y3, Y3
+	VSUBPS    Y3, Y2, Y3
+	VPSRLD    $0x17, Y2, Y4
+	VPAND     Y6, Y4, Y4
+	VPMAXSD   Y0, Y4, Y4
+	VPSUBD    Y1, Y4, Y4
+	VPMAXSD   dwords_fffffffc<>+0(SB), Y4, Y4
+	VPCMPGTD  dwords_14<>+0(SB), Y4, Y5
+	VPSRLD    $0x17, Y3, Y2
+	VPAND     Y6, Y2, Y2
+	VPCMPEQD  Y6, Y2, Y2
+	VPOR      Y2, Y5, Y5
+	VPADDD    Y4, Y4, Y4
+	VPSUBD    Y4, Y7, Y2
+	VPSLLD    $0x17, Y2, Y2
+	VPANDN    Y2, Y5, Y2
+	VPANDN    Y3, Y5, Y3
+	VMOVUPS   Y2, (CX)
+	VMOVUPS   Y3, (AX)
+	ADDQ      $0x20, AX
+	ADDQ      $0x20, CX
+	ADDQ      $0x10, DX
+	ADDQ      $0x10, BX
+	DECQ      SI
+	JNZ       block
+	VZEROUPPER
+	RET
+
+DATA dwords_ff<>+0(SB)/4, $0x000000ff
+DATA dwords_ff<>+4(SB)/4, $0x000000ff
+DATA dwords_ff<>+8(SB)/4, $0x000000ff
+DATA dwords_ff<>+12(SB)/4, $0x000000ff
+DATA dwords_ff<>+16(SB)/4, $0x000000ff
+DATA dwords_ff<>+20(SB)/4, $0x000000ff
+DATA dwords_ff<>+24(SB)/4, $0x000000ff
+DATA dwords_ff<>+28(SB)/4, $0x000000ff
+GLOBL dwords_ff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7f<>+0(SB)/4, $0x0000007f
+DATA dwords_7f<>+4(SB)/4, $0x0000007f
+DATA dwords_7f<>+8(SB)/4, $0x0000007f
+DATA dwords_7f<>+12(SB)/4, $0x0000007f
+DATA dwords_7f<>+16(SB)/4, $0x0000007f
+DATA dwords_7f<>+20(SB)/4, $0x0000007f
+DATA dwords_7f<>+24(SB)/4, $0x0000007f
+DATA dwords_7f<>+28(SB)/4, $0x0000007f
+GLOBL dwords_7f<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_fffffffc<>+0(SB)/4, $0xfffffffc
+DATA dwords_fffffffc<>+4(SB)/4, $0xfffffffc
+DATA dwords_fffffffc<>+8(SB)/4, $0xfffffffc
+DATA dwords_fffffffc<>+12(SB)/4, $0xfffffffc
+DATA dwords_fffffffc<>+16(SB)/4, $0xfffffffc
+DATA dwords_fffffffc<>+20(SB)/4, $0xfffffffc
+DATA dwords_fffffffc<>+24(SB)/4, $0xfffffffc
+DATA dwords_fffffffc<>+28(SB)/4, $0xfffffffc
+GLOBL dwords_fffffffc<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_14<>+0(SB)/4, $0x00000014
+DATA dwords_14<>+4(SB)/4, $0x00000014
+DATA dwords_14<>+8(SB)/4, $0x00000014
+DATA dwords_14<>+12(SB)/4, $0x00000014
+DATA dwords_14<>+16(SB)/4, $0x00000014
+DATA dwords_14<>+20(SB)/4, $0x00000014
+DATA dwords_14<>+24(SB)/4, $0x00000014
+DATA dwords_14<>+28(SB)/4, $0x00000014
+GLOBL dwords_14<>(SB), RODATA|NOPTR, $32
+
+// func differencesF16AVX2(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+// Requires: AVX, AVX2
+TEXT ·differencesF16AVX2(SB), NOSPLIT, $0-56
+	MOVQ         d+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         raw+16(FP), DX
+	MOVQ         base+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         least+40(FP), DI
+	VMOVQ        DI, X0
+	MOVQ         middle+48(FP), DI
+	VMOVQ        DI, X1
+	VPBROADCASTD X0, Y0
+	VPBROADCASTD X1, Y1
+	SHLQ         $0x01, SI
+
+block:
+	VPMOVZXWD (DX), Y2
+	VPSLLD    $0x11, Y2, Y3
+	VPSRLD    $0x04, Y3, Y3
+	VPCMPGTD  dwords_7fffff<>+0(SB), Y3, Y4
+	VPCMPGTD  dwords_f7fffff<>+0(SB), Y3, Y6
+	VPADDD    dwords_38800000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_38800000<>+0(SB), Y5, Y5
+	VPADDD    dwords_38000000<>+0(SB), Y3, Y3
+	VPAND     dwords_7f800000<>+0(SB), Y6, Y6
+	VPOR      Y6, Y3, Y3
+	VPBLENDVB Y4, Y3, Y5, Y3
+	VPSRLD    $0x0f, Y2, Y5
+	VPSLLD    $0x1f, Y5, Y5
+	VPOR      Y5, Y3, Y3
+	VMOVDQU   dwords_ff<>+0(SB), Y6
+	VMOVDQU   dwords_7f<>+0(SB), Y7
+	VPMOVZXWD (BX), Y2
+	VPSLLD    $0x11, Y2, Y4
+	VPSRLD    $0x04, Y4, Y4
+	VPCMPGTD  dwords_7fffff<>+0(SB), Y4, Y5
+	VPCMPGTD  dwords_f7fffff<>+0(SB), Y4, Y9
+	VPADDD    dwords_38800000<>+0(SB), Y4, Y8
+	VSUBPS    dwords_38800000<>+0(SB), Y8, Y8
+	VPADDD    dwords_38000000<>+0(SB), Y4, Y4
+	VPAND     dwords_7f800000<>+0(SB), Y9, Y9
+	VPOR      Y9, Y4, Y4
+	VPBLENDVB Y5, Y4, Y8, Y4
+	VPSRLD    $0x0f, Y2, Y8
+	VPSLLD    $0x1f, Y8, Y8
+	VPOR      Y8, Y4, Y4
+	VSUBPS    Y4, Y3, Y2
+	VPSRLD    $0x17, Y3, Y4
+	VPAND     Y6, Y4, Y4
+	VPMAXSD   Y0, Y4, Y4
+	VPSUBD    Y1, Y4, Y4
+	VPMAXSD   dwords_fffffffc<>+0(SB), Y4, Y4
+	VPCMPGTD  dwords_14<>+0(SB), Y4, Y5
+	VPSRLD    $0x17, Y2, Y3
+	VPAND     Y6, Y3, Y3
+	VPCMPEQD  Y6, Y3, Y3
+	VPOR      Y3, Y5, Y5
+	VPADDD    Y4, Y4, Y4
+	VPSUBD    Y4, Y7, Y3
+	VPSLLD    $0x17, Y3, Y3
+	VPANDN    Y3, Y5, Y3
+	VPANDN    Y2, Y5, Y2
+	VMOVUPS   Y3, (CX)
+	VMOVUPS   Y2, (AX)
+	ADDQ      $0x20, AX
+	ADDQ      $0x20, CX
+	ADDQ      $0x10, DX
+	ADDQ      $0x10, BX
+	DECQ      SI
+	JNZ       block
+	VZEROUPPER
+	RET
+
+// func differencesF32AVX2(d *float32, w *float32, raw *byte, base *byte, blocks int, least uint64, middle uint64)
+// Requires: AVX, AVX2
+TEXT ·differencesF32AVX2(SB), NOSPLIT, $0-56
+	MOVQ         d+0(FP), AX
+	MOVQ         w+8(FP), CX
+	MOVQ         raw+16(FP), DX
+	MOVQ         base+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVQ         least+40(FP), DI
+	VMOVQ        DI, X0
+	MOVQ         middle+48(FP), DI
+	VMOVQ        DI, X1
+	VPBROADCASTD X0, Y0
+	VPBROADCASTD X1, Y1
+	SHLQ         $0x01, SI
+
+block:
+	VMOVUPS  (DX), Y2
+	VMOVDQU  dwords_ff<>+0(SB), Y6
+	VMOVDQU  dwords_7f<>+0(SB), Y7
+	VMOVUPS  (BX), Y3
+	VSUBPS   Y3, Y2, Y3
+	VPSRLD   $0x17, Y2, Y4
+	VPAND    Y6, Y4, Y4
+	VPMAXSD  Y0, Y4, Y4
+	VPSUBD   Y1, Y4, Y4
+	VPMAXSD  dwords_fffffffc<>+0(SB), Y4, Y4
+	VPCMPGTD dwords_14<>+0(SB), Y4, Y5
+	VPSRLD   $0x17, Y3, Y2
+	VPAND    Y6, Y2, Y2
+	VPCMPEQD Y6, Y2, Y2
+	VPOR     Y2, Y5, Y5
+	VPADDD   Y4, Y4, Y4
+	VPSUBD   Y4, Y7, Y2
+	VPSLLD   $0x17, Y2, Y2
+	VPANDN   Y2, Y5, Y2
+	VPANDN   Y3, Y5, Y3
+	VMOVUPS  Y2, (CX)
+	VMOVUPS  Y3, (AX)
+	ADDQ     $0x20, AX
+	ADDQ     $0x20, CX
+	ADDQ     $0x20, DX
+	ADDQ     $0x20, BX
+	DECQ     SI
+	JNZ      block
+	VZEROUPPER
+	RET

@@ -118,7 +118,7 @@ func TestPredict(t *testing.T) {
 			}
 		}
 		want := l.wants(base, u, v)
-		codectest.Both(func(how string) {
+		codectest.Levels(func(how string) {
 			got := bytes.Repeat([]byte{0xee}, l.N*w)
 			l.Predict(new(Scratch), got, base, u, v)
 			for i := range l.N {

@@ -8,9 +8,12 @@ import (
 
 // fill is fillPortable.
 func (t *table) fill(f *Freqs) {
-	if simd.Wide {
+	switch {
+	case simd.Has(simd.AVX512):
 		tableAVX512(&t[0], &f[0])
-	} else {
+	case simd.Has(simd.AVX2):
+		tableAVX2(&t[0], &f[0])
+	default:
 		t.fillPortable(f)
 	}
 }
@@ -19,16 +22,11 @@ func (t *table) fill(f *Freqs) {
 func (d *Decoder) steps(dst []byte) ([]byte, error) {
 	lanes := len(d.x)
 	n := len(dst) / lanes
-	if !simd.Wide || n == 0 || lanes == LeastLanes {
+	c := coding()
+	if c == nil || n == 0 || lanes == LeastLanes {
 		return dst, nil
 	}
-	kernel, least := decode64AVX512, 2*lanes // words that a step takes at most, in bytes
-	switch lanes {
-	case SomeLanes:
-		kernel = decode32AVX512
-	case FewLanes:
-		kernel = decode16AVX512
-	}
+	kernel, least := c.decode[width(lanes)], 2*lanes // words that a step takes at most, in bytes
 	rest := dst[n*lanes:]
 	if len(d.words) >= least {
 		read, readStep := fetching(d.Read, n, dst)
@@ -61,20 +59,14 @@ func fetching(p []byte, n int, none []byte) (at *byte, step int) {
 // steps puts steps of all states.
 func (e *Encoder) steps(src []byte) {
 	n := len(src) / len(e.x)
-	if !simd.Wide || n == 0 || len(e.x) == LeastLanes {
+	c := coding()
+	if c == nil || n == 0 || len(e.x) == LeastLanes {
 		e.stepsPortable(src)
 		return
 	}
-	kernel := encode64AVX512
-	switch len(e.x) {
-	case SomeLanes:
-		kernel = encode32AVX512
-	case FewLanes:
-		kernel = encode16AVX512
-	}
-	_ = e.buf[:e.at][2*len(src)-1] // the kernels check nothing
+	_ = e.buf[:e.at][2*len(src)+beyond-1] // the kernels check nothing
 	out, outStep := fetching(e.Written, n, src)
-	if len(e.x) == ManyLanes {
+	if len(e.x) == ManyLanes && simd.Has(simd.AVX512) {
 		var rcp, rest [32]uint32
 		if e.codes.narrow(&e.set, &rcp, &rest) {
 			e.at -= encode64NarrowAVX512(
@@ -82,6 +74,7 @@ func (e *Encoder) steps(src []byte) {
 			return
 		}
 	}
+	kernel := c.encode[width(len(e.x))]
 	e.at -= kernel(&e.buf[e.at-1], &src[len(src)-1], n, &e.codes[0], &e.x[0], out, outStep)
 }
 
@@ -107,19 +100,28 @@ func (c *codes) narrow(set *values, rcp, rest *[32]uint32) bool {
 
 // values is valuesPortable.
 func (f *Freqs) values() (set values) {
-	if !simd.Wide {
+	switch {
+	case simd.Has(simd.AVX512):
+		valuesAVX512(&set[0], &f[0])
+	case simd.Has(simd.AVX2):
+		valuesAVX2(&set[0], &f[0])
+	default:
 		return f.valuesPortable()
 	}
-	valuesAVX512(&set[0], &f[0])
 	return set
 }
 
 // shares is sharesPortable.
 func (f *Freqs) shares(c *Counts, scale float64) (sum, top int) {
-	if !simd.Wide {
+	var s, t uint64
+	switch {
+	case simd.Has(simd.AVX512):
+		s, t = sharesAVX512(&f[0], &c[0], scale)
+	case simd.Has(simd.AVX2):
+		s, t = sharesAVX2(&f[0], &c[0], scale)
+	default:
 		return f.sharesPortable(c, scale)
 	}
-	s, t := sharesAVX512(&f[0], &c[0], scale)
 	return int(s), int(t)
 }
 
@@ -132,29 +134,42 @@ func (t *tally) add(p []byte) {
 
 // sum is sumPortable.
 func (c *Counts) sum(t *tally, shift int, set *values) {
-	if simd.Wide {
+	switch {
+	case simd.Has(simd.AVX512):
 		sumAVX512(&c[0], &t[0][0], uint64(shift), &set[0])
-	} else {
+	case simd.Has(simd.AVX2):
+		sumAVX2(&c[0], &t[0][0], uint64(shift), &set[0])
+	default:
 		c.sumPortable(t, shift, set)
 	}
 }
 
 // logs is logsPortable.
 func (c *Counts) logs() (sum uint64, used, total int) {
-	if simd.Wide {
+	switch {
+	case simd.Has(simd.AVX512):
 		return logsAVX512(&c[0])
+	case simd.Has(simd.AVX2):
+		return logsAVX2(&c[0])
 	}
 	return c.logsPortable()
 }
 
 // holds is holdsPortable.
 func (s *values) holds(p []byte) int {
-	n := 0
-	if k := simd.Blocks(len(p)); k > 0 {
-		n = (k - holdsAVX512(&s[0], &p[0], k)) * line
-		if n < k*line {
-			return n
-		}
+	k := simd.Blocks(simd.AVX2, len(p))
+	if k == 0 {
+		return s.holdsPortable(p)
+	}
+	left := 0
+	if simd.Has(simd.AVX512) {
+		left = holdsAVX512(&s[0], &p[0], k)
+	} else {
+		left = holdsAVX2(&s[0], &p[0], k)
+	}
+	n := (k - left) * line
+	if left > 0 {
+		return n
 	}
 	return n + s.holdsPortable(p[n:])
 }

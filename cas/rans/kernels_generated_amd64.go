@@ -7,6 +7,11 @@ package rans
 //go:noescape
 func tableAVX512(t *uint32, f *uint16)
 
+// tableAVX2 is fillPortable. It writes up to 31 entries past the end.
+//
+//go:noescape
+func tableAVX2(t *uint32, f *uint16)
+
 // decode16AVX512 decodes so many steps of 16 bytes each, or fewer: it begins none when of the n bytes at
 // words less than 32 are left, which is what a step reads, and uses at most. Each step has the processor
 // fetch 1 lines of 64 bytes at raw, which are to be read next, and as many at out, which are to be written,
@@ -21,6 +26,31 @@ func decode16AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 //
 //go:noescape
 func encode16AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+
+// decode16LoadsAVX512 decodes so many steps of 16 bytes each, or fewer: it begins none when of the n bytes at
+// words less than 32 are left, which is what a step reads, and uses at most. Each step has the processor
+// fetch 1 lines of 64 bytes at raw, which are to be read next, and as many at out, which are to be written,
+// and goes on by rawStep and outStep.
+//
+//go:noescape
+func decode16LoadsAVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+
+// encode16LoadsAVX512 codes steps times 16 bytes, of which the last is at src, and puts words up to the byte
+// at last, so many bytes. Each step has the processor fetch 1 lines of 64 bytes at out, which are to be
+// written, and goes on by outStep.
+//
+//go:noescape
+func encode16LoadsAVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+
+// decode16AVX2 is decode16AVX512 for AVX2.
+//
+//go:noescape
+func decode16AVX2(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+
+// encode16AVX2 is encode16AVX512 for AVX2. It writes up to 16 bytes ahead of what it puts.
+//
+//go:noescape
+func encode16AVX2(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
 
 // decode32AVX512 decodes so many steps of 32 bytes each, or fewer: it begins none when of the n bytes at
 // words less than 64 are left, which is what a step reads, and uses at most. Each step has the processor
@@ -37,6 +67,31 @@ func decode32AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 //go:noescape
 func encode32AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
 
+// decode32LoadsAVX512 decodes so many steps of 32 bytes each, or fewer: it begins none when of the n bytes at
+// words less than 64 are left, which is what a step reads, and uses at most. Each step has the processor
+// fetch 2 lines of 64 bytes at raw, which are to be read next, and as many at out, which are to be written,
+// and goes on by rawStep and outStep.
+//
+//go:noescape
+func decode32LoadsAVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+
+// encode32LoadsAVX512 codes steps times 32 bytes, of which the last is at src, and puts words up to the byte
+// at last, so many bytes. Each step has the processor fetch 2 lines of 64 bytes at out, which are to be
+// written, and goes on by outStep.
+//
+//go:noescape
+func encode32LoadsAVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+
+// decode32AVX2 is decode32AVX512 for AVX2.
+//
+//go:noescape
+func decode32AVX2(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+
+// encode32AVX2 is encode32AVX512 for AVX2. It writes up to 16 bytes ahead of what it puts.
+//
+//go:noescape
+func encode32AVX2(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+
 // decode64AVX512 decodes so many steps of 64 bytes each, or fewer: it begins none when of the n bytes at
 // words less than 128 are left, which is what a step reads, and uses at most. Each step has the processor
 // fetch 4 lines of 64 bytes at raw, which are to be read next, and as many at out, which are to be written,
@@ -51,6 +106,31 @@ func decode64AVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n i
 //
 //go:noescape
 func encode64AVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+
+// decode64LoadsAVX512 decodes so many steps of 64 bytes each, or fewer: it begins none when of the n bytes at
+// words less than 128 are left, which is what a step reads, and uses at most. Each step has the processor
+// fetch 4 lines of 64 bytes at raw, which are to be read next, and as many at out, which are to be written,
+// and goes on by rawStep and outStep.
+//
+//go:noescape
+func decode64LoadsAVX512(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+
+// encode64LoadsAVX512 codes steps times 64 bytes, of which the last is at src, and puts words up to the byte
+// at last, so many bytes. Each step has the processor fetch 4 lines of 64 bytes at out, which are to be
+// written, and goes on by outStep.
+//
+//go:noescape
+func encode64LoadsAVX512(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
+
+// decode64AVX2 is decode64AVX512 for AVX2.
+//
+//go:noescape
+func decode64AVX2(dst *byte, steps int, t *uint32, x *uint32, words *byte, n int, raw *byte, rawStep int, out *byte, outStep int) (left int, used int)
+
+// encode64AVX2 is encode64AVX512 for AVX2. It writes up to 16 bytes ahead of what it puts.
+//
+//go:noescape
+func encode64AVX2(last *byte, src *byte, steps int, codes *uint64, x *uint32, out *byte, outStep int) (put int)
 
 // encode64NarrowAVX512 codes steps times 64 bytes, of which the last is at src, and puts words up to the byte
 // at last, so many bytes. Each step has the processor fetch 4 lines of 64 bytes at out, which are to be
@@ -78,6 +158,31 @@ func holdsAVX512(set *uint64, p *byte, lines int) (left int)
 //
 //go:noescape
 func logsAVX512(c *uint32) (sum uint64, used int, total int)
+
+// sumAVX2 is sumPortable.
+//
+//go:noescape
+func sumAVX2(c *uint32, t *uint16, shift uint64, set *uint64)
+
+// holdsAVX2 is holdsAVX512 for AVX2.
+//
+//go:noescape
+func holdsAVX2(set *uint64, p *byte, lines int) (left int)
+
+// logsAVX2 is logsPortable. Counts are below 2^31.
+//
+//go:noescape
+func logsAVX2(c *uint32) (sum uint64, used int, total int)
+
+// sharesAVX2 is sharesPortable. Counts are below 2^31.
+//
+//go:noescape
+func sharesAVX2(f *uint16, c *uint32, scale float64) (sum uint64, top uint64)
+
+// valuesAVX2 is valuesPortable.
+//
+//go:noescape
+func valuesAVX2(set *uint64, f *uint16)
 
 // sharesAVX512 is sharesPortable.
 //

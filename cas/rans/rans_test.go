@@ -53,7 +53,7 @@ func TestRans(t *testing.T) {
 			total += len(p)
 		}
 		var streams [][]byte
-		codectest.Both(func(how string) {
+		levels(func(how string) {
 			var e Encoder
 			e.Reset(total, lanes)
 			for i := len(rs) - 1; i >= 0; i-- {
@@ -61,10 +61,12 @@ func TestRans(t *testing.T) {
 			}
 			streams = append(streams, e.End())
 		})
-		if !bytes.Equal(streams[0], streams[len(streams)-1]) {
-			t.Fatalf("the twin encodes differently")
+		for _, s := range streams {
+			if !bytes.Equal(s, streams[0]) {
+				t.Fatalf("they encode differently")
+			}
 		}
-		codectest.Both(func(how string) {
+		levels(func(how string) {
 			var d Decoder
 			if err := d.Init(streams[0], lanes); err != nil {
 				t.Fatal(how, err)
@@ -143,7 +145,7 @@ func TestFreqs(t *testing.T) {
 		if sum != probs {
 			t.Fatalf("they add up to %d: %v", sum, f)
 		}
-		codectest.Both(func(how string) {
+		levels(func(how string) {
 			g = f
 			if f.Normalize(&c); f != g {
 				t.Fatalf("%s: the frequencies differ", how)
@@ -157,7 +159,7 @@ func TestFreqs(t *testing.T) {
 		if err != nil || string(rest) != "behind" || f != g {
 			t.Fatalf("%v: %v, want %v", err, g, f)
 		}
-		codectest.Both(func(string) {
+		levels(func(string) {
 			var a, b table
 			a.fill(&f)
 			b.fillPortable(&f)
@@ -182,7 +184,7 @@ func FuzzRans(f *testing.F) {
 			return
 		}
 		var outs [][]byte
-		codectest.Both(func(string) {
+		levels(func(string) {
 			var d Decoder
 			out := bytes.Repeat([]byte{0xee}, int(n)+int(m)+32)
 			err := d.Init(stream, []int{LeastLanes, FewLanes, SomeLanes, ManyLanes}[lanes%4])
@@ -203,10 +205,36 @@ func FuzzRans(f *testing.F) {
 			}
 			outs = append(outs, out)
 		})
-		if !bytes.Equal(outs[0], outs[len(outs)-1]) {
-			t.Fatal("the twin decodes differently")
+		for _, out := range outs {
+			if !bytes.Equal(out, outs[0]) {
+				t.Fatal("they decode differently")
+			}
 		}
 	})
+}
+
+// TestRansAtEdges: no kernel reads or writes past the ends of what it is given.
+func TestRansAtEdges(t *testing.T) {
+	for _, lanes := range []int{FewLanes, SomeLanes, ManyLanes} {
+		for _, n := range []int{lanes, lanes + 1, 3 * lanes, 40*lanes - 1, 1000 * lanes} {
+			p := codectest.Edge(t, codectest.Skewed(n, 3))
+			f, _ := frequencies(p)
+			levels(func(how string) {
+				e := Encoder{buf: codectest.Edge(t, make([]byte, 4*lanes+2*n+2))}
+				e.Reset(n, lanes)
+				e.Run(p, &f)
+				stream := codectest.Edge(t, e.End())
+				got := codectest.Edge(t, make([]byte, n))
+				var d Decoder
+				if err := d.Init(stream, lanes); err != nil {
+					t.Fatal(err)
+				}
+				if err := d.Run(got, &f); err != nil || d.End() != nil || !bytes.Equal(got, p) {
+					t.Fatalf("%s, %d bytes, %d states: %v", how, n, lanes, err)
+				}
+			})
+		}
+	}
 }
 
 func BenchmarkRans(b *testing.B) {
@@ -219,7 +247,7 @@ func BenchmarkRans(b *testing.B) {
 		e.Reset(len(p), ManyLanes)
 		e.Run(p, &f)
 		stream := bytes.Clone(e.End())
-		codectest.Both(func(how string) {
+		levels(func(how string) {
 			b.Run(fmt.Sprintf("%.1f bits/encode/%s", cost(&f, &c)/float64(len(p)), how), func(b *testing.B) {
 				b.SetBytes(int64(len(p)))
 				for b.Loop() {

@@ -1,15 +1,95 @@
-// Package simd says whether the kernels in AVX-512 run on this processor.
+// Package simd says which kernels this processor runs.
 //
-// Each package with kernels has the same functions in Go, their twins, which any other processor runs. A
-// kernel takes whole blocks of 64 bytes; its twin takes what is left.
+// A package with kernels has each of their functions in Go as well: its twin, which gives the same bytes. A
+// kernel takes whole blocks; the twin takes the rest, and everything where no kernel runs.
+//
+//	level     instructions                              processors
+//	portable  Go; on amd64 SSE2                         all
+//	avx2      AVX2, FMA, BMI1 and BMI2, POPCNT          Intel from Haswell on, AMD from Zen on
+//	avx512    also AVX-512 F, BW, CD, VL, VBMI, VBMI2   Intel from Ice Lake on, AMD from Zen 4 on
+//
+// A level includes those above it in the table. The environment variable CKPTFS_CPU names the highest level
+// to use, for tests and reports.
 package simd
 
-// Block is how many bytes a kernel takes at a time.
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Level is a set of instructions.
+type Level uint8
+
+// The levels, each of which includes the ones before it.
+const (
+	Portable Level = iota
+	AVX2
+	AVX512
+)
+
+var names = [...]string{"portable", "avx2", "avx512"}
+
+func (l Level) String() string { return names[l] }
+
+// Env is the environment variable that names the highest level to use.
+const Env = "CKPTFS_CPU"
+
+// host is the highest level that this processor has.
+var host = detect()
+
+// now is the level whose kernels run, and problem what is wrong with the one that Env names.
+var now, problem = limit(host, os.Getenv(Env))
+
+// Now is the level whose kernels run.
+func Now() Level { return now }
+
+// Has reports whether kernels of level l run.
+func Has(l Level) bool { return now >= l }
+
+// Widest is the kernel of the two that runs, where one does.
+func Widest[F any](avx2, avx512 F) F {
+	if now >= AVX512 {
+		return avx512
+	}
+	return avx2
+}
+
+// Check is the error of Env: a level that does not exist, or that this processor lacks.
+func Check() error { return problem }
+
+// limit is the level that name asks for. An empty name asks for the host's.
+func limit(host Level, name string) (Level, error) {
+	if name == "" {
+		return host, nil
+	}
+	for l, n := range names {
+		switch {
+		case n != name:
+		case Level(l) > host:
+			return host, fmt.Errorf("%s=%s: this processor has %s at most", Env, name, host)
+		default:
+			return Level(l), nil
+		}
+	}
+	return host, fmt.Errorf("%s=%s: not a level (%s)", Env, name, strings.Join(names[:], ", "))
+}
+
+// Each runs f at each level that this processor has, the highest first. Only tests call it, one at a time.
+func Each(f func(l Level)) {
+	defer func(was Level) { now = was }(now)
+	for l := int(now); l >= 0; l-- {
+		now = Level(l)
+		f(now)
+	}
+}
+
+// Block is how many bytes most kernels take at a time.
 const Block = 64
 
-// Blocks is how many whole blocks n bytes have that the kernels take: none where they do not run.
-func Blocks(n int) int {
-	if !Wide {
+// Blocks is how many whole blocks of n bytes a kernel of level l takes: none where it does not run.
+func Blocks(l Level, n int) int {
+	if now < l {
 		return 0
 	}
 	return n / Block

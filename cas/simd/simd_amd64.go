@@ -2,8 +2,16 @@ package simd
 
 import "golang.org/x/sys/cpu"
 
-// Wide reports whether the kernels in AVX-512 run and pay: processors with VBMI2 do not clock down for them.
-// Only tests set it, to compare kernels with twins (codectest.Both).
-var Wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL &&
-	cpu.X86.HasAVX512CD && cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VBMI2 &&
-	cpu.X86.HasBMI2 && cpu.X86.HasPOPCNT
+// detect asks the processor, and whether the operating system saves its registers. The level of AVX-512 asks
+// for VBMI2, since processors that came before it clock down for wide registers.
+func detect() Level {
+	x := &cpu.X86
+	switch {
+	case !x.HasAVX2 || !x.HasFMA || !x.HasBMI1 || !x.HasBMI2 || !x.HasPOPCNT:
+		return Portable
+	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512CD && x.HasAVX512VL && x.HasAVX512VBMI &&
+		x.HasAVX512VBMI2:
+		return AVX512
+	}
+	return AVX2
+}
