@@ -3,7 +3,7 @@ package blake3
 import (
 	"sync"
 
-	"golang.org/x/sys/cpu"
+	"ckptfs/cas/simd"
 )
 
 const (
@@ -19,9 +19,9 @@ const (
 	root       = 1 << 3
 )
 
-// wide says that the kernel can be used and pays. It needs no more than AVX512F; VBMI is asked for since the
-// processors that came before it clock down when they see such instructions.
-var wide = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VBMI
+// wide says that the kernel can be used and pays. It needs no more than AVX512F; the level asks for more since
+// the processors that came before it clock down when they see such instructions.
+var wide = simd.Has(simd.AVX512)
 
 // lanes are the inputs of the kernel, which knows where each field is.
 type lanes struct {

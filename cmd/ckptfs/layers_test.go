@@ -31,13 +31,13 @@ var layers = []struct {
 	pkg string
 	may []string
 }{
-	{"cas/blake3", nil},
+	{"cas/simd", nil},
+	{"cas/blake3", []string{"cas/simd"}},
 	{"cas", []string{"cas/blake3"}},
 	{"cas/locks", nil},
 	{"cas/disk", nil},
 	{"cas/pages", nil},
 	{"cas/chunk", []string{"cas"}},
-	{"cas/simd", nil},
 	{"cas/codectest", []string{"cas/simd"}},
 	{"cas/half", []string{"cas/simd"}},
 	{"cas/rans", []string{"cas/simd"}},

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"ckptfs/cas/simd"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -55,7 +56,10 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errw)
-	err := root.ExecuteContext(ctx)
+	err := simd.Check()
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err != nil {
 		a.complain(err)
 	}

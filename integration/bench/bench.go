@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"ckptfs/cas/simd"
 	"ckptfs/integration/daemon"
 
 	"golang.org/x/sys/unix"
@@ -93,8 +94,8 @@ func (b *bench) introduce() error {
 	if status.Reason != "" {
 		mode += " (" + status.Reason + ")"
 	}
-	fmt.Printf("%d cores, kernel %s, %s; mode %s; files of %s, %d pairs a figure; median (lowest–highest); ratio to the plain folder\n",
-		runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]), fsName, mode, bytesText(b.size), b.rounds)
+	fmt.Printf("%d cores, %s, kernel %s, %s; mode %s; files of %s, %d pairs a figure; median (lowest–highest); ratio to the plain folder\n",
+		runtime.NumCPU(), simd.Now(), unix.ByteSliceToString(u.Release[:]), fsName, mode, bytesText(b.size), b.rounds)
 	return nil
 }
 
