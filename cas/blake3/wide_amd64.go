@@ -19,8 +19,8 @@ const (
 	root       = 1 << 3
 )
 
-// wide says that the kernel can be used and pays. It needs no more than AVX512F; the level asks for more since
-// the processors that came before it clock down when they see such instructions.
+// wide says that the kernel can be used and pays. It needs no more than AVX512F. The level asks for more: the
+// processors that came before it clock down when they see such instructions.
 var wide = simd.Has(simd.AVX512)
 
 // lanes are the inputs of the kernel, which knows where each field is.

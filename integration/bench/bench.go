@@ -95,7 +95,8 @@ func (b *bench) introduce() error {
 		mode += " (" + status.Reason + ")"
 	}
 	fmt.Printf("%d cores, %s, kernel %s, %s; mode %s; files of %s, %d pairs a figure; median (lowest–highest); ratio to the plain folder\n",
-		runtime.NumCPU(), simd.Now(), unix.ByteSliceToString(u.Release[:]), fsName, mode, bytesText(b.size), b.rounds)
+		runtime.NumCPU(), simd.Now(), unix.ByteSliceToString(u.Release[:]), fsName, mode, bytesText(b.size),
+		b.rounds)
 	return nil
 }
 
