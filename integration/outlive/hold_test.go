@@ -15,7 +15,7 @@ import (
 
 // TestCauseEnds: a cause that lasts longer than ten tries costs nobody the mount.
 func TestCauseEnds(t *testing.T) {
-	t.Setenv("CKPTFS_HOLDER_PATIENCE", "") // the usual
+	t.Setenv("CKPTFS_HOLDER_PATIENCE", "40s") // and ten tries, which are over in ten seconds
 	m := mounttest.New(t)
 	data := mounttest.Noise(1, 200_000)
 	m.Write("x", data)
@@ -127,8 +127,8 @@ func TestKilledWhileItAnswersUmount(t *testing.T) {
 	}
 }
 
-// TestKilledForGoodWhileItAnswersUmount: no next daemon comes, and the mount stays; or the holder is gone, too,
-// and the mount with it.
+// TestKilledForGoodWhileItAnswersUmount: no next daemon comes, and the mount stays. With its holder killed it
+// ends.
 func TestKilledForGoodWhileItAnswersUmount(t *testing.T) {
 	m := mounttest.New(t)
 	data := mounttest.Noise(1, 200_000)

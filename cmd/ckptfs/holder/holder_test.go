@@ -226,14 +226,27 @@ func TestGoesOn(t *testing.T) {
 
 // One that asks for the end does not wait for the time, also while no daemon can be started.
 func TestGiveUpAsked(t *testing.T) {
-	f := start(t, config{Tries: 2, First: time.Second, Longest: time.Second, Total: time.Hour})
+	f := start(t, config{Tries: 2, First: 1, Longest: 1, Total: time.Hour})
 	f.first().kill()
 	for range 3 {
 		f.next().kill()
 	}
-	f.signal(unix.SIGTERM) // a second's wait
-	f.next().kill()
-	f.ends(137, true)
+	last := f.next()
+	f.signal(unix.SIGTERM)
+	for code := -1; code < 0; { // it may start another one before it has the signal
+		last.kill()
+		_ = f.ln.SetDeadline(time.Now().Add(100 * time.Millisecond))
+		if c, err := f.ln.AcceptUnix(); err == nil {
+			last = f.met(c)
+		}
+		select {
+		case code = <-f.ended:
+		default:
+		}
+	}
+	if _, err := os.Stat(f.dir + "/gaveup"); err != nil {
+		t.Error("it did not give up")
+	}
 
 	exe := program(t)
 	f = start(t, config{Tries: 2, First: 1, Longest: time.Millisecond, Total: time.Hour, Exe: exe})

@@ -25,7 +25,8 @@ func Patience() time.Duration {
 
 func (p patience) orUsual() patience {
 	if p == (patience{}) {
-		return patience{first: 50 * time.Millisecond, most: 4 * time.Second, tries: 10, total: Patience()}
+		total := Patience()
+		return patience{first: 50 * time.Millisecond, most: total / 30, tries: 10, total: total}
 	}
 	return p
 }

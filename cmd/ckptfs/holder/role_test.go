@@ -403,6 +403,13 @@ func (f *family) next() *person {
 	if err != nil {
 		f.t.Fatalf("no daemon: %v", err)
 	}
+	return f.met(c)
+}
+
+// met is a daemon that has called.
+func (f *family) met(c *net.UnixConn) *person {
+	f.t.Helper()
+	var err error
 	_ = c.SetDeadline(time.Now().Add(patient))
 	f.lives++
 	p := &person{t: f.t, c: c, in: json.NewDecoder(c)}

@@ -21,7 +21,7 @@ func TestAppend(t *testing.T) {
 	}
 	Place{}.Append([]byte("none\n"), &other)
 	Place{File: dir}.Append([]byte("a folder\n"), &other)
-	Place{Store: dir}.Append([]byte("no store\n"), &other)
+	Place{Store: filepath.Join(dir, "none")}.Append([]byte("no store\n"), &other)
 	Place{File: "/dev/full"}.Append([]byte("full\n"), &other)
 	if want := "none\na folder\nno store\nfull\n"; other.String() != want {
 		t.Errorf("elsewhere is %q", &other)
