@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/fs/control"
 )
 
@@ -83,6 +85,11 @@ func (a *app) hold(c *mountConfig, pipe *os.File) {
 	o := holder.Options{
 		Args: a.args, Env: []string{folderEnv + "=" + folder}, Quiet: pipe != nil,
 		GiveUp: func() { _ = detach(c.mountpoint, true) },
+		Log: func(msg string, args ...any) {
+			var line bytes.Buffer
+			logs.New(&line, c.logFormat, c.logLevel).Error(msg, args...)
+			c.logPlace(a.foreign).Append(line.Bytes(), a.err)
+		},
 	}
 	if pipe != nil {
 		o.Pass, o.First = []*os.File{pipe}, []string{readyEnv + "=4"}

@@ -161,6 +161,15 @@ func (c *mountConfig) setPlaces(store, mountpoint string) error {
 	return nil
 }
 
+// logPlace is where the daemon logs, unless to standard error.
+func (c *mountConfig) logPlace(foreign bool) logs.Place {
+	p := logs.Place{File: c.logFile, Foreign: foreign}
+	if !c.foreground && !c.readOnly {
+		p.Store = c.store
+	}
+	return p
+}
+
 // resolve is a path without symlinks, of which the last name need not exist yet.
 func resolve(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {

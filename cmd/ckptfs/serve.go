@@ -41,11 +41,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		lw.Attach(a.err)
 	}
 	log := logs.New(lw, c.logFormat, c.logLevel)
-	logFile := c.logFile
-	inStore := logFile == "" && !c.foreground && !c.readOnly
-	if inStore {
-		logFile = filepath.Join(c.store, tree.LogFile)
-	}
+	place := c.logPlace(a.foreign)
+	logFile := place.Path()
 	mount := fusefs.Options{
 		AllowOther:    c.allowOther,
 		ReadOnly:      c.readOnly,
@@ -68,11 +65,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	if t := link.Taken(); t != nil {
 		if logFile != "" {
-			open := func() (*os.File, error) { return logs.Open(logFile) }
-			if inStore {
-				open = func() (*os.File, error) { return logs.OpenIn(c.store, a.foreign) }
-			}
-			defer later.Open(lw.To(open), without("a log")).Close()
+			defer later.Open(lw.To(place.Open), without("a log")).Close()
 		}
 		defer func() {
 			if err != nil {
@@ -165,7 +158,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}()
 
 	if logFile != "" && before == nil {
-		if inStore {
+		if place.InStore() {
 			logTo, err = v.Folder().Open(tree.LogFile, logs.Flags, 0o600)
 		} else {
 			logTo, err = logs.Open(logFile)

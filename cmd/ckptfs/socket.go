@@ -76,7 +76,14 @@ func (a *asked) waits(p *place) bool {
 	}
 	if *a == nil {
 		told := make(asked, 1)
-		go func() { told <- unix.Statfs(p.mount.Mountpoint, new(unix.Statfs_t)) }()
+		go func() {
+			var st unix.Statfs_t
+			err := unix.Statfs(p.mount.Mountpoint, &st)
+			if err == nil && st.Type != unix.FUSE_SUPER_MAGIC { // it was unmounted
+				err = unix.ENOTCONN
+			}
+			told <- err
+		}()
 		*a = told
 	}
 	select {

@@ -88,22 +88,44 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 		defer cancel()
 	}
-	patience := holder.Patience // and then the mount is detached
+	patience := holder.Patience() // and then the mount is detached
 	if c.lazy || c.force {
 		patience = gap
 	}
-	cl, err := reach(ctx, p, patience)
-	if errors.Is(err, errLate) && mountpoint != "" && !c.lazy && !c.force {
-		msg := mountpoint + " not unmounted: " + errLate.Error() + "; its log says why, and --lazy detaches the mount"
-		return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
+	for asked := 0; asked < mostDaemons; asked++ {
+		cl, err := reach(ctx, p, patience)
+		if errors.Is(err, errLate) {
+			break
+		}
+		if errors.Is(err, control.ErrNoDaemon) || err != nil && (c.lazy || c.force) && mountpoint != "" {
+			return a.clear(p, mountpoint, c.lazy, asked > 0)
+		}
+		if err != nil {
+			return err
+		}
+		err = a.umountBy(ctx, cl, p, mountpoint, c)
+		cl.Close()
+		if !control.WentAway(err) {
+			return err
+		}
 	}
-	if errors.Is(err, control.ErrNoDaemon) || err != nil && (c.lazy || c.force) && mountpoint != "" {
-		return a.clear(p, mountpoint, c.lazy)
+	if c.lazy || c.force {
+		return a.clear(p, mountpoint, c.lazy, false)
 	}
-	if err != nil {
-		return err
+	if mountpoint == "" {
+		mountpoint = "the mount of " + p.store
 	}
-	defer cl.Close()
+	msg := mountpoint + " not unmounted: " + errLate.Error() + "; its log says why, and --lazy detaches the mount"
+	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
+}
+
+// mostDaemons is how many daemons of a mount are asked after each other, when each ends before it has
+// answered.
+const mostDaemons = 10
+
+// umountBy has a daemon unmount.
+func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place, mountpoint string,
+	c *umountConfig) error {
 	if mountpoint == "" { // it is in another container, or this is another user
 		st, err := cl.Status(ctx)
 		if err != nil {
@@ -150,7 +172,7 @@ func late(ctx context.Context, err error, what string, dev procs.Device) error {
 		return nil
 	case errors.Is(context.Cause(ctx), errTimeout):
 		msg := what + ": " + errTimeout.Error()
-		if who := users(dev); who != "" {
+		if who := procs.Users(dev); who != "" {
 			msg += "; in use by " + who
 		}
 		return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
@@ -252,16 +274,19 @@ func (a *app) ended(store, mountpoint, note string, unclean error) error {
 	return fmt.Errorf("%s is unmounted%s; but %w", mountpoint, note, unclean)
 }
 
-// clear unmounts what no daemon answers for.
-func (a *app) clear(p *place, mountpoint string, lazy bool) error {
+// clear unmounts what no daemon answers for. asked: one did, and ended meanwhile.
+func (a *app) clear(p *place, mountpoint string, lazy, asked bool) error {
 	if mountpoint == "" {
 		return &exitError{exitNotStore, fmt.Errorf("store %s is not mounted: there is nothing to unmount", p.store)}
 	}
-	if err := detach(mountpoint, true); err != nil {
+	if err := release(mountpoint, p.store, true); err != nil {
 		return err
 	}
-	note := "its daemon was gone"
-	if tree.ClosedInOrder(p.store, time.Now()) != nil { // no failure of this command's
+	note, unclean := "its daemon was gone", tree.ClosedInOrder(p.store, time.Now())
+	if asked && !lazy {
+		return a.ended(p.store, mountpoint, "its daemon ended meanwhile", unclean)
+	}
+	if unclean != nil { // no failure of this command's
 		note += ", and the store was not closed in order: the next mount looks at every file"
 	}
 	return a.sayUnmounted(p.store, mountpoint, lazy, note)
@@ -288,23 +313,8 @@ func inUse(ctx context.Context, c *control.Client, mountpoint string, dev procs.
 	if st, err := c.Status(ctx); err == nil && st.OpenFiles > 0 {
 		msg += ", with " + text.Plural(int64(st.OpenFiles), "open file")
 	}
-	if who := users(dev); who != "" {
+	if who := procs.Users(dev); who != "" {
 		msg += ", by " + who
 	}
 	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg + "; --lazy detaches it, --timeout waits for its users"}
-}
-
-// users lists the processes that use a mount, in words; "" when nobody is seen.
-func users(dev procs.Device) string {
-	if dev == (procs.Device{}) {
-		return ""
-	}
-	who := procs.Using("/proc", dev)
-	const most = 5
-	more := ""
-	if len(who) > most {
-		more = fmt.Sprintf(" and %d more", len(who)-most)
-		who = who[:most]
-	}
-	return strings.Join(who, ", ") + more
 }

@@ -57,9 +57,9 @@ func (a *app) upgrade(ctx context.Context, arg string) error {
 	defer end.close()
 	err = cl.Upgrade(ctx, program, handover.Version)
 	cl.Close()
-	if told := (*control.Error)(nil); errors.As(err, &told) && told.Code != control.CodeUnavailable {
+	if told := (*control.Error)(nil); errors.As(err, &told) && !control.WentAway(err) {
 		return err
-	} // else the daemon ended before its answer was here
+	}
 	ctx, cancel := context.WithTimeout(ctx, upgradePatience)
 	defer cancel()
 	if err := end.wait(ctx); err != nil {

@@ -52,11 +52,7 @@ func DialAt(ctx context.Context, socket string) (*Client, error) {
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%s: %w", filepath.Dir(socket), ErrNoDaemon)
 	case err != nil:
-		var op *net.OpError // it names the socket by a descriptor, which tells the user nothing
-		if errors.As(err, &op) {
-			err = op.Err
-		}
-		return nil, fmt.Errorf("%s: %w", socket, err)
+		return nil, fmt.Errorf("%s: %w", socket, withoutNames(err))
 	}
 	c := &Client{dir: dir}
 	if cred, err := peerOf(first); err == nil {
@@ -256,5 +252,22 @@ func gone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("the daemon went away before it answered: %v", err)}
+	return &Error{Code: CodeUnavailable,
+		Message: fmt.Sprintf("the daemon went away before it answered: %v", withoutNames(err))}
+}
+
+// WentAway reports whether the daemon ended before its answer was here.
+func WentAway(err error) bool {
+	var told *Error
+	return errors.As(err, &told) && told.Code == CodeUnavailable
+}
+
+// withoutNames is an error of a connection without those of its ends: a socket named by a descriptor tells
+// the user nothing.
+func withoutNames(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
 }

@@ -204,6 +204,7 @@ func TestBothDead(t *testing.T) {
 
 // TestStoreGone: when no next daemon can serve, the holder gives up, and nothing is left.
 func TestStoreGone(t *testing.T) {
+	t.Setenv("CKPTFS_HOLDER_PATIENCE", "1s") // and ten tries
 	m := mounttest.New(t)
 	m.Write("x", mounttest.Noise(1, 200_000))
 	m.Must(os.Rename(m.Store, m.Store+".away"))

@@ -64,9 +64,14 @@
 //   - was killed by a signal that the holder had passed on, or ended with ExitInterrupted after one.
 //
 // In the last case it calls Options.GiveUp first. In all others it starts the next one: at once if that one
-// had been ready or ended with ExitUpgrade, else after 50 ms, twice as much each time, up to 2 s. After 10
-// that were not ready, or 2 minutes after the last ready one ended, it gives up: it calls Options.GiveUp,
-// and ends with the code of the last one. A daemon that neither ends nor gets ready is waited for.
+// had been ready or ended with ExitUpgrade, else after 50 ms, twice as much each time, up to 4 s. It gives up
+// after 10 that were not ready, but not before 2 minutes after the last ready one ended, unless a signal asks
+// for the end: what keeps daemons from starting may end by itself, as a full disk does. Then it calls
+// Options.GiveUp, and ends with the code of the last one. A daemon that neither ends nor gets ready is waited
+// for.
+//
+// That no daemon can be started, and that it gives up, the holder tells Options.Log: there is no daemon to do
+// so.
 //
 // A binary given by Next is on trial until its daemon is ready. If that one ends before, or cannot be
 // started, the former binary is used again.
@@ -108,6 +113,8 @@ type Options struct {
 
 	// GiveUp detaches the mount, when nobody is going to serve it any more. May be nil.
 	GiveUp func()
+	// Log takes what a mount's log is to say of a daemon that cannot. May be nil.
+	Log func(msg string, args ...any)
 
 	patience patience // zero: the usual
 	oomScore string   // the holder's own; "": -1000, so that it is the last to be killed for memory
@@ -127,6 +134,7 @@ type holder struct {
 	ended    time.Duration   // when it did; monotonic, as all times here
 	unserved time.Duration   // when the last one that was ready did
 	started  bool            // a daemon was started, or could not be
+	told     string          // why the last one could not be started, as the log knows it
 }
 
 // Run starts the daemon, and starts it again, until it ended in order or there is no sense in it. The code is
@@ -189,7 +197,7 @@ func (h *holder) run() (int, error) {
 			h.asked = h.asked[l.sent:]
 		}
 		if ready {
-			h.tries, h.unserved = 0, h.ended
+			h.tries, h.unserved, h.told = 0, h.ended, ""
 		} else {
 			if h.unserved == 0 { // not even the first was ready
 				h.unserved = h.ended
@@ -197,14 +205,24 @@ func (h *holder) run() (int, error) {
 			h.tries++
 			h.things.failed(err != nil || l.trial)
 		}
-		wait, ok := h.patience.next(h.tries, now()-h.unserved)
+		h.asked = append(h.asked, h.signals.take()...) // no daemon was there to see them
+		wait, ok := h.patience.next(h.tries, now()-h.unserved, len(h.asked) > 0)
 		if !ok {
-			h.giveUp()
 			if err == nil {
 				err = fmt.Errorf("the last one: %s", describe(h.status))
 			}
+			h.giveUp()
+			h.log("no daemon could serve the mount, and it is detached: programs that use it get ENOTCONN; "+
+				"mount it again once the cause is gone", "daemons", h.tries,
+				"after", (now() - h.unserved).Round(time.Millisecond), "err", err)
 			err = fmt.Errorf("gave up: %d daemons were not ready: %w", h.tries, err)
 			return max(1, exitCode(h.status)), err
+		}
+		if err != nil && err.Error() != h.told {
+			h.told = err.Error()
+			h.log("the daemon ended, and the next one cannot be started; it is tried again: "+
+				"make the program that mounted runnable, or unmount", "why", describe(h.status),
+				"err", err, "for", h.patience.total)
 		}
 		if !upgrade && h.things.goneWithin(wait) {
 			return exitCode(h.status), nil
@@ -215,6 +233,12 @@ func (h *holder) run() (int, error) {
 func (h *holder) giveUp() {
 	if h.o.GiveUp != nil {
 		h.o.GiveUp()
+	}
+}
+
+func (h *holder) log(msg string, args ...any) {
+	if h.o.Log != nil {
+		h.o.Log(msg, args...)
 	}
 }
 
@@ -389,7 +413,7 @@ func exitCode(s unix.WaitStatus) int {
 
 func describe(s unix.WaitStatus) string {
 	if s.Signaled() {
-		return "killed by " + s.Signal().String()
+		return "signal: " + s.Signal().String()
 	}
 	return fmt.Sprintf("exit code %d", s.ExitStatus())
 }

@@ -204,35 +204,103 @@ func TestGiveUp(t *testing.T) {
 		p.exit(6)
 	}
 	f.ends(6, true)
-	if out, _ := os.ReadFile(f.output.Name()); !strings.Contains(string(out), "gave up: 10 daemons") {
-		t.Errorf("it says %q", out)
+	for _, want := range []string{"gave up: 10 daemons", "level=ERROR", "it is detached", "exit code 6"} {
+		if out := f.said(); !strings.Contains(out, want) {
+			t.Errorf("it says %q, and not %q", out, want)
+		}
 	}
 }
 
-func TestGiveUpInTime(t *testing.T) {
-	f := start(t, config{Tries: 1000, First: 1, Longest: 1, Total: 1})
+// The cause may end: so many that were not ready are no reason to give up before the time is over.
+func TestGoesOn(t *testing.T) {
+	f := start(t, config{Tries: 2, First: 1, Longest: 1, Total: time.Hour})
 	f.first().kill()
-	f.next().kill()
+	for range 10 {
+		f.next().kill()
+	}
+	p := f.next()
+	p.do(order{Op: "ready"})
+	p.exit(0)
+	f.ends(0, false)
+}
+
+// One that asks for the end does not wait for the time, also while no daemon can be started.
+func TestGiveUpAsked(t *testing.T) {
+	f := start(t, config{Tries: 2, First: 1, Longest: 1, Total: time.Hour})
+	f.first().kill()
+	for range 3 {
+		f.next().kill()
+	}
+	last := f.next()
+	f.signal(unix.SIGTERM)
+	for code := -1; code < 0; { // it may start another one before it has the signal
+		last.kill()
+		_ = f.ln.SetDeadline(time.Now().Add(100 * time.Millisecond))
+		if c, err := f.ln.AcceptUnix(); err == nil {
+			last = f.met(c)
+		}
+		select {
+		case code = <-f.ended:
+		default:
+		}
+	}
+	if _, err := os.Stat(f.dir + "/gaveup"); err != nil {
+		t.Error("it did not give up")
+	}
+
+	exe := program(t)
+	f = start(t, config{Tries: 2, First: 1, Longest: time.Millisecond, Total: time.Hour, Exe: exe})
+	p := f.first()
+	if err := os.Chmod(exe, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	until(t, "it is told", func() bool { return strings.Contains(f.said(), "cannot be started") })
+	f.signal(unix.SIGTERM)
 	f.ends(137, true)
 }
 
 func TestPatience(t *testing.T) {
 	var got []time.Duration
+	var since time.Duration
+	usual := patience{}.orUsual()
 	for failures := 0; ; failures++ {
-		wait, ok := usual.next(failures, 0)
+		wait, ok := usual.next(failures, since, false)
 		if !ok {
 			break
 		}
+		since += wait
 		got = append(got, wait/time.Millisecond)
 	}
-	if want := []time.Duration{0, 50, 100, 200, 400, 800, 1600, 2000, 2000, 2000}; !slices.Equal(got, want) {
+	want := []time.Duration{0, 50, 100, 200, 400, 800, 1600, 3200, 4000, 4000, 4000}
+	if !slices.Equal(got[:len(want)], want) {
 		t.Errorf("waits %d ms, not %d", got, want)
 	}
-	if _, ok := usual.next(1, 2*time.Minute); ok {
-		t.Error("two minutes are not enough")
+	if since < 2*time.Minute || since > 2*time.Minute+usual.most {
+		t.Errorf("it gives up after %v", since)
 	}
-	if _, ok := usual.next(0, time.Hour); !ok {
+	if _, ok := usual.next(9, time.Hour, false); !ok {
+		t.Error("nine failures are enough")
+	}
+	if _, ok := usual.next(10, 0, true); ok {
+		t.Error("ten are not enough for one that asks for the end")
+	}
+	if _, ok := usual.next(9, time.Hour, true); !ok {
+		t.Error("nine are enough for one that asks for the end")
+	}
+	if _, ok := usual.next(0, time.Hour, true); !ok {
 		t.Error("a ready one counts as a failure")
+	}
+}
+
+func TestPatienceOfTests(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 2 * time.Minute, "3s": 3 * time.Second, "-3s": 2 * time.Minute,
+	} {
+		t.Setenv(patienceEnv, text)
+		if got := Patience(); got != want || (patience{}).orUsual().total != want {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }
 
@@ -320,18 +388,7 @@ func TestSignalObeyed(t *testing.T) {
 // The next daemon can be another binary, and one that does not start is given up for the former.
 func TestNext(t *testing.T) {
 	f := start(t, config{Tries: 10, First: time.Hour, Longest: time.Hour, Total: time.Hour})
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := filepath.Join(f.dir, "other")
-	if err := os.WriteFile(other, bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	other := program(t)
 	p := f.first()
 	if p.Exe == other {
 		t.Fatal(p.Exe)
@@ -351,6 +408,48 @@ func TestNext(t *testing.T) {
 	if p = f.next(); !strings.HasPrefix(p.Exe, other) {
 		t.Fatalf("the next daemon after a kill is %s", p.Exe)
 	}
+}
+
+// program is a copy of this one.
+func program(t *testing.T) string {
+	t.Helper()
+	bin, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(path, bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// When no daemon can be started nobody else tells of it: once, and why.
+func TestCannotStart(t *testing.T) {
+	exe := program(t)
+	f := start(t, config{Tries: 3, First: 1, Longest: 10 * time.Millisecond, Total: time.Hour, Exe: exe})
+	p := f.first()
+	if err := os.Chmod(exe, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	until(t, "it is told", func() bool { return strings.Contains(f.said(), "cannot be started") })
+	time.Sleep(200 * time.Millisecond) // more than three tries
+	if err := os.Chmod(exe, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p = f.next()
+	if p.Tries < 3 {
+		t.Errorf("%d tries", p.Tries)
+	}
+	p.do(order{Op: "ready"})
+	said := f.said()
+	if strings.Count(said, "cannot be started") != 1 || !strings.Contains(said, "permission denied") ||
+		!strings.Contains(said, "signal: killed") {
+		t.Errorf("it says %q", said)
+	}
+	p.exit(0)
+	f.ends(0, false)
 }
 
 func TestNextDoesNotStart(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -37,6 +38,7 @@ type config struct {
 	First   time.Duration
 	Longest time.Duration
 	Total   time.Duration
+	Exe     string // the daemon's; "": the holder's
 }
 
 // hello is what a daemon says first.
@@ -99,6 +101,8 @@ func runHolder() int {
 		First:    []string{firstEnv + "=1"},
 		Quiet:    c.Quiet,
 		GiveUp:   func() { _ = os.WriteFile(c.GaveUp, nil, 0o600) },
+		Exe:      c.Exe,
+		Log:      slog.New(slog.NewTextHandler(os.Stderr, nil)).Error,
 		oomScore: c.OOM,
 		patience: patience{first: c.First, most: c.Longest, tries: c.Tries, total: c.Total},
 	}
@@ -322,7 +326,7 @@ func start(t testing.TB, c config, extra ...*os.File) *family {
 	t.Helper()
 	f := &family{t: t, dir: t.TempDir(), ended: make(chan int, 1)}
 	if c.Tries == 0 {
-		c.Tries, c.First, c.Longest, c.Total = 10, time.Millisecond, 4*time.Millisecond, time.Hour
+		c.Tries, c.First, c.Longest, c.Total = 10, time.Millisecond, 4*time.Millisecond, time.Nanosecond
 	}
 	c.GaveUp = f.dir + "/gaveup"
 	var err error
@@ -371,6 +375,16 @@ func start(t testing.TB, c config, extra ...*os.File) *family {
 	return f
 }
 
+// said is what the holder and its daemons have written.
+func (f *family) said() string {
+	f.t.Helper()
+	b, err := os.ReadFile(f.output.Name())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(b)
+}
+
 func (f *family) device() string { return f.dir + "/device" }
 
 // hangUp is the end of the device.
@@ -389,6 +403,13 @@ func (f *family) next() *person {
 	if err != nil {
 		f.t.Fatalf("no daemon: %v", err)
 	}
+	return f.met(c)
+}
+
+// met is a daemon that has called.
+func (f *family) met(c *net.UnixConn) *person {
+	f.t.Helper()
+	var err error
 	_ = c.SetDeadline(time.Now().Add(patient))
 	f.lives++
 	p := &person{t: f.t, c: c, in: json.NewDecoder(c)}

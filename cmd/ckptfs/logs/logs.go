@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"ckptfs/fs/tree"
 )
 
 // mostEarly bounds what is kept, in bytes.
@@ -100,16 +98,6 @@ const Flags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
 // Open opens a log file to append to. It follows no link.
 func Open(path string) (*os.File, error) {
 	return os.OpenFile(path, Flags|unix.O_NOFOLLOW, 0o600)
-}
-
-// OpenIn opens the log in a store that this process has not opened yet.
-func OpenIn(store string, foreign bool) (*os.File, error) {
-	d, err := tree.OpenStore(store, foreign)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Open(tree.LogFile, Flags, 0o600)
 }
 
 // Redirect lets standard error, where the runtime writes a crash, go to f, and gives the terminal back.

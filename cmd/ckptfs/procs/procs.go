@@ -238,3 +238,18 @@ func (f *finder) mapped(proc string, sp *space) []string {
 	}
 	return names
 }
+
+// Users lists the processes that use a mount, in words; "" when nobody is seen.
+func Users(dev Device) string {
+	if dev == (Device{}) {
+		return ""
+	}
+	who := Using("/proc", dev)
+	const most = 5
+	more := ""
+	if len(who) > most {
+		more = fmt.Sprintf(" and %d more", len(who)-most)
+		who = who[:most]
+	}
+	return strings.Join(who, ", ") + more
+}
