@@ -235,7 +235,7 @@ func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error 
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, cas.ErrCorrupt) {
+	if damaged(err) {
 		r.in.suspects(h)
 	}
 	return &cas.ChunkError{Hash: h, Loc: loc, Err: fmt.Errorf("another chunk's base: %w", err)}

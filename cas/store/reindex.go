@@ -69,9 +69,12 @@ func (s *Store) refillLocked() error {
 	for _, n := range numbers {
 		i := slices.IndexFunc(tails, func(t *tail) bool { return t.w.Number() == n })
 		switch {
-		case n > last:
+		case n > last || s.lost.unsettled(n):
 		case i < 0:
-			err = in.sealed(n)
+			if err = in.sealed(n); in.unread(err) {
+				s.lose(n, false, err)
+				err = nil
+			}
 		default:
 			for _, rec := range tails[i].w.Records() {
 				if rec.End() <= tails[i].synced &&
@@ -112,7 +115,7 @@ func (in *replay) sealed(n uint32) error {
 	if err == nil {
 		err = r.Each(ft, func(rec *segment.Record) error { return in.add(n, rec) })
 	}
-	if !errors.Is(err, segment.ErrUnsealed) {
+	if !errors.Is(err, segment.ErrUnsealed) && !in.unread(err) {
 		return err
 	}
 	sc, err := r.Scan(0)
@@ -126,6 +129,9 @@ func (in *replay) sealed(n uint32) error {
 		if err := in.add(n, sc.Record()); err != nil {
 			return err
 		}
+	}
+	if gaps, err := sc.Unread(); err != nil {
+		s.unreadable(n, fmt.Errorf("%d bytes: %w", segment.Length(gaps), err))
 	}
 	return sc.Err()
 }
