@@ -16,6 +16,7 @@
 package salvage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,16 +66,12 @@ func Segments(fsys disk.FS, dir string, id [16]byte, opt Options) (Stats, error)
 		opt.Now = time.Now
 	}
 	v := &salvage{fs: fsys, dir: dir, id: id, opt: opt}
-	names, err := fsys.ReadDir(dir)
+	numbers, err := segment.Numbers(fsys, dir)
 	if err != nil {
 		return v.st, err
 	}
-	var numbers []uint32
-	for _, name := range names {
-		if n, ok := segment.ParseName(name); ok {
-			numbers = append(numbers, n)
-			v.next = max(v.next, n+1)
-		}
+	if len(numbers) > 0 {
+		v.next = numbers[len(numbers)-1] + 1
 	}
 	v.st.Segments = len(numbers)
 	for _, n := range numbers {
@@ -134,12 +131,13 @@ func (v *salvage) segment(n uint32) error {
 		}
 	}
 	v.dropped = true
-	if s.Aside, s.Stuck = v.aside(n); s.Stuck != nil {
-		if !disk.Unreadable(s.Stuck) {
-			return s.Stuck
-		}
+	switch s.Aside, err = v.aside(n); {
+	case err != nil && s.Aside == "" && (disk.Unreadable(err) || disk.Unreadable(reason)):
+		s.Stuck = err
 		v.st.Stuck = append(v.st.Stuck, s)
 		return nil
+	case err != nil:
+		return err
 	}
 	v.st.Moved = append(v.st.Moved, s)
 	return nil
@@ -193,9 +191,7 @@ func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, 
 		if err := sc.Err(); err != nil {
 			return nil, 0, nil, err
 		}
-		if gaps, err := sc.Unread(); err != nil {
-			reason = fmt.Errorf("%d bytes, the first at %d: %w", segment.Length(gaps), gaps[0].Off, err)
-		}
+		reason = cmp.Or(sc.Unread(), reason)
 	}
 	for i := range recs {
 		loc := recs[i].Entry(r.Number()).Location

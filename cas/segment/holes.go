@@ -2,6 +2,7 @@ package segment
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"slices"
 	"sort"
@@ -13,6 +14,18 @@ import (
 type holes struct {
 	all []Range
 	err error // the first
+}
+
+// unread describes them; nil: there are none.
+func (h *holes) unread() error {
+	if len(h.all) == 0 {
+		return nil
+	}
+	n := int64(0)
+	for _, r := range h.all {
+		n += r.End - r.Off
+	}
+	return fmt.Errorf("%d bytes, the first at %d: %w", n, h.all[0].Off, h.err)
 }
 
 // in reports whether a part of r is in a hole.

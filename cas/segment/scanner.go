@@ -108,9 +108,8 @@ func (s *Scanner) Tail() int64 { return s.end }
 // Err is the error of reading that ended the scan, if one did.
 func (s *Scanner) Err() error { return s.err }
 
-// Unread lists what the disk did not read so far, by offset, and the first error that it gave; see
-// disk.Unreadable.
-func (s *Scanner) Unread() ([]Range, error) { return s.holes.all, s.holes.err }
+// Unread says what the disk did not read so far, with the first error that it gave; see disk.Unreadable.
+func (s *Scanner) Unread() error { return s.holes.unread() }
 
 // Holed reports whether the disk did not read all of r.
 func (s *Scanner) Holed(r Range) bool { return s.holes.in(r) }

@@ -36,14 +36,6 @@ type Writer struct {
 // Range is [Off, End) of a segment.
 type Range struct{ Off, End int64 }
 
-// Length is the length of all of them.
-func Length(rs []Range) (n int64) {
-	for _, r := range rs {
-		n += r.End - r.Off
-	}
-	return n
-}
-
 // Slot is a reserved range of a segment.
 type Slot struct{ Range }
 

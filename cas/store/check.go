@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -215,12 +216,8 @@ func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs [
 				Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
 		}
 	}
-	if err := sc.Err(); err != nil {
+	if err := cmp.Or(sc.Err(), sc.Unread()); err != nil {
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
-	}
-	if gaps, err := sc.Unread(); err != nil {
-		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Off: gaps[0].Off,
-			Err: fmt.Errorf("%d bytes, the first at %d: %w", segment.Length(gaps), gaps[0].Off, err)})
 	}
 	return recs, nil
 }

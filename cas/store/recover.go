@@ -36,7 +36,7 @@ func (s *Store) recover() error {
 	if s.opt.ReadOnly {
 		rc.refused = ErrNeedsRecovery
 	}
-	s.lost.begin()
+	s.lost.Reset()
 	for _, n := range numbers {
 		err := rc.segment(n)
 		if rc.unread(err) {
@@ -145,9 +145,9 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	if err := sc.Err(); err != nil {
 		return err
 	}
-	gaps, unread := sc.Unread()
+	unread := sc.Unread()
 	if unread != nil {
-		s.unreadable(n, fmt.Errorf("%d bytes: %w", segment.Length(gaps), unread))
+		s.unreadable(n, unread)
 	}
 	if tail := sc.Tail(); size > tail {
 		known := rc.from.Off

@@ -69,7 +69,7 @@ func (s *Store) refillLocked() error {
 	for _, n := range numbers {
 		i := slices.IndexFunc(tails, func(t *tail) bool { return t.w.Number() == n })
 		switch {
-		case n > last || s.lost.unsettled(n):
+		case n > last || s.lost.Unsettled(n):
 		case i < 0:
 			if err = in.sealed(n); in.unread(err) {
 				s.lose(n, false, err)
@@ -111,29 +111,11 @@ func (in *replay) sealed(n uint32) error {
 		return err
 	}
 	defer r.Close()
-	ft, err := r.Footer()
-	if err == nil {
-		err = r.Each(ft, func(rec *segment.Record) error { return in.add(n, rec) })
+	unread, err := r.Records(func(rec *segment.Record) error { return in.add(n, rec) })
+	if unread != nil {
+		s.unreadable(n, unread)
 	}
-	if !errors.Is(err, segment.ErrUnsealed) && !in.unread(err) {
-		return err
-	}
-	sc, err := r.Scan(0)
-	if err != nil {
-		return err
-	}
-	for sc.Next() {
-		if sc.Gap() {
-			continue
-		}
-		if err := in.add(n, sc.Record()); err != nil {
-			return err
-		}
-	}
-	if gaps, err := sc.Unread(); err != nil {
-		s.unreadable(n, fmt.Errorf("%d bytes: %w", segment.Length(gaps), err))
-	}
-	return sc.Err()
+	return err
 }
 
 // doubtAgain is how long an index that was found sound is not looked through again.

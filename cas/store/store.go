@@ -78,6 +78,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
 )
 
 // Locator is the index of the chunks.
@@ -152,7 +153,7 @@ type Store struct {
 	reader   reader
 	indexer  indexer
 	passes   passes
-	lost     lost
+	lost     segment.Lost
 	// spending is what is being written that Options.Room was asked for.
 	spending atomic.Int64
 }

@@ -205,7 +205,7 @@ type sweep struct {
 // segment sweeps one segment.
 func (w *sweep) segment(ctx context.Context, n uint32) error {
 	s := w.s
-	if s.lost.has(n) {
+	if s.lost.Has(n) {
 		w.st.Skipped++
 		return nil
 	}

@@ -149,6 +149,5 @@ func (s *Store) listed(n uint32, deadline int64) (recs []segment.Record, young b
 			recs = append(recs, *sc.Record())
 		}
 	}
-	_, unread := sc.Unread()
-	return recs, true, cmp.Or(sc.Err(), unread)
+	return recs, true, cmp.Or(sc.Err(), sc.Unread())
 }
