@@ -252,3 +252,44 @@ func TestUnreadableReadOnly(t *testing.T) {
 		}
 	}
 }
+
+// A segment that ceases to be readable while the store is open: the next Put of what a read missed stores it
+// afresh.
+func TestUnreadableLater(t *testing.T) {
+	for _, which := range []func(disk.Op) bool{isOpen, isRead} {
+		m, x := inSegments(t, 2)
+		s := open(t, m, x, Options{})
+		m.Inject(failing(1, syscall.EIO, which))
+		_, err := s.Get(cas.Sum(big(0)), nil)
+		wantErr(t, err, syscall.EIO)
+		if !strings.Contains(err.Error(), segment.Name(1)) {
+			t.Errorf("%v", err)
+		}
+		b := s.Begin()
+		if !put(t, b, cas.Chunk, big(0)) {
+			t.Error("believed to be held")
+		}
+		commit(t, b)
+		wantGet(t, s, big(0))
+		wantGet(t, s, big(3))
+	}
+}
+
+// While no segment can be settled a new index is made: it does not name what it may not believe either.
+func TestUnsettledAndRenewed(t *testing.T) {
+	m, _ := inSegments(t, 1)
+	m.Inject(failing(1, syscall.EIO, isSync))
+	index := &rotting{memIndex: newIndex()}
+	s := open(t, m, index, Options{NewIndex: func(error) (Locator, error) { return newIndex(), nil }})
+	index.rotten.Store(true)
+	b := s.Begin()
+	if held, err := s.Has([]cas.Hash{cas.Sum(big(0))}); err != nil || held[0] {
+		t.Errorf("held %v, %v", held, err)
+	}
+	if !put(t, b, cas.Chunk, big(0)) {
+		t.Error("believed to be held")
+	}
+	commit(t, b)
+	s = open(t, m.CrashClone(nil), newIndex(), Options{})
+	wantGet(t, s, big(0))
+}
