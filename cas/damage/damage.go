@@ -52,10 +52,10 @@ func (p Problem) String() string {
 func (p Problem) Harmless() bool { return p == BadBase || p == NotIndexed || p == Unsealed }
 
 // Repair is what mends the problem, as far as it can be: "segments" (package salvage), "index" (built again),
-// or "" (nothing here: the disk itself, or no need).
+// or "" (nothing here, or no need).
 func (p Problem) Repair() string {
 	switch p {
-	case BadSegment, BadRecord, BadChunk:
+	case BadSegment, BadRecord, BadChunk, Unreadable:
 		return "segments"
 	case BadEntry, BadIndex, NotIndexed:
 		return "index"

@@ -16,12 +16,12 @@
 package salvage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"ckptfs/cas"
@@ -45,6 +45,7 @@ type Stats struct {
 	Segments, Looked int
 	Kept             segment.Tally // whole records of damaged segments, now in new ones
 	Moved            []Moved
+	Stuck            []Moved // damaged, and could not be moved: they are where they were
 }
 
 // Moved is a damaged segment.
@@ -55,6 +56,7 @@ type Moved struct {
 	Records int    // how many
 	Lost    int    // records that its footer lists and that could not be read
 	Reason  error
+	Stuck   error // why it could not be moved
 }
 
 // Segments salvages the segments in dir, of the store id, which is not open. It may be cut short at any time,
@@ -64,16 +66,12 @@ func Segments(fsys disk.FS, dir string, id [16]byte, opt Options) (Stats, error)
 		opt.Now = time.Now
 	}
 	v := &salvage{fs: fsys, dir: dir, id: id, opt: opt}
-	names, err := fsys.ReadDir(dir)
+	numbers, err := segment.Numbers(fsys, dir)
 	if err != nil {
 		return v.st, err
 	}
-	var numbers []uint32
-	for _, name := range names {
-		if n, ok := segment.ParseName(name); ok {
-			numbers = append(numbers, n)
-			v.next = max(v.next, n+1)
-		}
+	if len(numbers) > 0 {
+		v.next = numbers[len(numbers)-1] + 1
 	}
 	v.st.Segments = len(numbers)
 	for _, n := range numbers {
@@ -101,16 +99,27 @@ type salvage struct {
 }
 
 func (v *salvage) segment(n uint32) error {
+	var whole []segment.Record
+	var lost int
 	r, err := segment.Open(v.fs, v.dir, segment.ID{Store: v.id, Number: n})
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	whole, lost, reason, err := v.examine(r)
-	if err != nil || reason == nil {
+	reason := err
+	switch {
+	case err == nil:
+		defer r.Close()
+		if whole, lost, reason, err = v.examine(r); err != nil || reason == nil {
+			return err
+		}
+	case !disk.Unreadable(err):
 		return err
 	}
 	s := Moved{Segment: n, Records: len(whole), Lost: lost, Reason: reason}
+	// The index is not dropped for what stays where it is, nor are copies made of it.
+	if name := segment.Path(v.dir, n); disk.Unreadable(reason) {
+		if s.Stuck = v.fs.Rename(name, name); s.Stuck != nil {
+			v.st.Stuck = append(v.st.Stuck, s)
+			return nil
+		}
+	}
 	if len(whole) > 0 {
 		if s.New, err = v.copy(r, whole); err != nil {
 			return err
@@ -122,7 +131,12 @@ func (v *salvage) segment(n uint32) error {
 		}
 	}
 	v.dropped = true
-	if s.Aside, err = v.aside(n); err != nil {
+	switch s.Aside, err = v.aside(n); {
+	case err != nil && s.Aside == "" && (disk.Unreadable(err) || disk.Unreadable(reason)):
+		s.Stuck = err
+		v.st.Stuck = append(v.st.Stuck, s)
+		return nil
+	case err != nil:
 		return err
 	}
 	v.st.Moved = append(v.st.Moved, s)
@@ -133,13 +147,16 @@ func (v *salvage) segment(n uint32) error {
 // intact, lost is how many of those that the footer lists are not.
 func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, reason, err error) {
 	size, err := r.Size()
+	if disk.Unreadable(err) {
+		return nil, 0, err, nil
+	}
 	if err != nil || size < segment.FileHeaderSize {
 		return nil, 0, nil, err
 	}
 	switch herr := r.CheckHeader(); {
 	case errors.Is(herr, segment.ErrForeign):
 		return nil, 0, herr, nil
-	case errors.Is(herr, cas.ErrCorrupt):
+	case errors.Is(herr, cas.ErrCorrupt) || disk.Unreadable(herr):
 		reason = herr
 	case herr != nil:
 		return nil, 0, nil, herr
@@ -167,27 +184,26 @@ func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, 
 		for recs = nil; sc.Next(); {
 			if !sc.Gap() {
 				recs = append(recs, *sc.Record())
-			} else if g, zero := sc.Range(); !zero && reason == nil {
+			} else if g, zero := sc.Range(); !zero && !sc.Holed(g) && reason == nil {
 				reason = fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)
 			}
 		}
-		if err := sc.Err(); errors.Is(err, syscall.EIO) {
-			reason = errors.Join(reason, err)
-		} else if err != nil {
+		if err := sc.Err(); err != nil {
 			return nil, 0, nil, err
 		}
+		reason = cmp.Or(sc.Unread(), reason)
 	}
 	for i := range recs {
 		loc := recs[i].Entry(r.Number()).Location
 		rerr := v.readWhole(r, loc, recs[i].Hash)
-		if errors.Is(rerr, syscall.EIO) {
+		if disk.Unreadable(rerr) {
 			rerr = v.readWhole(r, loc, recs[i].Hash) // disks have been known to think better of it
 		}
 		switch {
 		case rerr == nil || errors.Is(rerr, cas.ErrNewer):
 			whole = append(whole, recs[i])
 			continue
-		case !errors.Is(rerr, syscall.EIO) && !segment.IsDamage(rerr):
+		case !disk.Unreadable(rerr) && !segment.IsDamage(rerr):
 			return nil, 0, nil, rerr
 		}
 		lost++
@@ -272,10 +288,12 @@ func (v *salvage) aside(n uint32) (string, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		if err != nil {
+		if err != nil && !disk.Unreadable(err) {
 			return "", err
 		}
-		f.Close()
+		if err == nil {
+			f.Close()
+		}
 		to = filepath.Join(v.opt.Aside, fmt.Sprintf("%s.%d", segment.Name(n), i))
 	}
 	if err := v.fs.Rename(segment.Path(v.dir, n), to); err != nil {

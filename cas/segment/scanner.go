@@ -20,7 +20,7 @@ const (
 
 // Scanner finds the records of a segment by reading it, payloads and all. Where there is no valid record it
 // looks for the next one, at every multiple of 8: a record ties itself to its place, so none is found that
-// was not written there.
+// was not written there. Blocks that the disk does not read are passed over, and no record lies in them.
 //
 //	for s.Next() {
 //		if s.Gap() … // no valid record in s.Range(), but one behind it
@@ -43,6 +43,7 @@ type Scanner struct {
 	zero  bool  // the gap is all zeros
 	waste int64 // bytes read in vain for payloads that did not match
 	err   error
+	holes holes
 }
 
 // NewScanner scans the first size bytes of f from off, where a record starts, or from the first record if off
@@ -107,6 +108,12 @@ func (s *Scanner) Tail() int64 { return s.end }
 // Err is the error of reading that ended the scan, if one did.
 func (s *Scanner) Err() error { return s.err }
 
+// Unread says what the disk did not read so far, with the first error that it gave; see disk.Unreadable.
+func (s *Scanner) Unread() error { return s.holes.unread() }
+
+// Holed reports whether the disk did not read all of r.
+func (s *Scanner) Holed(r Range) bool { return s.holes.in(r) }
+
 // valid reports whether a valid record lies at off, and leaves it in s.rec.
 func (s *Scanner) valid(off int64) (bool, error) {
 	if off > s.size-RecordHeaderSize {
@@ -116,6 +123,7 @@ func (s *Scanner) valid(off int64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	from := off
 	if s.rec.parse(p, s.id, off) != nil || off+RecordHeaderSize+int64(s.rec.Stored) > s.size {
 		s.rec.Off = -1
 		return false, nil
@@ -132,7 +140,7 @@ func (s *Scanner) valid(off int64) (bool, error) {
 		off += int64(len(p))
 		left -= int64(len(p))
 	}
-	if sum != s.rec.CRC {
+	if sum != s.rec.CRC || s.holes.in(Range{from, off}) {
 		s.waste += int64(s.rec.Stored) + int64(cap(s.buf))
 		return false, nil
 	}
@@ -163,6 +171,9 @@ func (s *Scanner) candidate(off int64) int64 {
 }
 
 func (s *Scanner) zeros(r Range) (bool, error) {
+	if s.holes.in(r) {
+		return false, nil
+	}
 	for off := r.Off; off < r.End; {
 		p, err := s.at(off, 1)
 		if err != nil {
@@ -190,7 +201,7 @@ func (s *Scanner) at(off int64, n int) ([]byte, error) {
 	s.buf = s.buf[:cap(s.buf)]
 	s.buf = s.buf[:min(int64(len(s.buf)), s.size-off)]
 	s.start = off
-	if err := readFull(s.f, s.buf, off); err != nil {
+	if err := s.holes.fill(s.f, s.buf, off); err != nil {
 		s.buf = s.buf[:0]
 		return nil, err
 	}

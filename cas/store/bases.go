@@ -57,7 +57,7 @@ func (s *Store) secure(h cas.Hash, loc cas.Location) (number uint8, on []*record
 		}
 		number = max(number, i) // those of its bases are lower
 		at, err := s.locateNow(false, base)
-		if err == nil && at.Segment == 0 {
+		if err == nil && (at.Segment == 0 || s.lost.Has(at.Segment)) {
 			err = errNoBase
 		}
 		return at, err
@@ -167,7 +167,7 @@ func (s *Store) takeOne(h, base cas.Hash, a *against, had []byte) bool {
 		a.on = append(a.on, on)
 	}
 	loc, err := s.locateNow(false, base)
-	if err != nil || loc.Segment == 0 || loc.Raw > segment.MaxBased {
+	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
 		return false
 	}
 	number, more, err := s.secure(base, loc)

@@ -176,7 +176,7 @@ func (s *Store) held(r *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r.alone = s.pins.suspected(r.hash)
+	r.alone = s.pins.suspected(r.hash) || s.lost.Has(loc.Segment)
 	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
 		return false, nil
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/damage"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
@@ -169,6 +171,11 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 		c.found(damage.Finding{Problem: problem(herr, damage.BadSegment), Segment: n, Err: herr})
 	}
 	switch {
+	case disk.Unreadable(err):
+		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
+		if recs, err = c.scan(ctx, r, n); err != nil {
+			return err
+		}
 	case errors.Is(err, segment.ErrUnsealed):
 		if recs, err = c.scan(ctx, r, n); err != nil {
 			return err
@@ -204,12 +211,12 @@ func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs [
 		}
 		if !sc.Gap() {
 			recs = append(recs, *sc.Record())
-		} else if g, zero := sc.Range(); !zero {
+		} else if g, zero := sc.Range(); !zero && !sc.Holed(g) {
 			c.found(damage.Finding{Problem: damage.BadSegment, Segment: n, Off: g.Off,
 				Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
 		}
 	}
-	if err := sc.Err(); err != nil {
+	if err := cmp.Or(sc.Err(), sc.Unread()); err != nil {
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
 	}
 	return recs, nil

@@ -10,6 +10,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/delta"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
@@ -30,6 +31,7 @@ type Compaction struct {
 	s      *Store
 	dryRun bool
 	lowest map[key]uint8 // of bases: the lowest number of what is written against them, when it began
+	blind  bool          // a segment cannot be read: what is written against what is not known
 
 	mu  locks.Mutex[leafLock]
 	old map[uint32]bool // segments that hold what was replaced
@@ -69,16 +71,21 @@ func (c *Compaction) begin(ctx context.Context) error {
 		}
 	}
 	for _, sealed := range []bool{false, true} {
-		ds, err := s.deltasIn(ctx, sealed, 0)
+		ds, unread, err := s.deltasIn(ctx, sealed, 0)
 		if err != nil {
 			return err
 		}
+		c.blind = c.blind || len(unread) > 0
 		for _, d := range ds {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 			b, err := s.reader.baseAt(d.loc, d.hash)
 			if errors.Is(err, cas.ErrCorrupt) {
+				continue
+			}
+			if disk.Unreadable(err) {
+				c.blind = true
 				continue
 			}
 			if err != nil {
@@ -277,7 +284,7 @@ func (c *Compaction) risesLocked(k key, number uint8) bool {
 	c.s.pins.mu.AssertHeld()
 	low, based := c.lowest[k]
 	_, linked := c.s.pins.linked[k]
-	return !linked && (!based || low > number)
+	return !c.blind && !linked && (!based || low > number)
 }
 
 // claim has r take the place of the record at a location, if it still is in the index. With true it must be

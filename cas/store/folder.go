@@ -1,8 +1,6 @@
 package store
 
 import (
-	"slices"
-
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
@@ -22,17 +20,4 @@ func (d folder) open(n uint32) (*segment.Reader, error) {
 }
 
 // numbers lists the segments in the directory, ascending.
-func (d folder) numbers() ([]uint32, error) {
-	names, err := d.fs.ReadDir(d.dir)
-	if err != nil {
-		return nil, err
-	}
-	var numbers []uint32
-	for _, name := range names {
-		if n, ok := segment.ParseName(name); ok {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return numbers, nil
-}
+func (d folder) numbers() ([]uint32, error) { return segment.Numbers(d.fs, d.dir) }

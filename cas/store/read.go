@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"slices"
 
 	"ckptfs/cas"
@@ -118,7 +117,7 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, cas.ErrCorrupt) {
+	if damaged(err) {
 		s.suspects(h)
 	}
 	return &cas.ChunkError{Hash: h, Loc: loc, Err: err}

@@ -23,7 +23,7 @@ type reader struct {
 	files   *segment.Files
 	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
 	ahead   stretches
-	slots   decodeSlots
+	slots   codec.Slots
 	located located
 	reads   struct{ records, bytes atomic.Int64 }
 }
@@ -44,7 +44,7 @@ func (r *reader) init(in finder, d folder, opt *Options) {
 	r.files = segment.NewFiles(opt.OpenFiles, d.open)
 	r.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
 	r.ahead.init(opt.ExpectBytes)
-	r.slots = newDecodeSlots()
+	r.slots = codec.NewSlots()
 }
 
 // access says how a record is read.
@@ -53,19 +53,19 @@ type access struct {
 	// hashed: the caller compares the content with its hash, so a payload that was read ahead needs no
 	// checksum, unless it is a base's.
 	hashed bool
-	slot   *decodeSlot // for decoding; nil: it waits for none
+	slot   *codec.Slot // for decoding; nil: it waits for none
 }
 
 // read fills dst, loc.Raw bytes long, with the content of the record of h at loc.
 func (r *reader) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	// What fits its hash needs no other checksum. What does not is read with all of them, which tell where it
 	// went wrong.
-	t := decodeSlot{of: r.slots}
+	t := r.slots.Slot()
 	err := r.content(access{hashed: true, slot: &t}, loc, h, dst, anyNumber)
 	if err == nil {
 		err = cas.Check(dst, h)
 	}
-	t.give()
+	t.Give()
 	if err == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 		}
 		payload, err := record(p, loc, h, &rec)
 		if err == nil {
-			by.slot.take(&rec)
+			by.slot.Take(rec.Codec)
 			err = r.decode(by.locked, &rec, payload, dst, below)
 		}
 		r.ahead.release(t)
@@ -135,7 +135,7 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 	if err != nil {
 		return err
 	}
-	by.slot.take(&rec)
+	by.slot.Take(rec.Codec)
 	return r.decode(by.locked, &rec, payload, dst, below)
 }
 
@@ -235,7 +235,7 @@ func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error 
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, cas.ErrCorrupt) {
+	if damaged(err) {
 		r.in.suspects(h)
 	}
 	return &cas.ChunkError{Hash: h, Loc: loc, Err: fmt.Errorf("another chunk's base: %w", err)}

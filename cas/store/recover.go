@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
 
@@ -35,8 +36,12 @@ func (s *Store) recover() error {
 	if s.opt.ReadOnly {
 		rc.refused = ErrNeedsRecovery
 	}
+	s.lost.Reset()
 	for _, n := range numbers {
-		if err := rc.segment(n); err != nil {
+		err := rc.segment(n)
+		if rc.unread(err) {
+			s.lose(n, n >= mark.Segment, err)
+		} else if err != nil {
 			return fmt.Errorf("%s: %w", segment.Path(s.dir, n), err)
 		}
 	}
@@ -70,17 +75,17 @@ func (rc *recovery) segment(n uint32) error {
 	s.appender.stats.Bytes += r.Taken(size)
 	// A damaged header does not keep records from being found; a crash may leave none.
 	intact := r.CheckHeader()
-	if intact != nil && !errors.Is(intact, cas.ErrCorrupt) {
+	if intact != nil && !errors.Is(intact, cas.ErrCorrupt) && !disk.Unreadable(intact) {
 		return intact
 	}
-	switch err := rc.footer(r); {
-	case err == nil:
-	case !errors.Is(err, segment.ErrUnsealed):
-		return err
-	default:
+	if disk.Unreadable(intact) {
+		s.unreadable(n, intact)
+	}
+	err = rc.footer(r)
+	if errors.Is(err, segment.ErrUnsealed) || n >= rc.from.Segment && rc.unread(err) {
 		return rc.scan(r, size)
 	}
-	return nil
+	return err
 }
 
 // settle is for a segment that has records behind the watermark: of these, and of its footer, the page cache
@@ -140,6 +145,10 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	if err := sc.Err(); err != nil {
 		return err
 	}
+	unread := sc.Unread()
+	if unread != nil {
+		s.unreadable(n, unread)
+	}
 	if tail := sc.Tail(); size > tail {
 		known := rc.from.Off
 		if n != rc.from.Segment || known < tail {
@@ -151,6 +160,9 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	}
 	if size < segment.FileHeaderSize {
 		return nil // created just before a crash
+	}
+	if unread != nil {
+		return nil // as it is: a disk may think better of it
 	}
 	if !seal || s.opt.ReadOnly || s.sealOld(n, size, recs) != nil {
 		s.appender.stats.Unsealed++ // nothing hangs on it: the records are in the index

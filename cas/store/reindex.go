@@ -69,9 +69,12 @@ func (s *Store) refillLocked() error {
 	for _, n := range numbers {
 		i := slices.IndexFunc(tails, func(t *tail) bool { return t.w.Number() == n })
 		switch {
-		case n > last:
+		case n > last || s.lost.Unsettled(n):
 		case i < 0:
-			err = in.sealed(n)
+			if err = in.sealed(n); in.unread(err) {
+				s.lose(n, false, err)
+				err = nil
+			}
 		default:
 			for _, rec := range tails[i].w.Records() {
 				if rec.End() <= tails[i].synced &&
@@ -108,26 +111,11 @@ func (in *replay) sealed(n uint32) error {
 		return err
 	}
 	defer r.Close()
-	ft, err := r.Footer()
-	if err == nil {
-		err = r.Each(ft, func(rec *segment.Record) error { return in.add(n, rec) })
+	unread, err := r.Records(func(rec *segment.Record) error { return in.add(n, rec) })
+	if unread != nil {
+		s.unreadable(n, unread)
 	}
-	if !errors.Is(err, segment.ErrUnsealed) {
-		return err
-	}
-	sc, err := r.Scan(0)
-	if err != nil {
-		return err
-	}
-	for sc.Next() {
-		if sc.Gap() {
-			continue
-		}
-		if err := in.add(n, sc.Record()); err != nil {
-			return err
-		}
-	}
-	return sc.Err()
+	return err
 }
 
 // doubtAgain is how long an index that was found sound is not looked through again.

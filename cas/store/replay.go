@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
 
@@ -16,6 +17,7 @@ type replay struct {
 	// that a start goes on where this was cut short: at the beginning.
 	mark    cas.Watermark
 	refused error // if not nil, what there is instead of a commit
+	failed  error // the index's
 }
 
 func newReplay(s *Store) *replay { return &replay{s: s, copies: deltaCopies{}} }
@@ -42,9 +44,13 @@ func (in *replay) commit() error {
 	if err == nil {
 		err = in.s.indexer.index.Commit(entries, in.mark)
 	}
-	in.entries = in.entries[:0]
+	in.entries, in.failed = in.entries[:0], err
 	return err
 }
+
+// unread reports whether err, which ended the look at a segment, is one of that segment's: damage of it and
+// of nothing else.
+func (in *replay) unread(err error) bool { return in.failed == nil && disk.Unreadable(err) }
 
 // finish ends it: up to mark the index has all.
 func (in *replay) finish(mark cas.Watermark) error {

@@ -11,6 +11,10 @@ type Stats struct {
 	Unsealed  int   // segments that should have a footer and got none; the next Open tries again
 	Abandoned int   // segments abandoned since Open because of a failed fsync
 
+	// Unreadable are segments that the disk does not read, or not all of, as far as Open, or the making of an
+	// index, came upon them.
+	Unreadable int
+
 	// Found by Open in segments that it had to scan:
 	Damaged      int   // ranges that held committed records and do not any more, as far as can be told
 	DamagedBytes int64 // their length

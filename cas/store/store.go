@@ -65,6 +65,9 @@
 // After an fsync that failed nothing is believed that was written to the segment since the last good one,
 // whatever later reads or fsyncs say. The records fail, the file is cut back and abandoned, and writing goes
 // on in a new one.
+//
+// A segment that the disk does not read (disk.Unreadable), or cannot settle, is damage of that segment
+// (unread.go): the store opens without it, and leaves the file alone.
 package store
 
 import (
@@ -75,6 +78,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
 )
 
 // Locator is the index of the chunks.
@@ -112,6 +116,9 @@ type Options struct {
 	// record that a sweep moves. Its error, which wraps ENOSPC, keeps them from being written. nil: the disk
 	// says itself when it is full.
 	Room func(n int64) error
+	// Unreadable is told of each segment that the disk does not read, or not all of, by Open or when an index
+	// is made. May be nil.
+	Unreadable func(n uint32, err error)
 	// MakeRoom is called before a sweep writes anything, and when the disk has no room for what a sweep has
 	// to write to free some. It reports whether there is more now. May be nil.
 	MakeRoom func() bool
@@ -146,6 +153,7 @@ type Store struct {
 	reader   reader
 	indexer  indexer
 	passes   passes
+	lost     segment.Lost
 	// spending is what is being written that Options.Room was asked for.
 	spending atomic.Int64
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
 )
@@ -135,6 +136,10 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	if opt.DryRun && opt.Grace <= 0 {
 		w.tails()
 	}
+	if w.spared && w.err == nil {
+		w.err = fmt.Errorf("%s cannot be read, nor which chunks its own are stored against: none was removed "+
+			"(`ckptfs check` says how to mend it)", segment.Name(w.blind))
+	}
 	return w.st, cmp.Or(err, w.err)
 }
 
@@ -189,19 +194,31 @@ type sweep struct {
 	deadline time.Time
 	marked   map[key]struct{}
 	keep     bool // whatever is in the index is wanted
-	st       SweepStats
-	err      error // the first segment's
+	// blind is a segment of which it cannot be read what its deltas need; 0: there is none. spared: chunks
+	// stay because of it.
+	blind  uint32
+	spared bool
+	st     SweepStats
+	err    error // the first segment's
 }
 
 // segment sweeps one segment.
 func (w *sweep) segment(ctx context.Context, n uint32) error {
 	s := w.s
+	if s.lost.Has(n) {
+		w.st.Skipped++
+		return nil
+	}
 	open := segment.OpenRW
 	if w.opt.DryRun {
 		open = segment.Open
 	}
 	r, err := open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if disk.Unreadable(err) {
+		w.st.Skipped++
 		return nil
 	}
 	if err != nil {

@@ -1,13 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
 
@@ -25,16 +28,18 @@ type deltaRecord struct {
 // bases, but then the record was looked at here.
 //
 // An error says that it cannot be told which bases are needed. A delta whose own record is damaged needs
-// none.
+// none. What one needs that the disk does not read may be any chunk: then blind says so, and the sweep takes
+// no chunk that the index has.
 func (w *sweep) bases(ctx context.Context) error {
 	var ds []deltaRecord
+	var unread []uint32
 	for _, sealed := range []bool{false, true} {
 		// First those that are being written: one that is sealed meanwhile is looked at twice, not never.
-		recs, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix())
+		recs, not, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix())
 		if err != nil {
 			return err
 		}
-		ds = append(ds, recs...)
+		ds, unread = append(ds, recs...), append(unread, not...)
 	}
 	for again := true; again; {
 		again = false
@@ -52,6 +57,10 @@ func (w *sweep) bases(ctx context.Context) error {
 			if errors.Is(err, cas.ErrCorrupt) {
 				continue
 			}
+			if disk.Unreadable(err) {
+				w.blind = cmp.Or(w.blind, d.loc.Segment)
+				continue
+			}
 			if err != nil {
 				return fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", d.loc.Segment,
 					err)
@@ -61,12 +70,27 @@ func (w *sweep) bases(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	if len(unread) == 0 {
+		return nil
+	}
+	done := map[key]bool{}
+	for i := range ds {
+		done[keyOf(ds[i].hash)] = done[keyOf(ds[i].hash)] || ds[i].done
+	}
+	return w.s.indexer.forEach(func(e cas.Entry) error {
+		k := keyOf(e.Hash)
+		_, marked := w.marked[k]
+		if e.Delta && !done[k] && slices.Contains(unread, e.Segment) && (marked || w.s.pins.inUse(k)) {
+			w.blind = e.Segment
+		}
+		return nil
+	})
 }
 
 // deltasIn lists the deltas of the segments that are sealed, or of those that are being written. All are kept
-// of those that were sealed after the deadline.
-func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds []deltaRecord, err error) {
+// of those that were sealed after the deadline. unread are the segments that may have more of them.
+func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (
+	ds []deltaRecord, unread []uint32, err error) {
 	add := func(n uint32, recs []segment.Record, kept bool) {
 		for i := range recs {
 			if rec := &recs[i]; known(rec.Kind) && codec.NeedsBase(rec.Codec) {
@@ -78,28 +102,31 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (ds [
 		for _, t := range s.appender.tails() {
 			add(t.w.Number(), t.w.Records(), true)
 		}
-		return ds, nil
+		return ds, nil, nil
 	}
 	numbers, err := s.appender.sealed()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, n := range numbers {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		recs, young, err := s.listed(n, deadline)
+		if disk.Unreadable(err) {
+			unread, err = append(unread, n), nil
+		}
 		if err != nil {
-			return nil, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", n, err)
+			return nil, nil, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", n, err)
 		}
 		add(n, recs, young)
 	}
-	return ds, nil
+	return ds, unread, nil
 }
 
 // listed reads the records of a segment that is not being written, from its footer or, where that is not
 // intact, from all of it. young: it was sealed after the deadline, or has no footer, so that no sweep changes
-// it.
+// it. With an error that disk.Unreadable knows come those that could be read.
 func (s *Store) listed(n uint32, deadline int64) (recs []segment.Record, young bool, err error) {
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,5 +149,5 @@ func (s *Store) listed(n uint32, deadline int64) (recs []segment.Record, young b
 			recs = append(recs, *sc.Record())
 		}
 	}
-	return recs, true, sc.Err()
+	return recs, true, cmp.Or(sc.Err(), sc.Unread())
 }

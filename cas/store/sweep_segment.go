@@ -59,6 +59,8 @@ func (p *part) judge() error {
 			here := loc.Segment == p.n && loc.Off == rec.Off
 			switch {
 			case !known(rec.Kind) || here && wanted || p.keep && loc.Segment == 0:
+			case here && p.blind != 0 && rec.Kind == cas.Chunk:
+				p.spared = true
 			case here:
 				p.fates[at+i] = goes
 			case wanted:

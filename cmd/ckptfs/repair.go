@@ -63,7 +63,10 @@ Aside is the store's folder lost+found. Nothing is deleted. A repair may be inte
 			if err != nil {
 				return err
 			}
-			return a.show(r, func(w io.Writer) { printRepaired(w, r) })
+			if err := a.show(r, func(w io.Writer) { printRepaired(w, r) }); err != nil || r.Left == 0 {
+				return err
+			}
+			return errFoundDamage
 		},
 	}
 }

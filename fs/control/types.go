@@ -261,6 +261,7 @@ type Repaired struct {
 	Part    string   `json:"part"`
 	Actions []Action `json:"actions"`
 	Records int64    `json:"records"` // in the store now
+	Left    int      `json:"left"`    // damaged segments that could not be moved aside
 }
 
 // Action is one thing that was done to a file of the tree, or of the store.

@@ -30,7 +30,7 @@ func (p *Passes) Check(
 ) (*control.Checked, error) {
 	c := &check{
 		passes: p, o: o, out: &control.Checked{Problems: []control.Problem{}},
-		bad: map[[16]byte]damage.Finding{}, unindexed: map[[16]byte]bool{},
+		bad: map[[16]byte]damage.Finding{}, unindexed: map[[16]byte]bool{}, unread: map[uint32]bool{},
 		objects: map[cas.Hash]*objectState{},
 	}
 	began := time.Now()
@@ -95,6 +95,7 @@ type check struct {
 
 	bad       map[[16]byte]damage.Finding
 	unindexed map[[16]byte]bool
+	unread    map[uint32]bool // segments that the disk does not read, or not all of
 	objects   map[cas.Hash]*objectState
 }
 
@@ -129,6 +130,11 @@ func (c *check) found(f damage.Finding) {
 		return
 	case !f.Hash.IsZero():
 		c.bad[short(f.Hash)] = f
+		if f.Problem == damage.Unreadable && c.unread[f.Segment] {
+			return // the segment was named; so are the files
+		}
+	case f.Problem == damage.Unreadable:
+		c.unread[f.Segment] = true
 	}
 	c.problem(control.Problem{What: f.String(), Repair: f.Problem.Repair()})
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
@@ -142,7 +143,8 @@ func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenien
 		}
 		g.Go(func() error {
 			err := k.manifest(h)
-			if err == nil || lenient && (errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt)) {
+			if err == nil || lenient && (errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) ||
+				disk.Unreadable(err)) {
 				return nil
 			}
 			return fmt.Errorf("%s: what it needs is unknown: %w; `ckptfs check` says how to mend it", path, err)

@@ -87,5 +87,14 @@ func repairSegments(
 		segment := fmt.Sprintf("%s/%08d.seg", tree.SegmentsDir, m.Segment)
 		out.Actions = append(out.Actions, control.Action{Path: segment, Did: did})
 	}
+	for _, m := range st.Stuck {
+		out.Left++
+		out.Actions = append(out.Actions, control.Action{
+			Path: fmt.Sprintf("%s/%08d.seg", tree.SegmentsDir, m.Segment),
+			Did: fmt.Sprintf("stays where it is: it cannot be moved (%v), nor read as a whole (%v). "+
+				"Repair the filesystem that it lies on (fsck), or copy the store to another disk, and repeat this",
+				m.Stuck, m.Reason),
+		})
+	}
 	return err
 }

@@ -53,6 +53,10 @@ func (s *storage) open(o Options) error {
 		opt = store.Options{ReadOnly: true, Now: s.now}
 	}
 	opt.ExpectBytes = o.ExpectBytes
+	opt.Unreadable = func(n uint32, err error) {
+		s.report(slog.LevelError, "a segment cannot be read: the files that need it are damaged, the others are not; "+
+			"see `ckptfs check`", "segment", n, "reason", err)
+	}
 	s.store, err = store.Open(files, s.folder.Join(tree.SegmentsDir), s.id, s.index, opt)
 	if err != nil {
 		return s.unready(err)

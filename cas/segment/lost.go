@@ -1,0 +1,48 @@
+package segment
+
+import "ckptfs/cas/locks"
+
+// Lost is a set of segments that could not be opened, read or made durable as a whole.
+type Lost struct {
+	mu   locks.RWMutex[filesLock]
+	all  map[uint32]bool // whether unsettled
+	told map[uint32]bool
+}
+
+// Has reports whether n is in the set.
+func (l *Lost) Has(n uint32) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	_, ok := l.all[n]
+	return ok
+}
+
+// Unsettled reports whether perhaps the page cache has what the disk has not of n.
+func (l *Lost) Unsettled(n uint32) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.all[n]
+}
+
+// Add adds n.
+func (l *Lost) Add(n uint32, unsettled bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[n] = l.all[n] || unsettled
+}
+
+// Tell reports whether n was not told of before.
+func (l *Lost) Tell(n uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	had := l.told[n]
+	l.told[n] = true
+	return !had
+}
+
+// Reset empties the set.
+func (l *Lost) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all, l.told = map[uint32]bool{}, map[uint32]bool{}
+}
