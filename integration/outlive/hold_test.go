@@ -94,6 +94,10 @@ func wantLogged(m *mounttest.Mount, all ...string) {
 // asking starts a command, and returns when it waits for the answer of a daemon, which is stopped.
 func asking(m *mounttest.Mount, args ...string) *mounttest.Process {
 	m.T.Helper()
+	m.Must(daemon.Until("the command socket", func() bool {
+		_, err := m.CLI("status", m.Dir)
+		return err == nil
+	}))
 	m.Must(syscall.Kill(m.DaemonPID(), syscall.SIGSTOP))
 	p := mounttest.Begin(m.T, filepath.Dir(m.Store), m.Bin, args...)
 	m.Must(daemon.Until("a connection", func() bool {
