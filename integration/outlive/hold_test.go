@@ -98,7 +98,17 @@ func asking(m *mounttest.Mount, args ...string) *mounttest.Process {
 		_, err := m.CLI("status", m.Dir)
 		return err == nil
 	}))
-	m.Must(syscall.Kill(m.DaemonPID(), syscall.SIGSTOP))
+	pid := m.DaemonPID()
+	m.Must(syscall.Kill(pid, syscall.SIGSTOP))
+	m.Must(daemon.Until("all threads to be stopped", func() bool {
+		threads, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/stat"))
+		for _, thread := range threads {
+			if stat, err := os.ReadFile(thread); err == nil && !strings.Contains(string(stat), ") T ") {
+				return false
+			}
+		}
+		return true
+	}))
 	p := mounttest.Begin(m.T, filepath.Dir(m.Store), m.Bin, args...)
 	m.Must(daemon.Until("a connection", func() bool {
 		fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(p.Process.Pid), "fd", "*"))
