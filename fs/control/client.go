@@ -262,12 +262,16 @@ func WentAway(err error) bool {
 	return errors.As(err, &told) && told.Code == CodeUnavailable
 }
 
-// withoutNames is an error of a connection without those of its ends: a socket named by a descriptor tells
-// the user nothing.
+// withoutNames is an error of a connection without those of its ends and of the request: a socket named by a
+// descriptor tells the user nothing.
 func withoutNames(err error) error {
 	var op *net.OpError
-	if errors.As(err, &op) {
+	var request *url.Error
+	switch {
+	case errors.As(err, &op):
 		return op.Err
+	case errors.As(err, &request):
+		return request.Err
 	}
 	return err
 }

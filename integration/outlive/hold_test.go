@@ -94,7 +94,21 @@ func wantLogged(m *mounttest.Mount, all ...string) {
 // asking starts a command, and returns when it waits for the answer of a daemon, which is stopped.
 func asking(m *mounttest.Mount, args ...string) *mounttest.Process {
 	m.T.Helper()
-	m.Must(syscall.Kill(m.DaemonPID(), syscall.SIGSTOP))
+	m.Must(daemon.Until("the command socket", func() bool {
+		_, err := m.CLI("status", m.Dir)
+		return err == nil
+	}))
+	pid := m.DaemonPID()
+	m.Must(syscall.Kill(pid, syscall.SIGSTOP))
+	m.Must(daemon.Until("all threads to be stopped", func() bool {
+		threads, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/stat"))
+		for _, thread := range threads {
+			if stat, err := os.ReadFile(thread); err == nil && !strings.Contains(string(stat), ") T ") {
+				return false
+			}
+		}
+		return true
+	}))
 	p := mounttest.Begin(m.T, filepath.Dir(m.Store), m.Bin, args...)
 	m.Must(daemon.Until("a connection", func() bool {
 		fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(p.Process.Pid), "fd", "*"))
