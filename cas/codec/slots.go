@@ -19,8 +19,8 @@ type Slot struct {
 // Slot is one that is not taken yet.
 func (s Slots) Slot() Slot { return Slot{of: s} }
 
-// Take waits for a slot to decode what a codec has encoded. What needs others is decoded without one: they may
-// have to be read first. A nil Slot takes none.
+// Take waits for a slot to decode what a codec has encoded. What needs others is decoded without one: they
+// may have to be read first. A nil Slot takes none.
 func (t *Slot) Take(id byte) {
 	if t == nil || t.took || NeedsBase(id) {
 		return

@@ -10,13 +10,15 @@ import (
 )
 
 func TestUnreadable(t *testing.T) {
-	for _, err := range []error{unix.EIO, unix.EUCLEAN, unix.EBADMSG, unix.EREMOTEIO, unix.ELOOP, unix.ENODATA} {
+	for _, err := range []error{unix.EIO, unix.EUCLEAN, unix.EBADMSG, unix.EREMOTEIO, unix.ELOOP,
+		unix.ENODATA} {
 		if !Unreadable(fmt.Errorf("so: %w", &os.PathError{Op: "read", Err: err})) {
 			t.Errorf("%v", err)
 		}
 	}
 	for _, err := range []error{nil, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EACCES, unix.EPERM,
-		unix.ETIMEDOUT, unix.EINTR, unix.EAGAIN, unix.ENOENT, unix.ENOSPC, unix.ESTALE, ErrCrashed, os.ErrClosed} {
+		unix.ETIMEDOUT, unix.EINTR, unix.EAGAIN, unix.ENOENT, unix.ENOSPC, unix.ESTALE, ErrCrashed,
+		os.ErrClosed} {
 		if Unreadable(err) {
 			t.Errorf("%v", err)
 		}

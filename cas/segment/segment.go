@@ -138,6 +138,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -176,10 +177,10 @@ type ID struct {
 // Name is the name of a segment's file.
 func Name(number uint32) string { return fmt.Sprintf("%08d.seg", number) }
 
-// ParseName undoes Name. ok is false for every other name.
+// ParseName undoes Name. ok is false for every other name, and for the last number: there is one after each.
 func ParseName(name string) (number uint32, ok bool) {
 	n, err := strconv.ParseUint(strings.TrimSuffix(name, ".seg"), 10, 32)
-	if err != nil || n == 0 || Name(uint32(n)) != name {
+	if err != nil || n == 0 || n == math.MaxUint32 || Name(uint32(n)) != name {
 		return 0, false
 	}
 	return uint32(n), true

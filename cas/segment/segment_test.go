@@ -96,7 +96,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"00000000.seg", "1.seg", "000000001.seg", "00000001", "+0000001.seg",
-		"0000001a.seg", "99999999999.seg", "00000001.seg.tmp", ""} {
+		"0000001a.seg", "4294967295.seg", "99999999999.seg", "00000001.seg.tmp", ""} {
 		if n, ok := ParseName(bad); ok {
 			t.Errorf("%s: %d", bad, n)
 		}

@@ -74,12 +74,11 @@ func (rc *recovery) segment(n uint32) error {
 	s.appender.stats.Segments++
 	s.appender.stats.Bytes += r.Taken(size)
 	// A damaged header does not keep records from being found; a crash may leave none.
-	intact := r.CheckHeader()
-	if intact != nil && !errors.Is(intact, cas.ErrCorrupt) && !disk.Unreadable(intact) {
-		return intact
-	}
-	if disk.Unreadable(intact) {
+	switch intact := r.CheckHeader(); {
+	case disk.Unreadable(intact):
 		s.unreadable(n, intact)
+	case intact != nil && !errors.Is(intact, cas.ErrCorrupt):
+		return intact
 	}
 	err = rc.footer(r)
 	if errors.Is(err, segment.ErrUnsealed) || n >= rc.from.Segment && rc.unread(err) {
@@ -145,10 +144,6 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	if err := sc.Err(); err != nil {
 		return err
 	}
-	unread := sc.Unread()
-	if unread != nil {
-		s.unreadable(n, unread)
-	}
 	if tail := sc.Tail(); size > tail {
 		known := rc.from.Off
 		if n != rc.from.Segment || known < tail {
@@ -161,8 +156,9 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	if size < segment.FileHeaderSize {
 		return nil // created just before a crash
 	}
-	if unread != nil {
-		return nil // as it is: a disk may think better of it
+	if unread := sc.Unread(); unread != nil {
+		s.unreadable(n, unread)
+		return nil // it stays as it is: a disk may think better of it
 	}
 	if !seal || s.opt.ReadOnly || s.sealOld(n, size, recs) != nil {
 		s.appender.stats.Unsealed++ // nothing hangs on it: the records are in the index

@@ -12,8 +12,8 @@ import (
 
 // For every n: the process is killed after operation n, and the machine runs on. The disk refuses what was
 // not synced. It tells the process that comes next, or has told the one that was killed; either way the page
-// cache has the bytes for the time being. What is committed from then on outlives a power cut. That holds, too,
-// when the disk syncs none of these segments any more.
+// cache has the bytes for the time being. What is committed from then on outlives a power cut. That holds,
+// too, when the disk syncs none of these segments any more.
 func TestKilledAndRefused(t *testing.T) {
 	for _, told := range []string{"the next process", "the killed process", "everyone"} {
 		for n := 0; ; n++ {

@@ -7,9 +7,9 @@ import (
 	"ckptfs/cas/disk"
 )
 
-// lose notes that segment n could not be opened, read or made durable as a whole when the index was brought up
-// to date: of its records only those were believed that the index had. They stay in the index, since a disk
-// may think better of it, but a Put holds them for damaged. No sweep looks at the segment.
+// lose notes that segment n could not be opened, read or made durable as a whole when the index was brought
+// up to date: of its records only those were believed that the index had. They stay in the index, since a
+// disk may think better of it, but a Put holds them for damaged. No sweep looks at the segment.
 func (s *Store) lose(n uint32, unsettled bool, err error) {
 	s.lost.Add(n, unsettled)
 	s.unreadable(n, err)

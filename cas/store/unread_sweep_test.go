@@ -58,7 +58,7 @@ func TestSweepUnreadable(t *testing.T) {
 					mark = keeping(map[[2]int]bool{{1, 1}: true})
 				}
 				st, err := s.Sweep(t.Context(), SweepOptions{}, mark)
-				if wanted && (err == nil || !strings.Contains(err.Error(), segment.Name(2))) || !wanted && err != nil {
+				if (err != nil) != wanted || err != nil && !strings.Contains(err.Error(), segment.Name(2)) {
 					t.Errorf("%s restarted %v wanted %v: %v", name, restarted, wanted, err)
 				}
 				if st.Skipped != 1 || has(t, s, 8) || has(t, s, 7) != wanted {
@@ -86,10 +86,11 @@ func TestSweepUnreadable(t *testing.T) {
 // A salvage moves aside what the disk does not open or read, keeps what it reads, and passes over what it
 // cannot move, whose records the index goes on naming.
 func TestSalvageUnreadable(t *testing.T) {
+	ways := map[string]func(disk.Op) bool{"open": isOpen, "read": isRead, "block": func(op disk.Op) bool {
+		return op.Kind == disk.OpRead && op.Off < 8192 && op.Off+op.Len > 4096
+	}}
 	for n := 1; n <= 3; n++ {
-		for name, which := range map[string]func(disk.Op) bool{"open": isOpen, "read": isRead, "block": func(op disk.Op) bool {
-			return op.Kind == disk.OpRead && op.Off < 8192 && op.Off+op.Len > 4096
-		}} {
+		for name, which := range ways {
 			for _, stuck := range []bool{false, true} {
 				m, x := inSegments(t, 3)
 				fault := failing(n, syscall.EIO, func(op disk.Op) bool {
@@ -102,7 +103,7 @@ func TestSalvageUnreadable(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if dropped == stuck || len(st.Stuck) != map[bool]int{true: 1}[stuck] || len(st.Moved)+len(st.Stuck) != 1 {
+				if dropped == stuck || len(st.Stuck) > 0 != stuck || len(st.Moved)+len(st.Stuck) != 1 {
 					t.Errorf("%d %s stuck %v: %+v", n, name, stuck, st)
 				}
 				if !stuck {

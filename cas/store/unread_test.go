@@ -58,7 +58,8 @@ func isSync(op disk.Op) bool { return op.Kind == disk.OpSync }
 func TestUnreadableSegment(t *testing.T) {
 	const segments = 3
 	for n := 1; n <= segments; n++ {
-		for what, which := range map[string]func(disk.Op) bool{"open": isOpen, "read": isRead, "sync": isSync} {
+		ways := map[string]func(disk.Op) bool{"open": isOpen, "read": isRead, "sync": isSync}
+		for what, which := range ways {
 			for _, rebuilt := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d %s rebuilt %v", n, what, rebuilt), func(t *testing.T) {
 					unreadableSegment(t, segments, n, rebuilt, which)

@@ -105,7 +105,8 @@ func TestSegmentStuck(t *testing.T) {
 	if err := unix.Mount("none", path, "tmpfs", 0, ""); err != nil {
 		t.Skip(err)
 	}
-	rep, err := Repair(context.Background(), RepairSegments, Options{Dir: r.dir, HotSize: -1, Log: r.log.report}, nil)
+	o := Options{Dir: r.dir, HotSize: -1, Log: r.log.report}
+	rep, err := Repair(context.Background(), RepairSegments, o, nil)
 	if uerr := unix.Unmount(path, 0); uerr != nil {
 		t.Fatal(uerr)
 	}
