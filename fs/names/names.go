@@ -72,7 +72,9 @@ type Options struct {
 	Again func(dir *Node, name string, o Origin) *Node
 	// NotWritten is told that the names of a directory could not be made durable; nil: nobody is.
 	NotWritten func(err error)
-	Report     func(level slog.Level, msg string, args ...any)
+	// Freed is told that nothing keeps the bytes of a removed file any more, with no lock held; nil: nobody is.
+	Freed  func()
+	Report func(level slog.Level, msg string, args ...any)
 }
 
 // Names are the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on

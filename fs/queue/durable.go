@@ -45,26 +45,13 @@ func (q *Queue) NotePlain(f *content.File) {
 	defer q.mu.Unlock()
 	u := &q.unsynced
 	switch {
-	case q.stopping || u.tree || u.plain[f]:
+	case q.stopping || f.Dead() || u.tree || u.plain[f]:
 	case len(u.plain) == maxPlain:
 		u.setTree()
 	default:
 		f.Pin()
 		u.plain[f] = true
 	}
-}
-
-// Forget lets go of a file whose last name went: its bytes are not to be made durable. The caller has pinned
-// it.
-func (q *Queue) Forget(f *content.File) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.crowdOutLocked(f)
-	if q.unsynced.plain[f] {
-		delete(q.unsynced.plain, f)
-		f.Unpin()
-	}
-	q.forgetLostLocked(f)
 }
 
 // MakeDurable makes durable what was packed or found to stay plain since the last time. syncTree syncs the

@@ -47,6 +47,8 @@ func (q *Queue) noteLost(f *content.File, err error, again bool) {
 	case l != nil && !again:
 		return
 	case l != nil:
+	case f.Dead():
+		return
 	case q.stopping || len(q.lost.files) == maxLost:
 		q.lost.more++
 		return
