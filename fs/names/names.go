@@ -40,6 +40,7 @@ import (
 	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
 	"ckptfs/fs/handover"
+	"ckptfs/fs/tree"
 )
 
 // The locks of this package, in the order in which they may be taken. content.File.mu is between the first
@@ -89,6 +90,7 @@ type Names struct {
 	root       *Node
 	rootFd     int
 	syncFd     int // of SyncTree
+	most       int // the descriptor from which on they are spare
 
 	// SyncTree is syncfs(2) of the store's filesystem. It tells of everything that could not be written since
 	// the last call, or since Open, wherever on the filesystem, and tells it once: the caller has to act on
@@ -101,7 +103,7 @@ type Names struct {
 	AfterDir func(path string)
 }
 
-// openDirs is how many directories are kept open.
+// openDirs is how many directories are kept open, at most.
 const openDirs = 2048
 
 // Open opens the tree. Close ends it.
@@ -120,8 +122,9 @@ func Open(o Options) (*Names, error) {
 		unix.Close(rootFd)
 		return nil, &os.PathError{Op: "open", Path: o.Tree, Err: err}
 	}
-	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(openDirs), rootFd: rootFd,
-		syncFd: syncFd}
+	limit := tree.Descriptors()
+	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(keptDirs(limit)), rootFd: rootFd,
+		syncFd: syncFd, most: limit - spare(limit)}
 	ns.SyncDir = unix.Fsync
 	ns.SyncTree = func() error { return unix.Syncfs(ns.syncFd) }
 	ns.tab = newTable(ns)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 
 	"ckptfs/fs/content"
 )
@@ -67,7 +68,7 @@ func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 	q.unsynced = unsynced{plain: map[*content.File]bool{}}
 	q.mu.Unlock()
 	q.settleLost()
-	errs := []error{q.syncDelayed()}
+	errs := q.syncDelayed()
 	for f := range u.plain {
 		errs = append(errs, q.syncPlain(f))
 		f.Unpin()
@@ -78,11 +79,31 @@ func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 	case u.any():
 		errs = append(errs, syncNames())
 	}
-	err := errors.Join(errs...)
+	err := joinAlike(errs)
 	if err != nil {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.unsynced.setTree()
 	}
 	return err
+}
+
+// joinAlike joins errors. Of those that say the same there is one, with their number.
+func joinAlike(errs []error) error {
+	var each []error
+	times := map[string]int{}
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		if times[err.Error()]++; times[err.Error()] == 1 {
+			each = append(each, err)
+		}
+	}
+	for i, err := range each {
+		if n := times[err.Error()]; n > 1 {
+			each[i] = fmt.Errorf("%d files: %w", n, err)
+		}
+	}
+	return errors.Join(each...)
 }
