@@ -205,11 +205,11 @@ func (f *File) changedLocked() {
 	f.bytes.dirty = true
 	f.local.opens = 0
 	f.c.syncs.wanted.Store(true)
-	f.stopReadingLocked()
+	stopReadingLocked(f)
 }
 
 // stopReadingLocked ends the packing and the checksum of bytes that are not the file's any more.
-func (f *File) stopReadingLocked() {
+func stopReadingLocked(f *File) {
 	f.mu.AssertHeld()
 	if f.packing != nil && f.packing.cancel != nil {
 		f.packing.cancel()
@@ -223,7 +223,7 @@ func (f *File) stopReadingLocked() {
 // of its bytes. Who has the file open keeps it.
 func (f *File) BuryLocked() {
 	f.mu.AssertHeld()
-	f.stopReadingLocked()
+	stopReadingLocked(f)
 	if f.packing != nil {
 		f.packing.letGoLocked()
 	}

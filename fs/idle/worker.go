@@ -210,7 +210,7 @@ func (r *Worker) Turn(after time.Duration) {
 	}
 }
 
-// takes takes a file that had rested for so long by now, with its pin, unless it was touched or removed since.
+// takes takes a file that had rested for so long by now, with its pin, unless it was touched or removed.
 func (r *Worker) takes(f *content.File, now time.Time, after time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,9 +11,9 @@ func keptDirs(limit int) int { return min(openDirs, limit/12) }
 // spare is how many descriptors are left for what the daemon itself has to open: its control socket, say.
 func spare(limit int) int { return min(32, limit/8) }
 
-// opening is an open(2) of the tree for a program. When no descriptors are left, or only the spare ones, those
-// go that are kept for closed files and for directories, and open is called once more. The error is EMFILE
-// then, if that did not help. Locks may be held, but table.mu and fdCache.mu.
+// opening is an open(2) in the tree. When no descriptors are left, or only the spare ones, those go that are
+// kept for closed files and for directories, and open is called once more. If that did not help the error is
+// EMFILE. Locks may be held, but table.mu and fdCache.mu.
 func (ns *Names) opening(open func() (int, error)) (int, error) {
 	fd, err := open()
 	if err == nil && fd < ns.most {

@@ -6,10 +6,9 @@ import (
 	"ckptfs/fs/content"
 )
 
-// Forget lets go of a file that lost its last name: it is neither to be packed nor to be made durable. What is
-// packed of it ends as soon as its packing looks (content.File.BuryLocked), and its worker finds that the turn
-// is over. A close that waits for it waits no longer. The file is Dead, its mutex is held, and the caller has
-// pinned it.
+// Forget lets go of a file that lost its last name: it is neither to be packed nor to be made durable. Its
+// packing ends as soon as it looks (content.File.BuryLocked), and its worker finds that the turn is over. A
+// close that waits for it waits no longer. The file is Dead, its mutex is held, and the caller has pinned it.
 func (q *Queue) Forget(f *content.File) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

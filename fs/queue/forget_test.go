@@ -214,8 +214,8 @@ func TestForgetFailed(t *testing.T) {
 	}
 }
 
-// A file for which there was no room is looked at soon after a removed one gave its room back, however long it
-// was put off for.
+// A file for which there was no room is looked at soon after a removed one gave its room back, however long
+// it was put off for.
 func TestFreed(t *testing.T) {
 	r := newRig(t)
 	f, room := r.file("a"), r.o.Reserve.left()

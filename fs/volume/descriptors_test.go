@@ -59,8 +59,8 @@ func TestFewDescriptors(t *testing.T) {
 	r.same("d7/7", random(1000, 7))
 }
 
-// TestNoDescriptors: when programs have all descriptors, they get EMFILE, no name is left of a file that could
-// not be opened, and the daemon has some for itself. What it keeps goes first.
+// TestNoDescriptors: when programs have all descriptors, they get EMFILE, no name is left of a file that
+// could not be opened, and the daemon has some for itself. What it keeps goes first.
 func TestNoDescriptors(t *testing.T) {
 	const limit = 256
 	fewDescriptors(t, limit)
@@ -83,7 +83,8 @@ func TestNoDescriptors(t *testing.T) {
 	if n := len(handles); n < limit-limit/8-64 {
 		t.Errorf("programs have %d files open of %d", n, limit)
 	}
-	if name := r.at("tree", fmt.Sprint("open", len(handles))); !errors.Is(unix.Access(name, unix.F_OK), unix.ENOENT) {
+	name := r.at("tree", fmt.Sprint("open", len(handles)))
+	if err := unix.Access(name, unix.F_OK); !errors.Is(err, unix.ENOENT) {
 		t.Error("there is the name of a file that could not be opened")
 	}
 	if !r.content.Missed() {

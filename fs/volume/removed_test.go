@@ -8,7 +8,7 @@ import (
 )
 
 // TestRemovedGivesRoom: what was removed takes no room of the disk though it waited to be packed, for which
-// there was no room, and no sync is needed for that. Nothing is told of it, and a file that is left is packed.
+// there was no room, and no sync is needed for that. Nothing is told of it, and what is left is packed.
 func TestRemovedGivesRoom(t *testing.T) {
 	const size, left, slack = 12 << 20, 6 << 20, 2 << 20
 	r, leave := onDiskOf(t, "64m", hotSize(0))
