@@ -73,8 +73,8 @@ type Options struct {
 	Again func(dir *Node, name string, o Origin) *Node
 	// NotWritten is told that the names of a directory could not be made durable; nil: nobody is.
 	NotWritten func(err error)
-	// Freed is told that nothing keeps the bytes of a removed file any more. It takes locks of its own at most;
-	// nil: nobody is told.
+	// Freed is told that nothing keeps the bytes of a removed file any more. It takes locks of its own at
+	// most; nil: nobody is told.
 	Freed  func()
 	Report func(level slog.Level, msg string, args ...any)
 }
