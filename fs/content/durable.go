@@ -34,13 +34,14 @@ type syncs struct {
 	mu          locks.Mutex[syncingLock] // held over a SyncAll
 	begun, held atomic.Uint64            // the last one that began; the last that succeeded of those
 	wanted      atomic.Bool              // something was written that none of them covers
-	kept        atomic.Int64             // inodes that are kept in memory for local copies
+	kept        atomic.Int64             // inodes that are kept in memory for local copies, at most most
+	most        int64
 }
 
 const (
 	durable  = 0              // localCopy.after of a copy that is known to be durable
 	unknown  = math.MaxUint64 // of one that an earlier process left
-	mostKept = 1024
+	mostKept = 1024           // of each kind of inode that is kept in memory
 )
 
 // SyncAll makes everything durable, and knows then that the local copies are that were there before. syncfs
@@ -91,7 +92,7 @@ func (l *localCopy) durable(c *Files) bool { return l.after <= c.syncs.held.Load
 func (l *localCopy) came(c *Files, after uint64, inode *os.File) {
 	l.forget(c)
 	l.after = after
-	if inode != nil && c.syncs.kept.Add(1) > mostKept {
+	if inode != nil && c.syncs.kept.Add(1) > c.syncs.most {
 		c.syncs.kept.Add(-1)
 		inode.Close()
 		inode = nil

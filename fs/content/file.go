@@ -45,7 +45,8 @@ type File struct {
 	local localCopy
 	src   source // which has a lock of its own
 
-	cancelPack context.CancelFunc // while a group packs the file
+	packing   *Packing           // by a group, until its Drop; or nil
+	cancelSum context.CancelFunc // while a checksum is made
 }
 
 // byteState is what is known of a file's present bytes. File.mu guards it.
@@ -204,15 +205,29 @@ func (f *File) changedLocked() {
 	f.bytes.dirty = true
 	f.local.opens = 0
 	f.c.syncs.wanted.Store(true)
-	f.StopPackingLocked()
+	stopReadingLocked(f)
 }
 
-// StopPackingLocked ends the packing of bytes that are not the file's any more.
-func (f *File) StopPackingLocked() {
+// stopReadingLocked ends the packing and the checksum of bytes that are not the file's any more.
+func stopReadingLocked(f *File) {
 	f.mu.AssertHeld()
-	if f.cancelPack != nil {
-		f.cancelPack()
+	if f.packing != nil && f.packing.cancel != nil {
+		f.packing.cancel()
 	}
+	if f.cancelSum != nil {
+		f.cancelSum()
+	}
+}
+
+// BuryLocked ends what goes on with a file that is Dead, and lets go of its inode: nobody asks what becomes
+// of its bytes. Who has the file open keeps it.
+func (f *File) BuryLocked() {
+	f.mu.AssertHeld()
+	stopReadingLocked(f)
+	if f.packing != nil {
+		f.packing.letGoLocked()
+	}
+	f.c.unsynced.release(f)
 }
 
 // Sync makes the inode durable: bytes, record, attributes and, on the filesystems in use, its name. No lock

@@ -174,6 +174,8 @@ func New(p Parts) *Files {
 		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
 	}
 	c.Doubt.Tell = func() {}
+	c.unsynced.most = min(mostKept, tree.Descriptors()/12) // with names.keptDirs a quarter of all
+	c.syncs.most = int64(c.unsynced.most)
 	c.unsynced.kept = map[*File]unsyncedInode{}
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c

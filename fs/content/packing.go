@@ -20,13 +20,14 @@ type Packing struct {
 	Size int64    // their number
 
 	f        *File
-	gen      uint64        // of the bytes
-	st       unix.Stat_t   // the inode when Raw was opened
-	ctime    unix.Timespec // its change time before that
-	literal  bool          // the bytes begin like those of a hollow file; known after Stays
-	viewSize int64         // known after Layout
-	inode    *os.File      // keeps the inode in memory after Close; or nil
-	failed   error         // the disk did not take what was written before it was packed
+	cancel   context.CancelFunc // until Close
+	gen      uint64             // of the bytes
+	st       unix.Stat_t        // the inode when Raw was opened
+	ctime    unix.Timespec      // its change time before that
+	literal  bool               // the bytes begin like those of a hollow file; known after Stays
+	viewSize int64              // known after Layout
+	inode    *os.File           // keeps the inode in memory after Close; or nil
+	failed   error              // the disk did not take what was written before it was packed
 }
 
 // BeginPack opens a file that is to be packed; nil when it is not, any more. cancel is called when the bytes
@@ -56,7 +57,7 @@ func (f *File) BeginPack(cancel context.CancelFunc) (*Packing, error) {
 	}
 	p.Raw, p.Size = raw, p.st.Size
 	p.ctime = before.Ctim // opening it may have taken a change of its mode
-	f.cancelPack = cancel
+	p.cancel, f.packing = cancel, p
 	return p, nil
 }
 
@@ -67,14 +68,30 @@ func (p *Packing) Close() {
 	if p.failed = p.f.c.Failed(int(p.Raw.Fd())); p.failed != nil {
 		distrust{p.f}.noteLocked(p.failed)
 	}
-	p.inode = keepInode(p.Raw)
+	if !p.f.Dead() {
+		p.inode = keepInode(p.Raw)
+	}
 	p.Raw.Close()
-	p.f.cancelPack = nil
+	p.cancel = nil
 }
 
 // Drop ends the packing, published or not. p may be nil.
 func (p *Packing) Drop() {
-	if p != nil && p.inode != nil {
+	if p == nil {
+		return
+	}
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	if p.f.packing == p {
+		p.f.packing = nil
+	}
+	p.letGoLocked()
+}
+
+// letGoLocked lets go of the inode.
+func (p *Packing) letGoLocked() {
+	p.f.mu.AssertHeld()
+	if p.inode != nil {
 		p.inode.Close()
 		p.inode = nil
 	}

@@ -24,10 +24,12 @@ func SumHolds(rec *tree.Record, st *unix.Stat_t) bool {
 // Sum makes the checksum of a plain file that has no writer, unless it has one. did: its bytes were read.
 func (f *File) Sum(ctx context.Context) (did bool, err error) {
 	s := summing{f: f}
-	if wanted, err := s.begin(); !wanted || err != nil {
+	own, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if wanted, err := s.begin(cancel); !wanted || err != nil {
 		return false, err
 	}
-	defer s.raw.Close()
+	defer s.close()
 	if err := unix.Fstat(int(s.raw.Fd()), &s.opened); err != nil {
 		return false, err
 	}
@@ -37,7 +39,10 @@ func (f *File) Sum(ctx context.Context) (did bool, err error) {
 		f.c.events.Unsummed(f)
 		return false, nil
 	}
-	h, size, err := SumOf(ctx, s.raw)
+	h, size, err := SumOf(own, s.raw)
+	if own.Err() != nil {
+		return true, ctx.Err() // nil: the bytes are not the file's any more
+	}
 	if err == nil {
 		err = f.c.Step("sum: read")
 	}
@@ -55,8 +60,8 @@ type summing struct {
 	before, opened unix.Stat_t // the inode before and after it was opened
 }
 
-// begin opens the file if it wants a checksum.
-func (s *summing) begin() (wanted bool, err error) {
+// begin opens the file if it wants a checksum. cancel is called when its bytes change or are removed.
+func (s *summing) begin(cancel context.CancelFunc) (wanted bool, err error) {
 	f := s.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,8 +82,17 @@ func (s *summing) begin() (wanted bool, err error) {
 		return false, nil
 	}
 	s.gen = f.bytes.gen
-	s.raw, err = f.OpenQuietly()
+	if s.raw, err = f.OpenQuietly(); err == nil {
+		f.cancelSum = cancel
+	}
 	return err == nil, err
+}
+
+func (s *summing) close() {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	s.f.cancelSum = nil
+	s.raw.Close()
 }
 
 // end writes the record, unless the file was touched meanwhile.

@@ -7,12 +7,13 @@ import (
 )
 
 // unsyncedInodes keeps the inodes of plain files in memory from the last close on until their bytes are
-// durable or packed, at most mostKept. The kernel may forget an inode that nobody has open, and with it that
+// durable or packed, at most most. The kernel may forget an inode that nobody has open, and with it that
 // it could not write the bytes: then no sync of that file fails, and only syncfs tells.
 type unsyncedInodes struct {
 	mu     locks.Mutex[leafLock]
 	kept   map[*File]unsyncedInode
-	missed bool // some inode could not be kept
+	most   int  // that are kept
+	missed bool // some inode could not be kept, or not long enough
 }
 
 type unsyncedInode struct {
@@ -40,7 +41,7 @@ func (u *unsyncedInodes) keep(f *File, after uint64, own *os.File) {
 	switch {
 	case own == nil:
 		u.missed = true
-	case len(u.kept) == mostKept:
+	case len(u.kept) >= u.most:
 		own.Close()
 		u.missed = true
 	default:
@@ -58,6 +59,19 @@ func (u *unsyncedInodes) release(f *File) bool {
 		delete(u.kept, f)
 	}
 	return is
+}
+
+// Shed lets go of the inodes of closed files that are kept in memory, for want of descriptors. What was not
+// written of them only a sync of the whole filesystem tells.
+func (c *Files) Shed() {
+	u := &c.unsynced
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for f, k := range u.kept {
+		k.own.Close()
+		delete(u.kept, f)
+		u.missed = true
+	}
 }
 
 // begin begins a sync of the filesystem. The caller says whether it failed.

@@ -546,10 +546,10 @@ func TestKeptInodes(t *testing.T) {
 	if r.syncAll(nil); r.Missed() {
 		t.Error("still missed after a sync")
 	}
-	for i := range mostKept + 1 {
+	for i := range r.unsynced.most + 1 {
 		r.unsynced.keep(&File{users: users{pass: i}}, 1, os.NewFile(1<<20, ""))
 	}
-	if kept() != mostKept || !r.Missed() {
+	if kept() != r.unsynced.most || !r.Missed() {
 		t.Errorf("%d kept, %v", kept(), r.Missed())
 	}
 	clear(r.unsynced.kept)

@@ -121,6 +121,9 @@ func (r *Worker) Add(f *content.File) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if f.Dead() { // Forget comes, or came
+		return
+	}
 	r.since = r.now()
 	_, known := r.waiting[f]
 	if !known && len(r.waiting) == MaxResting {
@@ -164,25 +167,27 @@ func (r *Worker) LookAtAll() {
 // Turn sees to the files that have rested for so long, and to all when there were too many to remember.
 func (r *Worker) Turn(after time.Duration) {
 	now := r.now()
-	var nodes []*content.File
+	var rested []*content.File
 	r.mu.Lock()
 	for f, since := range r.waiting {
 		if now.Sub(since) >= after {
-			delete(r.waiting, f)
-			nodes = append(nodes, f)
+			rested = append(rested, f)
 		}
 	}
-	r.at = len(nodes)
-	walk := r.more && len(r.waiting) == 0 && now.Sub(r.since) >= after &&
+	walk := r.more && len(r.waiting) == len(rested) && now.Sub(r.since) >= after &&
 		(r.walked.IsZero() || now.Sub(r.walked) >= max(min(walkPause, 6*after), walkShare*r.took))
 	if walk {
 		r.more = false
 	}
 	r.mu.Unlock()
-	for _, f := range nodes {
-		if r.ctx.Err() == nil {
-			r.One(r.ctx, f)
+	for _, f := range rested {
+		if r.ctx.Err() != nil {
+			return // Stop unpins them
 		}
+		if !r.takes(f, now, after) {
+			continue
+		}
+		r.One(r.ctx, f)
 		f.Unpin()
 		r.mu.Lock()
 		r.at--
@@ -203,6 +208,19 @@ func (r *Worker) Turn(after time.Duration) {
 	if r.Done != nil {
 		r.Done()
 	}
+}
+
+// takes takes a file that had rested for so long by now, with its pin, unless it was touched or removed.
+func (r *Worker) takes(f *content.File, now time.Time, after time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, waits := r.waiting[f]
+	if !waits || now.Sub(since) < after {
+		return false
+	}
+	delete(r.waiting, f)
+	r.at++
+	return true
 }
 
 // Failed tells of the first failure.

@@ -49,7 +49,9 @@ func (ns *Names) MakeFile(dir *Node, name string, mode, flags uint32, c tree.Cal
 		return m, unix.EEXIST
 	}
 	open, rw := ns.creating(flags)
-	fd, err := unix.Openat(dirfd, name, open|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode&0o7777)
+	fd, err := ns.making(func() (int, error) {
+		return unix.Openat(dirfd, name, open|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode&0o7777)
+	}, func() { unix.Unlinkat(dirfd, name, 0) })
 	if err != nil {
 		return m, err
 	}
@@ -149,7 +151,9 @@ func (ns *Names) MakeUnnamed(dir *Node, mode, flags uint32, c tree.Caller) (m Ma
 		return m, err
 	}
 	defer unix.Close(fd)
-	keep, err := unix.Open(procPath(fd, ""), unix.O_PATH|unix.O_CLOEXEC, 0)
+	keep, err := ns.opening(func() (int, error) {
+		return unix.Open(procPath(fd, ""), unix.O_PATH|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return m, err
 	}
@@ -177,7 +181,9 @@ func (ns *Names) openUnnamed(dir *Node, mode uint32, c tree.Caller, st *unix.Sta
 		return -1, err
 	}
 	defer dir.releaseDir()
-	fd, err := unix.Openat(dirfd, ".", unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+	fd, err := ns.opening(func() (int, error) {
+		return unix.Openat(dirfd, ".", unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+	})
 	if err != nil {
 		return -1, err
 	}

@@ -161,5 +161,7 @@ func (n *Node) openDirFd(flags int) (int, error) {
 		return -1, err
 	}
 	defer n.releaseDir()
-	return unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
+	return n.ns.opening(func() (int, error) {
+		return unix.Openat(dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
+	})
 }

@@ -48,7 +48,9 @@ func (c *fdCache) acquireLocked(dir *Node) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	fd, err := unix.Openat(parent, a.Name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := dir.ns.opening(func() (int, error) {
+		return unix.Openat(parent, a.Name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
 	c.release(a.Dir)
 	if err != nil {
 		return -1, err

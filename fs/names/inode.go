@@ -38,7 +38,7 @@ func (n *Node) WriteRecord(rec *tree.Record) error {
 // held: with a lease taken under it the open would wait, with names held.
 func (n *Node) Open(flags int) (f *os.File, err error) {
 	err = n.atPlace(func(p place) error {
-		fd, err := p.open(flags)
+		fd, err := n.ns.opening(func() (int, error) { return p.open(flags) })
 		if err == unix.EACCES && !n.ns.privileged {
 			err = tree.WithOwnerBits(p.path(), func() (err error) {
 				fd, err = p.open(flags)

@@ -40,6 +40,7 @@ import (
 	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
 	"ckptfs/fs/handover"
+	"ckptfs/fs/tree"
 )
 
 // The locks of this package, in the order in which they may be taken. content.File.mu is between the first
@@ -72,7 +73,10 @@ type Options struct {
 	Again func(dir *Node, name string, o Origin) *Node
 	// NotWritten is told that the names of a directory could not be made durable; nil: nobody is.
 	NotWritten func(err error)
-	Report     func(level slog.Level, msg string, args ...any)
+	// Freed is told that nothing keeps the bytes of a removed file any more. It takes locks of its own at
+	// most; nil: nobody is told.
+	Freed  func()
+	Report func(level slog.Level, msg string, args ...any)
 }
 
 // Names are the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on
@@ -87,6 +91,7 @@ type Names struct {
 	root       *Node
 	rootFd     int
 	syncFd     int // of SyncTree
+	most       int // the descriptor from which on they are spare
 
 	// SyncTree is syncfs(2) of the store's filesystem. It tells of everything that could not be written since
 	// the last call, or since Open, wherever on the filesystem, and tells it once: the caller has to act on
@@ -99,7 +104,7 @@ type Names struct {
 	AfterDir func(path string)
 }
 
-// openDirs is how many directories are kept open.
+// openDirs is how many directories are kept open, at most.
 const openDirs = 2048
 
 // Open opens the tree. Close ends it.
@@ -118,8 +123,9 @@ func Open(o Options) (*Names, error) {
 		unix.Close(rootFd)
 		return nil, &os.PathError{Op: "open", Path: o.Tree, Err: err}
 	}
-	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(openDirs), rootFd: rootFd,
-		syncFd: syncFd}
+	limit := tree.Descriptors()
+	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(keptDirs(limit)), rootFd: rootFd,
+		syncFd: syncFd, most: limit - spare(limit)}
 	ns.SyncDir = unix.Fsync
 	ns.SyncTree = func() error { return unix.Syncfs(ns.syncFd) }
 	ns.tab = newTable(ns)

@@ -61,7 +61,9 @@ func (n *Node) keepOpenLocked(dirfd int, name string) error {
 	if n.keep >= 0 {
 		return nil
 	}
-	fd, err := unix.Openat(dirfd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := n.ns.opening(func() (int, error) {
+		return unix.Openat(dirfd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
 	if err == nil {
 		n.keepFd(fd)
 	}

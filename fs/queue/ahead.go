@@ -25,15 +25,18 @@ type closedFile struct {
 // packed.
 func (q *Queue) packAheadLocked(f *content.File, own int64) {
 	q.mu.AssertHeld()
-	q.packing[f] = true
+	t := &turn{}
+	ctx, cancel := context.WithCancel(q.ctx)
+	defer cancel()
+	t.cancel = cancel
+	f.Pin()
+	q.packing[f] = t
 	q.backlog.packing[f] = unpacked{own, q.o.Now()}
 	q.backlog.bytes += own
 	q.workers.Add(1)
 	defer q.workers.Done()
 	patience := q.backlog.patience
 	q.mu.Unlock()
-	ctx, cancel := context.WithCancel(q.ctx)
-	defer cancel()
 	defer q.whenStill(patience, cancel)()
 	q.makeRoom(f)
 	b := q.o.Store.Begin()
@@ -43,14 +46,20 @@ func (q *Queue) packAheadLocked(f *content.File, own int64) {
 	}
 	if err != nil {
 		b.TakeBack()
+	}
+	if err != nil && !f.Dead() {
 		q.o.Report(slog.LevelWarn, "a close waits no longer for the packing of its file, which is tried again",
 			"path", f.Path(), "reason", q.o.Reserve.short(own, err))
 	}
 	b.Release()
 	q.mu.Lock()
+	if q.packing[f] != t {
+		return // it was removed
+	}
 	delete(q.packing, f)
 	q.backlog.end(f)
 	q.changedLocked()
+	f.Unpin() // the handle that is closed has another pin
 }
 
 // whenStill calls cancel once packing has read nothing for so long, until stop is called.

@@ -62,6 +62,13 @@ func (b *backlog) packed() (sum int64) {
 	return sum
 }
 
+// forget counts a file out that was removed.
+func (b *backlog) forget(f *content.File) {
+	b.bytes -= b.queued[f].bytes + b.packing[f].bytes
+	delete(b.queued, f)
+	delete(b.packing, f)
+}
+
 // begin counts a queued file as one that is packed.
 func (b *backlog) begin(f *content.File) {
 	b.bytes -= b.packing[f].bytes
@@ -128,25 +135,26 @@ func (q *Queue) MakeRoom(f *content.File, own int64) {
 	b := &q.backlog
 	b.grow(f, own)
 	large := b.max >= 0 && own > b.max
-	if !large && !b.full(f, own) {
+	if !large && !b.full(f, own) || f.Dead() {
 		return
 	}
 	b.waiting++
 	defer func() { b.waiting-- }()
 	defer q.o.Throttle.Wait()()
-	if q.waitLocked(f, own) && large && !q.packing[f] {
+	if q.waitLocked(f, own) && large && q.packing[f] == nil {
 		q.packAheadLocked(f, own)
 	}
 }
 
-// waitLocked waits for the other files, and reports whether there is room now.
+// waitLocked waits for the other files, and reports whether there is room now. A file that is removed is not
+// to be packed: its close waits no longer.
 func (q *Queue) waitLocked(f *content.File, own int64) bool {
 	q.mu.AssertHeld()
 	b := &q.backlog
 	last, since := b.read.Load(), q.o.Now()
 	tick := time.AfterFunc(b.patience/4, q.wake)
 	defer tick.Stop()
-	for b.full(f, own) && !q.stopping {
+	for b.full(f, own) && !q.stopping && !f.Dead() {
 		if now := b.read.Load(); now != last {
 			last, since = now, q.o.Now()
 		} else if q.o.Now().Sub(since) > b.patience {
@@ -157,7 +165,7 @@ func (q *Queue) waitLocked(f *content.File, own int64) bool {
 		tick.Reset(b.patience / 4)
 		q.cond.Wait()
 	}
-	return !q.stopping
+	return !q.stopping && !f.Dead()
 }
 
 // DefaultMaxUnpacked is a quarter of what is free on the disk of dir, in bytes; negative if that is not

@@ -48,7 +48,7 @@ func TestBacklogCounts(t *testing.T) {
 func TestMakeRoom(t *testing.T) {
 	r := newRig(t, maxUnpacked(10))
 	f := r.file("f")
-	r.packing[f] = true
+	r.packing[f] = &turn{}
 	f.Pin()
 	r.backlog.add(f, 8, time.Now())
 	r.backlog.begin(f)

@@ -20,7 +20,7 @@ type crowd struct {
 func (q *Queue) crowdIn(f *content.File, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, again := q.crowded[f]; again || q.stopping || len(q.crowded) == maxCrowded {
+	if _, again := q.crowded[f]; again || q.stopping || f.Dead() || len(q.crowded) == maxCrowded {
 		return
 	}
 	f.Pin()

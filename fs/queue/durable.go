@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 
 	"ckptfs/fs/content"
 )
@@ -45,26 +46,13 @@ func (q *Queue) NotePlain(f *content.File) {
 	defer q.mu.Unlock()
 	u := &q.unsynced
 	switch {
-	case q.stopping || u.tree || u.plain[f]:
+	case q.stopping || f.Dead() || u.tree || u.plain[f]:
 	case len(u.plain) == maxPlain:
 		u.setTree()
 	default:
 		f.Pin()
 		u.plain[f] = true
 	}
-}
-
-// Forget lets go of a file whose last name went: its bytes are not to be made durable. The caller has pinned
-// it.
-func (q *Queue) Forget(f *content.File) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.crowdOutLocked(f)
-	if q.unsynced.plain[f] {
-		delete(q.unsynced.plain, f)
-		f.Unpin()
-	}
-	q.forgetLostLocked(f)
 }
 
 // MakeDurable makes durable what was packed or found to stay plain since the last time. syncTree syncs the
@@ -80,7 +68,7 @@ func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 	q.unsynced = unsynced{plain: map[*content.File]bool{}}
 	q.mu.Unlock()
 	q.settleLost()
-	errs := []error{q.syncDelayed()}
+	errs := q.syncDelayed()
 	for f := range u.plain {
 		errs = append(errs, q.syncPlain(f))
 		f.Unpin()
@@ -91,11 +79,31 @@ func (q *Queue) MakeDurable(syncTree, syncNames func() error) error {
 	case u.any():
 		errs = append(errs, syncNames())
 	}
-	err := errors.Join(errs...)
+	err := joinAlike(errs)
 	if err != nil {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.unsynced.setTree()
 	}
 	return err
+}
+
+// joinAlike joins errors. Of those that say the same there is one, with their number.
+func joinAlike(errs []error) error {
+	var each []error
+	times := map[string]int{}
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		if times[err.Error()]++; times[err.Error()] == 1 {
+			each = append(each, err)
+		}
+	}
+	for i, err := range each {
+		if n := times[err.Error()]; n > 1 {
+			each[i] = fmt.Errorf("%d files: %w", n, err)
+		}
+	}
+	return errors.Join(each...)
 }

@@ -133,7 +133,9 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 	j := job{file: f}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	q.begin(f)
+	if !q.begin(f) {
+		return j, nil
+	}
 	p, err := f.BeginPack(cancel)
 	j.p = p
 	if err != nil || p == nil {

@@ -47,6 +47,8 @@ func (q *Queue) noteLost(f *content.File, err error, again bool) {
 	case l != nil && !again:
 		return
 	case l != nil:
+	case f.Dead():
+		return
 	case q.stopping || len(q.lost.files) == maxLost:
 		q.lost.more++
 		return
@@ -108,20 +110,19 @@ func newSince(f *content.File, emptied uint64) bool {
 	return is.Emptied != emptied && is.Writers == 0
 }
 
-// syncDelayed makes durable the plain bytes of the files that are put off. The error says of which that could
-// not be tried; Losses names those that the disk did not take.
-func (q *Queue) syncDelayed() error {
+// syncDelayed makes durable the plain bytes of the files that are put off. The errors are of those of which
+// that could not be tried; Losses names those that the disk did not take.
+func (q *Queue) syncDelayed() (errs []error) {
 	var files []*content.File
 	q.Failures(func(f *content.File, _ error, _ time.Time, _ int) {
 		f.Pin()
 		files = append(files, f)
 	})
-	var errs []error
 	for _, f := range files {
 		errs = append(errs, q.syncPlain(f))
 		f.Unpin()
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // syncPlain makes a file durable. nil also when it is one of Losses.

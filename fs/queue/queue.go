@@ -65,6 +65,12 @@
 // When half of the bound waits, or a file has waited for ten minutes, or the disk is nearly full, packing
 // goes on though other programs want the processors (Presses).
 //
+// # When a file is removed
+//
+// A file that lost its last name leaves all of this at once (Forget): its packing is cancelled, nothing here
+// pins it any more, and it comes into nothing again. So its room is free as soon as no program has it open,
+// whatever the processors do. Then Freed has the files looked at again for which there was no room.
+//
 // # What is durable
 //
 // A published record is not synced: a power cut that takes it back costs nothing but packing the file again.
@@ -114,7 +120,7 @@ type Queue struct {
 	cond    sync.Cond // anything below changed
 	queued  []*content.File
 	waits   map[*content.File]bool          // those queued, and those of packing whose packing has not begun
-	packing map[*content.File]bool          // with a group
+	packing map[*content.File]*turn         // with a group, or packed ahead; pinned
 	ahead   map[*content.File]runs.Position // those of packing that are not in the store yet
 	changes int                             // of queued and of ahead
 	alone   bool                            // the only file that is packed: there is little room
@@ -158,7 +164,7 @@ func New(o Options) *Queue {
 	q := &Queue{
 		o:        o,
 		waits:    map[*content.File]bool{},
-		packing:  map[*content.File]bool{},
+		packing:  map[*content.File]*turn{},
 		ahead:    map[*content.File]runs.Position{},
 		delayed:  map[*content.File]*delay{},
 		crowded:  map[*content.File]crowd{},
@@ -218,7 +224,7 @@ func (q *Queue) Add(f *content.File) {
 	size := f.UnpackedLocked()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.stopping {
+	if q.stopping || f.Dead() { // Forget comes, or came
 		return
 	}
 	q.waits[f] = true

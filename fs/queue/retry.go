@@ -18,26 +18,27 @@ type delay struct {
 	attempts int   // that failed with an error
 	room     int64 // that packing had when it failed for want of room, and
 	packed   int64 // how many files had been packed: their local copies can be evicted
+	freed    bool  // the timer runs out soon, for room was given back
 }
 
 // putOff ends a file's turn, in which nothing was packed, and has it tried again later. err is nil of a file
 // that is mapped for writing or waits for its sidecar.
 func (q *Queue) putOff(f *content.File, err error) {
-	if !q.delay(f, err) {
+	if q.delay(f, err) {
 		f.Unpin()
 	}
 }
 
-// delay is putOff, and reports whether the file's pin is kept.
-func (q *Queue) delay(f *content.File, err error) (kept bool) {
+// delay is putOff, and reports whether the file has a pin that it does not need.
+func (q *Queue) delay(f *content.File, err error) (unpin bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.endLocked(f, 0)
-	if q.stopping {
-		return false
+	t := q.endLocked(f, 0)
+	if t == nil || q.stopping {
+		return t != nil
 	}
 	d := q.delayed[f]
-	if kept = d == nil; kept {
+	if unpin = d != nil; !unpin {
 		d = &delay{since: q.o.Now()}
 		q.delayed[f] = d
 	} else {
@@ -47,10 +48,12 @@ func (q *Queue) delay(f *content.File, err error) (kept bool) {
 	if d.err = err; err != nil {
 		wait = throttle.Backoff(d.attempts)
 		d.attempts++
-		d.room, d.packed = q.o.Reserve.left(), q.o.Count.PackedFiles.Load()
+		// What was given back since it began counts as more.
+		d.room, d.packed = min(t.room, q.o.Reserve.left()), q.o.Count.PackedFiles.Load()
 	}
+	d.freed = false
 	d.timer = time.AfterFunc(wait, func() { q.tryAgain(f, wait) })
-	return kept
+	return unpin
 }
 
 // tryAgain is retry of a file that was put off for so long. One for which there was no room is put off again
@@ -59,6 +62,9 @@ func (q *Queue) tryAgain(f *content.File, wait time.Duration) {
 	room := q.o.Reserve.left()
 	q.mu.Lock()
 	d := q.delayed[f]
+	if d != nil {
+		d.freed = false
+	}
 	again := d != nil && !q.stopping && isFull(d.err) && room <= d.room &&
 		d.packed == q.o.Count.PackedFiles.Load()
 	if again {
@@ -68,6 +74,19 @@ func (q *Queue) tryAgain(f *content.File, wait time.Duration) {
 	q.mu.Unlock()
 	if !again {
 		q.retry(f)
+	}
+}
+
+// Freed is told that a removed file gave its room back: those are looked at soon for which there was none.
+func (q *Queue) Freed() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for f, d := range q.delayed {
+		if d.freed || q.stopping || !isFull(d.err) || !d.timer.Stop() {
+			continue
+		}
+		d.freed = true
+		d.timer = time.AfterFunc(lookAgain, func() { q.tryAgain(f, lookAgain) })
 	}
 }
 

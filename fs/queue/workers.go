@@ -87,7 +87,7 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 			left = append(left, f)
 			continue
 		}
-		if q.packing[f] || before.HasBefore(at) {
+		if q.packing[f] != nil || before.HasBefore(at) {
 			before.Add(at)
 			left = append(left, f)
 			continue
@@ -100,7 +100,7 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 			}
 			q.alone, most = true, 1
 		}
-		q.packing[f] = true
+		q.packing[f] = &turn{}
 		q.ahead[f] = at
 		q.backlog.begin(f)
 		group = append(group, f)
@@ -122,12 +122,26 @@ func (q *Queue) endGroup(alone bool) {
 	q.changedLocked()
 }
 
-// begin notes that the packing of a file begins: what is written from now on wants another turn.
-func (q *Queue) begin(f *content.File) {
+// turn is what is known of a file that is packed.
+type turn struct {
+	room   int64  // that packing had when it began
+	cancel func() // ends the packing of a file that is packed ahead; of a group's the file knows itself
+}
+
+// begin notes that the packing of a file begins: what is written from now on wants another turn. It is false
+// when the file was removed.
+func (q *Queue) begin(f *content.File) bool {
+	room := q.o.Reserve.left()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	t := q.packing[f]
+	if t == nil {
+		return false
+	}
+	t.room = room
 	delete(q.waits, f)
 	q.crowdOutLocked(f)
+	return true
 }
 
 // stored notes that a file of a group is in the store: the files after it in its series may be packed.
@@ -143,7 +157,7 @@ func (q *Queue) stored(f *content.File) {
 // finish ends a file's turn, in which so many bytes were packed.
 func (q *Queue) finish(f *content.File, bytes int64) {
 	q.mu.Lock()
-	q.endLocked(f, bytes)
+	t := q.endLocked(f, bytes)
 	d := q.delayed[f]
 	delete(q.delayed, f)
 	q.mu.Unlock()
@@ -151,16 +165,24 @@ func (q *Queue) finish(f *content.File, bytes int64) {
 		d.timer.Stop()
 		f.Unpin()
 	}
-	f.Unpin()
+	if t != nil {
+		f.Unpin()
+	}
 }
 
-// endLocked counts a file out of its group.
-func (q *Queue) endLocked(f *content.File, bytes int64) {
+// endLocked counts a file out of its group. Its pin is the caller's then. nil: the file was removed, and has
+// none.
+func (q *Queue) endLocked(f *content.File, bytes int64) *turn {
 	q.mu.AssertHeld()
+	t := q.packing[f]
+	if t == nil {
+		return nil
+	}
 	delete(q.packing, f)
 	delete(q.ahead, f)
 	q.backlog.end(f)
 	q.done.files++
 	q.done.bytes += bytes
 	q.changedLocked()
+	return t
 }

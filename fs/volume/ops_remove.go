@@ -125,7 +125,7 @@ func (v *Volume) bury(t *names.Victim) {
 		}
 		if t.Last {
 			v.hot.Remove(f)
-			f.StopPackingLocked()
+			f.BuryLocked()
 			v.queue.Forget(f)
 			v.sums.Forget(f)
 			v.ids.Forget(f)

@@ -154,6 +154,7 @@ func (v *Volume) openNames() error {
 			return v.virtual.Again(dir, name, o)
 		},
 		NotWritten: v.durability.namesNotWritten, Report: v.report,
+		Freed: func() { v.queue.Freed() },
 	})
 	return err
 }

@@ -176,3 +176,46 @@ func TestNearlyFullDisk(t *testing.T) {
 	m.Remount()
 	m.Want("c", mounttest.Noise(3, int(left)*3/5))
 }
+
+// TestRemovedFreesAFullDisk: when all files are removed that a full disk has no room to pack, their room is
+// free at once, without a sync. Nothing is told of them, and files can be written again.
+func TestRemovedFreesAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"passthrough", "served"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			disk := smallDisk(t, 192)
+			m := mounttest.Prepare(t, disk, map[string][]string{"served": {"--no-passthrough"}}[mode]...)
+			m.Log = filepath.Join(t.TempDir(), "log")
+			m.Must(m.Start())
+			empty := free(t, disk)
+			var full error
+			for i := 0; full == nil && i < 8; i++ {
+				full = os.WriteFile(m.Path(fmt.Sprint(i)), mounttest.Noise(uint64(i), int(empty*3/10)), 0o644)
+			}
+			if !errors.Is(full, unix.ENOSPC) {
+				t.Fatalf("writing to a full disk: %v, want ENOSPC", full)
+			}
+			m.RunFails("sync", m.Dir)
+			for _, name := range m.Names("") {
+				m.Must(os.Remove(m.Path(name)))
+			}
+			taken := m.Taken() // by what was packed
+			err := daemon.Within(daemon.Patience/20, "the room of the removed files to be free", func() bool {
+				return free(t, disk) >= empty-taken-8*mib
+			})
+			if err != nil {
+				t.Errorf("%v: %d bytes are free of %d, and the segments take %d", err, free(t, disk), empty, taken)
+			}
+			if s := m.Status(); len(s.Failures) > 0 || s.UnpackedBytes > 0 {
+				t.Errorf("status tells of %+v", s)
+			}
+			m.Write("again", mounttest.Noise(9, 8*mib))
+			m.Run("prune", "--grace", "0", m.Dir)
+			m.Sync()
+			m.Want("again", mounttest.Noise(9, 8*mib))
+			m.Remount()
+			m.Want("again", mounttest.Noise(9, 8*mib))
+		})
+	}
+}

@@ -1,0 +1,44 @@
+package queue
+
+import (
+	"slices"
+
+	"ckptfs/fs/content"
+)
+
+// Forget lets go of a file that lost its last name: it is neither to be packed nor to be made durable. Its
+// packing ends as soon as it looks (content.File.BuryLocked), and its worker finds that the turn is over. A
+// close that waits for it waits no longer. The file is Dead, its mutex is held, and the caller has pinned it.
+func (q *Queue) Forget(f *content.File) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.queued, f); i == 0 {
+		q.queued[0], q.queued = nil, q.queued[1:]
+		f.Unpin()
+	} else if i > 0 {
+		q.queued = slices.Delete(q.queued, i, i+1)
+		f.Unpin()
+	}
+	delete(q.waits, f)
+	if t := q.packing[f]; t != nil {
+		if t.cancel != nil {
+			t.cancel()
+		}
+		delete(q.packing, f)
+		delete(q.ahead, f)
+		f.Unpin()
+	}
+	q.backlog.forget(f)
+	if d := q.delayed[f]; d != nil {
+		d.timer.Stop()
+		delete(q.delayed, f)
+		f.Unpin()
+	}
+	q.crowdOutLocked(f)
+	if q.unsynced.plain[f] {
+		delete(q.unsynced.plain, f)
+		f.Unpin()
+	}
+	q.forgetLostLocked(f)
+	q.changedLocked()
+}
