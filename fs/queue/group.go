@@ -37,8 +37,9 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File, alone bool
 	b := q.o.Store.Begin()
 	defer b.Release()
 	for _, f := range group {
-		if alone {
+		if alone && q.hold(f) {
 			q.makeRoom(f)
+			f.Unpin()
 		}
 		b.Mark()
 		j, err := q.packFile(ctx, b, f)
@@ -67,28 +68,39 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File, alone bool
 	}
 	for i := range jobs {
 		j := &jobs[i]
-		jerr := err
-		if jerr == nil {
-			jerr = j.p.Publish(j.res)
+		if !q.hold(j.file) {
+			j.p.Drop()
+			continue
 		}
-		if !errors.Is(jerr, tree.ErrNoRoom) {
-			jerr = q.o.Reserve.short(j.size, jerr)
-		}
-		j.p.Drop()
-		if jerr == nil {
-			q.o.Stored(j.file)
-		}
-		if jerr == nil && alone {
-			_, _ = j.file.Evict() // what is in use stays; what fails the LRU tries again
-		}
-		if errors.Is(jerr, tree.ErrNoRoom) {
-			q.o.Report(slog.LevelWarn, "a file stays plain", "path", j.file.Path(), "reason", jerr)
-			q.crowdIn(j.file, jerr)
-			j.p.Size, jerr = 0, nil
-		}
-		q.end(j.file, j.p.Size, jerr)
+		size, err := q.publish(j, err, alone)
+		j.file.Unpin()
+		q.end(j.file, size, err)
 	}
 	return short
+}
+
+// publish makes what was packed the file, unless err is why it was not stored, and returns how its turn
+// ended. The file is held.
+func (q *Queue) publish(j *job, err error, alone bool) (packed int64, _ error) {
+	if err == nil {
+		err = j.p.Publish(j.res)
+	}
+	if !errors.Is(err, tree.ErrNoRoom) {
+		err = q.o.Reserve.short(j.size, err)
+	}
+	j.p.Drop()
+	if err == nil {
+		q.o.Stored(j.file)
+	}
+	if err == nil && alone {
+		_, _ = j.file.Evict() // what is in use stays; what fails the LRU tries again
+	}
+	if errors.Is(err, tree.ErrNoRoom) {
+		q.o.Report(slog.LevelWarn, "a file stays plain", "path", j.file.Path(), "reason", err)
+		q.crowdIn(j.file, err)
+		return 0, nil
+	}
+	return j.p.Size, err
 }
 
 // makeRoom evicts local copies until a file fits, whatever is known of it, or there are none.
@@ -136,6 +148,7 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 	if !q.begin(f) {
 		return j, nil
 	}
+	defer f.Unpin()
 	p, err := f.BeginPack(cancel)
 	j.p = p
 	if err != nil || p == nil {

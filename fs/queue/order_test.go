@@ -68,6 +68,7 @@ func TestSyncWaitsForRepack(t *testing.T) {
 	f := r.file("f")
 	first, _ := r.take()
 	r.begin(f)
+	f.Unpin()
 	p, err := f.BeginPack(func() {})
 	if err != nil {
 		t.Fatal(err)

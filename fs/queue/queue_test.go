@@ -299,6 +299,7 @@ func TestRetriedAtOnce(t *testing.T) {
 	r.write("a", random(100<<10, 1))
 	r.groups()
 	r.begin(r.file("a"))
+	r.file("a").Unpin()
 	r.putOff(r.file("a"), errors.New("broken"))
 	if !r.delayed[r.file("a")].timer.Stop() {
 		t.Skip("too late")

@@ -128,8 +128,19 @@ type turn struct {
 	cancel func() // ends the packing of a file that is packed ahead; of a group's the file knows itself
 }
 
-// begin notes that the packing of a file begins: what is written from now on wants another turn. It is false
-// when the file was removed.
+// hold pins a file whose turn it is. It is false when the file was removed: then nobody but its removal may
+// have it pinned, and it may be gone.
+func (q *Queue) hold(f *content.File) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.packing[f] == nil {
+		return false
+	}
+	f.Pin()
+	return true
+}
+
+// begin is hold, and notes that the packing of a file begins: what is written from now on wants another turn.
 func (q *Queue) begin(f *content.File) bool {
 	room := q.o.Reserve.left()
 	q.mu.Lock()
@@ -138,6 +149,7 @@ func (q *Queue) begin(f *content.File) bool {
 	if t == nil {
 		return false
 	}
+	f.Pin()
 	t.room = room
 	delete(q.waits, f)
 	q.crowdOutLocked(f)
