@@ -111,7 +111,7 @@ func (q *Queue) putAhead(ctx context.Context, b *store.Batch, f *content.File) e
 		return err
 	}
 	rel, _ := q.o.Bases.Related(f.Path(), layout)
-	if _, err = q.o.Pack.Layout(ctx, b, q.guard(raw), st.Size, layout, rel); err != nil {
+	if _, err = q.o.Pack.Layout(ctx, b, guard(q, raw), st.Size, layout, rel); err != nil {
 		return err
 	}
 	q.mu.Lock()

@@ -105,7 +105,7 @@ func TestGrowsWhileItWaits(t *testing.T) {
 
 func TestReserve(t *testing.T) {
 	r := newRig(t)
-	g := r.guard(bytes.NewReader([]byte("hello")))
+	g := guard(r.Queue, bytes.NewReader([]byte("hello")))
 	b := make([]byte, 5)
 	if _, err := g.ReadAt(b, 0); err != nil && err != io.EOF || string(b) != "hello" {
 		t.Errorf("%q, %v", b, err)

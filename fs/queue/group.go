@@ -72,7 +72,7 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File, alone bool
 			j.p.Drop()
 			continue
 		}
-		size, err := q.publish(j, err, alone)
+		size, err := j.publish(q, err, alone)
 		j.file.Unpin()
 		q.end(j.file, size, err)
 	}
@@ -81,7 +81,7 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File, alone bool
 
 // publish makes what was packed the file, unless err is why it was not stored, and returns how its turn
 // ended. The file is held.
-func (q *Queue) publish(j *job, err error, alone bool) (packed int64, _ error) {
+func (j *job) publish(q *Queue, err error, alone bool) (packed int64, _ error) {
 	if err == nil {
 		err = j.p.Publish(j.res)
 	}
@@ -165,7 +165,7 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 	layout, rel, err := q.o.Bases.Presume(f.Path(), p.Raw, p.Size)
 	var was []cas.Hash
 	if layout != nil && err == nil {
-		j.res, err = q.o.Pack.Layout(ctx, b, q.guard(p.Raw), p.Size, layout, rel)
+		j.res, err = q.o.Pack.Layout(ctx, b, guard(q, p.Raw), p.Size, layout, rel)
 	}
 	if layout == nil && err == nil || errors.Is(err, pack.ErrPresumed) {
 		if layout, err = p.Layout(); err != nil {
@@ -175,7 +175,7 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 			return j, errAwaited
 		}
 		rel, was = q.o.Bases.Related(f.Path(), layout)
-		j.res, err = q.o.Pack.Layout(ctx, b, q.guard(p.Raw), p.Size, layout, rel)
+		j.res, err = q.o.Pack.Layout(ctx, b, guard(q, p.Raw), p.Size, layout, rel)
 	}
 	if err == nil {
 		q.o.Bases.Note(f.Path(), j.res.Hash, layout, was)
@@ -192,7 +192,7 @@ type guarded struct {
 	left    atomic.Int64 // bytes to be read before the next look at the disk
 }
 
-func (q *Queue) guard(r io.ReaderAt) *guarded {
+func guard(q *Queue, r io.ReaderAt) *guarded {
 	return &guarded{reserve: q.o.Reserve, read: &q.backlog.read, r: r}
 }
 
