@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -97,8 +98,24 @@ func (p *Packing) letGoLocked() {
 	}
 }
 
-// Mapped reports whether the bytes may be written past this process.
-func (p *Packing) Mapped() bool { return p.f.c.mayBeWritten(p.Raw, false) }
+// longestLetGo bounds a pause in the wait for the kernel to let go of a file that a program had open in
+// passthrough. It does so after it has told of the last close.
+const longestLetGo = 32 * time.Millisecond
+
+// Mapped reports whether the bytes may be written past this process. ctx ends the wait for the kernel.
+func (p *Packing) Mapped(ctx context.Context) bool {
+	for pause := time.Millisecond; p.f.c.mayBeWritten(p.Raw, false); pause *= 2 {
+		if pause > longestLetGo || !p.f.c.Passthrough.Load() {
+			return true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return false
+}
 
 // Stays reports whether the file stays as it is, and notes that.
 func (p *Packing) Stays() (bool, error) {

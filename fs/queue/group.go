@@ -156,7 +156,7 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 	}
 	j.size = p.Size
 	defer p.Close()
-	if p.Mapped() {
+	if p.Mapped(ctx) {
 		return j, errMapped
 	}
 	if stays, err := p.Stays(); stays || err != nil {
