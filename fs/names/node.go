@@ -99,9 +99,9 @@ func (n *Node) unref(k int64) {
 		}
 		if n.file != nil {
 			n.file.CloseAll()
-		}
-		if n.file != nil && n.dead && n.ns.o.Freed != nil {
-			n.ns.o.Freed()
+			if n.dead && n.ns.o.Freed != nil {
+				n.ns.o.Freed()
+			}
 		}
 		if n.synth != nil {
 			n.synth.Gone()

@@ -12,14 +12,14 @@ import (
 func (q *Queue) Forget(f *content.File) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i := slices.Index(q.queued, f); i == 0 {
-		q.queued[0], q.queued = nil, q.queued[1:]
-		f.Unpin()
-	} else if i > 0 {
-		q.queued = slices.Delete(q.queued, i, i+1)
-		f.Unpin()
+	if q.waits[f] {
+		delete(q.waits, f)
+		if i := slices.Index(q.queued, f); i >= 0 { // near the front, where a folder of files is removed
+			copy(q.queued[1:], q.queued[:i])
+			q.queued[0], q.queued = nil, q.queued[1:]
+			f.Unpin()
+		}
 	}
-	delete(q.waits, f)
 	if t := q.packing[f]; t != nil {
 		if t.cancel != nil {
 			t.cancel()
