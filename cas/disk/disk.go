@@ -54,9 +54,9 @@ type File interface {
 	// len(p) are multiples of BlockSize, and p begins at one. The file may end before the last of them; the
 	// bytes before were read.
 	ReadPast(p []byte, off int64) (int, error)
-	// Forget drops what the page cache has of the bytes from off on, and a little before: a Sync that failed,
-	// whoever was told of it, leaves bytes there that the disk does not have. Reads come from the disk then.
-	// The caller has called Sync, and nobody writes meanwhile.
+	// Forget drops what the page cache has of the bytes from off on, and a little before: a Sync that failed
+	// leaves bytes there that the disk does not have, also where another process was told. Reads come from
+	// the disk then. The caller has called Sync, and nobody writes meanwhile.
 	Forget(off int64) error
 	// WillRead says that [off, off+n) is going to be read soon. It waits for nothing and promises nothing.
 	WillRead(off, n int64)

@@ -64,8 +64,8 @@ func TestWrittenBesideReader(t *testing.T) {
 	}
 }
 
-// A copy that the disk did not take never becomes the file, whoever was told of it and when, and whichever
-// sync fails.
+// A copy that the disk did not take never becomes the file, no matter who was told of it and when, and
+// whichever sync fails.
 func TestLostBesideReader(t *testing.T) {
 	old := random(200<<10, 1)
 	for _, c := range []struct{ told, sync bool }{{told: true}, {told: false}, {sync: true}} {

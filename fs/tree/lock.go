@@ -220,6 +220,17 @@ func (l *Lock) Trust() error {
 func (l *Lock) NotTaken(doubt string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.noteLocked(doubt)
+}
+
+// Fails is NotTaken that leaves what there is to say as it is.
+func (l *Lock) Fails() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.noteLocked(l.self.Doubt)
+}
+
+func (l *Lock) noteLocked(doubt string) error {
 	if l.shared || l.self.Failed && l.self.Doubt == doubt {
 		return nil
 	}
@@ -243,17 +254,6 @@ func (l *Lock) write() error {
 	return l.sync()
 }
 
-// Fails is NotTaken that leaves what there is to say as it is.
-func (l *Lock) Fails() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.shared || l.self.Failed {
-		return nil
-	}
-	l.self.Failed = true
-	return l.write()
-}
-
 // Release gives the store up; clean says that everything is in order, so that the next start need not look.
 // After an error it is not known to be.
 func (l *Lock) Release(clean bool) error {
@@ -275,8 +275,8 @@ func (l *Lock) Release(clean bool) error {
 	return err
 }
 
-// Abandon ends this process's use of the lock, and leaves it to whoever has its descriptor too: the mount
-// that the store is held for is there. Nothing is written.
+// Abandon ends this process's use of the lock, and leaves it to the process that has its descriptor, too: the
+// mount that the store is held for is there. Nothing is written.
 func (l *Lock) Abandon() error { return l.f.Close() }
 
 // close gives the lock up, whoever has its descriptor too.

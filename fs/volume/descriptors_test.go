@@ -98,7 +98,7 @@ func TestNoDescriptors(t *testing.T) {
 		t.Error("there is the name of a file that could not be opened")
 	}
 	if !r.content.Missed() {
-		t.Error("it is not known that inodes of unsynced files were given up")
+		t.Error("it is not known that inodes of unsynced files were let go of")
 	}
 	var own []*os.File
 	for range 8 {

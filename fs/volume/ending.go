@@ -69,7 +69,7 @@ func (e ending) shut(clean bool) error {
 	return errors.Join(err, v.lock.Release(clean && err == nil), v.folder.Close())
 }
 
-// leave closes what is open, and leaves the store to whoever has its lock too.
+// leave closes what is open, and leaves the store to the process that has its lock, too.
 func (e ending) leave() { _ = errors.Join(e.close(), e.v.lock.Abandon(), e.v.folder.Close()) }
 
 // close closes what is open but the lock and the folder.

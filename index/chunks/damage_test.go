@@ -249,8 +249,8 @@ func TestDamagedIndexIsUnlocked(t *testing.T) {
 	}
 }
 
-// What a killed process wrote may be in the page cache alone. Where the disk refuses it, the index is made
-// anew.
+// What a killed process wrote may be in the page cache alone. Where the disk refuses it, the index is built
+// again.
 func TestRefusedByTheDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index.db")
 	opt := Options{StoreID: opts.StoreID}
