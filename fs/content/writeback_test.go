@@ -24,6 +24,7 @@ type writeback struct {
 	failAt int // the sync that fails from now on, counted from 1; 0: none
 	syncs  int
 	of     map[uint64]*failures
+	synced map[uint64][]byte // what was there at the last sync that succeeded, of the inodes that are watched
 }
 
 // failures are those of an inode.
@@ -135,7 +136,20 @@ func (w *writeback) fsync(fd int, data bool) error {
 		w.zeroLocked(fd)
 	}
 	w.mu.Unlock()
-	return w.failed(fd)
+	err := w.failed(fd)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var st unix.Stat_t
+	if w.synced == nil || err != nil {
+		return err
+	}
+	if err := unix.Fstat(fd, &st); err != nil {
+		panic(err)
+	}
+	if w.synced[st.Ino] != nil {
+		_, w.synced[st.Ino] = readInode(tree.FdPath(fd))
+	}
+	return nil
 }
 
 func (w *writeback) failed(fd int) error {
@@ -153,6 +167,39 @@ func (w *writeback) failed(fd int) error {
 	unix.Seek(fd, marked+int64(is.n), unix.SEEK_SET)
 	is.told = is.n
 	return unix.EIO
+}
+
+// watch keeps what is synced of an inode from now on. synced: what is there was.
+func (w *writeback) watch(path string, synced bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ino, data := readInode(path)
+	if !synced {
+		clear(data)
+	}
+	w.synced = map[uint64][]byte{ino: data}
+}
+
+// syncedOf is what is on the disk of an inode, and as long as it is now.
+func (w *writeback) syncedOf(path string) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ino, now := readInode(path)
+	clear(now)
+	copy(now, w.synced[ino])
+	return now
+}
+
+func readInode(path string) (ino uint64, data []byte) {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return st.Ino, data
 }
 
 // arm has the sync fail that is the kth from now on.
@@ -181,20 +228,21 @@ func TestSyncFails(t *testing.T) {
 	hydrate := func(r *rig) error { _, err := r.file("f").Hydrate(); return err }
 	sync := func(r *rig) error { return r.file("f").Sync() }
 	for name, c := range map[string]struct {
-		from string
-		do   func(r *rig) error
-		want []byte
+		from  string
+		do    func(r *rig) error
+		want  []byte
+		syncs int // at least: of bytes that were hydrated, of the bytes, of the record
 	}{
-		"write, just packed":         {"resident", write, patched},
-		"write, of an earlier life":  {"unknown", write, patched},
-		"write, synced":              {"durable", write, patched},
-		"write, packed":              {"packed", write, patched},
-		"hydrate":                    {"packed", hydrate, old},
-		"sync, just packed":          {"resident", sync, old},
-		"sync, of an earlier life":   {"unknown", sync, old},
-		"resized":                    {"packed", resize, old[:100<<10]},
-		"resized, of another life":   {"unknown", resize, old[:100<<10]},
-		"another mtime, not a small": {"packed", touchFar, old},
+		"write, just packed":         {"resident", write, patched, 2},
+		"write, of an earlier life":  {"unknown", write, patched, 3},
+		"write, synced":              {"durable", write, patched, 2},
+		"write, packed":              {"packed", write, patched, 3},
+		"hydrate":                    {"packed", hydrate, old, 1},
+		"sync, just packed":          {"resident", sync, old, 1},
+		"sync, of an earlier life":   {"unknown", sync, old, 1},
+		"resized":                    {"packed", resize, old[:100<<10], 3},
+		"resized, of another life":   {"unknown", resize, old[:100<<10], 3},
+		"another mtime, not a small": {"packed", touchFar, old, 3},
 	} {
 		for k := 1; ; k++ {
 			more := true
@@ -204,6 +252,9 @@ func TestSyncFails(t *testing.T) {
 				r.disk.arm(k)
 				err := c.do(r)
 				if more = r.disk.syncs >= r.disk.failAt; !more {
+					if k <= c.syncs {
+						t.Errorf("done by %d syncs, of %d", k-1, c.syncs)
+					}
 					return
 				}
 				if err != unix.EIO {
