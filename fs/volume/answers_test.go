@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -59,5 +60,46 @@ func TestAnswersEnd(t *testing.T) {
 	n := r.find(".ckptfs/lcp/adv/2")
 	if h, err := r.OpenBy(ctx, r.me, n, unix.O_RDONLY); !errors.Is(err, context.Canceled) {
 		t.Errorf("opened: %v %v", h, err)
+	}
+}
+
+// goingContext is of a caller who goes when it is asked for the nth time whether he is still there.
+type goingContext struct {
+	context.Context
+	n, asked int
+}
+
+func (c *goingContext) Err() error {
+	if c.asked++; c.asked < c.n {
+		return nil
+	}
+	return context.Canceled
+}
+
+// TestAnswerAsksForItsCaller: a search looks now and then whether its caller is still there, and ends if not.
+func TestAnswerAsksForItsCaller(t *testing.T) {
+	r := newRig(t)
+	for i, step := range []string{"adv/1", "adv/2"} {
+		r.mkdir("runs/" + step)
+		r.write("runs/"+step+"/arch.json", fanGraph(50_000-i))
+		r.save(step, "A")
+	}
+	r.sync()
+	like := control.MatchOptions{Like: "runs/adv/1"}
+	there := &goingContext{Context: t.Context(), n: math.MaxInt}
+	if _, n, err := r.models.Match(there, like); err != nil {
+		t.Fatal(err)
+	} else if n != nil {
+		n.Unpin()
+	}
+	if there.asked < 20 {
+		t.Fatalf("asked %d times for its caller", there.asked)
+	}
+	going := &goingContext{Context: t.Context(), n: 10}
+	if _, _, err := r.models.Match(going, like); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if going.asked > 20 {
+		t.Errorf("asked %d times for a caller who has gone", going.asked)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -307,6 +308,30 @@ func TestCatalogueSnapshot(t *testing.T) {
 	}
 	r = openRig(t, r.dir)
 	check(r, "saved again", 0, "c/1 1", "c/1 1", "c/1 4")
+}
+
+// A link in the place of the file that the catalogue is written to leads nowhere.
+func TestCatalogueThroughLink(t *testing.T) {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	other := filepath.Join(t.TempDir(), "other")
+	err := os.WriteFile(other, []byte("not ours"), 0o600)
+	for _, name := range []string{tree.CatalogueFile, tree.CatalogueFile + ".new"} {
+		err = errors.Join(err, os.RemoveAll(r.at(name)), os.Symlink(other, r.at(name)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.matched("xyz"); got != "a/1 3" {
+		t.Errorf("matched %q", got)
+	}
+	r.close()
+	if p, err := os.ReadFile(other); err != nil || string(p) != "not ours" {
+		t.Errorf("%d bytes, %v", len(p), err)
+	}
+	if st, err := os.Lstat(r.at(tree.CatalogueFile)); err != nil || !st.Mode().IsRegular() {
+		t.Errorf("no catalogue was made: %v, %v", st, err)
+	}
 }
 
 // What did not change is not looked at again, and what did is.

@@ -29,6 +29,37 @@ func TestSyncBesideFailure(t *testing.T) {
 	}
 }
 
+// Of a file that could not be packed a sync says that its bytes are safe, but not on a disk that loses some.
+func TestSyncSaysSafe(t *testing.T) {
+	r := newRig(t)
+	r.content.Step = func(what string) error {
+		if what == "pack: record" {
+			return errors.New("broken")
+		}
+		return nil
+	}
+	r.write("f", random(100<<10, 1))
+	said := func() string {
+		t.Helper()
+		err := r.Sync(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), "f could not be packed: broken") {
+			t.Fatal(err)
+		}
+		return err.Error()
+	}
+	if err := said(); !strings.Contains(err, "its bytes are safe") {
+		t.Errorf("a disk that is well: %s", err)
+	}
+	r.content.Fsync = func(int, bool) error { return unix.EIO }
+	r.write("small", []byte("small"))
+	for range 2 {
+		if err := said(); strings.Contains(err, "safe") {
+			t.Errorf("a disk that loses bytes: %s", err)
+		}
+	}
+	r.badEnd()
+}
+
 // A file that could not be evicted is packed: a sync has nothing to say of it.
 func TestSyncAfterFailedEviction(t *testing.T) {
 	r := newRig(t, hotSize(0))

@@ -64,3 +64,36 @@ func TestWorkIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestStopped: a search that is told to stop asks of each architecture a few times more at most, and does not
+// call its answer exact.
+func TestStopped(t *testing.T) {
+	catalogue := New()
+	for i := range 4 {
+		if err := catalogue.Add(Model{Seq: uint64(i)}, layers(20_000, i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := 0
+	find := func(stopAt int) (Match, bool) {
+		asked = 0
+		return catalogue.Find(layers(20_000, 0), Query{Stop: func() bool {
+			asked++
+			return stopAt > 0 && asked >= stopAt
+		}})
+	}
+	find(0)
+	t.Logf("asked %d times", asked)
+	if asked < 50 {
+		t.Fatalf("asked %d times: too small a search", asked)
+	}
+	for _, at := range []int{1, 2, 10} {
+		m, ok := find(at)
+		if asked > at+4*4 {
+			t.Errorf("told to stop at %d, and asked %d times", at, asked)
+		}
+		if ok && m.Exact {
+			t.Errorf("told to stop at %d: %d in common, exact", at, m.Length)
+		}
+	}
+}
