@@ -35,6 +35,7 @@ type rig struct {
 	t *testing.T
 	*Queue
 	files *content.Files
+	mem   *disk.Mem // of the store
 	dir   string
 	known map[string]*inode
 
@@ -48,7 +49,8 @@ func newRig(t *testing.T, set ...func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := store.Open(disk.NewMem(), "/s/segments", id, db, store.Options{})
+	mem := disk.NewMem()
+	st, err := store.Open(mem, "/s/segments", id, db, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func newRig(t *testing.T, set ...func(*Options)) *rig {
 	}
 	t.Cleanup(func() { room.Close() })
 	asm := assemble.New(st, assemble.Options{CacheBytes: 8 << 20})
-	r := &rig{t: t, dir: dir, known: map[string]*inode{}}
+	r := &rig{t: t, mem: mem, dir: dir, known: map[string]*inode{}}
 	p := pack.New(st, pack.Options{})
 	r.files = content.New(content.Parts{
 		ID: id, Store: st, Assemble: asm, Pack: p, Epoch: func() uint32 { return 1 }, Now: time.Now,

@@ -2,9 +2,13 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
 	"ckptfs/fs/content"
 )
 
@@ -49,5 +53,69 @@ func TestRoomGivenBack(t *testing.T) {
 	r.write("a", random(200<<10, 1))
 	if err := r.PackAll(t.Context(), nil); err != nil || !r.packed("a") {
 		t.Errorf("packed %v, %v", r.packed("a"), err)
+	}
+}
+
+// A file that is packed alone has room made for it before, and gives its own back before the next is packed.
+func TestAloneMakesRoom(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		evicted := 0
+		r := newRig(t)
+		r.o.Reserve.least = everything
+		r.o.Evict = func(enough func() bool) {
+			if evicted++; enough() {
+				t.Error("there is room")
+			}
+			if r.o.Reserve.least = 0; !enough() {
+				t.Error("there is no room")
+			}
+		}
+		r.write("a", random(200<<10, 1))
+		if !alone {
+			r.o.Reserve.least = 0
+		}
+		group, _ := r.take()
+		r.packGroup(t.Context(), group, alone)
+		f := r.file("a")
+		f.Lock()
+		is := f.StateLocked()
+		f.Unlock()
+		if !is.Packed() || is.Resident() == alone || (evicted == 1) != alone {
+			t.Errorf("alone %v: packed %v, resident %v, room made %d times", alone, is.Packed(), is.Resident(), evicted)
+		}
+	}
+}
+
+// An attempt that fails for want of room takes back what it wrote.
+func TestFailedAttemptTakesBack(t *testing.T) {
+	for _, fails := range []disk.OpKind{disk.OpWrite, disk.OpSync} {
+		r := newRig(t)
+		r.write("a", random(3<<20, 1))
+		before := r.o.Store.Stats().Bytes
+		writes := 0
+		r.mem.Inject(func(op disk.Op) *disk.Fault {
+			if op.Kind == disk.OpWrite {
+				writes++
+			}
+			if op.Kind == fails && writes > 4 {
+				return &disk.Fault{Err: unix.ENOSPC}
+			}
+			return nil
+		})
+		group, _ := r.take()
+		short := r.packGroup(t.Context(), group, false)
+		r.mem.Inject(nil)
+		var err error
+		r.Failures(func(_ *content.File, why error, _ time.Time, _ int) { err = why })
+		if !short || !errors.Is(err, unix.ENOSPC) || writes < 4 {
+			t.Errorf("%v: short %v, %v, after %d writes", fails, short, err, writes)
+		}
+		if stay := r.o.Store.Stats().Bytes - before; stay > 4<<10 {
+			t.Errorf("%v: %d bytes of the attempt stay", fails, stay)
+		}
+		r.Start()
+		if err := r.PackAll(t.Context(), nil); err != nil || !r.packed("a") {
+			t.Errorf("%v: packed %v, %v", fails, r.packed("a"), err)
+		}
 	}
 }
