@@ -66,17 +66,23 @@ func TestAnswersEnd(t *testing.T) {
 // goingContext is of a caller who goes when it is asked for the nth time whether he is still there.
 type goingContext struct {
 	context.Context
-	n, asked int
+	n, asked  int
+	meanwhile func(asked int) // nil: nothing
 }
 
 func (c *goingContext) Err() error {
-	if c.asked++; c.asked < c.n {
+	c.asked++
+	if c.meanwhile != nil {
+		c.meanwhile(c.asked)
+	}
+	if c.asked < c.n {
 		return nil
 	}
 	return context.Canceled
 }
 
 // TestAnswerAsksForItsCaller: a search looks now and then whether its caller is still there, and ends if not.
+// Others are answered meanwhile.
 func TestAnswerAsksForItsCaller(t *testing.T) {
 	r := newRig(t)
 	for i, step := range []string{"adv/1", "adv/2"} {
@@ -86,7 +92,28 @@ func TestAnswerAsksForItsCaller(t *testing.T) {
 	}
 	r.sync()
 	like := control.MatchOptions{Like: "runs/adv/1"}
-	there := &goingContext{Context: t.Context(), n: math.MaxInt}
+	other := control.MatchOptions{Graph: chainGraph("xy", true)}
+	there := &goingContext{Context: t.Context(), n: math.MaxInt, meanwhile: func(asked int) {
+		if asked != 15 { // in the midst of the search
+			return
+		}
+		answered := make(chan error, 1)
+		go func() { // which does not wait for it
+			_, n, err := r.models.Match(t.Context(), other)
+			if n != nil {
+				n.Unpin()
+			}
+			answered <- err
+		}()
+		select {
+		case err := <-answered:
+			if err != nil {
+				t.Errorf("beside it: %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("another question waits for it")
+		}
+	}}
 	if _, n, err := r.models.Match(there, like); err != nil {
 		t.Fatal(err)
 	} else if n != nil {

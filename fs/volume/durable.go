@@ -22,9 +22,10 @@ const syncEvery = time.Minute
 // durability makes everything durable, at the end and for the command sync, and asks the kernel now and then
 // what it could not write.
 type durability struct {
-	v    *Volume
-	quit chan struct{}
-	end  sync.WaitGroup
+	v     *Volume
+	every time.Duration // between two looks
+	quit  chan struct{}
+	end   sync.WaitGroup
 
 	// ofBefore is syncfs(2) by the descriptor that the store's lock is held by, which was open before this
 	// process was: it is told of what the kernel told others since, or an earlier process that did not come
@@ -234,7 +235,7 @@ func (s *durability) finish() error {
 func (s *durability) start() {
 	s.quit = make(chan struct{})
 	s.end.Go(func() {
-		tick := time.NewTicker(syncEvery)
+		tick := time.NewTicker(s.every)
 		defer tick.Stop()
 		for {
 			select {

@@ -85,6 +85,21 @@ func TestSyncWithoutJournal(t *testing.T) {
 	r.badEnd()
 }
 
+// The kernel is asked by itself what it could not write, though no program syncs anything.
+func TestKernelIsAskedByItself(t *testing.T) {
+	r := newRig(t)
+	data := random(200<<10, 1)
+	r.write("f", data)
+	r.pack("f")
+	r.durability.stop()
+	r.loses("f", nil)
+	r.durability.every = time.Millisecond
+	r.durability.start()
+	r.eventually("the local copy is rejected", func() bool { return r.state("f") == packed })
+	r.recovered("f", data)
+	r.badEnd()
+}
+
 // Of two syncs of the filesystem at a time one is told of a failure. The other does not hold for durable what
 // was lost.
 func TestSyncsAtOnce(t *testing.T) {

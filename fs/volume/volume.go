@@ -133,7 +133,7 @@ func openIn(folder *disk.Folder, o Options) (*Volume, error) {
 		},
 		started: o.Now(), surveyed: make(chan struct{}),
 	}
-	v.durability.v = v
+	v.durability.v, v.durability.every = v, syncEvery
 	if !o.ReadOnly {
 		v.reserve.Keep()
 	}
