@@ -30,6 +30,17 @@ func packedStore(t *testing.T) string {
 	return store
 }
 
+// notClosed has a store be one that was not closed in order.
+func notClosed(t *testing.T, store string) {
+	t.Helper()
+	lock := filepath.Join(store, "lock")
+	p, err := os.ReadFile(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	makeFile(t, lock, strings.Replace(string(p), `"clean":true`, `"clean":false`, 1))
+}
+
 // ckptfs runs a command line and returns what it said.
 func ckptfs(t *testing.T, want int, args ...string) string {
 	t.Helper()
@@ -97,12 +108,7 @@ func TestDryRun(t *testing.T) {
 	})
 	t.Run("not closed in order", func(t *testing.T) {
 		store := packedStore(t)
-		lock := filepath.Join(store, "lock")
-		p, err := os.ReadFile(lock)
-		if err != nil {
-			t.Fatal(err)
-		}
-		makeFile(t, lock, strings.Replace(string(p), `"clean":true`, `"clean":false`, 1))
+		notClosed(t, store)
 		before := snapshot(t, store)
 		for _, line := range lines {
 			what := strings.Join(line, " ")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/fs/tree"
 )
 
@@ -140,5 +142,69 @@ func TestRepairThroughLinks(t *testing.T) {
 			}
 			sameAs(t, "repair "+part, out, before)
 		}
+	}
+}
+
+// Links in the place of what a store is written to under another name first have no command write to another
+// file, whether or not the store was closed in order. Nor has a link in the place of its reserve.
+func TestLinksWrittenOver(t *testing.T) {
+	mountpoint := filepath.Join(realDir(t), "none") // so that no mount comes about
+	for _, own := range []bool{false, true} {
+		for _, clean := range []bool{true, false} {
+			store, out := packedStore(t), realDir(t)
+			other := filepath.Join(out, "other")
+			makeFile(t, other, "not ours")
+			before := snapshot(t, out)
+			links := []string{"writing.new", "catalogue.new", "format.new", "index.db.new",
+				"control.sock.new"}
+			if own { // with which no store is opened
+				links = append(links, "reserve", "writing")
+			}
+			for _, args := range onStore(store, mountpoint) {
+				for _, name := range links {
+					path := filepath.Join(store, name)
+					_ = os.RemoveAll(path)
+					if err := os.Symlink(other, path); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !clean {
+					notClosed(t, store)
+				}
+				inTime(t, args)
+				sameAs(t, fmt.Sprint(args, ", closed in order: ", clean), out, before)
+			}
+		}
+	}
+}
+
+// A link below lost+found has no file moved out of the store.
+func TestRepairTreeThroughLink(t *testing.T) {
+	store, out := packedStore(t), realDir(t)
+	damaged := filepath.Join(store, "tree", "profile.d", "x.sh")
+	for _, dir := range []string{filepath.Dir(damaged), filepath.Join(out, "profile.d")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	makeFile(t, damaged, "evil")
+	rec := tree.Record{Manifest: cas.Sum([]byte("none")), Hollow: true}
+	if err := tree.WriteRecord(damaged, &rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(store, tree.LostFound), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(out, filepath.Join(store, tree.LostFound, tree.TreeDir)); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, out)
+	code, said := inTime(t, []string{"repair", "tree", store})
+	if code == exitOK || !strings.Contains(said, "profile.d/x.sh") {
+		t.Errorf("exit status %d: %s", code, said)
+	}
+	sameAs(t, "repair tree", out, before)
+	if _, err := os.Lstat(damaged); err != nil {
+		t.Error(err)
 	}
 }

@@ -104,6 +104,49 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
+// TestSystemdUnitKeepsTheMount: a daemon that is killed, which is not the main process, ends no service; what
+// the next one says is heard; and the mount is made where everybody sees it.
+func TestSystemdUnitKeepsTheMount(t *testing.T) {
+	t.Parallel()
+	unit, err := os.ReadFile("../../scripts/ckptfs@.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := map[string]string{}
+	for line := range strings.Lines(string(unit)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			set[name] = value
+		}
+	}
+	for name, want := range map[string]string{
+		"Type": "notify", "NotifyAccess": "all", "OOMPolicy": "continue", "Restart": "on-failure",
+		// SIGTERM is the holder's, which passes it on.
+		"KillMode": "mixed", "TimeoutStartSec": "infinity", "NoNewPrivileges": "yes",
+	} {
+		if set[name] != want {
+			t.Errorf("%s=%s, want %s", name, set[name], want)
+		}
+	}
+	for _, name := range []string{"PrivateTmp", "PrivateDevices", "PrivateMounts", "PrivateUsers",
+		"ProtectSystem", "ProtectHome", "ProtectProc", "ProtectKernelTunables", "ProtectKernelModules",
+		"ProtectKernelLogs", "ProtectControlGroups", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths",
+		"BindPaths", "MountFlags", "TemporaryFileSystem", "RootDirectory", "RootImage", "DynamicUser",
+		"RestrictSUIDSGID", "DevicePolicy", "DeviceAllow", "ProtectClock"} {
+		if value, is := set[name]; is {
+			t.Errorf("%s=%s hides the mount from others, or forbids what they do in it", name, value)
+		}
+	}
+	if caps := strings.Count(string(unit), "\nCapabilityBoundingSet=~"); caps == 0 {
+		t.Error("no capability is taken away")
+	}
+	for _, needed := range []string{"CAP_SYS_ADMIN", "CAP_DAC_", "CAP_CHOWN", "CAP_FOWNER",
+		"CAP_FSETID", "CAP_MKNOD", "CAP_LEASE", "CAP_SYS_RESOURCE", "CAP_SYS_PTRACE"} {
+		if strings.Contains(string(unit), needed) {
+			t.Errorf("%s is taken away, which the daemon needs", needed)
+		}
+	}
+}
+
 // TestServiceNotification: the service manager is told when the mount is there, and when it goes.
 func TestServiceNotification(t *testing.T) {
 	t.Parallel()
