@@ -92,31 +92,6 @@ func (s *solver) search(v, mapped int) bool {
 	return true
 }
 
-// ready reports whether all inputs of v are mapped.
-func (s *solver) ready(v int) bool {
-	for _, e := range s.g.inputs(v) {
-		if s.phi[e>>16] < 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// fits reports whether the inputs of u are the counterparts of those of v.
-func (s *solver) fits(v, u int) bool {
-	in, want := s.g.inputs(v), s.a.inputs(u)
-	if len(in) > 1 && s.g.commutes(v) {
-		return sameBag(len(in), func(i int) uint32 { return uint32(s.phi[in[i]>>16])<<16 | in[i]&0xffff },
-			want)
-	}
-	for i, e := range in {
-		if uint32(s.phi[e>>16])<<16|e&0xffff != want[i] {
-			return false
-		}
-	}
-	return true
-}
-
 // strictTwins reports whether two vertices of g of one tree have the same inputs.
 func (s *solver) strictTwins(v, w int) bool {
 	a, b := s.g.inputs(v), s.g.inputs(w)
