@@ -154,12 +154,15 @@ func (f *finder) sound(i int) bool {
 // weigh takes an arch if it is better than the best, or notes that it may be. known: it weighs n; else that
 // is found out.
 func (f *finder) weigh(a uint32, n int, known bool) {
+	if !known {
+		n = f.weight(a)
+	}
+	if n < f.best.length {
+		return
+	}
 	m, ok := f.model(a)
 	if !ok {
 		return
-	}
-	if !known {
-		n = f.weight(a)
 	}
 	p := found{arch: a, length: n, model: m, exact: true}
 	switch {

@@ -58,7 +58,7 @@ func (s *solver) search(v, mapped int) bool {
 		}
 		return true
 	}
-	if s.len >= 0 && mapped+s.bound(v) <= s.len {
+	if s.len >= 0 && s.turned && mapped+s.bound(v) <= s.len {
 		return s.work >= 0
 	}
 	order := s.order(v, free, rivals)
@@ -75,6 +75,7 @@ func (s *solver) search(v, mapped int) bool {
 		}
 		s.phi[v] = u
 		if u < 0 {
+			s.turned = true
 			if !s.search(v+1, mapped) {
 				return false
 			}
@@ -82,6 +83,7 @@ func (s *solver) search(v, mapped int) bool {
 		}
 		s.used[u] = true
 		done := s.search(v+1, mapped+1)
+		s.turned = true
 		s.used[u] = false
 		if !done {
 			s.phi[v] = -1

@@ -27,6 +27,7 @@ type solver struct {
 	treeA  []bool  // what follows from the vertex is a tree: each has one input
 	left   []int32 // by tree
 	ceil   int     // no prefix is longer
+	turned bool    // the first descent is over, in which bound would not pay
 	effort
 	choice
 }
@@ -128,6 +129,7 @@ func (s *solver) solve(a *intGraph, l limits, floor int) (exact bool) {
 		}
 		s.len = floor
 		s.prepare()
+		s.turned = false
 		done := s.search(0, 0)
 		s.worked = l.work - max(s.work, 0)
 		if !done && s.len < 0 {
