@@ -148,6 +148,10 @@ func (g *Graph) Check() error {
 
 // MayCommute reports whether op is one whose inputs may come in any order.
 func MayCommute(op string) bool {
+	switch op { // as most spell them: lowering takes memory
+	case "Add", "Mul", "Multiply":
+		return true
+	}
 	switch strings.ToLower(op) {
 	case "add", "mul", "multiply", "average", "max", "maximum", "min", "minimum",
 		"torch.ops.aten.add.tensor", "torch.ops.aten.mul.tensor", "torch.ops.aten.maximum.default",

@@ -331,3 +331,47 @@ func TestKindsDoNotCompete(t *testing.T) {
 		t.Errorf("found %+v", m)
 	}
 }
+
+// In a catalogue of several blocks of bitmaps, whose architectures change with time, too.
+func TestManyBlocksAreScanned(t *testing.T) {
+	const models, branches, choices = 12_000, 12, 6
+	r := rand.New(rand.NewPCG(8, 11))
+	make := func(now int) *graph.Graph {
+		g := build(l{"x", "x"})
+		for i := range branches {
+			op := fmt.Sprint(i, r.IntN(choices)+now/3000)
+			g.Vertices = append(g.Vertices,
+				graph.Vertex{Op: op, Config: "{}", Inputs: []graph.Input{{}}},
+				graph.Vertex{Op: "tail", Config: "{}", Inputs: []graph.Input{{Vertex: len(g.Vertices)}}})
+		}
+		return g
+	}
+	c := New()
+	var all []*graph.Graph
+	for seq := range models {
+		all = append(all, make(seq))
+		if err := c.Add(Model{Seq: uint64(seq), Quality: float64(seq % 5)}, all[seq]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 24 / slow {
+		if i == 12/slow {
+			c = again(t, c)
+		}
+		g := make(r.IntN(models))
+		var best Model
+		length := 0
+		for seq, a := range all {
+			pairs, _ := Common(g, a, 0)
+			m := Model{uint64(seq), float64(seq % 5)}
+			if n := len(pairs); n > length || n == length && n > 0 && m.better(best) {
+				best, length = m, n
+			}
+		}
+		m, ok := c.Find(g, Query{})
+		if !ok || m.Length != length || m.Model.Seq != best.Seq || !m.Exact {
+			t.Fatalf("found %+v, want %+v of length %d", m, best, length)
+		}
+		checkPairs(t, g, all[m.Model.Seq], m.Pairs)
+	}
+}

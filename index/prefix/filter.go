@@ -13,6 +13,9 @@ const maxPlanes = 5
 // word is count[b]. A counter begins slack below its greatest value, and an architecture whose counter
 // overflows is out. Most are out after few lists. Lists without a bitmap count as held, until the few
 // architectures that are left are weighed.
+//
+// The same is done first with 64 words at once, which are counted by whether they have any architecture in a
+// list: what was stored at another time mostly has none in many.
 func (f *finder) filter() bool {
 	f.bitmaps = f.bitmaps[:0]
 	weight := 0
@@ -37,8 +40,8 @@ func (f *finder) filter() bool {
 	}
 }
 
-// block is how many words are filtered at a time.
-const block = 32
+// block is how many words are filtered at a time: as many as posting.any has bits a word.
+const block = 64
 
 // filterBlock filters the archs of the words from first on.
 func (f *finder) filterBlock(first uint32, known bool) {
@@ -53,9 +56,13 @@ func (f *finder) filterBlock(first uint32, known bool) {
 	begin := 1<<planes - 1 - most
 	var out [block]uint64
 	var live [block]uint8 // words in which some are not out
-	n := block
-	for k := range live {
-		live[k] = uint8(k)
+	n := 0
+	for left := f.wordsLeft(first, shift, most); left != 0; left &= left - 1 {
+		live[n%block] = uint8(bits.TrailingZeros64(left))
+		n++
+	}
+	if n == 0 {
+		return
 	}
 	var words [block]uint64
 	// First the lists that no winner can lack.
@@ -78,7 +85,7 @@ func (f *finder) filterBlock(first uint32, known bool) {
 			return
 		}
 	}
-	var count [block][maxPlanes]uint64
+	var count [block][maxPlanes]uint64 // of words that are live
 	for _, k := range live[:n] {
 		for b := range planes {
 			count[k][b] = -uint64(begin >> b & 1)
@@ -95,14 +102,7 @@ func (f *finder) filterBlock(first uint32, known bool) {
 		for _, k := range live[:n] {
 			k %= block
 			if lack := ^p[k] &^ out[k]; lack != 0 {
-				c := &count[k]
-				carry := uint64(0)
-				for d := range planes {
-					x, add := c[d], lack&-uint64(w>>d&1)
-					c[d] = x ^ add ^ carry
-					carry = x&add | (x|add)&carry
-				}
-				out[k] |= carry
+				out[k] |= countLack(&count[k], planes, lack, w)
 			}
 			live[kept%block] = k
 			if out[k] != ^uint64(0) {
@@ -126,6 +126,40 @@ func (f *finder) filterBlock(first uint32, known bool) {
 			}
 		}
 	}
+}
+
+// wordsLeft says which words of a block may have an arch that lacks at most so much.
+func (f *finder) wordsLeft(first uint32, shift, most int) uint64 {
+	planes := bits.Len(uint(most))
+	var count [maxPlanes]uint64
+	for b := range planes {
+		count[b] = -uint64((1<<planes - 1 - most) >> b & 1)
+	}
+	out := uint64(0)
+	for i := range f.bitmaps {
+		l := &f.bitmaps[i]
+		lack := ^l.post.anyOf(first) &^ out
+		w := l.weight >> shift
+		if w > most {
+			out |= lack
+		} else if lack != 0 && w > 0 {
+			out |= countLack(&count, planes, lack, w)
+		}
+		if out == ^uint64(0) {
+			break
+		}
+	}
+	return ^out
+}
+
+// countLack adds w to the counters whose bit is in lack. It returns those that overflow.
+func countLack(count *[maxPlanes]uint64, planes int, lack uint64, w int) (over uint64) {
+	for d := range planes {
+		c, add := count[d], lack&-uint64(w>>d&1)
+		count[d] = c ^ add ^ over
+		over = c&add | (c|add)&over
+	}
+	return over
 }
 
 type filtered struct {

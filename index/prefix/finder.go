@@ -154,12 +154,15 @@ func (f *finder) sound(i int) bool {
 // weigh takes an arch if it is better than the best, or notes that it may be. known: it weighs n; else that
 // is found out.
 func (f *finder) weigh(a uint32, n int, known bool) {
+	if !known {
+		n = f.weight(a)
+	}
+	if n < f.best.length {
+		return
+	}
 	m, ok := f.model(a)
 	if !ok {
 		return
-	}
-	if !known {
-		n = f.weight(a)
 	}
 	p := found{arch: a, length: n, model: m, exact: true}
 	switch {
@@ -216,25 +219,13 @@ func (f *finder) consider(a uint32) (int, bool) {
 			f.cut = append(f.cut, p)
 			return 0, false
 		}
-		f.load(a)
-		before := f.solver.visited
-		p.floor = f.best.length
-		if p.floor == 0 || p.model.better(f.best.model) {
-			p.floor--
-		}
-		// One architecture does not take all the work, so that others have their turn.
-		p.exact = f.solver.solve(&f.stored, limits{f.budget, f.work / 2, f.opt.Stop}, p.floor)
-		f.budget = max(0, f.budget-(f.solver.visited-before))
-		f.work -= f.solver.worked
-		if p.length = f.solver.len; p.length == p.floor {
-			p.length = 0
+		phi := f.align(a, p.length)
+		if phi == nil {
+			p, phi = f.solve(p)
 		}
 		f.solved = append(f.solved, p)
-		if !p.exact {
-			f.cut = append(f.cut, found{arch: a, length: f.solver.ceil, model: m})
-		}
 		if p.better(&f.best) {
-			f.phi, f.phiOf = append(f.phi[:0], f.solver.best...), a
+			f.phi, f.phiOf = append(f.phi[:0], phi...), a
 		}
 	}
 	if p.better(&f.best) {
@@ -243,14 +234,43 @@ func (f *finder) consider(a uint32) (int, bool) {
 	return p.length, p.exact
 }
 
-// load readies the solver for an arch.
-func (f *finder) load(a uint32) {
+// align maps g into an arch by the order of their vertices. nil: that are not n vertices.
+func (f *finder) align(a uint32, n int) []int32 {
+	f.stored.read(f.x.archs[a].shape)
+	f.solver.g, f.solver.a = &f.asked.ints, &f.stored
+	if f.solver.align() != n {
+		return nil
+	}
+	return f.solver.phi
+}
+
+// solve finds the length of a candidate that align has read and not mapped.
+func (f *finder) solve(p found) (found, []int32) {
+	before := f.solver.visited
+	p.floor = f.best.length
+	if p.floor == 0 || p.model.better(f.best.model) {
+		p.floor--
+	}
+	// One architecture does not take all the work, so that others have their turn.
+	p.exact = f.run(limits{f.budget, f.work / 2, f.opt.Stop}, p.floor)
+	f.budget = max(0, f.budget-(f.solver.visited-before))
+	f.work -= f.solver.worked
+	if p.length = f.solver.len; p.length == p.floor {
+		p.length = 0
+	}
+	if !p.exact {
+		f.cut = append(f.cut, found{arch: p.arch, length: f.solver.ceil, model: p.model})
+	}
+	return p, f.solver.best
+}
+
+// run runs the solver on the arch that align has read.
+func (f *finder) run(l limits, floor int) (exact bool) {
 	if !f.built {
-		f.solver.g = &f.asked.ints
 		f.solver.build(&f.asked.ints)
 		f.built = true
 	}
-	f.stored.read(f.x.archs[a].shape)
+	return f.solver.solve(&f.stored, l, floor)
 }
 
 // answer reads the pairs off the two graphs.
@@ -260,9 +280,10 @@ func (f *finder) answer() (Match, bool) {
 	}
 	phi, n := f.phi, f.best.length
 	if f.phiOf != f.best.arch {
-		f.load(f.best.arch)
-		f.solver.solve(&f.stored, limits{f.best.budget, f.best.work, f.opt.Stop}, f.best.floor)
-		phi, n = f.solver.best, f.solver.len
+		if phi = f.align(f.best.arch, n); phi == nil {
+			f.run(limits{f.best.budget, f.best.work, f.opt.Stop}, f.best.floor)
+			phi, n = f.solver.best, f.solver.len
+		}
 	}
 	m := Match{Model: f.best.model, Length: n, Exact: true, Pairs: make([]Pair, 0, n)}
 	for _, c := range f.cut {

@@ -20,7 +20,7 @@ func Common(g, a *graph.Graph, budget int) (pairs []Pair, exact bool) {
 	var x, y intGraph
 	x.of(&all, g)
 	y.of(&all, a)
-	s := solver{g: &x}
+	s := solver{mapping: mapping{g: &x}}
 	s.build(&x)
 	exact = s.solve(&y, limits{nodes: budget, work: defaultWork}, -1)
 	for v, u := range s.best {

@@ -11,7 +11,9 @@ type posting struct {
 	list  []uint32
 	words []uint64 // bit i of words[k] is arch (base+k)*64 + i; nil: list holds
 	base  uint32
-	n     int
+	// bit i of any[k] says that word (base/64+k)*64 + i, counted from arch 0, is not 0
+	any []uint64
+	n   int
 }
 
 // dense is the least size of a bitmap; a list is replaced by one of no more bytes, and a bitmap by a list of
@@ -32,6 +34,7 @@ func (p *posting) add(a uint32) {
 		}
 		p.base = low / 64
 		p.words = make([]uint64, high/64-p.base+1)
+		p.sumUp()
 		for _, b := range p.list {
 			p.set(b)
 		}
@@ -41,17 +44,42 @@ func (p *posting) add(a uint32) {
 	case k < p.base:
 		p.words = append(make([]uint64, p.base-k), p.words...)
 		p.base = k
+		p.sumUp()
 	case int(k-p.base) >= len(p.words):
 		p.words = append(p.words, make([]uint64, int(k-p.base)+1-len(p.words))...)
+		p.any = append(p.any, make([]uint64, int(k/64-p.base/64)+1-len(p.any))...)
 	}
 	p.set(a)
 	if len(p.words) > 2*p.n {
 		p.list = p.all(make([]uint32, 0, p.n+1))
-		p.words = nil
+		p.words, p.any = nil, nil
 	}
 }
 
-func (p *posting) set(a uint32) { p.words[a/64-p.base] |= 1 << (a % 64) }
+func (p *posting) set(a uint32) {
+	k := a / 64
+	p.words[k-p.base] |= 1 << (a % 64)
+	p.any[k/64-p.base/64] |= 1 << (k % 64)
+}
+
+// sumUp sets any.
+func (p *posting) sumUp() {
+	p.any = make([]uint64, (int(p.base)+len(p.words)-1)/64-int(p.base)/64+1)
+	for i, w := range p.words {
+		if w != 0 {
+			k := p.base + uint32(i)
+			p.any[k/64-p.base/64] |= 1 << (k % 64)
+		}
+	}
+}
+
+// anyOf says which of a block's words are not 0.
+func (p *posting) anyOf(first uint32) uint64 {
+	if i := first/block - p.base/block; first >= p.base/block*block && int(i) < len(p.any) {
+		return p.any[i]
+	}
+	return 0
+}
 
 // count is the number of bits that are set.
 func (p *posting) count() (n int) {
@@ -108,7 +136,7 @@ func (p *posting) latest(n int, out []uint32) []uint32 {
 func (p *posting) clone() posting {
 	q := *p
 	if p.words != nil {
-		q.words = slices.Clone(p.words)
+		q.words, q.any = slices.Clone(p.words), slices.Clone(p.any)
 	} else {
 		q.list = append(make([]uint32, 0, len(p.list)+1), p.list...)
 	}

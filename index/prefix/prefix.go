@@ -47,8 +47,9 @@
 //  4. The architectures that are left are weighed in full.
 //  5. With twins, weights are first taken for lengths, and the winner is verified: mostly its length is its
 //     weight, and it is the answer. Else all that could win are verified, the heaviest first.
-//  6. The map phi of the winner is read off the two graphs, without hashes. Should two keys ever collide, its
-//     length shows it, and the query starts again, verifying everything.
+//  6. The map phi of the winner is read off the two graphs, without hashes: by the order of their vertices,
+//     which a mutant mostly keeps (mapping.go), and where that maps fewer than the weight, by the trees.
+//     Should two keys ever collide, its length shows it, and the query starts again, verifying everything.
 //
 // Retiring a model takes it from its architecture. An architecture without models stays as a tombstone until
 // a quarter are tombstones; then postings, classes and keys that only those held are swept.

@@ -148,7 +148,7 @@ func bag(g, a *graph.Graph) int {
 	var x, y intGraph
 	x.of(&all, g)
 	y.of(&all, a)
-	s := solver{g: &x}
+	s := solver{mapping: mapping{g: &x}}
 	s.build(&x)
 	s.solve(&y, limits{}, len(g.Vertices))
 	return s.ceil

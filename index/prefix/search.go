@@ -58,7 +58,7 @@ func (s *solver) search(v, mapped int) bool {
 		}
 		return true
 	}
-	if s.len >= 0 && mapped+s.bound(v) <= s.len {
+	if s.len >= 0 && s.turned && mapped+s.bound(v) <= s.len {
 		return s.work >= 0
 	}
 	order := s.order(v, free, rivals)
@@ -75,6 +75,7 @@ func (s *solver) search(v, mapped int) bool {
 		}
 		s.phi[v] = u
 		if u < 0 {
+			s.turned = true
 			if !s.search(v+1, mapped) {
 				return false
 			}
@@ -82,6 +83,7 @@ func (s *solver) search(v, mapped int) bool {
 		}
 		s.used[u] = true
 		done := s.search(v+1, mapped+1)
+		s.turned = true
 		s.used[u] = false
 		if !done {
 			s.phi[v] = -1
@@ -89,31 +91,6 @@ func (s *solver) search(v, mapped int) bool {
 		}
 	}
 	s.phi[v] = -1
-	return true
-}
-
-// ready reports whether all inputs of v are mapped.
-func (s *solver) ready(v int) bool {
-	for _, e := range s.g.inputs(v) {
-		if s.phi[e>>16] < 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// fits reports whether the inputs of u are the counterparts of those of v.
-func (s *solver) fits(v, u int) bool {
-	in, want := s.g.inputs(v), s.a.inputs(u)
-	if len(in) > 1 && s.g.commutes(v) {
-		return sameBag(len(in), func(i int) uint32 { return uint32(s.phi[in[i]>>16])<<16 | in[i]&0xffff },
-			want)
-	}
-	for i, e := range in {
-		if uint32(s.phi[e>>16])<<16|e&0xffff != want[i] {
-			return false
-		}
-	}
 	return true
 }
 

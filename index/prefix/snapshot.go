@@ -317,6 +317,7 @@ func (r *restoring) classes(x *index, head int) {
 		if h[4] > 0 {
 			c.post.words, bitmaps = bitmaps[:h[4]:h[4]], bitmaps[h[4]:]
 			c.post.n, c.post.list = c.post.count(), nil
+			c.post.sumUp()
 			last = (uint64(h[5])+uint64(h[4]))*64 - uint64(bits.LeadingZeros64(c.post.words[h[4]-1])) - 1
 		}
 		for _, a := range c.post.list {

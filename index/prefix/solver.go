@@ -5,19 +5,17 @@ import "slices"
 // solver finds the longest common prefix of two graphs. Where no tree that both hold occurs twice in either,
 // there is one such prefix and it is read off; else it is searched for by branch and bound.
 type solver struct {
-	trees            // of g
-	g, a   *intGraph // g is the new graph, a the stored one
-	ofA    []int32
-	countG []int32 // by tree
-	countA []int32
+	trees   // of g
+	mapping // phi: what is being tried
+	ofA     []int32
+	countG  []int32 // by tree
+	countA  []int32
 
-	phi  []int32 // g's vertex → a's, -1 for none
 	best []int32 // the longest phi found
 	len  int     // of best
 
 	// The search, in what the two have in common.
 	ofG    []int32   // of, less what a has not
-	used   []bool    // a's vertices that phi reaches
 	group  [][]int32 // by tree: a's vertices
 	twins  [][]int32 // by tree: g's vertices
 	outG   [][]int32 // consumers
@@ -29,6 +27,7 @@ type solver struct {
 	treeA  []bool  // what follows from the vertex is a tree: each has one input
 	left   []int32 // by tree
 	ceil   int     // no prefix is longer
+	turned bool    // the first descent is over, in which bound would not pay
 	effort
 	choice
 }
@@ -130,6 +129,7 @@ func (s *solver) solve(a *intGraph, l limits, floor int) (exact bool) {
 		}
 		s.len = floor
 		s.prepare()
+		s.turned = false
 		done := s.search(0, 0)
 		s.worked = l.work - max(s.work, 0)
 		if !done && s.len < 0 {
