@@ -44,7 +44,7 @@ const (
 func (b *bench) scale() error {
 	s := &scaleBench{bench: b, steps: max(2, b.files/scaleStep)}
 	s.files = s.steps * scaleStep
-	if err := s.remountWith(); err != nil {
+	if err := s.remount(); err != nil {
 		return err
 	}
 	for _, part := range []func() error{s.write, s.ask, s.list, s.passes, s.mounts} {
@@ -52,36 +52,26 @@ func (b *bench) scale() error {
 			return err
 		}
 	}
-	_, peak := b.memory()
-	s.peak = max(s.peak, peak)
-	s.row("peak memory of holder and daemon", bytesText(s.peak), "", "", "512 MiB, --memory")
-	table(fmt.Sprintf("%d checkpoints of %d tensors in %d steps", s.files, scaleTensors, s.steps),
-		[]string{"", "wall", "a file, ms", "daemon, core-ms a file", "aim"}, s.rows)
+	table(fmt.Sprintf("%d checkpoints of %d tensors in %d steps; peak memory is meant to stay below --memory, 512 MiB",
+		s.files, scaleTensors, s.steps),
+		[]string{"", "wall", "a file, ms", "daemon, core-ms a file", "peak memory", "aim"}, s.rows)
 	return nil
 }
 
 type scaleBench struct {
 	*bench
 	files, steps int
-	peak         int64
 	rows         [][]string
 }
 
-func (s *scaleBench) row(what, wall, each, cores, aim string) {
-	r := []string{what, wall, each, cores, aim}
+func (s *scaleBench) row(r ...string) {
 	s.rows = append(s.rows, r)
 	fmt.Fprintln(os.Stderr, strings.Join(r, " | "))
 }
 
-// remountWith begins anew, with the flags of the run.
-func (s *scaleBench) remountWith() error {
-	_, peak := s.memory()
-	s.peak = max(s.peak, peak)
-	return s.remount()
-}
-
-// timed tells what do takes, of the clock and of the daemon.
+// timed tells what do takes, of the clock and of the daemon, which it may end.
 func (s *scaleBench) timed(what, aim string, do func() error) error {
+	s.resetPeak()
 	cpu, start := s.processor(), time.Now()
 	err := do()
 	wall, spent := time.Since(start), s.processor()-cpu
@@ -89,7 +79,11 @@ func (s *scaleBench) timed(what, aim string, do func() error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	each := func(d time.Duration) string { return digits(d.Seconds() * 1e3 / float64(s.files)) }
-	s.row(what, fmt.Sprintf("%.2f s", wall.Seconds()), each(wall), each(spent), aim)
+	cores, memory := "–", "–"
+	if _, peak := s.memory(); peak > 0 {
+		cores, memory = each(spent), bytesText(peak)
+	}
+	s.row(what, fmt.Sprintf("%.2f s", wall.Seconds()), each(wall), cores, memory, aim)
 	return nil
 }
 
@@ -110,11 +104,7 @@ func (s *scaleBench) processor() (sum time.Duration) {
 	return sum
 }
 
-// asked times a command of the program, for as long as it takes.
-func (s *scaleBench) asked(aim string, args ...string) error {
-	return s.askedAs(strings.Join(args, " "), aim, args...)
-}
-
+// askedAs times a command of the program, for as long as it takes.
 func (s *scaleBench) askedAs(what, aim string, args ...string) error {
 	return s.timed(what, aim, func() error { return s.command(args...) })
 }
@@ -147,8 +137,8 @@ func (s *scaleBench) step(i int) string {
 func (s *scaleBench) write() error {
 	var entries []safetensors.Entry
 	for i := range scaleTensors {
-		entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("layer%d.weight", i), DType: formats.F32,
-			Shape: []int64{8, scaleBytes / 32}})
+		entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("layer%d.weight", i),
+			DType: formats.F32, Shape: []int64{8, scaleBytes / 32}})
 	}
 	head, err := safetensors.AppendHeader(nil, entries, nil)
 	if err != nil {
@@ -189,7 +179,8 @@ func (s *scaleBench) writeStep(i int, head []byte) error {
 	copy(data, head)
 	for k := range scaleStep {
 		_, _ = r.Read(data[len(head):])
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("m%d.safetensors", k)), data, 0o644); err != nil {
+		name := fmt.Sprintf("m%d.safetensors", k)
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			return err
 		}
 	}
@@ -217,7 +208,7 @@ func (s *scaleBench) ask() error {
 	}
 	for _, how := range []string{", cold", ", warm"} {
 		if how == ", cold" { // the daemon has no node, and the kernel none of the mount's
-			if err := s.remountWith(); err != nil {
+			if err := s.remount(); err != nil {
 				return err
 			}
 		}
@@ -273,7 +264,7 @@ func (s *scaleBench) list() error {
 	}
 	slower := pair{plain: p.ours, ours: p.plain}
 	s.row(fmt.Sprintf("ls -l of %d files, to go-fuse's loopback", listed),
-		fmt.Sprintf("%.3f s", 1/p.ours.median()), "", slower.ratio(), aimList)
+		fmt.Sprintf("%.3f s, %s", 1/p.ours.median(), slower.ratio()), "–", "–", "–", aimList)
 	return os.RemoveAll(filepath.Join(s.daemon.Dir, "listed"))
 }
 
@@ -293,8 +284,6 @@ func (s *scaleBench) passes() error {
 
 // mounts times the start after a clean end, and after a kill of all processes.
 func (s *scaleBench) mounts() error {
-	_, peak := s.memory()
-	s.peak = max(s.peak, peak)
 	if err := s.timed("umount", "", s.daemon.Stop); err != nil {
 		return err
 	}
