@@ -182,11 +182,15 @@ func late(ctx context.Context, err error, what string, dev procs.Device) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// tryUnmount asks the daemon to unmount: once, or until --timeout.
+// unseen is how long a mount is tried whose users cannot be named: most often they have left by the time one
+// looks, as a process does that was about to execute another program.
+const unseen = 2 * time.Second
+
+// tryUnmount asks the daemon to unmount: until a user of the mount is found, or until --timeout.
 func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint string, dev procs.Device,
 	c *umountConfig) error {
 	told := false
-	for {
+	for began := time.Now(); ; {
 		err := cl.Unmount(ctx, c.lazy)
 		if err != nil && ctx.Err() != nil {
 			return late(ctx, err, mountpoint+" not unmounted", dev)
@@ -194,11 +198,11 @@ func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint str
 		if !errors.Is(err, syscall.EBUSY) {
 			return err
 		}
-		busy := inUse(ctx, cl, mountpoint, dev)
-		if c.timeout == 0 {
+		found, busy := inUse(ctx, cl, mountpoint, dev)
+		if c.timeout == 0 && (found || time.Since(began) > unseen) {
 			return busy
 		}
-		if !told {
+		if c.timeout > 0 && !told {
 			told = true
 			fmt.Fprintf(a.err, "ckptfs: %s; trying on for %v\n", text.Printable(busy.Error()), c.timeout)
 		}
@@ -307,14 +311,18 @@ func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) err
 	})
 }
 
-// inUse is EBUSY, with the users.
-func inUse(ctx context.Context, c *control.Client, mountpoint string, dev procs.Device) error {
+// inUse is EBUSY, with the users, and says whether it found any.
+func inUse(ctx context.Context, c *control.Client, mountpoint string, dev procs.Device) (bool, error) {
 	msg := fmt.Sprintf("%s is in use", mountpoint)
-	if st, err := c.Status(ctx); err == nil && st.OpenFiles > 0 {
+	st, err := c.Status(ctx)
+	open := err == nil && st.OpenFiles > 0
+	if open {
 		msg += ", with " + text.Plural(int64(st.OpenFiles), "open file")
 	}
-	if who := procs.Users(dev); who != "" {
+	who := procs.Users(dev)
+	if who != "" {
 		msg += ", by " + who
 	}
-	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg + "; --lazy detaches it, --timeout waits for its users"}
+	msg += "; --lazy detaches it, --timeout waits for its users"
+	return open || who != "", &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
 }

@@ -209,7 +209,7 @@ func (h *holder) run() (int, error) {
 		wait, ok := h.patience.next(h.tries, now()-h.unserved, len(h.asked) > 0)
 		if !ok {
 			if err == nil {
-				err = fmt.Errorf("the last one: %s", describe(h.status))
+				err = fmt.Errorf("the last one: %s", describe(syscall.WaitStatus(h.status)))
 			}
 			h.giveUp()
 			h.log("no daemon could serve the mount, and it is detached: programs that use it get ENOTCONN; "+
@@ -221,7 +221,7 @@ func (h *holder) run() (int, error) {
 		if err != nil && err.Error() != h.told {
 			h.told = err.Error()
 			h.log("the daemon ended, and the next one cannot be started; it is tried again: "+
-				"make the program that mounted runnable, or unmount", "why", describe(h.status),
+				"make the program that mounted runnable, or unmount", "why", describe(syscall.WaitStatus(h.status)),
 				"err", err, "for", h.patience.total)
 		}
 		if !upgrade && h.things.goneWithin(wait) {
@@ -411,9 +411,13 @@ func exitCode(s unix.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-func describe(s unix.WaitStatus) string {
-	if s.Signaled() {
+// describe says how a daemon ended, for the log.
+func describe(s syscall.WaitStatus) string {
+	switch {
+	case s.Signaled():
 		return "signal: " + s.Signal().String()
+	case s.ExitStatus() == ExitUpgrade:
+		return "upgrade"
 	}
 	return fmt.Sprintf("exit code %d", s.ExitStatus())
 }

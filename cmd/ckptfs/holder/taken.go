@@ -39,16 +39,7 @@ func newTaken(d datagram) (*Taken, error) {
 }
 
 // Why is how the last daemon ended, for the log.
-func (t *Taken) Why() string {
-	switch s := t.Status; {
-	case s.Signaled():
-		return s.Signal().String()
-	case s.ExitStatus() == ExitUpgrade:
-		return "upgrade"
-	default:
-		return fmt.Sprintf("exit code %d", s.ExitStatus())
-	}
-}
+func (t *Taken) Why() string { return describe(t.Status) }
 
 // Crashed reports whether the last daemon ended by a fault of its own. It may do so again over the same
 // request.
