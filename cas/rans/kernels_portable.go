@@ -14,8 +14,4 @@ func (f *Freqs) shares(c *Counts, scale float64) (sum, top int) { return f.share
 
 func (t *tally) add(p []byte) { t.addPortable(p) }
 
-func (c *Counts) sum(t *tally, shift int, set *values) { c.sumPortable(t, shift, set) }
-
 func (c *Counts) logs() (sum uint64, used, total int) { return c.logsPortable() }
-
-func (s *values) holds(p []byte) int { return s.holdsPortable(p) }

@@ -1,0 +1,7 @@
+//go:build !amd64 && !arm64
+
+package rans
+
+func (c *Counts) sum(t *tally, shift int, set *values) { c.sumPortable(t, shift, set) }
+
+func (s *values) holds(p []byte) int { return s.holdsPortable(p) }
