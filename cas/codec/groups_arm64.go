@@ -82,7 +82,8 @@ func groupOf2NEON(dst, base *byte, blocks int, shift, top, last uint64)
 //go:noescape
 func groupOf4NEON(dst, base *byte, blocks int, shift, top, last uint64)
 
-// countGroupsNEON adds to n[g] how many of blocks times 64 elements are of group g, for all that there can be.
+// countGroupsNEON adds to n[g] how many of blocks times 64 elements are of group g, for all that there can
+// be.
 //
 //go:noescape
 func countGroupsNEON(n *int, group *byte, blocks int)

@@ -4,10 +4,6 @@ package rans
 
 func (t *table) fill(f *Freqs) { t.fillPortable(f) }
 
-func (d *Decoder) steps(dst []byte) ([]byte, error) { return dst, nil }
-
-func (e *Encoder) steps(src []byte) { e.stepsPortable(src) }
-
 func (f *Freqs) values() values { return f.valuesPortable() }
 
 func (f *Freqs) shares(c *Counts, scale float64) (sum, top int) { return f.sharesPortable(c, scale) }

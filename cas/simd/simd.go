@@ -9,8 +9,8 @@
 //	avx2      AVX2, FMA, BMI1 and BMI2, POPCNT          Intel from Haswell on, AMD from Zen on
 //	avx512    also AVX-512 F, BW, CD, VL, VBMI, VBMI2   Intel from Ice Lake on, AMD from Zen 4 on
 //
-// A level of amd64 includes those of amd64 above it in the table. The environment variable CKPTFS_CPU names the highest level
-// to use, for tests and reports.
+// A level of amd64 includes those of amd64 above it in the table. The environment variable CKPTFS_CPU names
+// the highest level to use, for tests and reports.
 package simd
 
 import (
