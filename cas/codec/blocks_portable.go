@@ -28,3 +28,15 @@ func (g *groups) unsort(p, sorted []byte) {
 	at := g.starts(0)
 	g.unsortPortable(p, sorted, &at, 0)
 }
+
+func diff(d, a, base []byte, w int, floats bool) { diffPortable(d, a, base, w, floats) }
+
+func undiff(d, base []byte, w int, floats bool) { undiffPortable(d, base, w, floats) }
+
+func ones(p []byte) int { return onesPortable(p) }
+
+func pack(dst, bitmap, p []byte) []byte { return packPortable(dst, bitmap, p) }
+
+func union(any, zero []byte, planes [][]byte) { unionPortable(any, zero, planes, 0) }
+
+func scatter(p, bitmap []byte, rest *[maxPlane + 8]byte) { scatterPortable(p, bitmap, rest, 0) }
