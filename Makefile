@@ -11,7 +11,7 @@ TORTURE_TIME ?= 20m
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit integration posix clients race lint demo bench bench-io bench-dedup bench-clients \
+.PHONY: build test unit arm64 integration posix clients race lint demo bench bench-io bench-dedup bench-clients \
 	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
 	bench-scale fuzz torture clean install uninstall
 
@@ -21,10 +21,13 @@ build:
 # Everything the tests need is set up first (scripts/setup): on a fresh machine that installs fuse3, torch and
 # the suites.
 test:
-	scripts/test unit integration
+	scripts/test unit arm64 integration
 
 unit:
 	scripts/test unit
+
+arm64:
+	scripts/test arm64
 
 integration:
 	scripts/test integration

@@ -105,3 +105,31 @@ func TestPlanesAtEdges(t *testing.T) {
 		})
 	}
 }
+
+// TestSameFinds: whichever byte differs, what compares planes with elements says so.
+func TestSameFinds(t *testing.T) {
+	for _, n := range []int{64, 128} {
+		shapes(func(w, rot int) {
+			src, base := codectest.Random(n*w), codectest.Weights(n*w, 4)
+			var p [8][]byte
+			for k := range w {
+				p[k] = make([]byte, n)
+			}
+			codectest.Levels(func(how string) {
+				finds := func(what string, j joiner) {
+					for i := range src {
+						src[i] ^= 1 << (i % 8)
+						if k, ok := j.same(src, &p, 0); i < k && ok {
+							t.Fatalf("%s, %s, elements of %d bytes: byte %d differs", how, what, w, i)
+						}
+						src[i] ^= 1 << (i % 8)
+					}
+				}
+				split(&p, src, w, rot)
+				finds("alone", merger{w, rot})
+				splitDiff(&p, make([]byte, n*w), src, base, w, rot == 1)
+				finds("differences", undiffer{base, w, rot == 1})
+			})
+		})
+	}
+}

@@ -52,3 +52,29 @@ func TestCounts(t *testing.T) {
 		}
 	})
 }
+
+// TestHolds: a line with a single value that the set lacks is found, wherever it is, and whatever the value.
+func TestHolds(t *testing.T) {
+	for v := range 256 {
+		set := values{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+		set[v/64] &^= 1 << (v % 64)
+		p := make([]byte, 4*line)
+		for i := range p {
+			if p[i] = byte(i); p[i] == byte(v) {
+				p[i]++
+			}
+		}
+		levels(func(how string) {
+			if n := set.holds(p); n != len(p) {
+				t.Fatalf("%s: %d of %d bytes are before a line with %d, which none has", how, n, len(p), v)
+			}
+			at := (v*37 + 11) % len(p)
+			was := p[at]
+			p[at] = byte(v)
+			if n := set.holds(p); n != at/line*line {
+				t.Fatalf("%s: %d bytes are before the line with %d, want %d", how, n, v, at/line*line)
+			}
+			p[at] = was
+		})
+	}
+}

@@ -4,18 +4,10 @@ package rans
 
 func (t *table) fill(f *Freqs) { t.fillPortable(f) }
 
-func (d *Decoder) steps(dst []byte) ([]byte, error) { return dst, nil }
-
-func (e *Encoder) steps(src []byte) { e.stepsPortable(src) }
-
 func (f *Freqs) values() values { return f.valuesPortable() }
 
 func (f *Freqs) shares(c *Counts, scale float64) (sum, top int) { return f.sharesPortable(c, scale) }
 
 func (t *tally) add(p []byte) { t.addPortable(p) }
 
-func (c *Counts) sum(t *tally, shift int, set *values) { c.sumPortable(t, shift, set) }
-
 func (c *Counts) logs() (sum uint64, used, total int) { return c.logsPortable() }
-
-func (s *values) holds(p []byte) int { return s.holdsPortable(p) }

@@ -5,37 +5,40 @@
 //
 //	level     instructions                              processors
 //	portable  Go; on amd64 SSE2                         all
+//	neon      NEON (Advanced SIMD)                      all of arm64
 //	avx2      AVX2, FMA, BMI1 and BMI2, POPCNT          Intel from Haswell on, AMD from Zen on
 //	avx512    also AVX-512 F, BW, CD, VL, VBMI, VBMI2   Intel from Ice Lake on, AMD from Zen 4 on
 //
-// A level includes those above it in the table. The environment variable CKPTFS_CPU names the highest level
-// to use, for tests and reports.
+// A level of amd64 includes those of amd64 above it in the table. The environment variable CKPTFS_CPU names
+// the highest level to use, for tests and reports.
 package simd
 
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
 // Level is a set of instructions.
 type Level uint8
 
-// The levels, each of which includes the ones before it.
+// The levels. Each of amd64 includes the ones of amd64 before it.
 const (
 	Portable Level = iota
+	NEON
 	AVX2
 	AVX512
 )
 
-var names = [...]string{"portable", "avx2", "avx512"}
+var names = [...]string{"portable", "neon", "avx2", "avx512"}
 
 func (l Level) String() string { return names[l] }
 
 // Env is the environment variable that names the highest level to use.
 const Env = "CKPTFS_CPU"
 
-// host is the highest level that this processor has.
+// host are the levels that this processor has, the highest last.
 var host = detect()
 
 // now is the level whose kernels run, and problem what is wrong with the one that Env names.
@@ -58,28 +61,29 @@ func Widest[F any](avx2, avx512 F) F {
 // Check is the error of Env: a level that does not exist, or that this processor lacks.
 func Check() error { return problem }
 
-// limit is the level that name asks for. An empty name asks for the host's.
-func limit(host Level, name string) (Level, error) {
+// limit is the level that name asks for. An empty name asks for the highest of the host's.
+func limit(host []Level, name string) (Level, error) {
+	top := host[len(host)-1]
 	if name == "" {
-		return host, nil
+		return top, nil
 	}
 	for l, n := range names {
 		switch {
 		case n != name:
-		case Level(l) > host:
-			return host, fmt.Errorf("%s=%s: this processor has %s at most", Env, name, host)
+		case !slices.Contains(host, Level(l)):
+			return top, fmt.Errorf("%s=%s: this processor has %s at most", Env, name, top)
 		default:
 			return Level(l), nil
 		}
 	}
-	return host, fmt.Errorf("%s=%s: not a level (%s)", Env, name, strings.Join(names[:], ", "))
+	return top, fmt.Errorf("%s=%s: not a level (%s)", Env, name, strings.Join(names[:], ", "))
 }
 
 // Each runs f at each level that this processor has, the highest first. Only tests call it, one at a time.
 func Each(f func(l Level)) {
 	defer func(was Level) { now = was }(now)
-	for l := int(now); l >= 0; l-- {
-		now = Level(l)
+	for _, l := range slices.Backward(host[:slices.Index(host, now)+1]) {
+		now = l
 		f(now)
 	}
 }

@@ -1,0 +1,252 @@
+#include "textflag.h"
+
+// Loads and stores of structures take the bytes of elements apart and put them together. A rotation carries a
+// bit from plane to plane. Each step is one of 16 elements.
+
+// func split2NEON(src, p0, p1 *byte, blocks, rot int)
+TEXT ·split2NEON(SB), NOSPLIT, $0-40
+	MOVD src+0(FP), R0
+	MOVD p0+8(FP), R1
+	MOVD p1+16(FP), R2
+	MOVD blocks+24(FP), R8
+	MOVD rot+32(FP), R9
+	LSL $2, R8
+	CBZ R9, plain
+
+rotated:
+	VLD2.P 32(R0), [V0.B16, V1.B16]
+	VUSHR $7, V1.B16, V8.B16
+	VSLI $1, V0.B16, V8.B16
+	VUSHR $7, V0.B16, V9.B16
+	VSLI $1, V1.B16, V9.B16
+	VST1.P [V8.B16], 16(R1)
+	VST1.P [V9.B16], 16(R2)
+	SUB $1, R8
+	CBNZ R8, rotated
+	RET
+
+plain:
+	VLD2.P 32(R0), [V0.B16, V1.B16]
+	VST1.P [V0.B16], 16(R1)
+	VST1.P [V1.B16], 16(R2)
+	SUB $1, R8
+	CBNZ R8, plain
+	RET
+
+// func merge2NEON(dst, p0, p1 *byte, blocks, rot int)
+TEXT ·merge2NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD p0+8(FP), R1
+	MOVD p1+16(FP), R2
+	MOVD blocks+24(FP), R8
+	MOVD rot+32(FP), R9
+	LSL $2, R8
+	CBZ R9, plain
+
+rotated:
+	VLD1.P 16(R1), [V0.B16]
+	VLD1.P 16(R2), [V1.B16]
+	VSHL $7, V1.B16, V8.B16
+	VSRI $1, V0.B16, V8.B16
+	VSHL $7, V0.B16, V9.B16
+	VSRI $1, V1.B16, V9.B16
+	VST2.P [V8.B16, V9.B16], 32(R0)
+	SUB $1, R8
+	CBNZ R8, rotated
+	RET
+
+plain:
+	VLD1.P 16(R1), [V0.B16]
+	VLD1.P 16(R2), [V1.B16]
+	VST2.P [V0.B16, V1.B16], 32(R0)
+	SUB $1, R8
+	CBNZ R8, plain
+	RET
+
+// func same2NEON(want, p0, p1 *byte, blocks, rot int) (differ uint64)
+TEXT ·same2NEON(SB), NOSPLIT, $0-48
+	MOVD want+0(FP), R0
+	MOVD p0+8(FP), R1
+	MOVD p1+16(FP), R2
+	MOVD blocks+24(FP), R8
+	MOVD rot+32(FP), R9
+	LSL $2, R8
+	VEOR V31.B16, V31.B16, V31.B16
+	CBZ R9, plain
+
+rotated:
+	VLD2.P 32(R0), [V0.B16, V1.B16]
+	VLD1.P 16(R1), [V16.B16]
+	VLD1.P 16(R2), [V17.B16]
+	VUSHR $7, V1.B16, V8.B16
+	VSLI $1, V0.B16, V8.B16
+	VUSHR $7, V0.B16, V9.B16
+	VSLI $1, V1.B16, V9.B16
+	VEOR V16.B16, V8.B16, V8.B16
+	VORR V8.B16, V31.B16, V31.B16
+	VEOR V17.B16, V9.B16, V9.B16
+	VORR V9.B16, V31.B16, V31.B16
+	SUB $1, R8
+	CBNZ R8, rotated
+	B done
+
+plain:
+	VLD2.P 32(R0), [V0.B16, V1.B16]
+	VLD1.P 16(R1), [V16.B16]
+	VLD1.P 16(R2), [V17.B16]
+	VEOR V16.B16, V0.B16, V0.B16
+	VORR V0.B16, V31.B16, V31.B16
+	VEOR V17.B16, V1.B16, V1.B16
+	VORR V1.B16, V31.B16, V31.B16
+	SUB $1, R8
+	CBNZ R8, plain
+
+done:
+	VMOV V31.D[0], R0
+	VMOV V31.D[1], R1
+	ORR R1, R0
+	MOVD R0, differ+40(FP)
+	RET
+
+// func split4NEON(src, p0, p1, p2, p3 *byte, blocks, rot int)
+TEXT ·split4NEON(SB), NOSPLIT, $0-56
+	MOVD src+0(FP), R0
+	MOVD p0+8(FP), R1
+	MOVD p1+16(FP), R2
+	MOVD p2+24(FP), R3
+	MOVD p3+32(FP), R4
+	MOVD blocks+40(FP), R8
+	MOVD rot+48(FP), R9
+	LSL $2, R8
+	CBZ R9, plain
+
+rotated:
+	VLD4.P 64(R0), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VUSHR $7, V3.B16, V8.B16
+	VSLI $1, V0.B16, V8.B16
+	VUSHR $7, V0.B16, V9.B16
+	VSLI $1, V1.B16, V9.B16
+	VUSHR $7, V1.B16, V10.B16
+	VSLI $1, V2.B16, V10.B16
+	VUSHR $7, V2.B16, V11.B16
+	VSLI $1, V3.B16, V11.B16
+	VST1.P [V8.B16], 16(R1)
+	VST1.P [V9.B16], 16(R2)
+	VST1.P [V10.B16], 16(R3)
+	VST1.P [V11.B16], 16(R4)
+	SUB $1, R8
+	CBNZ R8, rotated
+	RET
+
+plain:
+	VLD4.P 64(R0), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VST1.P [V0.B16], 16(R1)
+	VST1.P [V1.B16], 16(R2)
+	VST1.P [V2.B16], 16(R3)
+	VST1.P [V3.B16], 16(R4)
+	SUB $1, R8
+	CBNZ R8, plain
+	RET
+
+// func merge4NEON(dst, p0, p1, p2, p3 *byte, blocks, rot int)
+TEXT ·merge4NEON(SB), NOSPLIT, $0-56
+	MOVD dst+0(FP), R0
+	MOVD p0+8(FP), R1
+	MOVD p1+16(FP), R2
+	MOVD p2+24(FP), R3
+	MOVD p3+32(FP), R4
+	MOVD blocks+40(FP), R8
+	MOVD rot+48(FP), R9
+	LSL $2, R8
+	CBZ R9, plain
+
+rotated:
+	VLD1.P 16(R1), [V0.B16]
+	VLD1.P 16(R2), [V1.B16]
+	VLD1.P 16(R3), [V2.B16]
+	VLD1.P 16(R4), [V3.B16]
+	VSHL $7, V1.B16, V8.B16
+	VSRI $1, V0.B16, V8.B16
+	VSHL $7, V2.B16, V9.B16
+	VSRI $1, V1.B16, V9.B16
+	VSHL $7, V3.B16, V10.B16
+	VSRI $1, V2.B16, V10.B16
+	VSHL $7, V0.B16, V11.B16
+	VSRI $1, V3.B16, V11.B16
+	VST4.P [V8.B16, V9.B16, V10.B16, V11.B16], 64(R0)
+	SUB $1, R8
+	CBNZ R8, rotated
+	RET
+
+plain:
+	VLD1.P 16(R1), [V0.B16]
+	VLD1.P 16(R2), [V1.B16]
+	VLD1.P 16(R3), [V2.B16]
+	VLD1.P 16(R4), [V3.B16]
+	VST4.P [V0.B16, V1.B16, V2.B16, V3.B16], 64(R0)
+	SUB $1, R8
+	CBNZ R8, plain
+	RET
+
+// func same4NEON(want, p0, p1, p2, p3 *byte, blocks, rot int) (differ uint64)
+TEXT ·same4NEON(SB), NOSPLIT, $0-64
+	MOVD want+0(FP), R0
+	MOVD p0+8(FP), R1
+	MOVD p1+16(FP), R2
+	MOVD p2+24(FP), R3
+	MOVD p3+32(FP), R4
+	MOVD blocks+40(FP), R8
+	MOVD rot+48(FP), R9
+	LSL $2, R8
+	VEOR V31.B16, V31.B16, V31.B16
+	CBZ R9, plain
+
+rotated:
+	VLD4.P 64(R0), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VLD1.P 16(R1), [V16.B16]
+	VLD1.P 16(R2), [V17.B16]
+	VLD1.P 16(R3), [V18.B16]
+	VLD1.P 16(R4), [V19.B16]
+	VUSHR $7, V3.B16, V8.B16
+	VSLI $1, V0.B16, V8.B16
+	VUSHR $7, V0.B16, V9.B16
+	VSLI $1, V1.B16, V9.B16
+	VUSHR $7, V1.B16, V10.B16
+	VSLI $1, V2.B16, V10.B16
+	VUSHR $7, V2.B16, V11.B16
+	VSLI $1, V3.B16, V11.B16
+	VEOR V16.B16, V8.B16, V8.B16
+	VORR V8.B16, V31.B16, V31.B16
+	VEOR V17.B16, V9.B16, V9.B16
+	VORR V9.B16, V31.B16, V31.B16
+	VEOR V18.B16, V10.B16, V10.B16
+	VORR V10.B16, V31.B16, V31.B16
+	VEOR V19.B16, V11.B16, V11.B16
+	VORR V11.B16, V31.B16, V31.B16
+	SUB $1, R8
+	CBNZ R8, rotated
+	B done
+
+plain:
+	VLD4.P 64(R0), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VLD1.P 16(R1), [V16.B16]
+	VLD1.P 16(R2), [V17.B16]
+	VLD1.P 16(R3), [V18.B16]
+	VLD1.P 16(R4), [V19.B16]
+	VEOR V16.B16, V0.B16, V0.B16
+	VORR V0.B16, V31.B16, V31.B16
+	VEOR V17.B16, V1.B16, V1.B16
+	VORR V1.B16, V31.B16, V31.B16
+	VEOR V18.B16, V2.B16, V2.B16
+	VORR V2.B16, V31.B16, V31.B16
+	VEOR V19.B16, V3.B16, V3.B16
+	VORR V3.B16, V31.B16, V31.B16
+	SUB $1, R8
+	CBNZ R8, plain
+
+done:
+	VMOV V31.D[0], R0
+	VMOV V31.D[1], R1
+	ORR R1, R0
+	MOVD R0, differ+56(FP)
+	RET
