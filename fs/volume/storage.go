@@ -63,6 +63,10 @@ func (s *storage) open(o Options) error {
 	if err != nil {
 		return s.unready(err)
 	}
+	if opt.Untrusted && s.store.Stats().Segments > 0 {
+		s.report(slog.LevelInfo, "reads compare BLAKE3, which takes longer: the store is not known to lie where all of it was checked; "+
+			"`ckptfs check --read-data` ends that")
+	}
 	s.asm = assemble.New(s.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	return nil
 }
