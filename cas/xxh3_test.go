@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The XXH3-128 of nothing is that of its specification. The others, of lengths that its parts treat apart, are
-// the same on all processors, so that what one stores another reads.
+// The XXH3-128 of nothing is that of its specification. The others, of lengths that its parts treat apart,
+// are the same on all processors, so that what one stores another reads.
 func TestXXH3(t *testing.T) {
 	p := make([]byte, ChunkSize)
 	for i := range p {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A store that was copied is not believed to be what it was until a check has read all of it where it lies now.
+// A store that was copied is not believed to be what it was until a check has read all of it where it lies
+// now.
 func TestHomeOfACopy(t *testing.T) {
 	slower := func(r *rig) bool { return r.log.has("reads compare BLAKE3") }
 	data := random(600<<10, 3)
