@@ -40,7 +40,7 @@ type Location struct {
 }
 
 // RecordSize is what the record takes in its segment, header and padding included, to within a few bytes.
-func (l Location) RecordSize() int64 { return (int64(l.Stored) + 64 + 7) &^ 7 }
+func (l Location) RecordSize() int64 { return (int64(l.Stored) + 80 + 7) &^ 7 }
 
 // Entry is one line of the chunk index.
 type Entry struct {

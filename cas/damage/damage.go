@@ -18,6 +18,7 @@ const (
 	Unreadable                    // the disk refused to read
 	BadEntry                      // the index names a place where no such record lies
 	BadIndex                      // the index itself is damaged
+	BadSum                        // a record's XXH3 is not that of its content, which is whole
 	// These are no damage by themselves.
 	BadBase    // a delta whose base is lost or damaged: one that nothing needs may outlive its base
 	NotIndexed // a record that the index does not have: left by a sweep that was cut short, or lost there
@@ -38,6 +39,8 @@ func (p Problem) String() string {
 		return "index names a wrong place"
 	case BadIndex:
 		return "index damaged"
+	case BadSum:
+		return "checksum damaged"
 	case BadBase:
 		return "base lost"
 	case NotIndexed:
@@ -55,7 +58,7 @@ func (p Problem) Harmless() bool { return p == BadBase || p == NotIndexed || p =
 // or "" (nothing here, or no need).
 func (p Problem) Repair() string {
 	switch p {
-	case BadSegment, BadRecord, BadChunk, Unreadable:
+	case BadSegment, BadRecord, BadChunk, BadSum, Unreadable:
 		return "segments"
 	case BadEntry, BadIndex, NotIndexed:
 		return "index"

@@ -195,10 +195,15 @@ func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, 
 	}
 	for i := range recs {
 		loc := recs[i].Entry(r.Number()).Location
-		rerr := v.readWhole(r, loc, recs[i].Hash)
+		sum, wrong, rerr := v.readWhole(r, loc, recs[i].Hash)
 		if disk.Unreadable(rerr) {
-			rerr = v.readWhole(r, loc, recs[i].Hash) // disks have been known to think better of it
+			// disks have been known to think better of it
+			sum, wrong, rerr = v.readWhole(r, loc, recs[i].Hash)
 		}
+		if wrong != nil && reason == nil {
+			reason = &cas.ChunkError{Hash: recs[i].Hash, Loc: loc, Err: wrong}
+		}
+		recs[i].XXH3 = sum
 		switch {
 		case rerr == nil || errors.Is(rerr, cas.ErrNewer):
 			whole = append(whole, recs[i])
@@ -214,25 +219,28 @@ func (v *salvage) examine(r *segment.Reader) (whole []segment.Record, lost int, 
 	return whole, lost, reason, nil
 }
 
-// readWhole reads a record, decodes it and holds it against its hash. A delta is whole when it is what was
-// written: its base may lie anywhere.
-func (v *salvage) readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) error {
+// readWhole reads a record, decodes it and holds it against its hash. sum is the XXH3 of the content; wrong
+// says that the record has another one. A delta is whole when it is what was written: its base may lie
+// anywhere.
+func (v *salvage) readWhole(r *segment.Reader, loc cas.Location, h cas.Hash) (
+	sum cas.XXH3, wrong, err error) {
 	v.buf = slices.Grow(v.buf[:0], segment.RecordHeaderSize+int(loc.Stored))
 	var rec segment.Record
 	payload, err := r.ReadRecord(loc, h, &rec, v.buf[:segment.RecordHeaderSize+int(loc.Stored)])
 	if err != nil {
-		return err
+		return rec.XXH3, nil, err
 	}
 	if codec.NeedsBase(rec.Codec) {
 		_, err := segment.ParseBase(rec.Codec, payload)
-		return err
+		return rec.XXH3, nil, err
 	}
 	v.raw = slices.Grow(v.raw[:0], int(loc.Raw))
 	got, err := codec.Decode(v.raw[:0:loc.Raw], rec.Codec, payload, int(loc.Raw))
 	if err != nil {
-		return err
+		return rec.XXH3, nil, err
 	}
-	return cas.Check(got, h)
+	sum, wrong = cas.SumXXH3(got), cas.CheckXXH3(got, rec.XXH3)
+	return sum, wrong, cas.Check(got, h)
 }
 
 // copy makes a new segment of whole records, durable, and returns its number.
@@ -260,7 +268,8 @@ func (v *salvage) copy(r *segment.Reader, whole []segment.Record) (number uint32
 		if err != nil {
 			return 0, err
 		}
-		out := &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw, Hash: head.Hash}
+		out := &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw, Hash: head.Hash,
+			XXH3: rec.XXH3}
 		err = w.Write(slot, out, buf)
 		w.Finish(slot, out, err)
 		if err != nil {

@@ -29,7 +29,8 @@ func TestGoldenFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := &Record{Kind: cas.Chunk, Codec: codec.Delta, Raw: 16, Hash: cas.Sum([]byte("more tensor data"))}
+	rec := &Record{Kind: cas.Chunk, Codec: codec.Delta, Raw: 16, Hash: cas.Sum([]byte("more tensor data")),
+		XXH3: cas.SumXXH3([]byte("more tensor data"))}
 	err = w.Write(slot, rec, buf)
 	w.Finish(slot, rec, err)
 	base := Base{Hash: cas.Sum([]byte("some tensor data")), Second: cas.Sum([]byte("more tensor data")),
@@ -40,7 +41,8 @@ func TestGoldenFormat(t *testing.T) {
 	if slot, err = w.Reserve(len(buf) - RecordHeaderSize); err != nil {
 		t.Fatal(err)
 	}
-	rec = &Record{Kind: cas.Chunk, Codec: codec.Rounded, Raw: 16, Hash: cas.Sum([]byte("half as precise"))}
+	rec = &Record{Kind: cas.Chunk, Codec: codec.Rounded, Raw: 16, Hash: cas.Sum([]byte("half as precise")),
+		XXH3: cas.SumXXH3([]byte("half as precise"))}
 	err = w.Write(slot, rec, buf)
 	w.Finish(slot, rec, err)
 	base.Number = 2
@@ -49,7 +51,8 @@ func TestGoldenFormat(t *testing.T) {
 	if slot, err = w.Reserve(len(buf) - RecordHeaderSize); err != nil {
 		t.Fatal(err)
 	}
-	rec = &Record{Kind: cas.Chunk, Codec: codec.LowRank, Raw: 16, Hash: cas.Sum([]byte("a merged adapter"))}
+	rec = &Record{Kind: cas.Chunk, Codec: codec.LowRank, Raw: 16, Hash: cas.Sum([]byte("a merged adapter")),
+		XXH3: cas.SumXXH3([]byte("a merged adapter"))}
 	err = w.Write(slot, rec, buf)
 	w.Finish(slot, rec, err)
 	if _, err := w.Seal(sealTime); err != nil {
@@ -113,6 +116,7 @@ func dump(p []byte) string {
 		num(4, "raw length")
 		n := int(num(4, "stored length"))
 		field(32, "hash")
+		field(16, "XXH3 of the content")
 		num(8, "offset")
 		field(4, "CRC of the payload")
 		field(4, "CRC of the header, the store id and the segment number")

@@ -170,7 +170,7 @@ func (r *Reader) Record(buf []byte, loc cas.Location, h cas.Hash, rec *Record) (
 }
 
 // Unsummed is Record without the payload's checksum, for a caller that compares the decoded payload with its
-// hash.
+// hash or XXH3.
 func (r *Reader) Unsummed(buf []byte, loc cas.Location, h cas.Hash, rec *Record) (payload []byte, err error) {
 	return buf[RecordHeaderSize:], r.match(buf, loc, h, rec)
 }

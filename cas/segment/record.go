@@ -16,7 +16,8 @@ type Record struct {
 	Raw    uint32
 	Stored uint32
 	Hash   cas.Hash
-	CRC    uint32 // of the payload
+	XXH3   cas.XXH3 // of the content; a footer has none
+	CRC    uint32   // of the payload
 }
 
 // End is the offset behind the record and its padding.
@@ -38,17 +39,18 @@ func (r *Record) put(p []byte, id ID) {
 	le.PutUint32(p[8:], r.Raw)
 	le.PutUint32(p[12:], r.Stored)
 	copy(p[16:], r.Hash[:])
-	le.PutUint64(p[48:], uint64(r.Off))
-	le.PutUint32(p[56:], r.CRC)
-	le.PutUint32(p[60:], headerCRC(p, id))
+	copy(p[48:], r.XXH3[:])
+	le.PutUint64(p[64:], uint64(r.Off))
+	le.PutUint32(p[72:], r.CRC)
+	le.PutUint32(p[76:], headerCRC(p, id))
 }
 
-// headerCRC covers the header's first 60 bytes and id.
+// headerCRC covers the header's first 76 bytes and id.
 func headerCRC(p []byte, id ID) uint32 {
 	var tail [20]byte
 	copy(tail[:], id.Store[:])
 	le.PutUint32(tail[16:], id.Number)
-	return crc32.Update(crc(p[:60]), castagnoli, tail[:])
+	return crc32.Update(crc(p[:76]), castagnoli, tail[:])
 }
 
 // parse reads the header at p, which lies at off. What it accepts lies below 2^63 and within the bounds of
@@ -58,15 +60,16 @@ func (r *Record) parse(p []byte, id ID, off int64) error {
 		return fmt.Errorf("no record: %w", cas.ErrCorrupt)
 	}
 	*r = Record{
-		Off:    int64(le.Uint64(p[48:])),
+		Off:    int64(le.Uint64(p[64:])),
 		Kind:   cas.Kind(p[4]),
 		Codec:  p[5],
 		Raw:    le.Uint32(p[8:]),
 		Stored: le.Uint32(p[12:]),
 		Hash:   cas.Hash(p[16:48]),
-		CRC:    le.Uint32(p[56:]),
+		XXH3:   cas.XXH3(p[48:64]),
+		CRC:    le.Uint32(p[72:]),
 	}
-	if r.Off != off || le.Uint32(p[60:]) != headerCRC(p, id) ||
+	if r.Off != off || le.Uint32(p[76:]) != headerCRC(p, id) ||
 		r.Raw > cas.MaxChunk || r.Stored > cas.MaxChunk {
 		return fmt.Errorf("record header: %w", cas.ErrCorrupt)
 	}

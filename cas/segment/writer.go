@@ -72,8 +72,8 @@ func (w *Writer) Reserve(stored int) (Slot, error) {
 }
 
 // Write writes a record into its slot. buf holds RecordHeaderSize bytes, which Write fills, and the payload
-// as stored. r has Kind, Codec, Raw and Hash, and gets the rest. What buf's array holds behind the payload
-// may be overwritten.
+// as stored. r has Kind, Codec, Raw, Hash and XXH3, and gets the rest. What buf's array holds behind the
+// payload may be overwritten.
 func (w *Writer) Write(s Slot, r *Record, buf []byte) error {
 	payload := buf[RecordHeaderSize:]
 	r.Off, r.Stored, r.CRC = s.Off, uint32(len(payload)), crc(payload)

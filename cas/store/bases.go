@@ -2,14 +2,12 @@ package store
 
 import (
 	"ckptfs/cas"
+	"ckptfs/cas/expected"
 	"ckptfs/cas/segment"
 )
 
 // Link is a record and where it lies.
-type Link struct {
-	Hash cas.Hash
-	Loc  cas.Location
-}
+type Link = expected.Link
 
 // Bases lists the records that are needed to decode the one of h, which Locate found at loc, besides itself:
 // none unless it is a delta. It looks at headers alone. A base that is not there is cas.ErrCorrupt.
@@ -19,7 +17,7 @@ func (s *Store) Bases(h cas.Hash, loc cas.Location) (links []Link, err error) {
 		if err == nil && at.Segment == 0 {
 			err = &cas.ChunkError{Hash: base, Err: errNoBase}
 		}
-		links = append(links, Link{base, at})
+		links = append(links, Link{Hash: base, Loc: at})
 		return at, err
 	})
 	return links, err

@@ -7,6 +7,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/segment"
+	"ckptfs/cas/trust"
 )
 
 // Batch is a set of chunks that become durable together, by Commit, and that no sweep takes before Release.
@@ -209,6 +210,9 @@ func freeBuffer(p *[]byte) {
 func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	id byte, full bool, err error) {
 	s := b.s
+	if rel.XXH3.IsZero() {
+		rel.XXH3 = cas.SumXXH3(raw)
+	}
 	p := buffers.Get().(*[]byte)
 	defer freeBuffer(p)
 	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*p) < need {
@@ -226,8 +230,12 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	} else {
 		id, *p = codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)
 	}
+	if err := trust.Encoded(id, raw, (*p)[segment.RecordHeaderSize:], rel.XXH3); err != nil {
+		s.appender.settle(r, failed, err)
+		return id, full, err
+	}
 	also, err := s.appender.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)),
-		Hash: r.hash}, *p)
+		Hash: r.hash, XXH3: rel.XXH3}, *p)
 	return id, full || also, err
 }
 

@@ -145,9 +145,11 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	defer freeBuffer(raw)
 	defer freeBuffer(buf)
 	*raw = slices.Grow((*raw)[:0], int(at.Raw))[:at.Raw]
-	if err := s.reader.read(at, h, *raw); err != nil {
+	sum, err := s.reader.exact(at, h, *raw)
+	if err != nil {
 		return false, nil
 	}
+	rel.XXH3 = cas.SumXXH3(*raw)
 	c.mu.Lock()
 	c.st.Looked++
 	c.mu.Unlock()
@@ -158,7 +160,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		defer freeBuffer(a.raw)
 		number = a.Number
 	}
-	if now := len(*buf) - segment.RecordHeaderSize; !apart &&
+	if now := len(*buf) - segment.RecordHeaderSize; !apart && sum &&
 		!delta.Better(now, number > 0, int(at.Stored), was.Number > 0) {
 		return false, nil
 	}
@@ -186,8 +188,8 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		if ok, err := c.claim(b, r, at, number, was.Number); !ok || err != nil {
 			return false, err
 		}
-		full, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: at.Raw, Hash: h},
-			*buf)
+		full, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: at.Raw, Hash: h,
+			XXH3: rel.XXH3}, *buf)
 		if err != nil {
 			return false, err
 		}

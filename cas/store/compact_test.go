@@ -183,7 +183,7 @@ func TestCompactMakesKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: uint32(len(raw)),
-		Hash: h}, buf); err != nil {
+		Hash: h, XXH3: cas.SumXXH3(raw)}, buf); err != nil {
 		t.Fatal(err)
 	}
 	commit(t, b)

@@ -36,7 +36,7 @@ func TestCorruptChunkHeals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, off := range []int64{0, 16, 50, 58, 62, 64, 64 + int64(loc.Stored) - 1} {
+	for _, off := range []int64{0, 16, 50, 66, 74, 78, 80, 80 + int64(loc.Stored) - 1} {
 		flip(loc.Off + off)
 		_, err := s.Get(cas.Sum(bad), nil)
 		wantErr(t, err, cas.ErrCorrupt)
@@ -48,7 +48,7 @@ func TestCorruptChunkHeals(t *testing.T) {
 		flip(loc.Off + off)
 		wantGet(t, s, bad)
 	}
-	flip(loc.Off + 64)
+	flip(loc.Off + segment.RecordHeaderSize)
 	_, err := s.Get(cas.Sum(bad), nil)
 	wantErr(t, err, cas.ErrCorrupt)
 	b = s.Begin()

@@ -77,7 +77,7 @@ func (s *Store) Reads() (records, bytes int64) {
 func (s *Store) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	var loc [1]cas.Location
 	var known bool
-	if loc[0], known = s.reader.located.get(h); !known {
+	if loc[0], known = s.reader.located.Get(h); !known {
 		if err := s.Locate([]cas.Hash{h}, loc[:]); err != nil {
 			return dst, &cas.ChunkError{Hash: h, Err: err}
 		}

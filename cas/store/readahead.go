@@ -29,9 +29,9 @@ func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 		return func() {}
 	}
 	for i, h := range hashes {
-		links[i] = Link{h, locs[i]}
+		links[i] = Link{Hash: h, Loc: locs[i]}
 	}
-	s.reader.located.add(links)
+	s.reader.located.Add(links)
 	named := slices.Clone(links)
 	var all []*stretch
 	for range segment.RoundedNumber + 1 {
@@ -45,7 +45,7 @@ func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 		}
 	}
 	return func() {
-		s.reader.located.remove(named)
+		s.reader.located.Remove(named)
 		s.reader.ahead.release(all...)
 	}
 }
@@ -65,7 +65,7 @@ func (r *reader) basesOf(links []Link) (bases []Link) {
 			}
 			seen[h] = true
 			if loc, err := r.in.locateNow(false, h); err == nil && loc.Segment != 0 {
-				bases = append(bases, Link{h, loc})
+				bases = append(bases, Link{Hash: h, Loc: loc})
 			}
 		}
 	}
@@ -258,52 +258,4 @@ func (a *stretches) close() {
 	a.closed = true
 	a.mu.Unlock()
 	a.reading.Wait()
-}
-
-// located is where chunks lie that are expected, so that the index is asked once, and for many of them at a
-// time. What was moved meanwhile is located again, as whatever is not where it was.
-type located struct {
-	mu locks.Mutex[leafLock]
-	at map[cas.Hash]found
-}
-
-type found struct {
-	loc  cas.Location
-	refs int
-}
-
-func (l *located) add(links []Link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.at == nil {
-		l.at = map[cas.Hash]found{}
-	}
-	for _, k := range links {
-		if k.Loc.Segment != 0 {
-			l.at[k.Hash] = found{k.Loc, l.at[k.Hash].refs + 1}
-		}
-	}
-}
-
-func (l *located) remove(links []Link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, k := range links {
-		if k.Loc.Segment == 0 {
-			continue
-		}
-		if f := l.at[k.Hash]; f.refs > 1 {
-			f.refs--
-			l.at[k.Hash] = f
-		} else {
-			delete(l.at, k.Hash)
-		}
-	}
-}
-
-func (l *located) get(h cas.Hash) (cas.Location, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f, ok := l.at[h]
-	return f.loc, ok
 }

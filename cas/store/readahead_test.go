@@ -332,7 +332,7 @@ func TestExpectLocates(t *testing.T) {
 	first, second := s.Expect(hashes), s.Expect(hashes[1:])
 	first()
 	for i, h := range hashes {
-		if _, known := s.reader.located.get(h); known != (i > 0) {
+		if _, known := s.reader.located.Get(h); known != (i > 0) {
 			t.Errorf("chunk %d: %v", i, known)
 		}
 	}
@@ -341,8 +341,11 @@ func TestExpectLocates(t *testing.T) {
 			t.Error(i, err)
 		}
 	}
-	if second(); len(s.reader.located.at) > 0 {
-		t.Errorf("%d places kept", len(s.reader.located.at))
+	second()
+	for i, h := range hashes {
+		if _, known := s.reader.located.Get(h); known {
+			t.Errorf("the place of chunk %d is kept", i)
+		}
 	}
 	if len(s.reader.slots) > 0 {
 		t.Errorf("%d slots taken", len(s.reader.slots))

@@ -11,7 +11,9 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/expected"
 	"ckptfs/cas/segment"
+	"ckptfs/cas/trust"
 )
 
 // errNoBase: a delta's base is gone.
@@ -24,7 +26,8 @@ type reader struct {
 	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
 	ahead   stretches
 	slots   codec.Slots
-	located located
+	located expected.Places
+	trust   trust.Trust
 	reads   struct{ records, bytes atomic.Int64 }
 }
 
@@ -45,25 +48,44 @@ func (r *reader) init(in finder, d folder, opt *Options) {
 	r.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
 	r.ahead.init(opt.ExpectBytes)
 	r.slots = codec.NewSlots()
+	r.trust.Init(!opt.Untrusted, opt.Verified)
 }
 
 // access says how a record is read.
 type access struct {
 	locked bool // the caller holds one of the store's locks
-	// hashed: the caller compares the content with its hash, so a payload that was read ahead needs no
-	// checksum, unless it is a base's.
+	// hashed: the caller compares the content with its hash or its XXH3, so a payload that was read ahead
+	// needs no checksum, unless it is a base's.
 	hashed bool
-	slot   *codec.Slot // for decoding; nil: it waits for none
+	rec    *segment.Record // is set to the record's header, if not nil
+	slot   *codec.Slot     // for decoding; nil: it waits for none
 }
 
-// read fills dst, loc.Raw bytes long, with the content of the record of h at loc.
+// read fills dst, loc.Raw bytes long, with the content of the record of h at loc, held against its hash or
+// its XXH3 (package trust).
 func (r *reader) read(loc cas.Location, h cas.Hash, dst []byte) error {
-	// What fits its hash needs no other checksum. What does not is read with all of them, which tell where it
-	// went wrong.
+	var rec segment.Record
+	return r.readAs(&rec, loc, h, dst, r.trust.Check)
+}
+
+// exact is read that always compares the hash, and says whether the XXH3 is right.
+func (r *reader) exact(loc cas.Location, h cas.Hash, dst []byte) (sum bool, err error) {
+	var rec segment.Record
+	err = r.readAs(&rec, loc, h, dst, func(_ *segment.Record, p []byte, h cas.Hash) error {
+		return cas.Check(p, h)
+	})
+	return cas.CheckXXH3(dst, rec.XXH3) == nil, err
+}
+
+// readAs is read by a comparison of its own. rec is set to the record's header.
+func (r *reader) readAs(rec *segment.Record, loc cas.Location, h cas.Hash, dst []byte,
+	check func(*segment.Record, []byte, cas.Hash) error) error {
+	// What fits needs no other checksum. What does not is read with all of them, which tell where it went
+	// wrong.
 	t := r.slots.Slot()
-	err := r.content(access{hashed: true, slot: &t}, loc, h, dst, anyNumber)
+	err := r.content(access{hashed: true, slot: &t, rec: rec}, loc, h, dst, anyNumber)
 	if err == nil {
-		err = cas.Check(dst, h)
+		err = check(rec, dst, h)
 	}
 	t.Give()
 	if err == nil {
@@ -75,7 +97,7 @@ func (r *reader) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	return cas.Check(dst, h)
 }
 
-// intact reports whether the record at loc can be read.
+// intact reports whether the record at loc can be read, and is what h names.
 func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
 	p := buffers.Get().(*[]byte)
 	defer freeBuffer(p)
@@ -83,7 +105,8 @@ func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
 		return false
 	}
 	*p = slices.Grow((*p)[:0], int(loc.Raw))
-	return r.read(loc, h, (*p)[:loc.Raw]) == nil
+	_, err := r.exact(loc, h, (*p)[:loc.Raw])
+	return err == nil
 }
 
 // content fills dst, loc.Raw bytes long, with the content of the record of h at loc, not held against h.
@@ -102,17 +125,20 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 	below uint8) error {
 	r.reads.records.Add(1)
 	r.reads.bytes.Add(int64(loc.Stored))
-	var rec segment.Record
+	rec := by.rec
+	if rec == nil {
+		rec = new(segment.Record)
+	}
 	size := segment.RecordHeaderSize + int(loc.Stored)
 	if p, t := r.ahead.borrow(loc.Segment, loc.Off, size); t != nil {
 		record := f.Record
 		if by.hashed {
 			record = f.Unsummed
 		}
-		payload, err := record(p, loc, h, &rec)
+		payload, err := record(p, loc, h, rec)
 		if err == nil {
 			by.slot.Take(rec.Codec)
-			err = r.decode(by.locked, &rec, payload, dst, below)
+			err = r.decode(by.locked, rec, payload, dst, below)
 		}
 		r.ahead.release(t)
 		if err == nil {
@@ -121,22 +147,22 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 	}
 	if loc.Stored == loc.Raw {
 		// Stored raw, in all likelihood: read the payload to where it is wanted.
-		if err := f.ReadHeader(loc, h, &rec); err != nil {
+		if err := f.ReadHeader(loc, h, rec); err != nil {
 			return err
 		}
 		if rec.Codec == codec.Raw {
-			return f.ReadPayload(loc, &rec, dst)
+			return f.ReadPayload(loc, rec, dst)
 		}
 	}
 	p := buffers.Get().(*[]byte)
 	defer freeBuffer(p)
 	*p = slices.Grow((*p)[:0], size)
-	payload, err := f.ReadRecord(loc, h, &rec, (*p)[:size])
+	payload, err := f.ReadRecord(loc, h, rec, (*p)[:size])
 	if err != nil {
 		return err
 	}
 	by.slot.Take(rec.Codec)
-	return r.decode(by.locked, &rec, payload, dst, below)
+	return r.decode(by.locked, rec, payload, dst, below)
 }
 
 // anyNumber is above the numbers of all records.

@@ -44,8 +44,9 @@
 //	put         pins its bases as long as it is pinned; for a sweep they were put with it. When a base
 //	            that is not durable yet fails, the delta fails
 //	put again   counts as held only when its bases are held: if nothing needed it, it may have outlived them
-//	read        decodes through the bases. Their checksums are looked at, and the hash of the result; only
-//	            where that is another one, the hashes of the bases
+//	read        decodes through the bases. Their checksums are looked at, and the XXH3 or the hash of the
+//	            result (package trust), which tells of a wrong base, too; only where that is another one, the
+//	            hashes of the bases
 //	swept       see Sweep
 //	compacted   see Compaction, which gives a record a number that the deltas written against it allow
 //
@@ -119,6 +120,11 @@ type Options struct {
 	// Unreadable is told of each segment that the disk does not read, or not all of, by Open or when an index
 	// is made. May be nil.
 	Unreadable func(n uint32, err error)
+	// Untrusted: the store was not read as a whole where it lies now, so that every read is held against the
+	// hash of the record (package trust), until a Check has read all.
+	Untrusted bool
+	// Verified is told when a Check has read all and found no damage, or there is nothing. May be nil.
+	Verified func()
 	// MakeRoom is called before a sweep writes anything, and when the disk has no room for what a sweep has
 	// to write to free some. It reports whether there is more now. May be nil.
 	MakeRoom func() bool
@@ -184,6 +190,9 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s.appender.stats.Segments == 0 && !opt.ReadOnly {
+		s.reader.trust.Vouch()
 	}
 	return s, nil
 }

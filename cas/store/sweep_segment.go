@@ -159,8 +159,9 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	// What is not what its name says is not spread.
 	*raw = slices.Grow((*raw)[:0], int(head.Raw))
 	got := (*raw)[:head.Raw]
+	var sum cas.XXH3
 	if err = s.reader.decode(false, &head, payload, got, anyNumber); err == nil {
-		err = cas.Check(got, rec.Hash)
+		sum, err = cas.SumXXH3(got), cas.Check(got, rec.Hash)
 	}
 	if err != nil {
 		return nil, err
@@ -178,7 +179,7 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	s.appender.pending[rec.Hash] = c
 	s.appender.mu.Unlock()
 	_, err = s.appender.append(c, &segment.Record{Kind: head.Kind, Codec: head.Codec, Raw: head.Raw,
-		Hash: rec.Hash}, whole)
+		Hash: rec.Hash, XXH3: sum}, whole)
 	return c, err
 }
 

@@ -127,7 +127,7 @@ func TestFindInStore(t *testing.T) {
 	store := makeStore(t)
 	makeFile(t, store+"/tree/runs/a/model.pt", "")
 	// A user's files that look like a store: a copy of one, say.
-	makeFile(t, store+"/tree/fake/format", "ckptfs 3\n")
+	makeFile(t, store+"/tree/fake/format", "ckptfs 4\n")
 	makeFile(t, store+"/tree/fake/tree/x", "")
 	none := mountTable(t, "/ / ext4 /dev/sda")
 	for path, inside := range map[string]string{

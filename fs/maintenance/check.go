@@ -128,6 +128,7 @@ func (c *check) found(f damage.Finding) {
 		return
 	case f.Problem.Harmless():
 		return
+	case f.Problem == damage.BadSum: // no file is damaged by it
 	case !f.Hash.IsZero():
 		c.bad[short(f.Hash)] = f
 		if f.Problem == damage.Unreadable && c.unread[f.Segment] {

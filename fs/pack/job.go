@@ -144,10 +144,12 @@ func (j *job) finish(err error) error {
 	return err
 }
 
-// sum hashes the pieces that are not hashed yet.
+// sum hashes the pieces that are not hashed yet. The XXH3 of all are of the same bytes.
 func (b *batch) sum() {
 	b.raws = b.raws[:0]
-	for _, p := range b.pieces {
+	for i := range b.pieces {
+		p := &b.pieces[i]
+		p.rel.XXH3 = cas.SumXXH3(b.buf[p.at : p.at+p.len])
 		if p.span.Hash.IsZero() {
 			b.raws = append(b.raws, b.buf[p.at:p.at+p.len])
 		}
@@ -213,7 +215,8 @@ func (j *job) work(b *batch) error {
 // put puts a piece, with the help of what it is related to where that has paid so far.
 func (j *job) put(p *piece, raw []byte) (fresh bool, id byte, err error) {
 	if p.rel.IsZero() || !p.odds.good() {
-		fresh, err = j.batch.Put(cas.Chunk, p.span.Hash, raw, p.o.hint())
+		fresh, _, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint(),
+			cas.Related{XXH3: p.rel.XXH3})
 		return fresh, 0, err
 	}
 	rel := p.rel

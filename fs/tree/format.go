@@ -20,7 +20,7 @@ import (
 
 // Version is the version of the store's formats that this program writes, and the only one that it reads: no
 // release wrote an earlier one.
-const Version = 3
+const Version = 4
 
 // ErrNotStore: the folder is no ckptfs store.
 var ErrNotStore = errors.New("not a ckptfs store")

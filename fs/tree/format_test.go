@@ -53,7 +53,7 @@ func TestCreate(t *testing.T) {
 
 func TestFormatText(t *testing.T) {
 	f := Format{Version: Version, ID: id(0xa0), Created: born}
-	want := "ckptfs 3\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\nsum 38c7cd0b\n"
+	want := "ckptfs 4\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\nsum 40bc126e\n"
 	if got := string(f.encode()); got != want {
 		t.Errorf("%q", got)
 	}
@@ -94,26 +94,26 @@ func TestFormatRot(t *testing.T) {
 }
 
 func TestFormatRefused(t *testing.T) {
-	good := "ckptfs 3\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\n"
+	good := "ckptfs 4\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\n"
 	for _, c := range []struct {
 		what, text string
 		want       error
 	}{
-		{"newer", strings.Replace(good, "ckptfs 3", "ckptfs 4", 1), cas.ErrNewer},
-		{"older", strings.Replace(good, "ckptfs 3", "ckptfs 2", 1), ErrOlder},
-		{"much older", strings.Replace(good, "ckptfs 3", "ckptfs 1", 1), ErrOlder},
+		{"newer", strings.Replace(good, "ckptfs 4", "ckptfs 5", 1), cas.ErrNewer},
+		{"older", strings.Replace(good, "ckptfs 4", "ckptfs 3", 1), ErrOlder},
+		{"much older", strings.Replace(good, "ckptfs 4", "ckptfs 1", 1), ErrOlder},
 		{"much newer, of another form", "ckptfs 99\n{\"id\": 7}\n", cas.ErrNewer},
 		{"empty", "", cas.ErrCorrupt},
 		{"binary", "\x00\xff\x00\n\n\n", cas.ErrCorrupt},
 		{"no version", good[9:], cas.ErrCorrupt},
-		{"no id", "ckptfs 3\n", cas.ErrCorrupt},
-		{"version 0", strings.Replace(good, "ckptfs 3", "ckptfs 0", 1), cas.ErrCorrupt},
-		{"version -1", strings.Replace(good, "ckptfs 3", "ckptfs -1", 1), cas.ErrCorrupt},
-		{"no number", strings.Replace(good, "ckptfs 3", "ckptfs one", 1), cas.ErrCorrupt},
+		{"no id", "ckptfs 4\n", cas.ErrCorrupt},
+		{"version 0", strings.Replace(good, "ckptfs 4", "ckptfs 0", 1), cas.ErrCorrupt},
+		{"version -1", strings.Replace(good, "ckptfs 4", "ckptfs -1", 1), cas.ErrCorrupt},
+		{"no number", strings.Replace(good, "ckptfs 4", "ckptfs one", 1), cas.ErrCorrupt},
 		{"a short id", strings.Replace(good, "aeaf", "", 1), cas.ErrCorrupt},
 		{"a long id", strings.Replace(good, "aeaf", "aeaf00", 1), cas.ErrCorrupt},
 		{"an id that is no hex", strings.Replace(good, "a0a1", "g0a1", 1), cas.ErrCorrupt},
-		{"an id of zeros", "ckptfs 3\nid " + strings.Repeat("0", 32) + "\n", cas.ErrCorrupt},
+		{"an id of zeros", "ckptfs 4\nid " + strings.Repeat("0", 32) + "\n", cas.ErrCorrupt},
 		{"a date that is none", strings.Replace(good, "2026-11-21", "yesterday", 1), cas.ErrCorrupt},
 		{"cut short", good[:len(good)/2], cas.ErrCorrupt},
 	} {
@@ -173,7 +173,7 @@ func TestCreateInterrupted(t *testing.T) {
 			if strings.HasSuffix(name, "/") {
 				err = os.MkdirAll(p, 0o700)
 			} else {
-				err = os.WriteFile(p, []byte("ckptfs 3\nid a0"), 0o600)
+				err = os.WriteFile(p, []byte("ckptfs 4\nid a0"), 0o600)
 			}
 			if err != nil {
 				t.Fatal(err)

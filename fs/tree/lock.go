@@ -23,10 +23,11 @@ type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
-	Boot    string    `json:"boot"`  // the boot that caches can be believed in; see BootID
-	Mount   uint64    `json:"mount"` // and the mount of the store's filesystem; see MountID
-	Clean   bool      `json:"clean"` // set when the store was closed in order
-	Epoch   uint32    `json:"epoch"` // see Lock.Epoch
+	Boot    string    `json:"boot"`           // the boot that caches can be believed in; see BootID
+	Mount   uint64    `json:"mount"`          // and the mount of the store's filesystem; see MountID
+	Clean   bool      `json:"clean"`          // set when the store was closed in order
+	Epoch   uint32    `json:"epoch"`          // see Lock.Epoch
+	Home    string    `json:"home,omitempty"` // see Lock.AtHome
 
 	Failed bool   `json:"failed,omitempty"` // see Lock.NotTaken
 	Doubt  string `json:"doubt,omitempty"`
@@ -164,7 +165,7 @@ func takeLock(d *disk.Folder, now time.Time, f *os.File, fresh bool) (*Lock, err
 	here := Holder{Boot: BootID(), Mount: MountID(d.Here())}
 	l := &Lock{f: f, Before: before, here: here, sync: f.Sync,
 		self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
-	l.self.Epoch = before.Epoch
+	l.self.Epoch, l.self.Home = before.Epoch, before.Home
 	if before.Epoch == 0 || !before.Clean && !l.Same() {
 		l.self.Epoch = newEpoch()
 	}

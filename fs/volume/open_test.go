@@ -36,13 +36,13 @@ func TestOpenRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replace(t, r.at("format"), "ckptfs 3", "ckptfs 4")
+	replace(t, r.at("format"), "ckptfs 4", "ckptfs 5")
 	_, err = Open(Options{Dir: r.dir, Create: true})
 	wantErr(t, "a newer store", err, cas.ErrNewer)
 	replaceFile(t, r.at("format"), []byte("ckptfs 2\nid a0a1a2a3a4a5a6a7a8a9aaabacadaeaf\ncreated 2026-11-21T11:00:00Z\nsum 47f6f557\n"))
 	_, err = Open(Options{Dir: r.dir, Create: true})
 	wantErr(t, "an older store", err, tree.ErrOlder)
-	if !strings.Contains(err.Error(), "store format 2: this program reads format 3 only: copy the files out") {
+	if !strings.Contains(err.Error(), "store format 2: this program reads format 4 only: copy the files out") {
 		t.Errorf("an older store: %v", err)
 	}
 	replaceFile(t, r.at("format"), format)

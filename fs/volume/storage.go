@@ -53,6 +53,8 @@ func (s *storage) open(o Options) error {
 		opt = store.Options{ReadOnly: true, Now: s.now}
 	}
 	opt.ExpectBytes = o.ExpectBytes
+	opt.Untrusted = o.Foreign || !s.lock.AtHome(s.folder)
+	opt.Verified = s.verified
 	opt.Unreadable = func(n uint32, err error) {
 		s.report(slog.LevelError, "a segment cannot be read: the files that need it are damaged, the others are not; "+
 			"see `ckptfs check`", "segment", n, "reason", err)
@@ -61,8 +63,19 @@ func (s *storage) open(o Options) error {
 	if err != nil {
 		return s.unready(err)
 	}
+	if opt.Untrusted && s.store.Stats().Segments > 0 {
+		s.report(slog.LevelInfo, "reads compare BLAKE3, which takes longer: the store is not known to lie where all of it was checked; "+
+			"`ckptfs check --read-data` ends that")
+	}
 	s.asm = assemble.New(s.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	return nil
+}
+
+// verified notes that all that the store holds is whole where it lies.
+func (s *storage) verified() {
+	if err := s.lock.SetHome(s.folder); err != nil {
+		s.report(slog.LevelWarn, "reads stay slower: it could not be noted that the store is whole", "reason", err)
+	}
 }
 
 // close closes what is open; the lock stays.

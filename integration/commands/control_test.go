@@ -159,7 +159,7 @@ func TestExitCodes(t *testing.T) {
 	m.Must(m.Stop())
 	b, err := os.ReadFile(format)
 	m.Must(err)
-	m.Must(os.WriteFile(format, []byte(strings.Replace(string(b), "ckptfs 3\n", "ckptfs 4\n", 1)), 0o600))
+	m.Must(os.WriteFile(format, []byte(strings.Replace(string(b), "ckptfs 4\n", "ckptfs 5\n", 1)), 0o600))
 	if said, code := m.RunFails("stats", m.Store); code != exitNewer {
 		t.Errorf("stats of a newer store: exit status %d, want %d: %s", code, exitNewer, said)
 	}
