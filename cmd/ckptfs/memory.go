@@ -25,10 +25,10 @@ const fixed = 48 << 20
 
 // cacheBytes is what decoded chunks may take.
 func (c *mountConfig) cacheBytes() int64 {
-	if c.cacheSize.set {
-		return max(c.cacheSize.bytes, 1<<20)
+	if c.cacheSize.Given {
+		return max(c.cacheSize.Bytes, 1<<20)
 	}
-	return (c.memory.bytes - fixed) / 20 * 11
+	return (c.memory.Bytes - fixed) / 20 * 11
 }
 
 // expectBytes is what segments may take that are read ahead.
@@ -37,7 +37,7 @@ func (c *mountConfig) expectBytes() int64 { return min(24<<20, c.cacheBytes()/8)
 // memoryLimit is what the Go runtime is held to, together with the decoded chunks that it does not know of;
 // see heapLimit.
 func (c *mountConfig) memoryLimit() int64 {
-	return c.memory.bytes - c.memory.bytes/16 - 16<<20 - c.expectBytes()
+	return c.memory.Bytes - c.memory.Bytes/16 - 16<<20 - c.expectBytes()
 }
 
 // heapLimit holds the Go runtime to what is left of all by the decoded chunks that lie beside its heap.

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/size"
 	"ckptfs/cmd/ckptfs/text"
 )
 
@@ -26,10 +27,10 @@ type mountConfig struct {
 	store      string // absolute
 	mountpoint string // absolute, without symlinks
 
-	hotSize       sizeFlag
-	maxUnpacked   sizeFlag
-	memory        sizeFlag
-	cacheSize     sizeFlag // of it; not set: half
+	hotSize       size.Flag
+	maxUnpacked   size.Flag
+	memory        size.Flag
+	cacheSize     size.Flag // of it; not set: half
 	packCPUs      int
 	noPassthrough bool
 	noDelta       bool
@@ -52,10 +53,10 @@ type mountConfig struct {
 
 func (a *app) mountCmd() *cobra.Command {
 	c := &mountConfig{
-		hotSize:     sizeFlag{size: size{text: "auto"}, disk: true},
-		maxUnpacked: sizeFlag{size: size{text: "auto"}, disk: true},
-		memory:      sizeFlag{size: size{text: "512MiB", bytes: defaultMemory, set: true}},
-		cacheSize:   sizeFlag{size: size{text: "auto"}},
+		hotSize:     size.Auto(true),
+		maxUnpacked: size.Auto(true),
+		memory:      size.Default("512MiB", defaultMemory),
+		cacheSize:   size.Auto(false),
 	}
 	cmd := &cobra.Command{
 		Use:   "mount [flags] STORE MOUNTPOINT",
@@ -124,11 +125,11 @@ func (c *mountConfig) check(cmd *cobra.Command) error {
 	if c.packCPUs < 0 || c.packCPUs > 4096 {
 		return bad("--pack-cpus %d: there are %d", c.packCPUs, runtime.NumCPU())
 	}
-	if c.memory.bytes < leastMemory {
-		return bad("--memory %s: the daemon needs 64MiB", c.memory.text)
+	if c.memory.Bytes < leastMemory {
+		return bad("--memory %s: the daemon needs 64MiB", &c.memory)
 	}
-	if c.cacheSize.bytes > c.memory.bytes/4*3 {
-		return bad("--cache-size %s does not fit into --memory %s: give three quarters of it at most", c.cacheSize.text, c.memory.text)
+	if c.cacheSize.Bytes > c.memory.Bytes/4*3 {
+		return bad("--cache-size %s does not fit into --memory %s: give three quarters of it at most", &c.cacheSize, &c.memory)
 	}
 	if c.logFormat != "text" && c.logFormat != "json" {
 		return bad("--log-format %q: it is text or json", c.logFormat)

@@ -49,7 +49,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Words:         c.kernel,
 		NoPassthrough: c.noPassthrough,
 		FsName:        c.store,
-		Background:    int(c.memory.bytes >> 23),
+		Background:    int(c.memory.Bytes >> 23),
 		Keeper:        link,
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)
@@ -92,18 +92,18 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 			return err
 		}
 	}
-	hot, err := c.hotSize.of(filepath.Dir(c.store))
+	hot, err := c.hotSize.Of(filepath.Dir(c.store))
 	if err != nil {
 		return err
 	}
 	heap := newHeapLimit(c.memoryLimit())
 	runtime.GOMAXPROCS(cas.Processors + spareProcs)
-	unpacked, err := c.maxUnpacked.of(filepath.Dir(c.store))
+	unpacked, err := c.maxUnpacked.Of(filepath.Dir(c.store))
 	if err != nil {
 		return err
 	}
 	switch {
-	case !c.maxUnpacked.set:
+	case !c.maxUnpacked.Given:
 		unpacked = 0 // the volume's default
 	case unpacked == 0:
 		unpacked = 1
