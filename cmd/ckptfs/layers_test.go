@@ -143,7 +143,8 @@ var layers = []struct {
 	{"cmd/ckptfs/later", nil},
 	{"cmd/ckptfs/logs", []string{"fs/tree"}},
 	{"cmd/ckptfs", []string{"cas", "cas/simd", "cmd/ckptfs/holder", "cmd/ckptfs/later", "cmd/ckptfs/logs",
-		"cmd/ckptfs/procs", "cmd/ckptfs/rundir", "cmd/ckptfs/size", "cmd/ckptfs/text", "formats", "formats/detect",
+		"cmd/ckptfs/procs", "cmd/ckptfs/rundir", "cmd/ckptfs/size",
+		"cmd/ckptfs/text", "formats", "formats/detect",
 		"fs/control", "fs/fusefs", "fs/handover", "fs/metrics", "fs/tree", "fs/view", "fs/volume",
 		"index/runs"}},
 }
