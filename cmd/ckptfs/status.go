@@ -49,10 +49,6 @@ func printStatus(w io.Writer, st *control.Status) {
 	if st.WaitingCloses > 0 {
 		unpacked += fmt.Sprintf(", %s waiting", text.Plural(int64(st.WaitingCloses), "close"))
 	}
-	packing := make([]string, len(st.Packing))
-	for i, p := range st.Packing {
-		packing[i] = text.Printable(p)
-	}
 	hot := text.Bytes(st.HotSize)
 	if st.HotSize < 0 {
 		hot = "not bounded"
@@ -72,7 +68,7 @@ func printStatus(w io.Writer, st *control.Status) {
 		"metrics", metrics,
 		"queue", fmt.Sprintf("%s, %s", text.Plural(int64(st.Queue.Files), "file"),
 			text.Bytes(st.Queue.Bytes)),
-		"packing", strings.Join(packing, ", "),
+		"packing", namesOf(st.Packing),
 		"waits", st.PackingWaits,
 		"not packed", unpacked,
 		"artifact ids", ids,
@@ -88,6 +84,25 @@ func printStatus(w io.Writer, st *control.Status) {
 	}
 	text.NamePlain(w, st)
 	text.NameFailures(w, st)
+}
+
+// namedFiles is how many files a line names: small ones are packed in groups of 64.
+const namedFiles = 4
+
+// namesOf names the first of some files, and says how many more there are.
+func namesOf(paths []string) string {
+	var b strings.Builder
+	for i, p := range paths {
+		switch {
+		case i == namedFiles && len(paths) > i+1:
+			fmt.Fprintf(&b, " and %d more", len(paths)-i)
+			return b.String()
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(text.Printable(p))
+	}
+	return b.String()
 }
 
 func withReason(mode, reason string) string {
