@@ -14,12 +14,16 @@ import (
 	"ckptfs/fs/control"
 )
 
-// fanGraph is the GRAPH.json of an Input and n equal layers behind it.
-func fanGraph(n int) []byte {
+// layersGraph is a sidecar of an Input and two layers of n equal nodes: each of the second hangs at one of
+// the first, shift further. Two of them that differ in shift take a long search.
+func layersGraph(n, shift int) []byte {
 	var b strings.Builder
 	b.WriteString(`{"v":1,"nodes":[{"id":"x","op":"Input"}`)
 	for i := range n {
 		fmt.Fprintf(&b, `,{"id":"0_%d","op":"A","cfg":{},"in":["x"]}`, i)
+	}
+	for i := range n {
+		fmt.Fprintf(&b, `,{"id":"1_%d","op":"B","cfg":{},"in":["0_%d"]}`, i, (i*i+shift)%n)
 	}
 	b.WriteString(`]}`)
 	return []byte(b.String())
@@ -31,7 +35,7 @@ func TestAnswersEnd(t *testing.T) {
 	r := newRig(t)
 	for i, step := range []string{"adv/1", "adv/2"} {
 		r.mkdir("runs/" + step)
-		r.write("runs/"+step+"/arch.json", fanGraph(50_000-i))
+		r.write("runs/"+step+"/arch.json", layersGraph(20_000, i))
 		r.save(step, "A")
 	}
 	r.sync()
@@ -87,7 +91,7 @@ func TestAnswerAsksForItsCaller(t *testing.T) {
 	r := newRig(t)
 	for i, step := range []string{"adv/1", "adv/2"} {
 		r.mkdir("runs/" + step)
-		r.write("runs/"+step+"/arch.json", fanGraph(50_000-i))
+		r.write("runs/"+step+"/arch.json", layersGraph(20_000, i))
 		r.save(step, "A")
 	}
 	r.sync()
