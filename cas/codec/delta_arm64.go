@@ -32,13 +32,6 @@ func undiff(d, base []byte, w int, floats bool) {
 	undiffPortable(d, base, w, floats)
 }
 
-func mask(on bool) uint64 {
-	if on {
-		return ^uint64(0)
-	}
-	return 0
-}
-
 // diff2NEON sets blocks times 64 bytes of dst to the zigzag-coded differences of a and base, elements of 2
 // bytes. floats has all bits set for floats and none for integers.
 //

@@ -180,10 +180,3 @@ func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n i
 	}
 	return n * simd.Block * w, ok
 }
-
-func mask(on bool) uint64 {
-	if on {
-		return ^uint64(0)
-	}
-	return 0
-}

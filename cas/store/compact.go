@@ -145,8 +145,8 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	defer freeBuffer(raw)
 	defer freeBuffer(buf)
 	*raw = slices.Grow((*raw)[:0], int(at.Raw))[:at.Raw]
-	sum, err := s.reader.exact(at, h, *raw)
-	if err != nil {
+	var old segment.Record
+	if s.reader.readAs(&old, at, h, *raw, byHash) != nil {
 		return false, nil
 	}
 	rel.XXH3 = cas.SumXXH3(*raw)
@@ -160,7 +160,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		defer freeBuffer(a.raw)
 		number = a.Number
 	}
-	if now := len(*buf) - segment.RecordHeaderSize; !apart && sum &&
+	if now := len(*buf) - segment.RecordHeaderSize; !apart && old.XXH3 == rel.XXH3 &&
 		!delta.Better(now, number > 0, int(at.Stored), was.Number > 0) {
 		return false, nil
 	}

@@ -68,14 +68,8 @@ func (r *reader) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	return r.readAs(&rec, loc, h, dst, r.trust.Check)
 }
 
-// exact is read that always compares the hash, and says whether the XXH3 is right.
-func (r *reader) exact(loc cas.Location, h cas.Hash, dst []byte) (sum bool, err error) {
-	var rec segment.Record
-	err = r.readAs(&rec, loc, h, dst, func(_ *segment.Record, p []byte, h cas.Hash) error {
-		return cas.Check(p, h)
-	})
-	return cas.CheckXXH3(dst, rec.XXH3) == nil, err
-}
+// byHash compares the hash, whatever the trust.
+func byHash(_ *segment.Record, content []byte, h cas.Hash) error { return cas.Check(content, h) }
 
 // readAs is read by a comparison of its own. rec is set to the record's header.
 func (r *reader) readAs(rec *segment.Record, loc cas.Location, h cas.Hash, dst []byte,
@@ -105,8 +99,8 @@ func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
 		return false
 	}
 	*p = slices.Grow((*p)[:0], int(loc.Raw))
-	_, err := r.exact(loc, h, (*p)[:loc.Raw])
-	return err == nil
+	var rec segment.Record
+	return r.readAs(&rec, loc, h, (*p)[:loc.Raw], byHash) == nil
 }
 
 // content fills dst, loc.Raw bytes long, with the content of the record of h at loc, not held against h.
