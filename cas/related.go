@@ -8,7 +8,7 @@ type Related struct {
 	// behind the other, in two.
 	Masters [2]Hash
 
-	// XXH3 is that of the content itself, taken beside its hash; zero: whoever stores it takes it.
+	// XXH3 is that of the content itself, taken beside its hash; zero: it is taken when the chunk is stored.
 	XXH3 XXH3
 	// Base, if not nil, is the content of the record that a new version of Prev is stored against, as far as
 	// the caller knows.

@@ -8,7 +8,7 @@ import (
 
 // XXH3 is the XXH3-128 of a record's content, in the canonical order of its bytes (Y. Collet, xxHash: most
 // significant first). It takes a tenth of the time that a Hash takes, or less. It finds what chance does to
-// bytes. Whoever wants to can make other bytes of the same XXH3: it names nothing.
+// bytes. Anybody can make other bytes of the same XXH3: it names nothing.
 type XXH3 [16]byte
 
 // SumXXH3 is the XXH3 of p.
