@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"cmp"
 	"slices"
 
 	"ckptfs/index/graph"
@@ -16,7 +17,7 @@ type asked struct {
 	shared bool    // some tree that is known occurs twice in an architecture
 
 	seen    weights // tree → how often in g
-	weights weights // class → keys of g in it
+	weights tally   // class → keys of g in it
 	lists   []list  // the lists of these classes, shortest first
 	rest    []int   // weight of lists[i:]
 
@@ -30,7 +31,7 @@ func (q *asked) hash(x *index, g *graph.Graph) {
 	q.ints.reset()
 	q.trees, q.at = q.trees[:0], q.at[:0]
 	q.seen.reset(len(g.Vertices))
-	q.weights.reset(len(g.Vertices))
+	q.weights.reset(len(x.classes))
 	q.twins, q.shared = false, false
 	q.states = q.states[:0]
 	q.folded, q.lacking = q.folded[:0], q.lacking[:0]
@@ -57,8 +58,8 @@ func (q *asked) hash(x *index, g *graph.Graph) {
 		q.states = append(q.states, state)
 	}
 	q.lists = q.lists[:0]
-	for _, e := range q.weights.entries {
-		q.lists = append(q.lists, list{uint32(e.key), e.n})
+	for _, c := range q.weights.touched {
+		q.lists = append(q.lists, list{c, uint32(x.classes[c].post.n), int(q.weights.partial[c])})
 	}
 	for _, c := range q.folded {
 		a := x.classes[c].post.list[0]
@@ -71,12 +72,11 @@ func (q *asked) hash(x *index, g *graph.Graph) {
 		for _, k := range q.lacking {
 			n += q.seen.get(k)
 		}
-		q.weights.add(uint64(c), n)
-		q.lists = append(q.lists, list{c, n})
+		q.weights.addOne(c, uint16(n))
+		q.lists = append(q.lists, list{c, 1, n})
 		q.shared = q.shared || x.archs[a].twins
 	}
-	slices.SortFunc(q.lists,
-		func(a, b list) int { return x.classes[a.class].post.n - x.classes[b.class].post.n })
+	slices.SortFunc(q.lists, func(a, b list) int { return cmp.Compare(a.n, b.n) })
 	q.rest = resize(q.rest, len(q.lists)+1)
 	for i := len(q.lists) - 1; i >= 0; i-- {
 		q.rest[i] = q.rest[i+1] + q.lists[i].weight
@@ -133,7 +133,7 @@ func (q *asked) look(x *index, v int, t key, state uint8) (spot, uint8) {
 // count adds a key to the weight of its class, at once unless that is folded.
 func (q *asked) count(x *index, c uint32, k key) {
 	if !x.classes[c].folded {
-		q.weights.add(uint64(c), 1)
+		q.weights.addOne(c, 1)
 		return
 	}
 	q.lacking = append(q.lacking, k)

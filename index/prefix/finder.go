@@ -27,6 +27,7 @@ type finder struct {
 	// The archs that may win.
 	sounded []uint32   // those that sound has considered
 	bitmaps []filtered // what filter reads
+	blocks  []filtered // their posting.any
 	tally   tally      // what readLists adds up
 	members []uint32   // of one list
 
@@ -151,20 +152,17 @@ func (f *finder) sound(i int) bool {
 	return false
 }
 
-// weigh takes an arch if it is better than the best, or notes that it may be. known: it weighs n; else that
-// is found out.
-func (f *finder) weigh(a uint32, n int, known bool) {
-	if !known {
-		n = f.weight(a)
-	}
-	if n < f.best.length {
-		return
-	}
+// weigh takes an arch that weighs at most so much if it is better than the best, or notes that it may be.
+// known: it weighs that.
+func (f *finder) weigh(a uint32, most int, known bool) {
 	m, ok := f.model(a)
-	if !ok {
+	p := found{arch: a, length: most, model: m, exact: true}
+	if !ok || !p.better(&f.best) {
 		return
 	}
-	p := found{arch: a, length: n, model: m, exact: true}
+	if !known {
+		p.length = f.weight(a)
+	}
 	switch {
 	case !p.better(&f.best):
 	case f.doubtful(a):
@@ -186,9 +184,9 @@ func (f *finder) model(a uint32) (Model, bool) {
 
 // weight is how many keys of g the arch holds.
 func (f *finder) weight(a uint32) int {
-	n := 0
+	n, weights := 0, f.asked.weights.partial
 	for _, c := range f.x.archs[a].classes {
-		n += f.asked.weights.get(uint64(c))
+		n += int(weights[c])
 	}
 	return n
 }

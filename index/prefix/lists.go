@@ -3,6 +3,7 @@ package prefix
 // list is a posting list, and the keys of g in its class.
 type list struct {
 	class  uint32
+	n      uint32 // architectures in it
 	weight int
 }
 
@@ -29,11 +30,10 @@ func (f *finder) readLists() {
 		left = t.possible(left, f.best.length-rest[i+1])
 	}
 	for _, a := range left {
-		if n := int(t.partial[a]); n+rest[i] >= f.best.length {
-			f.weigh(a, n, rest[i] == 0)
+		if most := int(t.partial[a]) + rest[i]; most >= f.best.length {
+			f.weigh(a, most, rest[i] == 0)
 		}
 	}
-	t.clear()
 }
 
 const weighing = 40

@@ -73,36 +73,12 @@ func (p *posting) sumUp() {
 	}
 }
 
-// anyOf says which of a block's words are not 0.
-func (p *posting) anyOf(first uint32) uint64 {
-	if i := first/block - p.base/block; first >= p.base/block*block && int(i) < len(p.any) {
-		return p.any[i]
-	}
-	return 0
-}
-
 // count is the number of bits that are set.
 func (p *posting) count() (n int) {
 	for _, w := range p.words {
 		n += bits.OnesCount64(w)
 	}
 	return n
-}
-
-// block is the words of a bitmap from first on; in buf where p lacks some of them.
-func (p *posting) block(first uint32, buf *[block]uint64) *[block]uint64 {
-	if first >= p.base && int(first-p.base)+block <= len(p.words) {
-		return (*[block]uint64)(p.words[first-p.base:])
-	}
-	clear(buf[:])
-	if first >= p.base {
-		if int(first-p.base) < len(p.words) {
-			copy(buf[:], p.words[first-p.base:])
-		}
-	} else if p.base-first < block {
-		copy(buf[p.base-first:], p.words)
-	}
-	return buf
 }
 
 // all appends the archs to out.

@@ -31,17 +31,15 @@ func TestPosting(t *testing.T) {
 					t.Fatalf("%d is not in it", a)
 				}
 			}
-			for first := uint32(0); p.words != nil && first < 300_000/64; first += block {
-				var buf [block]uint64
-				any := p.anyOf(first)
-				for k, w := range p.block(first, &buf) {
-					if any>>k&1 != 0 != (w != 0) {
-						t.Fatalf("word %d is %x, and any of its block %x", first+uint32(k), w, any)
-					}
-					for i := range uint32(64) {
-						if w>>i&1 != 0 != have[(first+uint32(k))*64+i] {
-							t.Fatalf("bit %d of word %d", i, first+uint32(k))
-						}
+			words, blocks := filtered{words: p.words, base: p.base}, filtered{words: p.any, base: p.base / 64}
+			for k := uint32(0); p.words != nil && k < 300_000/64; k++ {
+				w := words.at(k)
+				if blocks.at(k/64)>>(k%64)&1 != 0 != (w != 0) {
+					t.Fatalf("word %d is %x, and any of its block %x", k, w, blocks.at(k/64))
+				}
+				for i := range uint32(64) {
+					if w>>i&1 != 0 != have[k*64+i] {
+						t.Fatalf("bit %d of word %d", i, k)
 					}
 				}
 			}

@@ -1,14 +1,17 @@
 package prefix
 
-// tally adds up what the archs weigh in the lists that were read.
+// tally adds up what the archs weigh in the lists that were read, or the classes.
 type tally struct {
-	partial []uint16 // by arch; 0 for all between two queries
-	touched []uint32 // archs whose partial is not 0
+	partial []uint16 // by arch or class
+	touched []uint32 // those whose partial is not 0
 	left    []uint32 // what possible returned last
 }
 
-// reset makes room for n archs.
+// reset sets all to 0, and makes room for n.
 func (t *tally) reset(n int) {
+	for _, a := range t.touched {
+		t.partial[a] = 0
+	}
 	if cap(t.partial) < n {
 		t.partial = make([]uint16, n+n/4)
 	}
@@ -16,11 +19,12 @@ func (t *tally) reset(n int) {
 	t.touched = t.touched[:0]
 }
 
-// clear sets what was added to 0.
-func (t *tally) clear() {
-	for _, a := range t.touched {
-		t.partial[a] = 0
+// addOne adds w to one.
+func (t *tally) addOne(a uint32, w uint16) {
+	if t.partial[a] == 0 {
+		t.touched = append(t.touched, a)
 	}
+	t.partial[a] += w
 }
 
 // add adds w to each of the archs. It returns the one that weighs most of these, and what it weighs.
