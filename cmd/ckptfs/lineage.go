@@ -21,9 +21,10 @@ func (a *app) lineageCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lineage PATH",
 		Short: "Show which checkpoints a checkpoint comes from, and what of it is theirs",
-		Long: `Prints the chain of parents of each model at or below PATH, a file or a step below runs/, and how many tensors and bytes
-of the model each parent owns: it stored them first, and they never changed since. A model is a packed file with tensors
-in a complete step.
+		Long: `Prints the chain of parents of the model at PATH, a file or a step below runs/, and how many tensors and bytes of the
+model each parent owns: it stored them first, and they never changed since. A model is a packed file with tensors in a
+complete step. If there are several models at or below PATH, of each chain the parent, those that own something, and
+the first are printed, and how many are left out between them.
 
 The parent is the first of these: what lineage.json in the step's directory says ({"parent": "runs/a/3"}), or its
 attribute user.parent; what the file was before it was written again; the step before in its run; and, marked as
@@ -51,9 +52,12 @@ func printLineage(w io.Writer, l *control.Lineage) {
 	for i := range l.Models {
 		m := &l.Models[i]
 		for j := 0; j < len(m.Chain); j++ {
+			left := m.Chain[j].Skipped
 			if n := idle(m.Chain[j:]); j > 0 && n > maxIdle {
-				fmt.Fprintf(w, "   … %d ancestors that own none of its tensors\n", n)
-				j += n
+				left, j = left+n, j+n
+			}
+			if left > 0 {
+				fmt.Fprintf(w, "   … %s without any of its tensors\n", text.Plural(int64(left), "ancestor"))
 			}
 			c := &m.Chain[j]
 			indent := ""
@@ -75,10 +79,11 @@ func printLineage(w io.Writer, l *control.Lineage) {
 // maxIdle is how many ancestors in a row that own nothing are shown one by one: a run may have thousands.
 const maxIdle = 3
 
-// idle is how many of the chain's first own nothing, but for the last, where it begins.
+// idle is how many of the chain's first own nothing, with none left out between them, but for the last, where
+// it begins.
 func idle(chain []control.Ancestor) int {
 	n := 0
-	for n < len(chain)-1 && chain[n].OwnedTensors == 0 {
+	for n < len(chain)-1 && chain[n].OwnedTensors == 0 && chain[n+1].Skipped == 0 {
 		n++
 	}
 	return n
@@ -92,9 +97,9 @@ func modelText(m *control.Model) string {
 	return s
 }
 
-// howText says where it was learnt that a model of a chain is the parent of the one before.
+// howText says where it was learnt that a model of a chain is the parent of the one before, if it is.
 func howText(chain []control.Ancestor, i int) string {
-	if i == 0 {
+	if i == 0 || chain[i].Skipped > 0 {
 		return ""
 	}
 	return "; parent: " + chain[i-1].How
@@ -116,16 +121,28 @@ func printDot(w io.Writer, l *control.Lineage) {
 		}
 		line("\t%d [label=%s%s];", m.Seq, dotText(m.Path), style)
 	}
+	told := map[uint64]bool{}
+	for i := range l.Models {
+		for j := range l.Models[i].Chain {
+			told[l.Models[i].Chain[j].Seq] = true
+		}
+	}
 	for i := range l.Models {
 		m := &l.Models[i]
 		for j := range m.Chain {
-			node(&m.Chain[j].Model)
-			if j > 0 {
-				style := ""
-				if m.Chain[j-1].How == "inferred" {
-					style = ", style=dotted"
-				}
-				line("\t%d -> %d [label=%s%s];", m.Chain[j-1].Seq, m.Chain[j].Seq, dotText(m.Chain[j-1].How), style)
+			c := &m.Chain[j]
+			node(&c.Model)
+			if j == 0 {
+				continue
+			}
+			from := &m.Chain[j-1]
+			switch {
+			case !told[from.Parent]:
+				line("\t%d -> %d [label=\"… %d\", style=dotted];", from.Seq, c.Seq, c.Skipped)
+			case from.How == "inferred":
+				line("\t%d -> %d [label=%s, style=dotted];", from.Seq, from.Parent, dotText(from.How))
+			default:
+				line("\t%d -> %d [label=%s];", from.Seq, from.Parent, dotText(from.How))
 			}
 		}
 		for j := range m.Merged {

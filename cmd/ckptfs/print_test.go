@@ -76,7 +76,7 @@ func TestGoldens(t *testing.T) {
 	chain := make([]control.Ancestor, 40)
 	for i := range chain {
 		m := control.Model{Seq: uint64(40 - i), Path: fmt.Sprintf("runs/a/%d/model.pt", 40-i),
-			How: "previous step", Retired: i == 38, RetiredAt: at}
+			Parent: uint64(39 - i), How: "previous step", Retired: i == 38, RetiredAt: at}
 		chain[i] = control.Ancestor{Model: m}
 	}
 	chain[0].OwnedTensors, chain[0].OwnedBytes = 2, 5<<20
@@ -85,6 +85,12 @@ func TestGoldens(t *testing.T) {
 	chain[39].How = "none"
 	lineage := &control.Lineage{Models: []control.ModelLineage{{Model: chain[0].Model, Chain: chain,
 		Merged: []control.Model{chain[38].Model}}}}
+	run := &control.Lineage{}
+	for i := range 3 {
+		c := []control.Ancestor{chain[i], chain[i+1], chain[6], chain[39]}
+		c[2].Skipped, c[3].Skipped = 4-i, 32
+		run.Models = append(run.Models, control.ModelLineage{Model: chain[i].Model, Chain: c})
+	}
 	unmounted := &control.Status{Store: "/data/store", Mode: control.ModeUnmounted, HotSize: -1}
 	for name, print := range map[string]func(io.Writer){
 		"stats.golden":       func(w io.Writer) { printStats(w, sampleStats) },
@@ -99,6 +105,8 @@ func TestGoldens(t *testing.T) {
 				State: control.StatePacked, View: true, Size: 1 << 20, Stored: 9})
 		},
 		"lineage.golden":          func(w io.Writer) { printLineage(w, lineage) },
+		"lineage-run.golden":      func(w io.Writer) { printLineage(w, run) },
+		"lineage-dot.golden":      func(w io.Writer) { printDot(w, run) },
 		"status.golden":           func(w io.Writer) { printStatus(w, status) },
 		"status-unmounted.golden": func(w io.Writer) { printStatus(w, unmounted) },
 	} {

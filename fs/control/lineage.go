@@ -27,9 +27,13 @@ type Ancestor struct {
 	Model
 	OwnedTensors int64 `json:"owned_tensors"`
 	OwnedBytes   int64 `json:"owned_bytes"`
+	// how many ancestors between this one and the one before in the chain are left out; they own nothing
+	Skipped int `json:"skipped,omitempty"`
 }
 
-// ModelLineage is a model and its chain of parents, itself first.
+// ModelLineage is a model and its chain of parents, itself first. Of several models in one answer each has
+// its parent, those that own something of it, and where its chain begins: an answer grows with the models
+// that it is about, and not with their chains.
 type ModelLineage struct {
 	Model
 	Chain  []Ancestor `json:"chain"`

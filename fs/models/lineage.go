@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
+	"ckptfs/index/lineage"
 )
 
 // with brings the ledger up to date and calls f with it.
@@ -72,29 +74,20 @@ func describe(e *ledger.Entry) control.Model {
 
 // Lineage tells where the models at or below a path come from.
 func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error) {
-	out := &control.Lineage{Path: p, Models: []control.ModelLineage{}}
+	out := &control.Lineage{Path: p}
 	src := m.o.Files.Source(p)
 	err := m.withAfterSave(ctx, func() error {
 		entries := m.atLocked(src)
 		if len(entries) == 0 {
 			return m.noModel("lineage", p, src)
 		}
-		out.Models = out.Models[:0]
-		for _, e := range entries {
-			l := control.ModelLineage{Model: describe(e), Chain: []control.Ancestor{}}
-			for a, share := range m.book.Forest.Chain(e.Seq) {
-				if ae := m.book.Get(a.Seq); ae != nil {
-					l.Chain = append(l.Chain,
-						control.Ancestor{Model: describe(ae), OwnedTensors: share.Tensors,
-							OwnedBytes: share.Bytes})
-				}
-			}
-			for _, seq := range e.MergedFrom {
-				if me := m.book.Get(seq); me != nil {
-					l.Merged = append(l.Merged, describe(me))
-				}
-			}
-			out.Models = append(out.Models, l)
+		chain := m.book.Forest.Chain
+		if len(entries) > 1 {
+			chain = m.book.Forest.Owners
+		}
+		out.Models = make([]control.ModelLineage, len(entries))
+		for i, e := range entries {
+			out.Models[i] = m.lineageLocked(e, chain(e.Seq))
 		}
 		for _, at := range []string{src, path.Dir(src)} {
 			out.Problem = cmp.Or(out.Problem, m.problems[at])
@@ -105,6 +98,32 @@ func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error
 		return nil
 	})
 	return out, err
+}
+
+// lineageLocked is a model with its chain, or what of that is to be told.
+func (m *Models) lineageLocked(e *ledger.Entry,
+	chain iter.Seq2[lineage.Ancestor, lineage.Share]) control.ModelLineage {
+	m.mu.AssertHeld()
+	l := control.ModelLineage{Model: describe(e)}
+	before := 0 // depth
+	for a, share := range chain {
+		ae := m.book.Get(a.Seq)
+		if ae == nil {
+			continue
+		}
+		told := control.Ancestor{Model: describe(ae), OwnedTensors: share.Tensors, OwnedBytes: share.Bytes}
+		if len(l.Chain) > 0 {
+			told.Skipped = before - a.Depth - 1
+		}
+		before = a.Depth
+		l.Chain = append(l.Chain, told)
+	}
+	for _, seq := range e.MergedFrom {
+		if me := m.book.Get(seq); me != nil {
+			l.Merged = append(l.Merged, describe(me))
+		}
+	}
+	return l
 }
 
 // notPacked is a checkpoint at or below a path that was written and waits to be packed; "" when there is

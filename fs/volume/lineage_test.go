@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +224,47 @@ func TestRewrittenModel(t *testing.T) {
 }
 
 // A sidecar that comes late, and what is wrong with others.
+// TestLineageOfRun: an answer about many models grows with their number, and not with their chains: each has
+// its parent, whoever owns something of it, and the first.
+func TestLineageOfRun(t *testing.T) {
+	r := newRig(t)
+	const steps = 12
+	owner := func(i int) int { return i / 5 * 5 } // of b; a is another's in each step
+	for i := range steps {
+		r.save(fmt.Sprintf("a/%d", i), string([]byte{byte(i), byte(100 + owner(i))}))
+	}
+	l, err := r.Lineage(t.Context(), "runs/a")
+	if err != nil || len(l.Models) != steps {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	for i, m := range l.Models {
+		var got, want []string
+		left := 0
+		for _, a := range m.Chain {
+			got = append(got, fmt.Sprintf("%s %d", a.Path, a.OwnedTensors))
+			left += a.Skipped
+		}
+		for k := i; k >= 0; k-- {
+			owns := 0
+			if k == i {
+				owns++
+			}
+			if k == owner(i) {
+				owns++
+			}
+			if owns > 0 || k == i-1 || k == 0 {
+				want = append(want, fmt.Sprintf("runs/a/%d/m.safetensors %d", k, owns))
+			}
+		}
+		if !slices.Equal(got, want) || left != i+1-len(want) {
+			t.Errorf("%s: %q, %d left out; want %q", m.Path, got, left, want)
+		}
+	}
+	if c := r.lineage(fmt.Sprintf("runs/a/%d", steps-1)).Chain; len(c) != steps || c[steps-1].Skipped != 0 {
+		t.Errorf("the chain of one model: %+v", c)
+	}
+}
+
 func TestLateLineage(t *testing.T) {
 	r := newRig(t)
 	r.save("x/1", "ABCD")

@@ -96,6 +96,27 @@ func (f *Forest) MRCO(a, b uint64) (uint64, bool) {
 // Chain goes from a model to its root, with what each owns of the model's tensors. The forest is locked for
 // writers until it ends, and is not to be asked anything else meanwhile.
 func (f *Forest) Chain(seq uint64) iter.Seq2[Ancestor, Share] {
+	return f.walk(seq, func(i uint32, _ []Share) uint32 { return f.links[i].parent })
+}
+
+// Owners is Chain without the ancestors that own nothing, but for the model's parent and its root. It takes
+// time in proportion to what it yields, however long the chain is.
+func (f *Forest) Owners(seq uint64) iter.Seq2[Ancestor, Share] {
+	return f.walk(seq, func(i uint32, left []Share) uint32 {
+		if f.seqs[i] == seq {
+			return f.links[i].parent
+		}
+		if n := len(left); n > 0 {
+			i, _ = f.at(left[n-1].Owner)
+			return i
+		}
+		return up(f.links, i, 0)
+	})
+}
+
+// walk goes from a model to its root. next is the ancestor to go to from i, where left is what those further
+// up own.
+func (f *Forest) walk(seq uint64, next func(i uint32, left []Share) uint32) iter.Seq2[Ancestor, Share] {
 	return func(yield func(Ancestor, Share) bool) {
 		f.mu.RLock()
 		defer f.mu.RUnlock()
@@ -112,7 +133,7 @@ func (f *Forest) Chain(seq uint64) iter.Seq2[Ancestor, Share] {
 			if !yield(f.ancestor(i), s) || f.links[i].parent == i {
 				return
 			}
-			i = f.links[i].parent
+			i = next(i, owned)
 		}
 	}
 }

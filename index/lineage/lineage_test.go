@@ -438,6 +438,19 @@ func TestForestIsNaive(t *testing.T) {
 				if len(links) != len(chain) {
 					t.Fatalf("chain of %d: %d, want %d", a, len(links), len(chain))
 				}
+				i := 0
+				for x, s := range f.Owners(a) {
+					for i > 1 && i < len(links)-1 && shares[i].Tensors == 0 {
+						i++
+					}
+					if i == len(links) || x != links[i] || s != shares[i] {
+						t.Fatalf("owners of %d at %d: %+v %+v", a, i, x, s)
+					}
+					i++
+				}
+				if i != len(links) {
+					t.Fatalf("owners of %d end at %d of %d", a, i, len(links))
+				}
 				if got, _ := f.Get(a); !reflect.DeepEqual(got, *n[a]) {
 					t.Fatalf("get %d: %+v, want %+v", a, got, *n[a])
 				}
