@@ -28,8 +28,18 @@ type catalogue struct {
 	gen     uint64 // of the ledger
 	unsaved int    // changes since it was restored or saved
 
-	mu locks.RWMutex[knownLock]
-	in map[uint64]*known // models, by number
+	// the hash of its file, and gen of when that was written; zero: by another process
+	saved    cas.Hash
+	savedGen uint64
+
+	mu   locks.RWMutex[knownLock]
+	in   map[uint64]*known // models, by number
+	left *leftModels       // those that may not be in yet; nil for most
+}
+
+// savedAsOf reports whether its file says what the ledger of a moment does.
+func (c *catalogue) savedAsOf(gen uint64) bool {
+	return !c.saved.IsZero() && c.savedGen == gen && c.gen == gen && c.unsaved == 0
 }
 
 // known is a model in the catalogue. It is replaced, never changed.
@@ -49,8 +59,15 @@ func knownOf(e *ledger.Entry, quality float64) *known {
 
 func (c *catalogue) get(seq uint64) *known {
 	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.in[seq]
+	k := c.in[seq]
+	c.mu.RUnlock()
+	if k == nil && c.left != nil {
+		if e := c.left.get(seq); e != nil {
+			k = knownOf(e, math.NaN())
+			c.set(seq, k)
+		}
+	}
+	return k
 }
 
 func (c *catalogue) set(seq uint64, k *known) {
@@ -62,6 +79,9 @@ func (c *catalogue) set(seq uint64, k *known) {
 		c.in[seq] = k
 	}
 }
+
+// cataloguedLocked reports whether a match was asked for.
+func (m *Models) cataloguedLocked() bool { return m.catalogue.Load() != nil || m.left.Load() != nil }
 
 // upToDateLocked brings the catalogue up to the ledger. The ledger is settled.
 func (m *Models) upToDateLocked() *catalogue {
@@ -122,6 +142,7 @@ func (m *Models) upToDateLocked() *catalogue {
 	}
 	c.unsaved += len(fresh) + len(gone)
 	m.catalogue.Store(c)
+	m.left.Store(nil)
 	return c
 }
 
@@ -154,14 +175,18 @@ func (m *Models) saveCatalogueLocked(least int) {
 	if c == nil || m.o.ReadOnly || c.unsaved < least {
 		return
 	}
-	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
-	const name = tree.CatalogueFile
-	err := tree.WriteNew(m.o.Folder, name+".new", c.Snapshot(func(seq uint64) prefix.Tag {
+	index := c.Snapshot(func(seq uint64) prefix.Tag {
 		if k := c.get(seq); k != nil {
 			return tagOf(k.graph)
 		}
 		return prefix.Tag{}
-	}))
+	})
+	p, h, err := encodeLeft(index, m.book.Live())
+	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
+	const name = tree.CatalogueFile
+	if err == nil {
+		err = tree.WriteNew(m.o.Folder, name+".new", p)
+	}
 	if err == nil {
 		err = m.o.Folder.Rename(name+".new", name)
 	}
@@ -170,7 +195,7 @@ func (m *Models) saveCatalogueLocked(least int) {
 		m.o.Report(slog.LevelWarn, "the next start makes the catalogue of architectures again", "reason", err)
 		return
 	}
-	c.unsaved = 0
+	c.unsaved, c.saved, c.savedGen = 0, h, m.book.Gen
 }
 
 // tagOf identifies a graph by its parts.
@@ -190,7 +215,13 @@ func (m *Models) readCatalogue() ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(f)
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	p := make([]byte, st.Size())
+	_, err = io.ReadFull(f, p)
+	return p, err
 }
 
 // restoreCatalogueLocked is what of the last snapshot the ledger still says; empty when there is none.
@@ -198,10 +229,14 @@ func (m *Models) restoreCatalogueLocked() *catalogue {
 	m.mu.AssertHeld()
 	in := map[uint64]*known{}
 	p, err := m.readCatalogue()
+	var index []byte
+	if err == nil {
+		index, _, err = decodeLeft(p)
+	}
 	if err == nil {
 		var c *prefix.Catalogue
 		dropped := 0
-		c, err = prefix.Restore(p, func(model prefix.Model, tag prefix.Tag) bool {
+		c, err = prefix.Restore(index, func(model prefix.Model, tag prefix.Tag) bool {
 			e := m.book.Get(model.Seq)
 			if e == nil || e.RetiredAt != 0 || len(e.Graph) == 0 || tagOf(e.Graph) != tag {
 				dropped++
@@ -215,7 +250,7 @@ func (m *Models) restoreCatalogueLocked() *catalogue {
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		m.o.Report(slog.LevelWarn, "the catalogue of architectures is made again", "reason", err)
+		m.uselessLocked(err)
 	}
 	return &catalogue{Catalogue: prefix.New(), in: map[uint64]*known{}}
 }

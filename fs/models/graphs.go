@@ -210,6 +210,11 @@ func (m *Models) Match(ctx context.Context,
 	o control.MatchOptions) (out *control.MatchAnswer, n inspect.File, err error) {
 	if o.Like != "" {
 		like := m.o.Files.Source(o.Like)
+		if c, k := m.likeLeft(like); k != nil {
+			if g, err := m.readGraph(k.graph); err == nil {
+				return m.answerTo(ctx, c, g, k.Seq, o.ExcludeRun)
+			}
+		}
 		var c *catalogue
 		var g *graph.Graph
 		var self uint64
@@ -236,10 +241,13 @@ func (m *Models) Match(ctx context.Context,
 	if err != nil {
 		return nil, nil, fmt.Errorf("match: %w: %w", err, unix.EINVAL)
 	}
-	if c := m.catalogue.Load(); o.AsKnown && c != nil {
-		if !m.o.ReadOnly {
+	if c := cmp.Or(m.catalogue.Load(), m.leftBehind()); o.AsKnown && c != nil {
+		if !m.o.ReadOnly && m.o.Steps.Touched() {
 			m.Rouse()
 		}
+		return m.answerTo(ctx, c, g, 0, o.ExcludeRun)
+	}
+	if c := m.asLeft(); c != nil {
 		return m.answerTo(ctx, c, g, 0, o.ExcludeRun)
 	}
 	var c *catalogue

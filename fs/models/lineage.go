@@ -29,7 +29,7 @@ func (m *Models) with(ctx context.Context, f func() error) error {
 	if len(m.book.Changed()) > 0 {
 		m.Rouse()
 	}
-	if m.catalogue.Load() != nil {
+	if m.cataloguedLocked() {
 		m.upToDateLocked()
 	}
 	return f()

@@ -8,7 +8,8 @@
 // record of the file that it is about, never before.
 //
 // Architectures are found by package prefix, in a catalogue of the live models. A snapshot of it spares the
-// next start to make it again.
+// next start to make it again. After an end in order matches are answered from that alone, with no ledger
+// read and no tree looked at, until something changes (left.go).
 //
 // Locks: Models.mu guards the ledger, and is held over whatever brings it up to date. Of the locks of fs only
 // query.mu and DirHandle.mu come before it. Under it Steps.mu and the locks of files may be taken. Queries of
@@ -80,9 +81,11 @@ type Options struct {
 	Pending    func() []string // paths of files that wait to be packed
 	// waits, for a bounded time, until every writer that was closed is released
 	Released func(ctx context.Context)
-	Step     func(what string) error // called before each change on the disk; for tests
-	Now      func() time.Time
-	Report   func(level slog.Level, msg string, args ...any)
+	// whether the last process left word that a catalogue of this hash is all that was known (Models.Known)
+	Known  func(catalogue cas.Hash) bool
+	Step   func(what string) error // called before each change on the disk; for tests
+	Now    func() time.Time
+	Report func(level slog.Level, msg string, args ...any)
 }
 
 // Models are those of a tree.
@@ -104,6 +107,10 @@ type Models struct {
 	catalogue atomic.Pointer[catalogue] // nil: no match was asked for yet
 	// a step was looked at since the catalogue was: its quality may be another
 	recheck bool
+
+	left          atomic.Pointer[catalogue] // as the last process left it, until there is another; or nil
+	lookedForLeft bool
+	useless       bool // the file that the last process left cannot be read
 
 	stale      atomic.Bool // something was packed below runs/ since the last settle began
 	background background
@@ -171,7 +178,21 @@ func (m *Models) Finish() {
 	m.Keep(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.saveCatalogueLocked(1)
+	c := m.catalogue.Load()
+	if c == nil || m.o.ReadOnly {
+		return
+	}
+	if _, as := m.asBeforeLocked(); as {
+		return
+	}
+	for range 2 { // the second pass sees that the first left nothing
+		if err := m.settleLocked(ctx); err != nil || m.settled != 0 {
+			break
+		}
+	}
+	if m.upToDateLocked(); !c.savedAsOf(m.book.Gen) {
+		m.saveCatalogueLocked(0)
+	}
 }
 
 // refusal is why a query, or an attribute, was refused.
@@ -207,7 +228,7 @@ func (m *Models) Keep(ctx context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.settleLocked(ctx)
-	if err == nil && m.catalogue.Load() != nil {
+	if err == nil && m.cataloguedLocked() {
 		m.upToDateLocked()
 		m.saveCatalogueLocked(saveAfter)
 	}

@@ -99,20 +99,29 @@ func indexOf(p, from string) string {
 // set's index, of any of its files, or of their folder.
 func (m *Models) oneGraphLocked(p string) (*ledger.Entry, error) {
 	m.mu.AssertHeld()
+	if e := graphAt(m.atLocked, p); e != nil {
+		return e, nil
+	}
+	return m.oneModelLocked("match", p)
+}
+
+// graphAt is the only model at or below a path, as oneGraphLocked has it, where at lists those at or below a
+// path; nil when there is none, or there are several.
+func graphAt(at func(p string) []*ledger.Entry, p string) *ledger.Entry {
 	index := ""
 	if safetensors.IsIndex(p) {
 		index = p
-	} else if all := m.atLocked(p); len(all) == 1 && strings.HasPrefix(all[0].GraphFrom, partOf) {
+	} else if all := at(p); len(all) == 1 && strings.HasPrefix(all[0].GraphFrom, partOf) {
 		index = path.Join(path.Dir(all[0].Path), strings.TrimPrefix(all[0].GraphFrom, partOf))
 	}
 	if index != "" {
 		p = path.Dir(index)
 	}
-	all := slices.DeleteFunc(m.atLocked(p), func(e *ledger.Entry) bool {
+	all := slices.DeleteFunc(at(p), func(e *ledger.Entry) bool {
 		return strings.HasPrefix(e.GraphFrom, partOf) || index != "" && indexOf(e.Path, e.GraphFrom) != index
 	})
 	if len(all) == 1 {
-		return all[0], nil
+		return all[0]
 	}
-	return m.oneModelLocked("match", p)
+	return nil
 }

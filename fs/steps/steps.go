@@ -22,6 +22,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,7 +62,8 @@ type Steps struct {
 	listed bool   // known are all runs
 	gen    uint64 // of known: another one when something in it may be another
 
-	watch watch
+	touched atomic.Bool
+	watch   watch
 }
 
 // run is one directory of runs/.
@@ -114,7 +116,10 @@ func (s *Steps) Open(root int) { s.root = root }
 func (s *Steps) Close() error { return s.Writing.Close() }
 
 // Begin notes that a file has a writer.
-func (s *Steps) Begin(ino uint64) { s.Writing.Begin(ino) }
+func (s *Steps) Begin(ino uint64) {
+	s.touched.Store(true)
+	s.Writing.Begin(ino)
+}
 
 // End notes that a file has no writer any more.
 func (s *Steps) End(ino uint64) {

@@ -32,8 +32,21 @@ func newWatch() watch {
 		runs: map[uint64]*run{}}
 }
 
+// Touched reports whether anything in the tree may be another than it was when this process began.
+func (s *Steps) Touched() bool { return s.touched.Load() }
+
+// Same reports whether all steps are known, and none of them can be another than at a look, of Since.
+func (s *Steps) Same(gen uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watch.mu.Lock()
+	defer s.watch.mu.Unlock()
+	return gen != 0 && gen == s.gen && len(s.watch.changes) == 0
+}
+
 // Changed notes that a file may have other bytes, or a directory other names or attributes.
 func (s *Steps) Changed(ino uint64) {
+	s.touched.Store(true)
 	w := &s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()

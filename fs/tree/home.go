@@ -40,6 +40,28 @@ func (l *Lock) SetHome(d *disk.Folder) error {
 	return l.write()
 }
 
+// Knows reports whether the process that held the store last said Leave of this, ended in order, and left the
+// store where it lies.
+func (l *Lock) Knows(d *disk.Folder, what cas.Hash) bool {
+	known := knownAs(d, l.f, what)
+	return l.Before.Clean && known != "" && known == l.Before.Known
+}
+
+// Leave notes what the next process may know to be so, if this one ends in order (Release).
+func (l *Lock) Leave(d *disk.Folder, what cas.Hash) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.self.Known = knownAs(d, l.f, what)
+}
+
+func knownAs(d *disk.Folder, lock *os.File, what cas.Hash) string {
+	home := homeOf(d, lock)
+	if home == "" {
+		return ""
+	}
+	return cas.Sum([]byte("ckptfs known " + home + " " + what.String())).String()[:32]
+}
+
 // homeOf names the place of a store; "": the disk does not tell. The name says nothing of the machine.
 // Numbers of devices are not in it: many change with each boot.
 func homeOf(d *disk.Folder, lock *os.File) string {

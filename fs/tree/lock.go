@@ -23,11 +23,12 @@ type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
-	Boot    string    `json:"boot"`           // the boot that caches can be believed in; see BootID
-	Mount   uint64    `json:"mount"`          // and the mount of the store's filesystem; see MountID
-	Clean   bool      `json:"clean"`          // set when the store was closed in order
-	Epoch   uint32    `json:"epoch"`          // see Lock.Epoch
-	Home    string    `json:"home,omitempty"` // see Lock.AtHome
+	Boot    string    `json:"boot"`            // the boot that caches can be believed in; see BootID
+	Mount   uint64    `json:"mount"`           // and the mount of the store's filesystem; see MountID
+	Clean   bool      `json:"clean"`           // set when the store was closed in order
+	Epoch   uint32    `json:"epoch"`           // see Lock.Epoch
+	Home    string    `json:"home,omitempty"`  // see Lock.AtHome
+	Known   string    `json:"known,omitempty"` // see Lock.Knows
 
 	Failed bool   `json:"failed,omitempty"` // see Lock.NotTaken
 	Doubt  string `json:"doubt,omitempty"`
@@ -264,10 +265,13 @@ func (l *Lock) Release(clean bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.self.Clean, l.self.Failed, l.self.Doubt = clean, false, ""
+	if !clean {
+		l.self.Known = ""
+	}
 	err := l.write()
 	if err != nil && clean {
 		// The page cache says now what the disk may never say: umount and the next start would believe it.
-		l.self.Clean = false
+		l.self.Clean, l.self.Known = false, ""
 		err = errors.Join(err, l.write())
 	}
 	if cerr := l.close(); err == nil {

@@ -65,7 +65,11 @@ func (v *Volume) idle() bool {
 
 // shut closes what is open, and gives the store up. clean: there is nothing to repair at the next start.
 func (e ending) shut(clean bool) error {
-	v, err := e.v, e.close()
+	v := e.v
+	if h, ok := v.models.Known(); ok && clean {
+		v.lock.Leave(v.folder, h)
+	}
+	err := e.close()
 	return errors.Join(err, v.lock.Release(clean && err == nil), v.folder.Close())
 }
 

@@ -67,7 +67,8 @@ func (v *Volume) openModels() {
 		Store:    v.store,
 		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
 		Pending: v.pendingPaths, Released: v.awaitReleases,
-		Step: func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
+		Known: func(catalogue cas.Hash) bool { return v.lock.Knows(v.folder, catalogue) },
+		Step:  func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
 	})
 }
 

@@ -1,0 +1,246 @@
+package models
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+
+	"ckptfs/cas"
+	"ckptfs/fs/tree"
+	"ckptfs/index/document"
+	"ckptfs/index/ledger"
+	"ckptfs/index/prefix"
+)
+
+// The file tree.CatalogueFile is the catalogue as the last process left it, and the models, so that a match
+// needs no ledger as long as nothing changed since. It is derived. Numbers are little-endian.
+//
+//	"CKC1"
+//	hash     32 bytes: BLAKE3 of all that follows
+//	n        4 bytes, then as many of prefix.Catalogue.Snapshot
+//	models   n, 4 bytes, then by path n times: number, 8 bytes; where its record ends, 4 bytes, from where the
+//	         first begins; then the records of ledger.Entry
+const (
+	leftMagic  = "CKC1"
+	leftHeader = len(leftMagic) + len(cas.Hash{})
+)
+
+// encodeLeft is the file of a catalogue's snapshot and of the live models, and its hash.
+func encodeLeft(index []byte, live map[uint64]*ledger.Entry) ([]byte, cas.Hash, error) {
+	byPath := make([]*ledger.Entry, 0, len(live))
+	for _, e := range live {
+		byPath = append(byPath, e)
+	}
+	slices.SortFunc(byPath, func(a, b *ledger.Entry) int { return cmp.Compare(a.Path, b.Path) })
+	le := binary.LittleEndian
+	p := make([]byte, leftHeader, leftHeader+len(index)+512*len(live))
+	p = append(le.AppendUint32(p, uint32(len(index))), index...)
+	p = le.AppendUint32(p, uint32(len(byPath)))
+	var records []byte
+	for _, e := range byPath {
+		record, err := e.Encode()
+		if err != nil {
+			return nil, cas.Hash{}, err
+		}
+		records = append(records, record...)
+		p = le.AppendUint32(le.AppendUint64(p, e.Seq), uint32(len(records)))
+	}
+	p = append(p, records...)
+	h := cas.Sum(p[leftHeader:])
+	copy(p[copy(p, leftMagic):], h[:])
+	return p, h, nil
+}
+
+// decodeLeft reads what encodeLeft wrote: the catalogue's snapshot, and the models. The error wraps
+// cas.ErrCorrupt, or cas.ErrNewer for a later version.
+func decodeLeft(p []byte) (index []byte, models *leftModels, err error) {
+	var h cas.Hash
+	r := document.Reader{P: p, Of: "catalogue"}
+	r.Magic(leftMagic)
+	copy(h[:], r.Take(len(h)))
+	if r.Err == nil && cas.Sum(r.P) != h {
+		r.Fail("damaged")
+	}
+	num := func() int {
+		if q := r.Take(4); q != nil {
+			return int(binary.LittleEndian.Uint32(q))
+		}
+		return 0
+	}
+	index = r.Take(num())
+	heads := r.Take(leftHead * num())
+	models = &leftModels{heads: bytes.Clone(heads), records: bytes.Clone(r.P),
+		places: make(map[uint64]int, len(heads)/leftHead)}
+	begin := 0
+	for i := range models.len() {
+		end := models.end(i)
+		if end < begin || end > len(models.records) {
+			r.Fail("model %d is none", i)
+			break
+		}
+		models.places[models.seq(i)], begin = i, end
+	}
+	return index, models, r.Err
+}
+
+// leftModels are the models of such a file, by path.
+type leftModels struct {
+	heads   []byte
+	records []byte
+	places  map[uint64]int // by number
+}
+
+// leftHead is the bytes of a model's number, and of where its record ends.
+const leftHead = 8 + 4
+
+func (l *leftModels) len() int { return len(l.heads) / leftHead }
+
+func (l *leftModels) seq(i int) uint64 { return binary.LittleEndian.Uint64(l.heads[i*leftHead:]) }
+
+func (l *leftModels) end(i int) int {
+	return int(binary.LittleEndian.Uint32(l.heads[i*leftHead+8:]))
+}
+
+// entry is the model at a place; nil when its record cannot be read.
+func (l *leftModels) entry(i int) *ledger.Entry {
+	begin := 0
+	if i > 0 {
+		begin = l.end(i - 1)
+	}
+	e, err := ledger.Decode(l.records[begin:l.end(i)])
+	if err != nil {
+		return nil
+	}
+	return e
+}
+
+// get is the model of a number; nil when there is none.
+func (l *leftModels) get(seq uint64) *ledger.Entry {
+	if i, ok := l.places[seq]; ok {
+		return l.entry(i)
+	}
+	return nil
+}
+
+// at lists the models at or below a path.
+func (l *leftModels) at(p string) (out []*ledger.Entry) {
+	path := func(i int) string {
+		if e := l.entry(i); e != nil {
+			return e.Path
+		}
+		return ""
+	}
+	from := func(p string) int {
+		return sort.Search(l.len(), func(i int) bool { return path(i) >= p })
+	}
+	if i := from(p); i < l.len() && path(i) == p {
+		out = append(out, l.entry(i))
+	}
+	for i := from(p + "/"); i < l.len() && strings.HasPrefix(path(i), p+"/"); i++ {
+		out = append(out, l.entry(i))
+	}
+	return out
+}
+
+// leftBehind is the catalogue as the last process left it; nil when that is not known to be all that it knew,
+// or the ledger was read.
+func (m *Models) leftBehind() *catalogue {
+	if c := m.left.Load(); c != nil || m.catalogue.Load() != nil {
+		return c
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lookedForLeft || m.book != nil {
+		return m.left.Load()
+	}
+	m.lookedForLeft = true
+	p, err := m.readCatalogue()
+	if err != nil || len(p) < leftHeader || !m.o.Known(cas.Hash(p[len(leftMagic):leftHeader])) {
+		return nil
+	}
+	index, left, err := decodeLeft(p)
+	if err == nil {
+		c := &catalogue{in: map[uint64]*known{}, left: left}
+		c.Catalogue, err = prefix.Restore(index, func(prefix.Model, prefix.Tag) bool { return true })
+		if err == nil {
+			m.left.Store(c)
+			return c
+		}
+	}
+	m.uselessLocked(err)
+	return nil
+}
+
+// uselessLocked tells that the catalogue's file is of no use.
+func (m *Models) uselessLocked(err error) {
+	m.mu.AssertHeld()
+	m.useless = true
+	m.o.Report(slog.LevelWarn, "the catalogue of architectures is made again", "reason", err)
+}
+
+// asLeft is leftBehind if nothing below runs/ can be another than the last process knew it.
+func (m *Models) asLeft() *catalogue {
+	if m.o.Steps.Touched() {
+		return nil
+	}
+	return m.leftBehind()
+}
+
+// likeLeft is the model at a path, and the catalogue that knows it, if nothing changed since the last process
+// ended; nil when there is none, or it has no architecture.
+func (m *Models) likeLeft(p string) (*catalogue, *known) {
+	c := m.asLeft()
+	if c == nil {
+		return nil, nil
+	}
+	e := graphAt(c.left.at, p)
+	if e == nil || len(e.Graph) == 0 {
+		return nil, nil
+	}
+	return c, c.get(e.Seq)
+}
+
+// Known is the hash of the catalogue's file if the next process may take it for all that is known of models.
+// False when it may not.
+func (m *Models) Known() (h cas.Hash, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h, ok := m.asBeforeLocked(); ok {
+		return h, true
+	}
+	c := m.catalogue.Load()
+	if c == nil || m.stale.Load() || m.recheck || !c.savedAsOf(m.book.Gen) || len(m.book.Changed()) > 0 ||
+		!m.o.Steps.Same(m.settled) {
+		return h, false
+	}
+	return c.saved, true
+}
+
+// asBeforeLocked reports whether the catalogue's file was all that was known when this process began, and
+// nothing changed since. h is its hash.
+func (m *Models) asBeforeLocked() (h cas.Hash, ok bool) {
+	m.mu.AssertHeld()
+	if m.useless || m.o.Steps.Touched() {
+		return h, false
+	}
+	h, err := m.leftHash()
+	return h, err == nil && m.o.Known(h)
+}
+
+// leftHash is what the catalogue's file says of itself.
+func (m *Models) leftHash() (h cas.Hash, err error) {
+	f, err := m.o.Folder.Open(tree.CatalogueFile, os.O_RDONLY, 0)
+	if err != nil {
+		return h, err
+	}
+	defer f.Close()
+	head := make([]byte, leftHeader)
+	_, err = io.ReadFull(f, head)
+	return cas.Hash(head[len(leftMagic):]), err
+}

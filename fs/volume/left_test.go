@@ -1,0 +1,107 @@
+package volume
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
+)
+
+// like is the step that is most like the model of another.
+func (r *rig) like(step string) string {
+	r.t.Helper()
+	m := r.match(control.MatchOptions{Like: "runs/" + step})
+	if m == nil {
+		return ""
+	}
+	run, step, _ := steps.In(m.Path)
+	return fmt.Sprintf("%s/%s %d", run, step, m.Length)
+}
+
+// left is a store with four models that was asked, and ended in order.
+func left(t *testing.T) *rig {
+	r := newRig(t)
+	r.saveGraph("a/1", "xyz")
+	r.saveGraph("a/2", "xyw")
+	r.saveGraph("b/1", "xqqq")
+	r.saveGraph("b/2", "xyzw")
+	if got := r.like("a/1"); got != "b/2 3" {
+		t.Fatalf("like a/1 is %q", got)
+	}
+	return r.reopen()
+}
+
+// TestMatchAsLeft: after an end in order a match is answered from what the last process knew, and nothing is
+// looked at. Once anything changed, what changed counts.
+func TestMatchAsLeft(t *testing.T) {
+	want := func(r *rig, when string, looked bool, step string) {
+		t.Helper()
+		if got := r.like("a/1"); got != step {
+			t.Errorf("%s: like a/1 is %q, want %q", when, got, step)
+		}
+		if known := r.steps.Known() > 0; known != looked {
+			t.Errorf("%s: looked %v", when, known)
+		}
+	}
+	r := left(t)
+	r = r.reopen().reopen() // nobody asked anything meanwhile
+	want(r, "reopened", false, "b/2 3")
+	if got := r.matched("xyw"); got != "a/2 3" {
+		t.Errorf("matched %q", got)
+	}
+	want(r.reopen(), "again", false, "b/2 3")
+
+	for _, c := range []struct {
+		when   string
+		change func(r *rig) *rig
+		step   string
+	}{
+		{"saved", func(r *rig) *rig { r.saveGraph("c/1", "xyzz"); return r }, "c/1 3"},
+		{"removed", func(r *rig) *rig {
+			r.unlink("runs/b/2/arch.json")
+			r.removeStep("runs/b/2")
+			return r
+		}, "a/2 2"},
+		{"better", func(r *rig) *rig {
+			r.saveGraph("c/1", "xyzq")
+			r.write("runs/b/2/metrics.json", []byte(`{"quality": 7}`))
+			return r
+		}, "b/2 3"},
+		{"another sidecar", func(r *rig) *rig {
+			r.write("runs/a/2/arch.json", chainGraph("xyz", true))
+			r.write("runs/b/2/arch.json", chainGraph("xxx", true))
+			return r
+		}, "a/2 3"},
+		{"moved", func(r *rig) *rig {
+			r.mkdir("runs/c")
+			r.rename("runs/b/2", "runs/c/7")
+			return r
+		}, "c/7 3"},
+		{"killed", func(r *rig) *rig { return r.crashed() }, "b/2 3"},
+		{"copied", func(r *rig) *rig {
+			r.close()
+			return openRig(t, r.copyStore())
+		}, "b/2 3"},
+		{"another catalogue", func(r *rig) *rig {
+			r.close()
+			p, err := os.ReadFile(r.at(tree.CatalogueFile))
+			if err == nil {
+				p[len(p)-1] ^= 1
+				err = os.WriteFile(r.at(tree.CatalogueFile), p, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return openRig(t, r.dir)
+		}, "b/2 3"},
+	} {
+		r := left(t)
+		want(r, "before", false, "b/2 3")
+		r = c.change(r)
+		want(r, c.when, true, c.step)
+		want(r.reopen(), c.when+", and reopened", false, c.step)
+	}
+}
