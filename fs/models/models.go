@@ -185,12 +185,14 @@ func (m *Models) Finish() {
 	if _, as := m.asBeforeLocked(); as {
 		return
 	}
-	for range 2 { // the second pass sees that the first left nothing
-		if err := m.settleLocked(ctx); err != nil || m.settled != 0 {
-			break
-		}
+	err := m.settleLocked(ctx)
+	if err == nil && m.settled == 0 {
+		err = m.settleLocked(ctx) // it sees that the first left nothing
 	}
-	if m.upToDateLocked(); !c.savedAsOf(m.book.Gen) {
+	if err == nil {
+		m.upToDateLocked()
+	}
+	if !c.savedAsOf(m.book.Gen) {
 		m.saveCatalogueLocked(0)
 	}
 }

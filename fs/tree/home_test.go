@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"ckptfs/cas"
 	"ckptfs/cas/disk"
 )
 
@@ -75,5 +76,55 @@ func TestHome(t *testing.T) {
 	}
 	if a = mk(a.Path()); home(a, false) {
 		t.Error("other segments are at home")
+	}
+}
+
+// What a process leaves word of is known to the next one, if it ended in order, and the store lies where it lay.
+func TestKnows(t *testing.T) {
+	dir := t.TempDir()
+	said := cas.Sum([]byte("said"))
+	open := func(name string) (*disk.Folder, *Lock) {
+		t.Helper()
+		d, err := disk.OpenFolder(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		l, err := Acquire(d, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d, l
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := os.MkdirAll(filepath.Join(dir, name, SegmentsDir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, c := range []struct{ leave, clean, knows bool }{
+		{true, true, false}, {true, false, true}, {true, true, false}, {false, true, true}, {true, true, false},
+	} {
+		d, l := open("a")
+		if l.Knows(d, said) != c.knows || l.Knows(d, cas.Sum(nil)) {
+			t.Errorf("process %d: want %v", i, c.knows)
+		}
+		if c.leave {
+			l.Leave(d, said)
+		}
+		if err := l.Release(c.clean); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line, err := os.ReadFile(filepath.Join(dir, "a", LockFile))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "b", LockFile), line, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, l := open("b")
+	defer l.Release(true)
+	if l.Knows(d, said) {
+		t.Error("a copy knows what was said of the other")
 	}
 }

@@ -71,7 +71,8 @@ func (b *bench) asking() error {
 		return err
 	}
 	table(fmt.Sprintf("a match among %d models of about 100 layers, %s", askedOf, askedHow),
-		append(slices.Clone(askedBy), "in process", "first of a daemon"), [][]string{append(row, within, cold)})
+		append(slices.Clone(askedBy), "in process", "first of a daemon"),
+		[][]string{append(row, within, cold)})
 	return nil
 }
 
