@@ -28,18 +28,21 @@ type catalogue struct {
 	gen     uint64 // of the ledger
 	unsaved int    // changes since it was restored or saved
 
-	// the hash of its file, and gen of when that was written; zero: by another process
-	saved    cas.Hash
-	savedGen uint64
+	// its file's hash, gen of when that was written, and the problems then; zero: another process wrote it
+	saved         cas.Hash
+	savedGen      uint64
+	savedProblems int
 
 	mu   locks.RWMutex[knownLock]
 	in   map[uint64]*known // models, by number
 	left *leftModels       // those that may not be in yet; nil for most
 }
 
-// savedAsOf reports whether its file says what the ledger of a moment does.
-func (c *catalogue) savedAsOf(gen uint64) bool {
-	return !c.saved.IsZero() && c.savedGen == gen && c.gen == gen && c.unsaved == 0
+// savedLocked reports whether a catalogue is up to date, and so is its file.
+func (m *Models) savedLocked(c *catalogue) bool {
+	m.mu.AssertHeld()
+	return !c.saved.IsZero() && c.gen == m.book.Gen && c.savedGen == c.gen && c.unsaved == 0 &&
+		c.savedProblems == len(m.problems)
 }
 
 // known is a model in the catalogue. It is replaced, never changed.
@@ -181,7 +184,7 @@ func (m *Models) saveCatalogueLocked(least int) {
 		}
 		return prefix.Tag{}
 	})
-	p, h, err := encodeLeft(index, m.book.Live())
+	p, h, err := encodeLeft(index, m.book.Live(), len(m.problems))
 	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
 	const name = tree.CatalogueFile
 	if err == nil {
@@ -195,7 +198,7 @@ func (m *Models) saveCatalogueLocked(least int) {
 		m.o.Report(slog.LevelWarn, "the next start makes the catalogue of architectures again", "reason", err)
 		return
 	}
-	c.unsaved, c.saved, c.savedGen = 0, h, m.book.Gen
+	c.unsaved, c.saved, c.savedGen, c.savedProblems = 0, h, m.book.Gen, len(m.problems)
 }
 
 // tagOf identifies a graph by its parts.

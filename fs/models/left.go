@@ -7,11 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path"
 	"slices"
 	"sort"
 	"strings"
 
 	"ckptfs/cas"
+	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/document"
 	"ckptfs/index/ledger"
@@ -23,6 +26,7 @@ import (
 //
 //	"CKC1"
 //	hash     32 bytes: BLAKE3 of all that follows
+//	problems 4 bytes: of how many steps something was wrong with what they say of themselves
 //	n        4 bytes, then as many of prefix.Catalogue.Snapshot
 //	models   n, 4 bytes, then by path n times: number, 8 bytes; where its record ends, 4 bytes, from where the
 //	         first begins; then the records of ledger.Entry
@@ -32,7 +36,7 @@ const (
 )
 
 // encodeLeft is the file of a catalogue's snapshot and of the live models, and its hash.
-func encodeLeft(index []byte, live map[uint64]*ledger.Entry) ([]byte, cas.Hash, error) {
+func encodeLeft(index []byte, live map[uint64]*ledger.Entry, problems int) ([]byte, cas.Hash, error) {
 	byPath := make([]*ledger.Entry, 0, len(live))
 	for _, e := range live {
 		byPath = append(byPath, e)
@@ -40,6 +44,7 @@ func encodeLeft(index []byte, live map[uint64]*ledger.Entry) ([]byte, cas.Hash, 
 	slices.SortFunc(byPath, func(a, b *ledger.Entry) int { return cmp.Compare(a.Path, b.Path) })
 	le := binary.LittleEndian
 	p := make([]byte, leftHeader, leftHeader+len(index)+512*len(live))
+	p = le.AppendUint32(p, uint32(problems))
 	p = append(le.AppendUint32(p, uint32(len(index))), index...)
 	p = le.AppendUint32(p, uint32(len(byPath)))
 	var records []byte
@@ -73,10 +78,11 @@ func decodeLeft(p []byte) (index []byte, models *leftModels, err error) {
 		}
 		return 0
 	}
+	problems := num()
 	index = r.Take(num())
 	heads := r.Take(leftHead * num())
 	models = &leftModels{heads: bytes.Clone(heads), records: bytes.Clone(r.P),
-		places: make(map[uint64]int, len(heads)/leftHead)}
+		places: make(map[uint64]int, len(heads)/leftHead), problems: problems}
 	begin := 0
 	for i := range models.len() {
 		end := models.end(i)
@@ -91,9 +97,10 @@ func decodeLeft(p []byte) (index []byte, models *leftModels, err error) {
 
 // leftModels are the models of such a file, by path.
 type leftModels struct {
-	heads   []byte
-	records []byte
-	places  map[uint64]int // by number
+	heads    []byte
+	records  []byte
+	places   map[uint64]int // by number
+	problems int
 }
 
 // leftHead is the bytes of a model's number, and of where its record ends.
@@ -130,19 +137,19 @@ func (l *leftModels) get(seq uint64) *ledger.Entry {
 
 // at lists the models at or below a path.
 func (l *leftModels) at(p string) (out []*ledger.Entry) {
-	path := func(i int) string {
+	pathOf := func(i int) string {
 		if e := l.entry(i); e != nil {
 			return e.Path
 		}
 		return ""
 	}
 	from := func(p string) int {
-		return sort.Search(l.len(), func(i int) bool { return path(i) >= p })
+		return sort.Search(l.len(), func(i int) bool { return pathOf(i) >= p })
 	}
-	if i := from(p); i < l.len() && path(i) == p {
+	if i := from(p); i < l.len() && pathOf(i) == p {
 		out = append(out, l.entry(i))
 	}
-	for i := from(p + "/"); i < l.len() && strings.HasPrefix(path(i), p+"/"); i++ {
+	for i := from(p + "/"); i < l.len() && strings.HasPrefix(pathOf(i), p+"/"); i++ {
 		out = append(out, l.entry(i))
 	}
 	return out
@@ -160,21 +167,73 @@ func (m *Models) leftBehind() *catalogue {
 		return m.left.Load()
 	}
 	m.lookedForLeft = true
-	p, err := m.readCatalogue()
-	if err != nil || len(p) < leftHeader || !m.o.Known(cas.Hash(p[len(leftMagic):leftHeader])) {
+	index, left := m.readLeftLocked()
+	if left == nil {
 		return nil
 	}
-	index, left, err := decodeLeft(p)
-	if err == nil {
-		c := &catalogue{in: map[uint64]*known{}, left: left}
-		c.Catalogue, err = prefix.Restore(index, func(prefix.Model, prefix.Tag) bool { return true })
-		if err == nil {
-			m.left.Store(c)
-			return c
+	c := &catalogue{in: map[uint64]*known{}, left: left}
+	var err error
+	c.Catalogue, err = prefix.Restore(index, func(prefix.Model, prefix.Tag) bool { return true })
+	if err != nil {
+		m.uselessLocked(err)
+		return nil
+	}
+	m.left.Store(c)
+	return c
+}
+
+// readLeftLocked reads what the last process left; nil when that is not known to be all that it knew.
+func (m *Models) readLeftLocked() (index []byte, left *leftModels) {
+	m.mu.AssertHeld()
+	p, err := m.readCatalogue()
+	if err != nil || len(p) < leftHeader || !m.o.Known(cas.Hash(p[len(leftMagic):leftHeader])) {
+		return nil, nil
+	}
+	if index, left, err = decodeLeft(p); err != nil {
+		m.uselessLocked(err)
+		return nil, nil
+	}
+	return index, left
+}
+
+// presumeLocked spares the first look at the tree what was not touched since the last process ended, if that
+// left word: those steps count as seen. found is all steps that there are.
+func (m *Models) presumeLocked(found map[string][]*steps.Step) {
+	m.mu.AssertHeld()
+	if m.presumed {
+		return
+	}
+	m.presumed = true
+	untouched := m.o.Steps.Untouched(found)
+	if untouched == nil {
+		return
+	}
+	_, left := m.readLeftLocked()
+	live := m.book.Live()
+	if left == nil || left.problems > 0 || left.len() != len(live) {
+		return
+	}
+	gone := &steps.Step{}
+	for _, e := range live {
+		run, step, _ := steps.In(e.Path)
+		m.seen[run+"/"+step] = gone
+	}
+	for run, all := range found {
+		for _, st := range all {
+			if untouched[st] && m.o.Steps.State(st) == control.StepComplete && m.inPlaceLocked(run, st) {
+				m.seen[run+"/"+st.Name] = st
+			}
 		}
 	}
-	m.uselessLocked(err)
-	return nil
+}
+
+// inPlaceLocked reports whether the models that a step's files are were there.
+func (m *Models) inPlaceLocked(run string, st *steps.Step) bool {
+	m.mu.AssertHeld()
+	return !slices.ContainsFunc(st.Files, func(f steps.File) bool {
+		e := m.book.ByIno(f.Ino)
+		return e != nil && e.Path != path.Join(steps.Dir, run, st.Name, f.Rel)
+	})
 }
 
 // uselessLocked tells that the catalogue's file is of no use.
@@ -215,7 +274,7 @@ func (m *Models) Known() (h cas.Hash, ok bool) {
 		return h, true
 	}
 	c := m.catalogue.Load()
-	if c == nil || m.stale.Load() || m.recheck || !c.savedAsOf(m.book.Gen) || len(m.book.Changed()) > 0 ||
+	if c == nil || m.stale.Load() || m.recheck || !m.savedLocked(c) || len(m.book.Changed()) > 0 ||
 		!m.o.Steps.Same(m.settled) {
 		return h, false
 	}

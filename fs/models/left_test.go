@@ -21,12 +21,12 @@ func TestLeft(t *testing.T) {
 		e := &ledger.Entry{Model: lineage.Model{Seq: uint64(10 + i)}, Version: 1, Ino: uint64(i + 1), Path: p}
 		live[e.Ino] = e
 	}
-	p, h, err := encodeLeft([]byte("index"), live)
+	p, h, err := encodeLeft([]byte("index"), live, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	index, left, err := decodeLeft(p)
-	if err != nil || string(index) != "index" || h != cas.Sum(p[leftHeader:]) {
+	if err != nil || string(index) != "index" || left.problems != 3 || h != cas.Sum(p[leftHeader:]) {
 		t.Fatalf("%q, %v", index, err)
 	}
 	for at, want := range map[string]string{

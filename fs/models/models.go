@@ -9,7 +9,8 @@
 //
 // Architectures are found by package prefix, in a catalogue of the live models. A snapshot of it spares the
 // next start to make it again. After an end in order matches are answered from that alone, with no ledger
-// read and no tree looked at, until something changes (left.go).
+// read and no tree looked at, until something changes; and the first look passes over the steps in which
+// nothing was touched since (left.go).
 //
 // Locks: Models.mu guards the ledger, and is held over whatever brings it up to date. Of the locks of fs only
 // query.mu and DirHandle.mu come before it. Under it Steps.mu and the locks of files may be taken. Queries of
@@ -110,6 +111,7 @@ type Models struct {
 
 	left          atomic.Pointer[catalogue] // as the last process left it, until there is another; or nil
 	lookedForLeft bool
+	presumed      bool // presumeLocked was called
 	useless       bool // the file that the last process left cannot be read
 
 	stale      atomic.Bool // something was packed below runs/ since the last settle began
@@ -192,7 +194,7 @@ func (m *Models) Finish() {
 	if err == nil {
 		m.upToDateLocked()
 	}
-	if !c.savedAsOf(m.book.Gen) {
+	if !m.savedLocked(c) {
 		m.saveCatalogueLocked(0)
 	}
 }

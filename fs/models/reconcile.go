@@ -84,6 +84,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	if err != nil || found == nil {
 		return false, err
 	}
+	m.presumeLocked(found)
 	m.settled = 0
 	s := &reconciler{Models: m, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{},
 		taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}

@@ -25,15 +25,46 @@ type watch struct {
 	shared  map[uint64][]*Step // those of hard links that steps has no room for
 	runs    map[uint64]*run    // by their inodes
 	tops    [2]uint64          // the inodes of the root and of runs/
+
+	// early is what changed since this process began, until Untouched; nil from then on, or when it was much
+	early map[uint64]bool
 }
+
+// maxEarly bounds watch.early.
+const maxEarly = 1 << 16
 
 func newWatch() watch {
 	return watch{changes: map[uint64]bool{}, steps: map[uint64]*Step{}, shared: map[uint64][]*Step{},
-		runs: map[uint64]*run{}}
+		runs: map[uint64]*run{}, early: map[uint64]bool{}}
 }
 
 // Touched reports whether anything in the tree may be another than it was when this process began.
 func (s *Steps) Touched() bool { return s.touched.Load() }
+
+// Untouched says of which of these steps nothing was touched since this process began; nil when that is not
+// known. It is not known any more after the first call.
+func (s *Steps) Untouched(found map[string][]*Step) (untouched map[*Step]bool) {
+	w := &s.watch
+	w.mu.Lock()
+	early := w.early
+	w.early = nil
+	w.mu.Unlock()
+	if early == nil {
+		return nil
+	}
+	untouched = map[*Step]bool{}
+	for _, steps := range found {
+		for _, st := range steps {
+			untouched[st] = true
+			for ino := range st.inodes {
+				if early[ino] {
+					delete(untouched, st)
+				}
+			}
+		}
+	}
+	return untouched
+}
 
 // Same reports whether all steps are known, and none of them can be another than at a look, of Since.
 func (s *Steps) Same(gen uint64) bool {
@@ -50,6 +81,11 @@ func (s *Steps) Changed(ino uint64) {
 	w := &s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.early != nil {
+		if w.early[ino] = true; len(w.early) > maxEarly {
+			w.early = nil
+		}
+	}
 	if w.looking || w.steps[ino] != nil || w.runs[ino] != nil || slices.Contains(w.tops[:], ino) {
 		w.changes[ino] = true
 	}

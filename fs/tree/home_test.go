@@ -79,7 +79,8 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// What a process leaves word of is known to the next one, if it ended in order, and the store lies where it lay.
+// What a process leaves word of is known to the next one, if it ended in order, and the store lies where it
+// lay.
 func TestKnows(t *testing.T) {
 	dir := t.TempDir()
 	said := cas.Sum([]byte("said"))
@@ -102,7 +103,8 @@ func TestKnows(t *testing.T) {
 		}
 	}
 	for i, c := range []struct{ leave, clean, knows bool }{
-		{true, true, false}, {true, false, true}, {true, true, false}, {false, true, true}, {true, true, false},
+		{true, true, false}, {true, false, true}, {true, true, false}, {false, true, true},
+		{true, true, false},
 	} {
 		d, l := open("a")
 		if l.Knows(d, said) != c.knows || l.Knows(d, cas.Sum(nil)) {

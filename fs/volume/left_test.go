@@ -1,8 +1,11 @@
 package volume
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
 
 	"ckptfs/fs/control"
@@ -80,6 +83,14 @@ func TestMatchAsLeft(t *testing.T) {
 			r.rename("runs/b/2", "runs/c/7")
 			return r
 		}, "c/7 3"},
+		{"a run moved", func(r *rig) *rig { r.rename("runs/b", "runs/d"); return r }, "d/2 3"},
+		{"a file removed", func(r *rig) *rig { r.unlink("runs/b/2/m.safetensors"); return r }, "a/2 2"},
+		{"written again", func(r *rig) *rig {
+			r.write("runs/a/2/arch.json", chainGraph("xyz", true))
+			r.write("runs/a/2/m.safetensors", modelFile(t, "QRS"))
+			r.sync()
+			return r
+		}, "a/2 3"},
 		{"killed", func(r *rig) *rig { return r.crashed() }, "b/2 3"},
 		{"copied", func(r *rig) *rig {
 			r.close()
@@ -102,6 +113,63 @@ func TestMatchAsLeft(t *testing.T) {
 		want(r, "before", false, "b/2 3")
 		r = c.change(r)
 		want(r, c.when, true, c.step)
-		want(r.reopen(), c.when+", and reopened", false, c.step)
+		lineage := r.allLineage()
+		r = r.reopen()
+		want(r, c.when+", and reopened", false, c.step)
+		r.close()
+		if err := os.Remove(r.at(tree.CatalogueFile)); err != nil {
+			t.Fatal(err)
+		}
+		if r = r.reopen(); !reflect.DeepEqual(r.allLineage(), lineage) {
+			t.Errorf("%s: lineage %+v\nby a whole look %+v", c.when, lineage, r.allLineage())
+		}
+	}
+}
+
+func (r *rig) allLineage() *control.Lineage {
+	r.t.Helper()
+	l, err := r.Lineage(context.Background(), "runs")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l
+}
+
+// TestPresumed: the first look passes over what was not touched since an end in order, which is seen by a
+// change behind the daemon's back. Without a catalogue everything is looked at.
+func TestPresumed(t *testing.T) {
+	r := left(t)
+	r.close()
+	sidecar := r.at("tree/runs/b/2/arch.json")
+	if err := os.WriteFile(sidecar, chainGraph("xxx", true), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = r.reopen()
+	r.saveGraph("c/1", "q")
+	if got := r.like("a/1"); got != "b/2 3" || r.steps.Known() == 0 {
+		t.Errorf("like a/1 is %q, %d runs looked at", got, r.steps.Known())
+	}
+	r.close()
+	if err := os.Remove(r.at(tree.CatalogueFile)); err != nil {
+		t.Fatal(err)
+	}
+	r = r.reopen()
+	if got := r.like("a/1"); got != "a/2 2" {
+		t.Errorf("without a catalogue like a/1 is %q", got)
+	}
+}
+
+// TestProblemsLeft: what is wrong with a step is told by the next process, too.
+func TestProblemsLeft(t *testing.T) {
+	r := left(t)
+	r.write("runs/a/2/lineage.json", []byte(`{"parent": "runs/none/1"}`))
+	for range 3 {
+		r.saveGraph("c/1", "xy")
+		l, err := r.Lineage(t.Context(), "runs/a/2")
+		if err != nil || !strings.Contains(l.Problem, "runs/none/1") {
+			t.Errorf("%+v, %v", l, err)
+		}
+		r.like("a/1")
+		r = r.reopen()
 	}
 }
