@@ -20,6 +20,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/volume"
 	"ckptfs/index/graph"
+	"ckptfs/integration/daemon"
 )
 
 const askedOf = 2000
@@ -66,7 +67,7 @@ func (b *bench) asking() error {
 	if err != nil {
 		return err
 	}
-	cold, err := fresh.askedFirst(filepath.Join("runs/search", fmt.Sprint(len(all)-1)))
+	cold, err := askedFirst(fresh.daemon, filepath.Join("runs/search", fmt.Sprint(len(all)-1)))
 	if err != nil {
 		return err
 	}
@@ -77,16 +78,16 @@ func (b *bench) asking() error {
 }
 
 // askedFirst times `match --like` right after a mount, the start of the command included: median of five, µs.
-func (b *bench) askedFirst(step string) (string, error) {
+func askedFirst(d *daemon.Daemon, step string) (string, error) {
 	var s sample
 	for range 5 {
-		if err := b.daemon.Start(); err != nil {
+		if err := d.Start(); err != nil {
 			return "", err
 		}
 		start := time.Now()
-		_, err := b.daemon.CLI("match", "--like", filepath.Join(b.daemon.Dir, step))
+		_, err := d.CLI("match", "--like", filepath.Join(d.Dir, step))
 		s.add(time.Since(start).Seconds() * 1e6)
-		if err := errors.Join(err, b.daemon.Stop()); err != nil {
+		if err := errors.Join(err, d.Stop()); err != nil {
 			return "", err
 		}
 	}
