@@ -21,7 +21,7 @@ func (f *finder) filter() bool {
 	high := uint32(0)
 	for _, l := range f.asked.lists {
 		if p := &f.x.classes[l.class].post; p.words != nil {
-			f.bitmaps = append(f.bitmaps, filtered{p, p.words, p.base, l.weight})
+			f.bitmaps = append(f.bitmaps, filtered{post: p, words: p.words, base: p.base, weight: l.weight})
 			weight += l.weight
 			high = max(high, p.base+uint32(len(p.words)))
 		}
@@ -33,7 +33,7 @@ func (f *finder) filter() bool {
 	}
 	f.order(slack)
 	for _, l := range f.bitmaps {
-		f.blocks = append(f.blocks, filtered{l.post, l.post.any, l.base / 64, l.weight})
+		f.blocks = append(f.blocks, filtered{words: l.post.any, base: l.base / 64, weight: l.weight})
 	}
 	known := weight == all // no list is without a bitmap
 	var words, archs lacking
@@ -49,8 +49,11 @@ func (f *finder) filter() bool {
 
 // order sorts the bitmaps: those first that put most archs out.
 func (f *finder) order(slack int) {
-	lack := func(l *filtered) int { return min(l.weight, slack+1) * (len(f.x.archs) - l.post.n) }
-	slices.SortFunc(f.bitmaps, func(a, b filtered) int { return cmp.Compare(lack(&b), lack(&a)) })
+	for i := range f.bitmaps {
+		l := &f.bitmaps[i]
+		l.out = min(l.weight, slack+1) * (len(f.x.archs) - l.post.n)
+	}
+	slices.SortFunc(f.bitmaps, func(a, b filtered) int { return cmp.Compare(b.out, a.out) })
 }
 
 // filterWord weighs the archs of a word that may win.
@@ -71,6 +74,7 @@ type filtered struct {
 	words  []uint64
 	base   uint32 // the place of words[0]; none is in the words before
 	weight int
+	out    int // how much it puts out, about
 }
 
 // at is word k of the bitmap.
@@ -160,7 +164,7 @@ func (l *lacking) countFew(lists []filtered, word uint32) uint64 {
 			return 0
 		}
 	}
-	l.may = [levels]uint64{m0, m1, m2, m3}
+	l.may[1], l.may[2], l.may[3] = m1, m2, m3
 	return m0
 }
 
