@@ -270,8 +270,8 @@ func (m *Models) likeLeft(p string) (*catalogue, *known) {
 func (m *Models) Known() (h cas.Hash, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if h, ok := m.asBeforeLocked(); ok {
-		return h, true
+	if m.asBeforeLocked() {
+		return m.wasKnownLocked()
 	}
 	c := m.catalogue.Load()
 	if c == nil || m.stale.Load() || m.recheck || !m.savedLocked(c) || len(m.book.Changed()) > 0 ||
@@ -282,10 +282,18 @@ func (m *Models) Known() (h cas.Hash, ok bool) {
 }
 
 // asBeforeLocked reports whether the catalogue's file was all that was known when this process began, and
-// nothing changed since. h is its hash.
-func (m *Models) asBeforeLocked() (h cas.Hash, ok bool) {
+// nothing changed since.
+func (m *Models) asBeforeLocked() bool {
 	m.mu.AssertHeld()
-	if m.useless || m.o.Steps.Touched() {
+	_, was := m.wasKnownLocked()
+	return was && !m.o.Steps.Touched()
+}
+
+// wasKnownLocked reports whether the catalogue's file, with hash h, was all that was known when this process
+// began.
+func (m *Models) wasKnownLocked() (h cas.Hash, ok bool) {
+	m.mu.AssertHeld()
+	if m.useless {
 		return h, false
 	}
 	h, err := m.leftHash()

@@ -180,11 +180,10 @@ func (m *Models) Finish() {
 	m.Keep(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.catalogue.Load()
-	if c == nil || m.o.ReadOnly {
+	if m.o.ReadOnly || m.asBeforeLocked() {
 		return
 	}
-	if _, as := m.asBeforeLocked(); as {
+	if _, was := m.wasKnownLocked(); m.catalogue.Load() == nil && (m.book == nil || !was) {
 		return
 	}
 	err := m.settleLocked(ctx)
@@ -194,7 +193,7 @@ func (m *Models) Finish() {
 	if err == nil {
 		m.upToDateLocked()
 	}
-	if !m.savedLocked(c) {
+	if c := m.catalogue.Load(); c != nil && !m.savedLocked(c) {
 		m.saveCatalogueLocked(0)
 	}
 }

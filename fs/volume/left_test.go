@@ -159,6 +159,16 @@ func TestPresumed(t *testing.T) {
 	}
 }
 
+// TestLeftUnasked: what a process saved that nobody asked is known to the next one, too.
+func TestLeftUnasked(t *testing.T) {
+	r := left(t)
+	r.saveGraph("c/1", "xyzz")
+	r = r.reopen()
+	if got := r.like("a/1"); got != "c/1 3" || r.steps.Known() > 0 {
+		t.Errorf("like a/1 is %q, %d runs looked at", got, r.steps.Known())
+	}
+}
+
 // TestProblemsLeft: what is wrong with a step is told by the next process, too.
 func TestProblemsLeft(t *testing.T) {
 	r := left(t)
