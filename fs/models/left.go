@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
@@ -296,13 +297,13 @@ func (m *Models) wasKnownLocked() (h cas.Hash, ok bool) {
 	if m.useless {
 		return h, false
 	}
-	h, err := m.leftHash()
+	h, err := leftHash(m.o.Folder)
 	return h, err == nil && m.o.Known(h)
 }
 
-// leftHash is what the catalogue's file says of itself.
-func (m *Models) leftHash() (h cas.Hash, err error) {
-	f, err := m.o.Folder.Open(tree.CatalogueFile, os.O_RDONLY, 0)
+// leftHash is what the catalogue's file in a store's folder says of itself.
+func leftHash(folder *disk.Folder) (h cas.Hash, err error) {
+	f, err := folder.Open(tree.CatalogueFile, os.O_RDONLY, 0)
 	if err != nil {
 		return h, err
 	}
