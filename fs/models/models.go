@@ -183,7 +183,7 @@ func (m *Models) Finish() {
 	if m.o.ReadOnly || m.asBeforeLocked() {
 		return
 	}
-	if _, was := m.wasKnownLocked(); m.catalogue.Load() == nil && (m.book == nil || !was) {
+	if _, was := m.wasKnownLocked(); m.catalogue.Load() == nil && !was {
 		return
 	}
 	err := m.settleLocked(ctx)

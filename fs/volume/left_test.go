@@ -164,6 +164,8 @@ func TestLeftUnasked(t *testing.T) {
 	r := left(t)
 	r.saveGraph("c/1", "xyzz")
 	r = r.reopen()
+	r.write("runs/c/1/metrics.json", []byte(`{"loss": 3}`)) // nothing that is packed
+	r = r.reopen()
 	if got := r.like("a/1"); got != "c/1 3" || r.steps.Known() > 0 {
 		t.Errorf("like a/1 is %q, %d runs looked at", got, r.steps.Known())
 	}
