@@ -184,7 +184,12 @@ func (m *Models) saveCatalogueLocked(least int) {
 		}
 		return prefix.Tag{}
 	})
-	p, h, err := encodeLeft(index, m.book.Live(), len(m.problems))
+	var p []byte
+	var h cas.Hash
+	folders, err := m.o.Steps.Folders()
+	if err == nil {
+		p, h, err = encodeLeft(index, m.book.Live(), len(m.problems), folders)
+	}
 	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
 	const name = tree.CatalogueFile
 	if err == nil {

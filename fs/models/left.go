@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -28,6 +29,7 @@ import (
 //	"CKC1"
 //	hash     32 bytes: BLAKE3 of all that follows
 //	problems 4 bytes: of how many steps something was wrong with what they say of themselves
+//	folders  n, 4 bytes, then n times, ascending: inode, 8 bytes; ctime in ns, 8 bytes (steps.Folders)
 //	n        4 bytes, then as many of prefix.Catalogue.Snapshot
 //	models   n, 4 bytes, then by path n times: number, 8 bytes; where its record ends, 4 bytes, from where the
 //	         first begins; then the records of ledger.Entry
@@ -37,7 +39,8 @@ const (
 )
 
 // encodeLeft is the file of a catalogue's snapshot and of the live models, and its hash.
-func encodeLeft(index []byte, live map[uint64]*ledger.Entry, problems int) ([]byte, cas.Hash, error) {
+func encodeLeft(index []byte, live map[uint64]*ledger.Entry, problems int, folders steps.Folders) (
+	[]byte, cas.Hash, error) {
 	byPath := make([]*ledger.Entry, 0, len(live))
 	for _, e := range live {
 		byPath = append(byPath, e)
@@ -46,6 +49,10 @@ func encodeLeft(index []byte, live map[uint64]*ledger.Entry, problems int) ([]by
 	le := binary.LittleEndian
 	p := make([]byte, leftHeader, leftHeader+len(index)+512*len(live))
 	p = le.AppendUint32(p, uint32(problems))
+	p = le.AppendUint32(p, uint32(len(folders)))
+	for _, ino := range slices.Sorted(maps.Keys(folders)) {
+		p = le.AppendUint64(le.AppendUint64(p, ino), uint64(folders[ino]))
+	}
 	p = append(le.AppendUint32(p, uint32(len(index))), index...)
 	p = le.AppendUint32(p, uint32(len(byPath)))
 	var records []byte
@@ -80,10 +87,15 @@ func decodeLeft(p []byte) (index []byte, models *leftModels, err error) {
 		return 0
 	}
 	problems := num()
+	folders := steps.Folders{}
+	for f := r.Take(leftFolder * num()); len(f) > 0; f = f[leftFolder:] {
+		folders[binary.LittleEndian.Uint64(f)] = int64(binary.LittleEndian.Uint64(f[8:]))
+	}
 	index = r.Take(num())
 	heads := r.Take(leftHead * num())
 	models = &leftModels{heads: bytes.Clone(heads), records: bytes.Clone(r.P),
-		places: make(map[uint64]int, len(heads)/leftHead), problems: problems}
+		places: make(map[uint64]int, len(heads)/leftHead), problems: problems,
+		folders: folders}
 	begin := 0
 	for i := range models.len() {
 		end := models.end(i)
@@ -102,10 +114,15 @@ type leftModels struct {
 	records  []byte
 	places   map[uint64]int // by number
 	problems int
+	folders  steps.Folders
 }
 
-// leftHead is the bytes of a model's number, and of where its record ends.
-const leftHead = 8 + 4
+const (
+	// leftHead is the bytes of a model's number, and of where its record ends.
+	leftHead = 8 + 4
+	// leftFolder is the bytes of a folder.
+	leftFolder = 8 + 8
+)
 
 func (l *leftModels) len() int { return len(l.heads) / leftHead }
 
@@ -172,6 +189,10 @@ func (m *Models) leftBehind() *catalogue {
 	if left == nil {
 		return nil
 	}
+	// Somebody may have moved runs and steps into the tree, or out of it, while nothing was mounted.
+	if now, err := m.o.Steps.Folders(); err != nil || !maps.Equal(now, left.folders) {
+		return nil
+	}
 	c := &catalogue{in: map[uint64]*known{}, left: left}
 	var err error
 	c.Catalogue, err = prefix.Restore(index, func(prefix.Model, prefix.Tag) bool { return true })
@@ -205,15 +226,12 @@ func (m *Models) presumeLocked(found map[string][]*steps.Step) {
 		return
 	}
 	m.presumed = true
-	untouched := m.o.Steps.Untouched(found)
-	if untouched == nil {
-		return
-	}
 	_, left := m.readLeftLocked()
 	live := m.book.Live()
 	if left == nil || left.problems > 0 || left.len() != len(live) {
 		return
 	}
+	untouched := m.o.Steps.Untouched(found, left.folders)
 	gone := &steps.Step{}
 	for _, e := range live {
 		run, step, _ := steps.In(e.Path)

@@ -3,11 +3,13 @@ package models
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
 )
@@ -21,12 +23,13 @@ func TestLeft(t *testing.T) {
 		e := &ledger.Entry{Model: lineage.Model{Seq: uint64(10 + i)}, Version: 1, Ino: uint64(i + 1), Path: p}
 		live[e.Ino] = e
 	}
-	p, h, err := encodeLeft([]byte("index"), live, 3)
+	folders := steps.Folders{3: 1 << 60, 2: -1}
+	p, h, err := encodeLeft([]byte("index"), live, 3, folders)
 	if err != nil {
 		t.Fatal(err)
 	}
 	index, left, err := decodeLeft(p)
-	if err != nil || string(index) != "index" || left.problems != 3 || h != cas.Sum(p[leftHeader:]) {
+	if err != nil || string(index) != "index" || left.problems != 3 || !maps.Equal(left.folders, folders) || h != cas.Sum(p[leftHeader:]) {
 		t.Fatalf("%q, %v", index, err)
 	}
 	for at, want := range map[string]string{

@@ -41,20 +41,26 @@ func newWatch() watch {
 // Touched reports whether anything in the tree may be another than it was when this process began.
 func (s *Steps) Touched() bool { return s.touched.Load() }
 
-// Untouched says of which of these steps nothing was touched since this process began; nil when that is not
-// known. It is not known any more after the first call.
-func (s *Steps) Untouched(found map[string][]*Step) (untouched map[*Step]bool) {
+// Untouched says of which of these steps nothing was touched since this process began, and in whose runs no
+// name came or went since the folders were as before; nil when that is not known. It is not known any more
+// after the first call.
+func (s *Steps) Untouched(found map[string][]*Step, before Folders) (untouched map[*Step]bool) {
 	w := &s.watch
 	w.mu.Lock()
 	early := w.early
 	w.early = nil
 	w.mu.Unlock()
-	if early == nil {
+	now, err := s.Folders()
+	if early == nil || err != nil {
 		return nil
 	}
 	untouched = map[*Step]bool{}
 	for _, steps := range found {
 		for _, st := range steps {
+			run := st.of.ino
+			if at, ok := now[run]; !ok || at != before[run] {
+				continue
+			}
 			untouched[st] = true
 			for ino := range st.inodes {
 				if early[ino] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -156,6 +157,44 @@ func TestPresumed(t *testing.T) {
 	r = r.reopen()
 	if got := r.like("a/1"); got != "a/2 2" {
 		t.Errorf("without a catalogue like a/1 is %q", got)
+	}
+}
+
+// TestMovedMeanwhile: what came into the tree, or left it, while nothing was mounted is known to a match, also
+// once something else changed.
+func TestMovedMeanwhile(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		from, to string // below runs/; to is "" for what is removed
+		want     string
+	}{
+		{"a step into a new run", "b/2", "c/7", "c/7 3"},
+		{"a step into another run", "b/2", "a/7", "a/7 3"},
+		{"a run", "b", "d", "d/2 3"},
+		{"a step out of the tree", "b/2", "", "a/2 2"},
+		{"a run out of the tree", "b", "", "a/2 2"},
+	} {
+		for _, touched := range []bool{false, true} {
+			r := left(t)
+			r.close()
+			from, to := r.at("tree/runs", c.from), filepath.Join(t.TempDir(), "out")
+			if c.to != "" {
+				to = r.at("tree/runs", c.to)
+				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Rename(from, to); err != nil {
+				t.Fatal(err)
+			}
+			r = r.reopen()
+			if touched {
+				r.saveGraph("z/1", "q")
+			}
+			if got := r.like("a/1"); got != c.want {
+				t.Errorf("%s, touched %v: like a/1 is %q, want %q", c.name, touched, got, c.want)
+			}
+		}
 	}
 }
 
