@@ -29,7 +29,8 @@ func TestLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	index, left, err := decodeLeft(p)
-	if err != nil || string(index) != "index" || left.problems != 3 || !maps.Equal(left.folders, folders) || h != cas.Sum(p[leftHeader:]) {
+	if err != nil || string(index) != "index" || left.problems != 3 || !maps.Equal(left.folders, folders) ||
+		h != cas.Sum(p[leftHeader:]) {
 		t.Fatalf("%q, %v", index, err)
 	}
 	for at, want := range map[string]string{

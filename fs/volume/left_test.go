@@ -160,8 +160,8 @@ func TestPresumed(t *testing.T) {
 	}
 }
 
-// TestMovedMeanwhile: what came into the tree, or left it, while nothing was mounted is known to a match, also
-// once something else changed.
+// TestMovedMeanwhile: what came into the tree, or left it, while nothing was mounted is known to a match,
+// also once something else changed.
 func TestMovedMeanwhile(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -196,6 +196,31 @@ func TestMovedMeanwhile(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMovedBack: what was out of the tree for as long as a process lived is a model again.
+func TestMovedBack(t *testing.T) {
+	r := left(t)
+	in, out := r.at("tree/runs/b/2"), filepath.Join(t.TempDir(), "out")
+	move := func(from, to string) {
+		t.Helper()
+		r.close()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+		r = r.reopen()
+	}
+	want := func(step string) {
+		t.Helper()
+		r.saveGraph("z/"+step[:1]+step[2:3], "q") // something changes, somewhere else
+		if got := r.like("a/1"); got != step {
+			t.Errorf("like a/1 is %q, want %q", got, step)
+		}
+	}
+	move(in, out)
+	want("a/2 2")
+	move(out, in)
+	want("b/2 3")
 }
 
 // TestLeftUnasked: what a process saved that nobody asked is known to the next one, too.
