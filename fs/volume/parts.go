@@ -26,6 +26,7 @@ import (
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/usage"
 	"ckptfs/fs/virtual"
 	indexartifacts "ckptfs/index/artifacts"
 	"ckptfs/index/manifest"
@@ -95,6 +96,20 @@ func (v *Volume) openPasses() {
 	}
 }
 
+// usageOptions say what is counted: the whole store.
+func (v *Volume) usageOptions() usage.Options {
+	return usage.Options{
+		Folder: v.folder, Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
+		Records: v.models.Records,
+	}
+}
+
+// changed notes that a file may have other bytes, or a folder other names.
+func (v *Volume) changed(ino uint64) {
+	v.steps.Changed(ino)
+	v.usage.Changed(ino)
+}
+
 // atRest is the options of a worker on files that no program has touched for so long.
 func (v *Volume) atRest(after time.Duration) idle.Options {
 	return idle.Options{
@@ -144,7 +159,8 @@ func (v *Volume) openNames() error {
 	defer root.Close()
 	v.names, err = names.Open(names.Options{
 		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
-		Changed:  v.steps.Changed,
+		Changed:  v.changed,
+		Recorded: v.usage.Changed,
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
 			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)
@@ -185,6 +201,7 @@ func newQueue(v *Volume, maxUnpacked int64) *queue.Queue {
 
 // reclaim gives back what the segments hold that no file needs, however young it is.
 func (v *Volume) reclaim(ctx context.Context) (freed int64, err error) {
+	v.usage.Settle()
 	p, err := v.passes.Prune(ctx, control.PruneOptions{MaxUnused: store.DefaultMaxUnused}, nil)
 	if errors.Is(err, store.ErrSweeping) {
 		return 0, nil // which gives it back
