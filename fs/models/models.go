@@ -89,12 +89,12 @@ type Options struct {
 type Models struct {
 	o Options
 
-	mu      locks.Mutex[bookLock]
-	book    *ledger.Ledger         // nil: not read yet
+	mu   locks.Mutex[bookLock]
+	book *ledger.Ledger // nil: not read yet
 	// how often the records in use became others without book.Gen
 	recorded uint64
-	seen    map[string]*steps.Step // by "run/step": what the book was brought up to date with
-	settled uint64                 // steps.gen of when nothing was left to enter; 0: something is
+	seen     map[string]*steps.Step // by "run/step": what the book was brought up to date with
+	settled  uint64                 // steps.gen of when nothing was left to enter; 0: something is
 	// foreign are records of a later version; they are kept.
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves

@@ -120,6 +120,14 @@ func (c *counts) findHurt(m *mirror) error {
 	return nil
 }
 
+// takes is about how much memory the counts take, in bytes.
+func (c *counts) takes() int64 {
+	const pair = 14 // and room to grow
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return pair * int64(c.table.pairs)
+}
+
 // change is a manifest that a run gets, or with by -1 loses, by one of its files.
 type change struct {
 	c   *counts
@@ -176,7 +184,9 @@ func (x *change) readManifest(h cas.Hash) (*manifest.Manifest, error) {
 	return nil, nil
 }
 
-func damaged(err error) bool { return errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) }
+func damaged(err error) bool {
+	return errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound)
+}
 
 // begin counts a manifest and its objects. lists are those whose chunks are to be counted; false: it has been
 // counted, or is still.

@@ -19,7 +19,7 @@ type mirror struct {
 	names   []string          // of the runs, by number
 	numbers map[string]uint32 // and the other way round
 
-	changes []delta // of manifests, which counts does not know yet
+	changes []delta   // of manifests, which counts does not know yet
 	moved   []*folder // that were taken from where they were
 	left    []uint64  // files that had no name any more
 	other   []*folder // by which files are known now that lost the name that they were known by
@@ -72,6 +72,12 @@ func newMirror(root uint64) *mirror {
 	d := &folder{ino: root}
 	return &mirror{root: d, folders: map[uint64]*folder{root: d}, files: map[uint64]*file{},
 		runs: make([]sizes, 1), names: make([]string, 1), numbers: map[string]uint32{}}
+}
+
+// takes is about how much memory the mirror takes, in bytes.
+func (m *mirror) takes() int64 {
+	const file, folder = 130, 180
+	return file*int64(len(m.files)) + folder*int64(len(m.folders))
 }
 
 // path is that of a folder in the tree.

@@ -96,20 +96,6 @@ func (v *Volume) openPasses() {
 	}
 }
 
-// usageOptions say what is counted: the whole store.
-func (v *Volume) usageOptions() usage.Options {
-	return usage.Options{
-		Folder: v.folder, Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
-		Records: v.models.Records,
-	}
-}
-
-// changed notes that a file may have other bytes, or a folder other names.
-func (v *Volume) changed(ino uint64) {
-	v.steps.Changed(ino)
-	v.usage.Changed(ino)
-}
-
 // atRest is the options of a worker on files that no program has touched for so long.
 func (v *Volume) atRest(after time.Duration) idle.Options {
 	return idle.Options{
@@ -159,7 +145,7 @@ func (v *Volume) openNames() error {
 	defer root.Close()
 	v.names, err = names.Open(names.Options{
 		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
-		Changed:  v.changed,
+		Changed:  func(ino uint64) { v.steps.Changed(ino); v.usage.Changed(ino) },
 		Recorded: v.usage.Changed,
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
@@ -224,4 +210,12 @@ func (v *Volume) openArtifacts() {
 		Table: indexartifacts.New(v.index.Bucket(indexartifacts.BucketName)), Tree: artifactTree{v},
 		ReadOnly: v.readOnly, Now: v.now, Log: v.report,
 	})
+}
+
+// counted says what the counts of a volume are of.
+func counted(v *Volume) usage.Options {
+	return usage.Options{
+		Folder: v.folder, Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
+		Records: v.models.Records, Takes: v.asm.Yield,
+	}
 }

@@ -171,7 +171,7 @@ func (v *Volume) open(o Options) error {
 	v.openModels()
 	v.openVirtual(o)
 	v.openPasses()
-	v.usage.Start(v.usageOptions())
+	v.usage.Start(counted(v))
 	return v.recover(o.Resume)
 }
 
