@@ -71,7 +71,8 @@ type entry struct {
 }
 
 func newCache(max int64, tell func(mapped int64)) *cache {
-	c := &cache{coming: map[cas.Hash]*entry{}, lru: newLRU[*entry](), gone: newLRU[*entry](), max: max, most: max}
+	c := &cache{coming: map[cas.Hash]*entry{}, lru: newLRU[*entry](), gone: newLRU[*entry](), max: max,
+		most: max}
 	if max >= minSlots {
 		c.slots = pages.NewSlots(slotSize, tell)
 	}
