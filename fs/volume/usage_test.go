@@ -95,6 +95,43 @@ func TestStatsKept(t *testing.T) {
 	}
 }
 
+// A list of chunks that cannot be read hurts each file that has it, until the same is stored again.
+func TestStatsOfDamage(t *testing.T) {
+	r := newRig(t)
+	shared := random(600<<10, 1)
+	files := []string{"1.safetensors", "2.safetensors", "3.safetensors"}
+	save := func(i int) {
+		r.write(files[i], weights(t, []string{"a", "b"}, shared, random(100<<10, uint64(10+i))))
+		r.sync()
+	}
+	save(0)
+	save(1)
+	_, m := r.manifestOf(files[0])
+	for _, o := range m.Objects {
+		if o.List {
+			r.damage(o.Digest)
+		}
+	}
+	want := func(damaged int64) {
+		t.Helper()
+		if s := r.stats(); s.Damaged != damaged {
+			t.Errorf("%d damaged, want %d", s.Damaged, damaged)
+		}
+		r.keptUp()
+	}
+	want(2)
+	r.unlink(files[1])
+	want(1)
+	save(2)
+	want(0)
+	own, _ := r.manifestOf(files[2])
+	r.damage(own)
+	r = r.reopen()
+	want(1)
+	r.unlink(files[2])
+	want(0)
+}
+
 // usageModel is a tree in which anything may happen.
 type usageModel struct {
 	r    *rig
