@@ -67,12 +67,18 @@ func (c *counts) apply(ctx context.Context, changes []delta, names []string) err
 		c.runs = append(c.runs, control.RunStats{Run: names[n]})
 	}
 	c.mu.Unlock()
+	got := slices.DeleteFunc(slices.Clone(changes), func(d delta) bool { return d.by < 0 })
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(cas.Processors)
-	for _, d := range changes {
-		if d.by > 0 && inner.Err() == nil {
-			g.Go(func() error { return (&change{c: c, run: d.run, by: 1}).manifest(d.manifest) })
-		}
+	for some := range slices.Chunk(got, partFiles) {
+		g.Go(func() error {
+			for _, d := range some {
+				if err := (&change{c: c, run: d.run, by: 1}).manifest(d.manifest); err != nil {
+					return err
+				}
+			}
+			return inner.Err()
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
