@@ -86,7 +86,11 @@ func (l *looker) drain(ctx context.Context) error {
 // forget is the mirror's. Files that it finds elsewhere are looked at there.
 func (l *looker) forget() {
 	l.mirror.forget()
-	l.queue, l.other = append(l.queue, l.other...), nil
+	l.elsewhere(func(ino uint64, d *folder) {
+		if l.inos[ino] {
+			l.queue = append(l.queue, d)
+		}
+	})
 }
 
 // enqueue finds the folders that are to be looked at, those above others first.
@@ -154,12 +158,13 @@ func (l *looker) compare(d *folder, node *names.Node, entries []tree.DirEntry) {
 			}
 		}
 	}
-	for _, sub := range slices.Clone(d.subs) {
-		if !subs[sub.ino] {
-			l.detach(sub)
-			l.moved = append(l.moved, sub)
+	d.subs = slices.DeleteFunc(d.subs, func(sub *folder) bool {
+		gone := !subs[sub.ino]
+		if gone {
+			sub.parent, l.moved = nil, append(l.moved, sub)
 		}
-	}
+		return gone
+	})
 	slices.Sort(inos)
 	l.list(d, inos)
 	var files []tree.DirEntry

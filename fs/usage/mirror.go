@@ -22,7 +22,7 @@ type mirror struct {
 	changes []delta   // of manifests, which counts does not know yet
 	moved   []*folder // that were taken from where they were
 	left    []uint64  // files that had no name any more
-	other   []*folder // by which files are known now that lost the name that they were known by
+	other   []uint64  // files that lost the name that they were known by, and have others
 }
 
 // sizes are what files are.
@@ -211,19 +211,29 @@ func (m *mirror) remove(d *folder, ino uint64) {
 	if f.names.names == 0 {
 		m.left = append(m.left, ino)
 	} else if f.dir == d {
-		f.dir = m.find(ino, d)
-		m.other = append(m.other, f.dir)
+		m.other = append(m.other, ino)
 	}
 }
 
-// find is a folder that has a name of a file that has hard links; or, if there is none just now, d.
-func (m *mirror) find(ino uint64, d *folder) *folder {
-	for _, o := range m.folders {
-		if _, ok := slices.BinarySearch(o.files, ino); ok {
-			return o
+// elsewhere has the files that lost the name that they were known by be known by another one. f is called
+// with each and its folder.
+func (m *mirror) elsewhere(f func(ino uint64, d *folder)) {
+	if len(m.other) == 0 {
+		return
+	}
+	wanted := map[uint64]bool{}
+	for _, ino := range m.other {
+		wanted[ino] = true
+	}
+	m.other = nil
+	for _, d := range m.folders {
+		for _, ino := range d.files {
+			if wanted[ino] {
+				m.files[ino].dir = d
+				f(ino, d)
+			}
 		}
 	}
-	return d
 }
 
 // named notes that a file has a name more, or less, in a run.
