@@ -28,11 +28,18 @@ type counts struct {
 	sum   control.Stats
 	live  int64 // bytes of the records that files need
 	// unread are manifests and lists that could not be read when they were counted, and hurt the manifests
-	// that they are, or are of.
+	// that they are, or are of. skipped says how often what they refer to was not counted, for whom.
 	unread, hurt map[cas.Hash]bool
+	skipped      map[reference]int
 	found        bool // a list was found to be unread: manifests that were counted may be hurt
 	// stale: a counted record was replaced, or could not be read any more. All is to be counted again.
 	stale bool
+}
+
+// reference is that of a run to a record.
+type reference struct {
+	hash cas.Hash
+	run  uint32
 }
 
 // reset forgets all that was counted.
@@ -43,7 +50,7 @@ func (c *counts) reset() {
 	c.table = table{beyond: map[crowded]int{}}
 	c.runs = make([]control.RunStats, 1)
 	c.sum, c.live = control.Stats{}, 0
-	c.unread, c.hurt = map[cas.Hash]bool{}, map[cas.Hash]bool{}
+	c.unread, c.hurt, c.skipped = map[cas.Hash]bool{}, map[cas.Hash]bool{}, map[reference]int{}
 	c.stale, c.found = false, false
 }
 
@@ -175,19 +182,33 @@ func (x *change) readManifest(h cas.Hash) (*manifest.Manifest, error) {
 	if err == nil {
 		m, err = manifest.Decode(p)
 	}
+	if err != nil && !damaged(err) {
+		return nil, err
+	}
 	x.c.mu.Lock()
 	defer x.c.mu.Unlock()
-	switch was := x.c.unread[h]; {
-	case err == nil && !was:
-		return m, nil
-	case err != nil && !damaged(err):
-		return nil, err
-	case x.by > 0 && err == nil || x.by < 0 && !was:
-		x.c.stale = true
-	case x.by > 0:
-		x.c.unread[h], x.c.hurt[h] = true, true
+	if x.skip(h, h, err) {
+		return nil, nil
 	}
-	return nil, nil
+	return m, nil
+}
+
+// skip reports whether a manifest, or a list of it, is passed over, which was read with err. c.mu is held.
+func (x *change) skip(m, h cas.Hash, err error) bool {
+	c, r := x.c, reference{h, x.run}
+	switch {
+	case x.by < 0 && c.skipped[r] > 0:
+		c.skipped[r]--
+	case err == nil && (x.by < 0 || !c.unread[h]):
+		return false
+	case err == nil || x.by < 0: // it was lost, and is there again; or the other way round
+		c.stale = true
+	default:
+		c.unread[h], c.hurt[m] = true, true
+		c.found = c.found || m != h
+		c.skipped[r]++
+	}
+	return true
 }
 
 func damaged(err error) bool {
@@ -232,14 +253,7 @@ func (x *change) list(of cas.Hash, o manifest.Object) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch was := c.unread[o.Digest]; {
-	case x.by > 0 && err != nil:
-		c.unread[o.Digest], c.hurt[of], c.found = true, true, true
-		return nil
-	case was && x.by < 0:
-		return nil
-	case was || err != nil:
-		c.stale = true
+	if x.skip(of, o.Digest, err) {
 		return nil
 	}
 	for _, s := range spans {

@@ -132,6 +132,37 @@ func TestStatsOfDamage(t *testing.T) {
 	want(0)
 }
 
+// A list that is damaged once it was counted, and is counted for another run, is taken back as it was
+// counted.
+func TestStatsOfLaterDamage(t *testing.T) {
+	r := newRig(t)
+	shared := random(600<<10, 1)
+	for _, d := range []string{"runs", "runs/a", "runs/a/1", "runs/b", "runs/b/1"} {
+		r.mkdir(d)
+	}
+	save := func(p string, own uint64) {
+		r.write(p, weights(t, []string{"a", "b"}, shared, random(100<<10, own)))
+		r.sync()
+	}
+	save("runs/a/1/m.safetensors", 10)
+	r.keptUp()
+	_, m := r.manifestOf("runs/a/1/m.safetensors")
+	for _, o := range m.Objects {
+		if o.List {
+			r.damage(o.Digest)
+		}
+	}
+	save("runs/b/1/m.safetensors", 11)
+	if s := r.stats(); s.Damaged != 2 {
+		t.Errorf("%+v", s)
+	}
+	r.unlink("runs/a/1/m.safetensors")
+	r.keptUp()
+	if s := r.stats(); s.Damaged != 1 || s.UniqueBytes > 200<<10 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // usageModel is a tree in which anything may happen.
 type usageModel struct {
 	r    *rig
