@@ -23,6 +23,12 @@ func (s *Store) Bases(h cas.Hash, loc cas.Location) (links []Link, err error) {
 	return links, err
 }
 
+// BasesOf is Bases for those alone that the record itself names.
+func (s *Store) BasesOf(h cas.Hash, loc cas.Location) ([]cas.Hash, error) {
+	b, _, err := s.reader.baseOf(h, loc)
+	return b.Hashes(), err
+}
+
 // link pins base as long as the record of h is pinned, and returns the base's record if it is pending. false:
 // h is not pinned, a sweep is just taking the base, the base was found damaged, or it needs h, which an index
 // that lost h does not know.

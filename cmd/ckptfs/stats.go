@@ -23,7 +23,10 @@ func (a *app) statsCmd() *cobra.Command {
     local     bytes in the tree: plain files, and the local copies of packed ones ("resident_bytes" in JSON)
     ratio     logical bytes of packed files, divided by stored
 
-The same follows for each run, a folder below runs/. NEW is what a run added to the runs listed above it.`,
+The same follows for each run, a folder below runs/. UNIQUE is of the chunks that its files use, NEW of those
+that no run listed above it uses.
+
+The first answer after a mount reads every manifest. The daemon keeps it up to date for the later ones.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {

@@ -52,6 +52,13 @@ func TestSlots(t *testing.T) {
 		check(little, small, i*37%(n/(32<<10))*(32<<10))
 		check(big, want, i%9*cas.ChunkSize)
 	}
+	for _, n := range []int64{minSlots / 2, minSlots, 0} { // it yields memory, and takes it back
+		r.Yield(n)
+		if most := max(minSlots-n, minSlots/4); r.chunks.max != most || r.chunks.bytes > most {
+			t.Errorf("%d bytes of %d, at most %d", r.chunks.bytes, r.chunks.max, most)
+		}
+		check(big, want, 0)
+	}
 	r.Close()
 	r.chunks.slots.Trim()
 	if mapped, _ := r.chunks.slots.Room(); mapped != 0 || r.chunks.bytes != 0 || r.chunks.inSlots != 0 {

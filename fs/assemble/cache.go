@@ -41,6 +41,7 @@ type cache struct {
 	coming       map[cas.Hash]*entry
 	lru          *lru[*entry]
 	bytes, max   int64
+	most         int64 // that max may be: see yield
 	gone         *lru[*entry]
 	passed       int64
 	hits, misses int64
@@ -70,7 +71,8 @@ type entry struct {
 }
 
 func newCache(max int64, tell func(mapped int64)) *cache {
-	c := &cache{coming: map[cas.Hash]*entry{}, lru: newLRU[*entry](), gone: newLRU[*entry](), max: max}
+	c := &cache{coming: map[cas.Hash]*entry{}, lru: newLRU[*entry](), gone: newLRU[*entry](), max: max,
+		most: max}
 	if max >= minSlots {
 		c.slots = pages.NewSlots(slotSize, tell)
 	}
@@ -202,6 +204,18 @@ func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.evictOldest() {
+	}
+}
+
+// yield has the cache be n bytes smaller than it may be, but not below a quarter.
+func (c *cache) yield(n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.max = max(c.most-n, c.most/4)
+	for c.bytes > c.max && c.evictOldest() {
+	}
+	if c.slots != nil {
+		c.shrink()
 	}
 }
 

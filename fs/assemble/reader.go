@@ -107,6 +107,10 @@ func (r *Reader) Stats() Stats {
 	return s
 }
 
+// Yield is told that n bytes of the memory for decoded chunks are taken by something else. At least a quarter
+// stays.
+func (r *Reader) Yield(n int64) { r.chunks.yield(n) }
+
 // doc is a manifest and what finds its way in it.
 type doc struct {
 	*manifest.Manifest

@@ -26,7 +26,7 @@ type Skip struct {
 	Reason string `json:"reason"`
 }
 
-// Stats is what the store holds and what it costs.
+// Stats is what the store holds and what it costs. It is counted once, and kept up to date.
 //
 //	LogicalBytes   sum of the sizes of all files, hard links counted once
 //	UniqueBytes    raw bytes of the distinct chunks
@@ -39,7 +39,7 @@ type Skip struct {
 type Stats struct {
 	Files     int64 `json:"files"`
 	Packed    int64 `json:"packed_files"`
-	Damaged   int64 `json:"damaged_files"` // packed files whose manifest or chunk lists cannot be read
+	Damaged   int64 `json:"damaged_files"` // packed files whose manifest or lists could not be read when counted
 	Lost      int64 `json:"lost_files"`    // of which the disk did not take all that was written
 	Tensors   int64 `json:"tensors"`
 	Chunks    int64 `json:"chunks"`
@@ -66,7 +66,8 @@ type Stats struct {
 	Runs  []RunStats `json:"runs"`
 }
 
-// RunStats is one directory below runs/: its steps are the directories in it that hold files.
+// RunStats is one directory below runs/: its steps are the directories in it that hold files. A file with
+// names in several runs is counted in each. Runs are listed by name, as people count.
 type RunStats struct {
 	Run          string `json:"run"`
 	Steps        int64  `json:"steps"`

@@ -93,10 +93,12 @@ type Options struct {
 type Models struct {
 	o Options
 
-	mu      locks.Mutex[bookLock]
-	book    *ledger.Ledger         // nil: not read yet
-	seen    map[string]*steps.Step // by "run/step": what the book was brought up to date with
-	settled uint64                 // steps.gen of when nothing was left to enter; 0: something is
+	mu   locks.Mutex[bookLock]
+	book *ledger.Ledger // nil: not read yet
+	// how often the records in use became others without book.Gen
+	recorded uint64
+	seen     map[string]*steps.Step // by "run/step": what the book was brought up to date with
+	settled  uint64                 // steps.gen of when nothing was left to enter; 0: something is
 	// foreign are records of a later version; they are kept.
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
@@ -331,6 +333,7 @@ func (m *Models) recordLocked() error {
 		return err
 	}
 	m.parts.clear()
+	m.recorded++
 	for i, e := range changed {
 		m.book.Recorded(e, hashes[i])
 	}
@@ -345,14 +348,34 @@ func (m *Models) Mark(sweep bool, keep func(cas.Hash)) error {
 	if err := m.loadLocked(); err != nil {
 		return err
 	}
-	if sweep {
-		m.book.Sweep()
+	if sweep && m.book.Sweep() > 0 {
+		m.recorded++
 	}
+	m.recordsLocked(keep)
+	return nil
+}
+
+// Records is Mark for a caller who knows what it was at a version. keep is not called when nothing changed
+// since. The first version is 1.
+func (m *Models) Records(version uint64, keep func(cas.Hash)) (now uint64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.loadLocked(); err != nil {
+		return version, err
+	}
+	now = 1 + m.book.Gen + m.recorded
+	if now != version {
+		m.recordsLocked(keep)
+	}
+	return now, nil
+}
+
+func (m *Models) recordsLocked(keep func(cas.Hash)) {
+	m.mu.AssertHeld()
 	m.book.Records(keep)
 	for _, h := range m.foreign {
 		keep(h)
 	}
-	return nil
 }
 
 // Problems are what is wrong with what steps say of themselves, as of the last look.

@@ -31,6 +31,7 @@ func (n *Node) ReadRecord() (rec tree.Record, err error) {
 
 // WriteRecord stores a record in the inode.
 func (n *Node) WriteRecord(rec *tree.Record) error {
+	defer n.ns.o.Recorded(n.ino)
 	return n.atPlace(func(p place) error { return tree.WriteRecord(p.path(), rec) })
 }
 

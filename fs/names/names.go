@@ -63,6 +63,8 @@ type Options struct {
 	ReadOnly bool
 	// Changed is told that names in a directory changed. It takes locks of its own at most.
 	Changed func(ino uint64)
+	// Recorded is told that a file has another record, as Changed is.
+	Recorded func(ino uint64)
 	// Reserved reports whether a name may not be made, since it leads to something that is no inode's.
 	Reserved func(dir *Node, name string) bool
 	// Synthetic finds a name that is no inode's, as a lookup does, with one reference more; nil: there are

@@ -56,7 +56,7 @@ func openRig(t rapid.TB, dir string, set ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	o := Options{
-		Dir: dir, Tree: r.at(""), Changed: r.changed, Report: r.report,
+		Dir: dir, Tree: r.at(""), Changed: r.changed, Recorded: func(uint64) {}, Report: r.report,
 		Reserved: func(dir *Node, name string) bool { return dir == r.root && name == "reserved" },
 	}
 	for _, f := range set {

@@ -200,6 +200,19 @@ func (w *Writing) State(ino uint64) (open, torn bool) {
 	return slot && !w.torn[ino], w.torn[ino]
 }
 
+// Open lists the files that have writers.
+func (w *Writing) Open() []uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var open []uint64
+	for ino := range w.slots {
+		if !w.torn[ino] {
+			open = append(open, ino)
+		}
+	}
+	return open
+}
+
 // Torn is how many files are torn.
 func (w *Writing) Torn() int {
 	w.mu.Lock()

@@ -36,6 +36,7 @@ func (e ending) stop() {
 	v.closing.Store(true)
 	<-v.surveyed
 	v.artifacts.Stop()
+	v.usage.Stop()
 	if v.readOnly {
 		return
 	}

@@ -17,6 +17,7 @@ func (e events) Writing(f *content.File, open bool) {
 		e.v.steps.Begin(ino)
 	} else {
 		e.v.steps.End(ino)
+		e.v.usage.Changed(ino)
 	}
 }
 
@@ -37,6 +38,7 @@ func (e events) Unpacked(f *content.File, before cas.Hash) {
 }
 
 func (e events) Resident(f *content.File, bytes int64) {
+	e.v.usage.Changed(f.Node().Ino())
 	if bytes > 0 {
 		e.v.hot.Add(f, bytes)
 	} else {

@@ -113,6 +113,7 @@ func (v *Volume) bury(t *names.Victim) {
 	if t.Last {
 		v.steps.Gone(t.Ino)
 		v.bases.Gone(t.Ino)
+		v.usage.Changed(t.Ino) // another file may get the inode
 	}
 	n := t.Node
 	if n == nil {

@@ -26,6 +26,7 @@ import (
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/usage"
 	"ckptfs/fs/virtual"
 	indexartifacts "ckptfs/index/artifacts"
 	"ckptfs/index/manifest"
@@ -145,7 +146,8 @@ func (v *Volume) openNames() error {
 	defer root.Close()
 	v.names, err = names.Open(names.Options{
 		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
-		Changed:  v.steps.Changed,
+		Changed:  func(ino uint64) { v.steps.Changed(ino); v.usage.Changed(ino) },
+		Recorded: v.usage.Changed,
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
 			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)
@@ -186,6 +188,7 @@ func newQueue(v *Volume, maxUnpacked int64) *queue.Queue {
 
 // reclaim gives back what the segments hold that no file needs, however young it is.
 func (v *Volume) reclaim(ctx context.Context) (freed int64, err error) {
+	v.usage.Settle()
 	p, err := v.passes.Prune(ctx, control.PruneOptions{MaxUnused: store.DefaultMaxUnused}, nil)
 	if errors.Is(err, store.ErrSweeping) {
 		return 0, nil // which gives it back
@@ -208,4 +211,12 @@ func (v *Volume) openArtifacts() {
 		Table: indexartifacts.New(v.index.Bucket(indexartifacts.BucketName)), Tree: artifactTree{v},
 		ReadOnly: v.readOnly, Now: v.now, Log: v.report,
 	})
+}
+
+// counted says what the counts of a volume are of.
+func counted(v *Volume) usage.Options {
+	return usage.Options{
+		Folder: v.folder, Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
+		Records: v.models.Records, Takes: v.asm.Yield,
+	}
 }

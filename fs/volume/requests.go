@@ -27,7 +27,7 @@ func (v *Volume) Services() control.Services {
 }
 
 // Stats counts what the store holds and what it costs.
-func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) { return q.v.passes.Stats(ctx) }
+func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) { return q.v.usage.Stats(ctx) }
 
 // Check looks for damage and changes nothing.
 func (q *Requests) Check(
@@ -40,6 +40,7 @@ func (q *Requests) Check(
 func (q *Requests) Prune(
 	ctx context.Context, o control.PruneOptions, report func(control.Progress),
 ) (*control.Pruned, error) {
+	q.v.usage.Settle()
 	return q.v.passes.Prune(ctx, o, report)
 }
 
@@ -47,6 +48,7 @@ func (q *Requests) Prune(
 func (q *Requests) Compact(
 	ctx context.Context, o control.CompactOptions, report func(control.Progress),
 ) (*control.Compacted, error) {
+	defer q.v.usage.Rouse()
 	return q.v.passes.Compact(ctx, o, report)
 }
 

@@ -29,10 +29,13 @@ type storage struct {
 	index   *chunks.DB
 	store   *store.Store
 	asm     *assemble.Reader
+
+	watch func(*chunks.DB) store.Locator // returns the index for the store to use
 }
 
 // open opens the index and the segments. The caller closes it after an error, too.
-func (s *storage) open(o Options) error {
+func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
+	s.watch = watch
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
 	}
@@ -59,7 +62,7 @@ func (s *storage) open(o Options) error {
 		s.report(slog.LevelError, "a segment cannot be read: the files that need it are damaged, the others are not; "+
 			"see `ckptfs check`", "segment", n, "reason", err)
 	}
-	s.store, err = store.Open(files, s.folder.Join(tree.SegmentsDir), s.id, s.index, opt)
+	s.store, err = store.Open(files, s.folder.Join(tree.SegmentsDir), s.id, watch(s.index), opt)
 	if err != nil {
 		return s.unready(err)
 	}
@@ -113,7 +116,7 @@ func (s *storage) LockFd() int { return s.lock.Fd() }
 func (s *storage) newIndex(reason error) (store.Locator, error) {
 	err := s.index.Renew(reason)
 	s.report(slog.LevelWarn, "index rebuilt from the segments", "reason", s.index.Recovered())
-	return s.index, err
+	return s.watch(s.index), err
 }
 
 // unready is the error of an open that failed: it wraps ErrNeedsRecovery if an open for writing would mend

@@ -44,6 +44,7 @@ import (
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/usage"
 	"ckptfs/fs/virtual"
 )
 
@@ -61,6 +62,7 @@ type Volume struct {
 	artifacts *artifacts.Artifacts
 	models    *models.Models
 	passes    *maintenance.Passes
+	usage     *usage.Usage
 
 	workers
 
@@ -153,7 +155,8 @@ func (v *Volume) open(o Options) error {
 		o.MaxUnpacked = queue.DefaultMaxUnpacked(v.folder.Here())
 	}
 	v.openSteps()
-	if err := v.storage.open(o); err != nil {
+	v.usage = usage.New()
+	if err := v.storage.open(o, v.usage.Watch); err != nil {
 		return err
 	}
 	v.openArtifacts()
@@ -168,6 +171,7 @@ func (v *Volume) open(o Options) error {
 	v.openModels()
 	v.openVirtual(o)
 	v.openPasses()
+	v.usage.Start(counted(v))
 	return v.recover(o.Resume)
 }
 

@@ -1,0 +1,323 @@
+package usage
+
+import (
+	"path"
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/fs/steps"
+)
+
+// mirror is what the tree was when it was looked at last: its folders, and of each file what is counted.
+type mirror struct {
+	root    *folder
+	folders map[uint64]*folder // by inode
+	files   map[uint64]*file   // by inode
+
+	sum     sizes
+	runs    []sizes           // by number; the first is no run's
+	names   []string          // of the runs, by number
+	numbers map[string]uint32 // and the other way round
+
+	changes []delta   // of manifests, which counts does not know yet
+	moved   []*folder // that were taken from where they were
+	left    []uint64  // files that had no name any more
+	other   []uint64  // files that lost the name that they were known by, and have others
+}
+
+// sizes are what files are.
+type sizes struct {
+	files, packed, lost       int64
+	bytes, packedBytes, local int64
+}
+
+// folder is a directory of the tree.
+type folder struct {
+	ino    uint64
+	name   string
+	parent *folder // nil: it is the root, or not in the tree
+	run    uint32  // that its files are in
+	subs   []*folder
+	files  []uint64 // inodes in ascending order; one that has two names here twice
+}
+
+// file is a regular file of the tree.
+type file struct {
+	dir   *folder // that has a name of it
+	names in
+	more  []in // names in other runs: it has hard links
+	state
+}
+
+// in says how many names a file has in a run.
+type in struct{ run, names uint32 }
+
+// state is what is counted of a file.
+type state struct {
+	known       bool     // it was looked at
+	lost        bool     // the disk did not take all that was written
+	manifest    cas.Hash // zero: it is not packed
+	size, local int64    // bytes of it, and those that it takes in the tree
+}
+
+// delta is a manifest that a run gets, or with by -1 loses, by one of its files.
+type delta struct {
+	manifest cas.Hash
+	run      uint32
+	by       int64
+}
+
+// newMirror makes the mirror of a tree of which the root's inode is known.
+func newMirror(root uint64) *mirror {
+	d := &folder{ino: root}
+	return &mirror{root: d, folders: map[uint64]*folder{root: d}, files: map[uint64]*file{},
+		runs: make([]sizes, 1), names: make([]string, 1), numbers: map[string]uint32{}}
+}
+
+// takes is about how much memory the mirror takes, in bytes.
+func (m *mirror) takes() int64 {
+	const file, folder = 130, 180
+	return file*int64(len(m.files)) + folder*int64(len(m.folders))
+}
+
+// path is that of a folder in the tree.
+func (d *folder) path() string {
+	if d.parent == nil {
+		return ""
+	}
+	return path.Join(d.parent.path(), d.name)
+}
+
+// depth is the number of folders above a folder.
+func (d *folder) depth() (n int) {
+	for ; d.parent != nil; d = d.parent {
+		n++
+	}
+	return n
+}
+
+// holdsFiles reports whether there is a file at any depth.
+func (d *folder) holdsFiles() bool {
+	return len(d.files) > 0 || slices.ContainsFunc(d.subs, (*folder).holdsFiles)
+}
+
+// within reports whether a folder is another one, or below it.
+func (d *folder) within(of *folder) bool {
+	for ; d != nil; d = d.parent {
+		if d == of {
+			return true
+		}
+	}
+	return false
+}
+
+// runOf is the run that the files of a folder are in, by where it is.
+func (m *mirror) runOf(d *folder) uint32 {
+	if d.parent == nil || d.parent.parent != m.root || d.parent.name != steps.Dir {
+		if d.parent == nil {
+			return noRun
+		}
+		return d.parent.run
+	}
+	n, ok := m.numbers[d.name]
+	if !ok {
+		n = uint32(len(m.runs))
+		m.numbers[d.name] = n
+		m.runs, m.names = append(m.runs, sizes{}), append(m.names, d.name)
+	}
+	return n
+}
+
+// put has a folder be where a name in dir leads to. false: dir is below it, as far as is known.
+func (m *mirror) put(d, dir *folder, name string) bool {
+	if dir.within(d) {
+		return false
+	}
+	m.detach(d)
+	d.parent, d.name = dir, name
+	dir.subs = append(dir.subs, d)
+	m.enter(d)
+	return true
+}
+
+// detach takes a folder from where it was. It may be found elsewhere.
+func (m *mirror) detach(d *folder) {
+	if d.parent != nil {
+		d.parent.subs = slices.DeleteFunc(d.parent.subs, func(o *folder) bool { return o == d })
+		d.parent = nil
+	}
+}
+
+// enter has the files of a folder be in the run that they are in where it is.
+func (m *mirror) enter(d *folder) {
+	if run := m.runOf(d); run != d.run {
+		for _, ino := range d.files {
+			m.named(m.files[ino], run, 1)
+			m.named(m.files[ino], d.run, -1)
+		}
+		d.run = run
+	}
+	for _, sub := range d.subs {
+		m.enter(sub)
+	}
+}
+
+// drop forgets a folder that is in the tree no more, and what is in it.
+func (m *mirror) drop(d *folder) {
+	delete(m.folders, d.ino)
+	files := d.files
+	d.files = nil
+	for _, ino := range files {
+		m.remove(d, ino)
+	}
+	for _, sub := range d.subs {
+		m.drop(sub)
+	}
+}
+
+// list notes which files have names in a folder. files are inodes in ascending order.
+func (m *mirror) list(d *folder, files []uint64) {
+	before := d.files
+	d.files = files
+	var came, went []uint64
+	for len(files) > 0 || len(before) > 0 {
+		switch {
+		case len(before) == 0 || len(files) > 0 && files[0] < before[0]:
+			came, files = append(came, files[0]), files[1:]
+		case len(files) == 0 || before[0] < files[0]:
+			went, before = append(went, before[0]), before[1:]
+		default:
+			files, before = files[1:], before[1:]
+		}
+	}
+	for _, ino := range came {
+		f := m.files[ino]
+		if f == nil {
+			f = &file{}
+			m.files[ino] = f
+		}
+		f.dir = d
+		m.named(f, d.run, 1)
+	}
+	for _, ino := range went {
+		m.remove(d, ino)
+	}
+}
+
+// remove takes a name in d from a file.
+func (m *mirror) remove(d *folder, ino uint64) {
+	f := m.files[ino]
+	m.named(f, d.run, -1)
+	if f.names.names == 0 {
+		m.left = append(m.left, ino)
+	} else if f.dir == d {
+		m.other = append(m.other, ino)
+	}
+}
+
+// elsewhere has the files that lost the name that they were known by be known by another one. f is called
+// with each and its folder.
+func (m *mirror) elsewhere(f func(ino uint64, d *folder)) {
+	if len(m.other) == 0 {
+		return
+	}
+	wanted := map[uint64]bool{}
+	for _, ino := range m.other {
+		wanted[ino] = true
+	}
+	m.other = nil
+	for _, d := range m.folders {
+		for _, ino := range d.files {
+			if wanted[ino] {
+				m.files[ino].dir = d
+				f(ino, d)
+			}
+		}
+	}
+}
+
+// named notes that a file has a name more, or less, in a run.
+func (m *mirror) named(f *file, run uint32, by int) {
+	at := &f.names
+	if i := slices.IndexFunc(f.more, func(x in) bool { return x.run == run }); i >= 0 {
+		at = &f.more[i]
+	} else if at.names > 0 && at.run != run {
+		f.more = append(f.more, in{run: run})
+		at = &f.more[len(f.more)-1]
+	}
+	at.run = run
+	first := at.names == 0
+	at.names += uint32(by)
+	if first || at.names == 0 {
+		m.inRun(f, run, int64(by), true)
+	}
+	if at.names > 0 {
+		return
+	}
+	f.more = slices.DeleteFunc(f.more, func(x in) bool { return x.names == 0 })
+	if n := len(f.more); n > 0 && f.names.names == 0 {
+		f.names, f.more = f.more[n-1], f.more[:n-1]
+	}
+}
+
+// set notes what a file is now.
+func (m *mirror) set(f *file, now state) {
+	packed := f.manifest != now.manifest
+	m.count(f, -1, packed)
+	f.state = now
+	m.count(f, 1, packed)
+}
+
+// forget forgets the folders and files that have no name any more.
+func (m *mirror) forget() {
+	for _, d := range m.moved {
+		if d.parent == nil {
+			m.drop(d)
+		}
+	}
+	for _, ino := range m.left {
+		if f := m.files[ino]; f != nil && f.names.names == 0 {
+			m.count(f, -1, true)
+			delete(m.files, ino)
+		}
+	}
+	m.moved, m.left = nil, nil
+}
+
+// count adds a file, or takes it away; with packed its manifest, too.
+func (m *mirror) count(f *file, by int64, packed bool) {
+	if !f.known {
+		return
+	}
+	m.sum.add(&f.state, by)
+	if f.names.names > 0 {
+		m.inRun(f, f.names.run, by, packed)
+	}
+	for _, x := range f.more {
+		m.inRun(f, x.run, by, packed)
+	}
+}
+
+// inRun is count for one run that has names of the file.
+func (m *mirror) inRun(f *file, run uint32, by int64, packed bool) {
+	if !f.known {
+		return
+	}
+	m.runs[run].add(&f.state, by)
+	if packed && !f.manifest.IsZero() {
+		m.changes = append(m.changes, delta{f.manifest, run, by})
+	}
+}
+
+func (z *sizes) add(s *state, by int64) {
+	z.files += by
+	z.bytes += by * s.size
+	z.local += by * s.local
+	if !s.manifest.IsZero() {
+		z.packed += by
+		z.packedBytes += by * s.size
+	}
+	if s.lost {
+		z.lost += by
+	}
+}
