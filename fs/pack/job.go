@@ -39,7 +39,7 @@ type piece struct {
 	span    *manifest.Span
 	at, len int // in buf
 	rel     cas.Related
-	odds    *odds // of rel's being of use
+	odds    chances // of rel's being of use
 	low     *lowRank
 	k       int64 // of low's chunks it is this one
 }
@@ -63,7 +63,7 @@ func (b *batch) end() int64 { return b.off + int64(b.n) }
 // full reports whether a batch of n bytes and one chunk more is too large.
 func (b *batch) full(n int64) bool { return n > batchBytes || len(b.pieces) == batchChunks }
 
-func (b *batch) add(o *object, at, n int, rel cas.Related, odds *odds) *piece {
+func (b *batch) add(o *object, at, n int, rel cas.Related, odds chances) *piece {
 	atomic.AddInt64(&o.open, 1)
 	b.pieces = append(b.pieces, piece{o: o, span: o.add(n), at: at, len: n, rel: rel, odds: odds})
 	b.n = at + n
@@ -79,6 +79,7 @@ type job struct {
 	r      io.ReaderAt
 	group  *errgroup.Group
 
+	series   string   // of the file
 	before   *earlier // whose skeleton and manifest are the file's a version before; nil: not known
 	origins  []origin // of the regions
 	masters  masters

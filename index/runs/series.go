@@ -46,6 +46,18 @@ func CompareNumbers(a, b []string) int {
 	return 0
 }
 
+// Series is what the path of a file has in common with those of the same file in all steps: all of it but the
+// numbers, and the name of its run with its numbers.
+func Series(p string) string {
+	names := strings.Split(p, "/")
+	for k := range names {
+		if !IsRun(names, k) {
+			names[k], _ = Numbers(names[k])
+		}
+	}
+	return strings.Join(names, "/")
+}
+
 // Position is where a file's path stands among those of a series, such as the steps of a run, at each of the
 // levels at which the step before is looked for.
 type Position []rung
