@@ -103,8 +103,10 @@ type compaction struct {
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
 	var total, done int64
-	err := k.passes.Names.Walk(ctx, func(path string, n *names.Node) error {
+	err := k.passes.tour(ctx, func(path string, n *names.Node) error {
 		rec, size, err := packedFile(n)
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		if err != nil || !rec.Packed() || k.to[rec.Manifest] {
 			return nil // gone meanwhile, damaged, or plain
 		}
@@ -178,7 +180,8 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 	again := pack.Recoding{Series: runs.Series(f.path), Trials: k.trials}
 	again.Related = sync.OnceValue(func() pack.Related {
 		// Only the files before this one, which are older, may be its bases.
-		rel, was := p.Bases.RelatedAmong(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] }, &k.alike)
+		to := func(h cas.Hash) bool { return k.to[h] }
+		rel, was := p.Bases.RelatedAmong(f.path, m.Layout(), to, &k.alike)
 		k.alike.Note(pack.Signs(m.Tensors), f.manifest, was)
 		return rel
 	})

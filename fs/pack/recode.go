@@ -20,8 +20,8 @@ type Recoding struct {
 	Related func() Related
 	// Claim reports whether a chunk is to be tried: whether no other file had it.
 	Claim func(h cas.Hash) bool
-	// Chunk tries one, with what is known of its numbers and with the chunks that it is related to. It reports
-	// whether that paid.
+	// Chunk tries one, with what is known of its numbers and with the chunks that it is related to. It
+	// reports whether that paid.
 	Chunk func(h cas.Hash, hint codec.Hint, rel cas.Related) (saved bool, err error)
 }
 
