@@ -78,6 +78,7 @@ type job struct {
 	batch  Batch
 	r      io.ReaderAt
 	group  *errgroup.Group
+	alone  bool // there is too little for several workers: the caller is the one
 
 	series   string   // of the file
 	before   *earlier // whose skeleton and manifest are the file's a version before; nil: not known
@@ -96,7 +97,7 @@ func newJob(ctx context.Context, p *Packer, b Batch, r io.ReaderAt) *job {
 	return &job{Packer: p, ctx: ctx, cancel: cancel, batch: b, r: r, group: g}
 }
 
-// do runs f on a worker as soon as one is free and has its turn.
+// do runs f on a worker as soon as one is free and has its turn; alone, it returns f's error.
 func (j *job) do(f func() error) error {
 	select {
 	case <-j.ctx.Done():
@@ -108,6 +109,11 @@ func (j *job) do(f func() error) error {
 		<-j.slots
 		return err
 	}
+	if j.alone {
+		defer func() { <-j.slots }()
+		defer over()
+		return f()
+	}
 	j.group.Go(func() error {
 		defer func() { <-j.slots }()
 		defer over()
@@ -118,10 +124,10 @@ func (j *job) do(f func() error) error {
 
 func (j *job) start(b *batch) error {
 	j.running.Add(1)
-	done := func() {
+	done := sync.OnceFunc(func() {
 		b.free()
 		j.running.Done()
-	}
+	})
 	err := j.do(func() error {
 		defer done()
 		return j.work(b)

@@ -221,7 +221,7 @@ func (f files) Attribute(path, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer n.Unpin()
-	for room := 256; ; room = min(8*room, maxXattr) { // hardly any file has one
+	for room := 64; ; room = min(8*room, maxXattr) { // hardly any file has one
 		value := make([]byte, room)
 		k, err := f.GetXattr(context.Background(), n, name, value)
 		if err == nil {
