@@ -88,8 +88,8 @@ func BenchmarkPackSmall(b *testing.B) {
 	const files, tensors, size = 64, 10, 256
 	var entries []safetensors.Entry
 	for i := range tensors {
-		entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("layer%d.weight", i), DType: formats.F32,
-			Shape: []int64{8, size / 32}})
+		entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("layer%d.weight", i),
+			DType: formats.F32, Shape: []int64{8, size / 32}})
 	}
 	src, err := safetensors.AppendHeader(nil, entries, nil)
 	if err != nil {

@@ -167,9 +167,10 @@ func (db *DB) with(f func(*file) error) error {
 	return f(db.file)
 }
 
-// Commit adds the entries and sets the watermark, all or nothing. Both are on the disk when it returns, unless
-// they are late: since they are few, or the disk is full. The error is the disk's when there are too many of
-// these. An entry whose hash is held replaces the location. Of several entries with one hash the last counts.
+// Commit adds the entries and sets the watermark, all or nothing. Both are on the disk when it returns,
+// unless they are late: since they are few, or the disk is full. The error is the disk's when there are too
+// many of these. An entry whose hash is held replaces the location. Of several entries with one hash the last
+// counts.
 func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()

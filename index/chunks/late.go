@@ -30,7 +30,8 @@ func (l *late) len() int {
 	return len(l.entries)
 }
 
-// add takes the entries of a commit, which full kept from the disk. The error is full when there are too many.
+// add takes the entries of a commit, which full kept from the disk. The error is full when there are too
+// many.
 func (l *late) add(entries []cas.Entry, mark cas.Watermark, full error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
