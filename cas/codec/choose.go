@@ -287,15 +287,21 @@ func (s *planeState) addPart(p []byte, c *rans.Counts) {
 	if n < minCoded {
 		return
 	}
-	at.f.Normalize(c)
-	at.table[0] = len(s.tables)
-	s.tables = at.f.Append(s.tables)
-	at.table[1] = len(s.tables)
 	bits, _, _ := c.Entropy()
-	at.size = float64(at.table[1]-at.table[0]) + float64(n)*bits/8
-	if at.size <= float64(n-n/minGain) {
-		at.code = partRans
+	coded := float64(n) * bits / 8
+	most := int(float64(n-n/minGain) - coded)
+	if most < 0 {
+		return
 	}
+	at.f.Normalize(c)
+	first := len(s.tables)
+	var ok bool
+	if s.tables, ok = at.f.Append(s.tables, most); !ok {
+		return
+	}
+	at.table = [2]int{first, len(s.tables)}
+	at.size = float64(len(s.tables)-first) + coded
+	at.code = partRans
 }
 
 // constant reports whether all bytes of p, one at least, are the same.

@@ -64,8 +64,8 @@ func (f *Freqs) valuesPortable() (set values) {
 // mostFreqs is more bytes than frequencies take: 256 numbers of 34 bits, and as many of 17.
 const mostFreqs = 2 << 10
 
-// Append appends f to dst as it is stored (see the package comment).
-func (f *Freqs) Append(dst []byte) []byte {
+// Append appends f to dst as it is stored (see the package comment), if that takes no more than most bytes.
+func (f *Freqs) Append(dst []byte, most int) (_ []byte, ok bool) {
 	var sum, used int
 	p := 0
 	for _, n := range f {
@@ -80,6 +80,9 @@ func (f *Freqs) Append(dst []byte) []byte {
 	w.put(uint64(k), 3)
 	left := probs
 	for v, p := 0, 0; left > 0; v++ {
+		if w.at >= most {
+			return dst, false
+		}
 		n := int(f[v])
 		w.number(zigzag(n-p), k)
 		p = n
@@ -93,7 +96,10 @@ func (f *Freqs) Append(dst []byte) []byte {
 			w.number(uint(run), 0)
 		}
 	}
-	return dst[:len(dst)+w.end()]
+	if w.end() > most {
+		return dst, false
+	}
+	return dst[:len(dst)+w.end()], true
 }
 
 var errFreqs = errors.New("rans: frequencies")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -103,7 +104,7 @@ func TestRansIsClose(t *testing.T) {
 		var e Encoder
 		e.Reset(len(p), ManyLanes)
 		e.Run(p, &f)
-		size := len(f.Append(nil))
+		size := len(appended(&f))
 		got := len(e.End()) - 4*ManyLanes
 		t.Logf("spread %v: entropy %.0f bytes, coded %d (estimated %.0f), frequencies %d", spread, bits/8, got, cost(&f, &c)/8, size)
 		if excess := float64(got) - bits/8; excess > 0.003*bits/8+10 {
@@ -154,8 +155,8 @@ func TestFreqs(t *testing.T) {
 				t.Fatalf("%s: the values differ", how)
 			}
 		})
-		p := f.Append([]byte("before"))
-		rest, err := g.Read(append(p[6:], "behind"...))
+		p := appended(&f)
+		rest, err := g.Read(append(slices.Clone(p), "behind"...))
 		if err != nil || string(rest) != "behind" || f != g {
 			t.Fatalf("%v: %v, want %v", err, g, f)
 		}
@@ -170,14 +171,42 @@ func TestFreqs(t *testing.T) {
 	})
 }
 
+// appended is f as it is stored, however long that is.
+func appended(f *Freqs) []byte {
+	p, _ := f.Append(nil, mostFreqs)
+	return p
+}
+
+// TestFreqsGivesUp: frequencies that take more bytes than they may are not appended.
+func TestFreqsGivesUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := Counts{1: 1}
+		for _, v := range rapid.SliceOfN(rapid.Byte(), 1, 64).Draw(t, "bytes") {
+			c[v]++
+		}
+		c[0]++
+		var f Freqs
+		f.Normalize(&c)
+		whole := appended(&f)
+		for most := range len(whole) {
+			if p, ok := f.Append([]byte("before"), most); ok || string(p) != "before" {
+				t.Fatalf("%d bytes are appended where %d may be", len(p)-6, most)
+			}
+		}
+		if p, ok := f.Append([]byte("before"), len(whole)); !ok || string(p) != "before"+string(whole) {
+			t.Fatalf("%d bytes are not appended where as many may be", len(whole))
+		}
+	})
+}
+
 // FuzzRans: kernel and twin agree on whatever they are given, and write nothing else.
 func FuzzRans(f *testing.F) {
 	fs, _ := frequencies(codectest.Skewed(1000, 5))
 	var e Encoder
 	e.Reset(1000, FewLanes)
 	e.Run(codectest.Skewed(1000, 5), &fs)
-	f.Add(fs.Append(nil), e.End(), uint16(1000), uint16(0), byte(1))
-	f.Add(fs.Append(nil), e.End(), uint16(500), uint16(500), byte(3))
+	f.Add(appended(&fs), e.End(), uint16(1000), uint16(0), byte(1))
+	f.Add(appended(&fs), e.End(), uint16(500), uint16(500), byte(3))
 	f.Fuzz(func(t *testing.T, freqs, stream []byte, n, m uint16, lanes byte) {
 		var fs Freqs
 		if _, err := fs.Read(freqs); err != nil {
@@ -269,7 +298,7 @@ func BenchmarkRans(b *testing.B) {
 	}
 	p := codectest.Skewed(128<<10, 5)
 	f, _ := frequencies(p)
-	stored := f.Append(nil)
+	stored := appended(&f)
 	b.Run("count", func(b *testing.B) {
 		b.SetBytes(int64(len(p)))
 		for b.Loop() {

@@ -14,9 +14,13 @@ type memIndex struct {
 	m       map[cas.Hash]cas.Location
 	mark    cas.Watermark
 	commits int
-	fail    func() error // asked before each Commit
-	see     func([]cas.Entry)
-	before  func(op string) // called before each operation, without a lock
+	// What a crash leaves: few entries are late (chunks.Options.Late).
+	onDisk   map[cas.Hash]cas.Location
+	diskMark cas.Watermark
+	late     int
+	fail     func() error // asked before each Commit
+	see      func([]cas.Entry)
+	before   func(op string) // called before each operation, without a lock
 }
 
 // begin calls before as another goroutine: the one that uses the index holds locks of the store, which before
@@ -65,8 +69,15 @@ func (x *memIndex) Commit(entries []cas.Entry, mark cas.Watermark) error {
 		x.m[e.Hash] = e.Location
 	}
 	x.mark = mark
+	if x.late += len(entries); x.late > mayBeLate {
+		x.writeLocked()
+	}
 	return nil
 }
+
+const mayBeLate = 6 // entries
+
+func (x *memIndex) writeLocked() { x.onDisk, x.diskMark, x.late = maps.Clone(x.m), x.mark, 0 }
 
 func (x *memIndex) Watermark() (cas.Watermark, error) {
 	x.mu.Lock()
@@ -83,6 +94,8 @@ func (x *memIndex) Remove(entries []cas.Entry) error {
 			return err
 		}
 	}
+	x.writeLocked()
+	defer x.writeLocked()
 	for _, e := range entries {
 		if l := x.m[e.Hash]; l.Segment == e.Segment && l.Off == e.Off {
 			delete(x.m, e.Hash)
@@ -105,13 +118,13 @@ func (x *memIndex) ForEach(from, to uint16, f func(cas.Entry) error) error {
 	return nil
 }
 
+// clone is the index as a crash leaves it.
 func (x *memIndex) clone() *memIndex {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := newIndex()
-	for h, l := range x.m {
-		c.m[h] = l
-	}
-	c.mark = x.mark
+	maps.Copy(c.m, x.onDisk)
+	c.mark = x.diskMark
+	c.writeLocked()
 	return c
 }

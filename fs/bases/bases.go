@@ -37,6 +37,7 @@ import (
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
+	"ckptfs/index/runs"
 )
 
 // The locks of this package.
@@ -128,7 +129,7 @@ func (f *Finder) Related(p string, l *formats.Layout) (rel pack.Related, was []c
 		return rel, nil
 	}
 	rel, was = f.earlier(p, l, nil, f.alikeTo)
-	rel.Masters = f.mastersOf(p, l)
+	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
 	return rel, was
 }
 

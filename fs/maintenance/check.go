@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +34,7 @@ func (p *Passes) Check(
 	c := &check{
 		passes: p, o: o, out: &control.Checked{Problems: []control.Problem{}},
 		bad: map[[16]byte]damage.Finding{}, unindexed: map[[16]byte]bool{}, unread: map[uint32]bool{},
-		objects: map[cas.Hash]*objectState{},
+		lists: map[cas.Hash]*objectState{},
 	}
 	began := time.Now()
 	total := p.Store.Stats().Bytes
@@ -41,12 +44,15 @@ func (p *Passes) Check(
 	if err := c.segments(ctx, total, report); err != nil {
 		return nil, err
 	}
-	err := p.Names.Walk(ctx, func(path string, n *names.Node) error {
-		c.out.Files++
-		if report != nil && c.out.Files%64 == 1 {
-			done := int(c.out.Files)
-			report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: done, Current: path})
-		}
+	segments := len(c.out.Problems)
+	err := p.tour(ctx, func(path string, n *names.Node) error {
+		c.count(func() {
+			c.out.Files++
+			if report != nil && c.out.Files%64 == 1 {
+				done := int(c.out.Files)
+				report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: done, Current: path})
+			}
+		})
 		if c.file(path, n) {
 			return c.local(ctx, path, n)
 		}
@@ -55,6 +61,9 @@ func (p *Passes) Check(
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(c.out.Problems[segments:], func(a, b control.Problem) int {
+		return strings.Compare(a.Path, b.Path)
+	})
 	c.out.LostFound = CountFiles(p.Folder, tree.LostFound)
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
@@ -91,12 +100,22 @@ func (c *check) samples() bool { return c.o.Subset > 0 && c.o.Subset < 1 }
 type check struct {
 	passes *Passes
 	o      control.CheckOptions
-	out    *control.Checked
 
+	// What the store's check found, which ends before files are looked at.
 	bad       map[[16]byte]damage.Finding
 	unindexed map[[16]byte]bool
 	unread    map[uint32]bool // segments that the disk does not read, or not all of
-	objects   map[cas.Hash]*objectState
+
+	mu    sync.Mutex
+	out   *control.Checked
+	lists map[cas.Hash]*objectState // objects of several chunks
+}
+
+// count changes out.
+func (c *check) count(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
 }
 
 // objectState is what is wrong with an object; nil err: nothing.
@@ -105,12 +124,17 @@ type objectState struct {
 	repair string
 }
 
+// sound is the state of all that has nothing wrong with it.
+var sound objectState
+
 // errLost is what a record says; nothing restores the bytes.
 var errLost = errors.New("the disk did not take all that was written to it: write it again from nothing, or remove it")
 
 func short(h cas.Hash) [16]byte { return [16]byte(h[:16]) }
 
 func (c *check) problem(p control.Problem) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.out.Damaged++
 	if len(c.out.Problems) < maxProblems {
 		c.out.Problems = append(c.out.Problems, p)
@@ -173,10 +197,10 @@ func (c *check) file(path string, n *names.Node) bool {
 		tell("", errLost)
 	}
 	if !is.Packed() {
-		c.out.PlainFiles++
+		c.count(func() { c.out.PlainFiles++ })
 		return c.o.ReadData && is.Record.Summed
 	}
-	c.out.Packed++
+	c.count(func() { c.out.Packed++ })
 	m, err := c.manifest(is.Record.Manifest)
 	if err != nil {
 		tell(c.repairOf(is.Record.Manifest), err)
@@ -237,24 +261,16 @@ func (c *check) repairOf(h cas.Hash) string {
 
 // extents looks whether every object of a file can be read, and names the tensors that cannot.
 func (c *check) extents(path string, m *manifest.Manifest) {
-	var first *objectState
-	var lost []int32
-	for i, o := range m.Objects {
-		if st := c.object(o); st.err != nil {
-			if first == nil {
-				first = st
-			}
-			lost = append(lost, int32(i))
-		}
-	}
-	if first == nil {
+	states := c.states(m.Objects)
+	i := slices.IndexFunc(states, func(st *objectState) bool { return st.err != nil })
+	if i < 0 {
 		return
 	}
-	pr := control.Problem{Path: path, What: first.err.Error(), Repair: first.repair}
+	pr := control.Problem{Path: path, What: states[i].err.Error(), Repair: states[i].repair}
 	var off int64
 	var ranges [][2]int64 // from and to, in the file, of bytes that cannot be read
 	for _, e := range m.Extents {
-		if e.Object >= 0 && slices.Contains(lost, e.Object) {
+		if e.Object >= 0 && states[e.Object].err != nil {
 			ranges = append(ranges, [2]int64{off, off + e.Len})
 		}
 		off += e.Len
@@ -266,7 +282,8 @@ func (c *check) extents(path string, m *manifest.Manifest) {
 		}
 		from := m.Regions[t.Region].Off + t.Offset
 		to := from + t.NumBytes()
-		if slices.ContainsFunc(ranges, func(r [2]int64) bool { return r[0] < to && from < r[1] }) {
+		k := sort.Search(len(ranges), func(k int) bool { return from < ranges[k][1] })
+		if k < len(ranges) && ranges[k][0] < to {
 			pr.TensorCount++
 			if len(pr.Tensors) < maxNamedTensors {
 				pr.Tensors = append(pr.Tensors, t.Name)
@@ -276,44 +293,79 @@ func (c *check) extents(path string, m *manifest.Manifest) {
 	c.problem(pr)
 }
 
-// object looks whether an object's list can be read, its chunks are in the index, and none is damaged.
-func (c *check) object(o manifest.Object) *objectState {
-	if st := c.objects[o.Digest]; st != nil {
+// states looks at objects: whether their lists can be read, their chunks are in the index, and none is
+// damaged.
+func (c *check) states(objects []manifest.Object) []*objectState {
+	states := make([]*objectState, len(objects))
+	single, at := make([]cas.Hash, 0, len(objects)), make([]int, 0, len(objects))
+	for i, o := range objects {
+		if o.List {
+			states[i] = c.list(o)
+		} else {
+			single, at = append(single, o.Digest), append(at, i)
+		}
+	}
+	for k, st := range c.chunks(single) {
+		states[at[k]] = st
+	}
+	return states
+}
+
+// list looks at an object of several chunks, once.
+func (c *check) list(o manifest.Object) *objectState {
+	c.mu.Lock()
+	st := c.lists[o.Digest]
+	c.mu.Unlock()
+	if st != nil {
 		return st
 	}
-	st := &objectState{}
-	c.objects[o.Digest] = st
+	st = &sound
 	spans, err := o.Spans(c.passes.Store.Get)
 	if err != nil {
-		st.err, st.repair = fmt.Errorf("chunk list: %w", err), c.repairOf(o.Digest)
-		return st
+		st = &objectState{fmt.Errorf("chunk list: %w", err), c.repairOf(o.Digest)}
 	}
-	hashes, locs := make([]cas.Hash, len(spans)), make([]cas.Location, len(spans))
+	hashes := make([]cas.Hash, len(spans))
 	for i := range spans {
 		hashes[i] = spans[i].Hash
 	}
-	if err := c.passes.Store.Locate(hashes, locs); err != nil {
-		st.err = err
-		return st
-	}
-	for i, h := range hashes {
-		f, bad := c.bad[short(h)]
-		switch {
-		case locs[i].Segment == 0:
-			st.err, st.repair = &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}, c.repairOf(h)
-		case bad && f.Segment == locs[i].Segment && f.Off == locs[i].Off:
-			st.err, st.repair = &cas.ChunkError{Hash: h, Loc: locs[i], Err: f.Err}, f.Problem.Repair()
-		case locs[i].Delta:
-			if st.err = c.bases(h, locs[i]); st.err == nil {
-				continue
-			}
-			st.repair = c.repairOf(h)
-		default:
-			continue
+	for _, chunk := range c.chunks(hashes) {
+		if chunk.err != nil {
+			st = chunk
+			break
 		}
-		return st
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists[o.Digest] = st
 	return st
+}
+
+// chunks looks at chunks.
+func (c *check) chunks(hashes []cas.Hash) []*objectState {
+	states, locs := make([]*objectState, len(hashes)), make([]cas.Location, len(hashes))
+	err := c.passes.Store.Locate(hashes, locs)
+	for i, h := range hashes {
+		if states[i] = c.chunk(h, locs[i]); err != nil {
+			states[i] = &objectState{err: err}
+		}
+	}
+	return states
+}
+
+// chunk looks at the one that is at loc.
+func (c *check) chunk(h cas.Hash, loc cas.Location) *objectState {
+	f, bad := c.bad[short(h)]
+	switch {
+	case loc.Segment == 0:
+		return &objectState{&cas.ChunkError{Hash: h, Err: cas.ErrNotFound}, c.repairOf(h)}
+	case bad && f.Segment == loc.Segment && f.Off == loc.Off:
+		return &objectState{&cas.ChunkError{Hash: h, Loc: loc, Err: f.Err}, f.Problem.Repair()}
+	case loc.Delta:
+		if err := c.bases(h, loc); err != nil {
+			return &objectState{err, c.repairOf(h)}
+		}
+	}
+	return &sound
 }
 
 // bases looks whether the bases of a delta are there and whole.

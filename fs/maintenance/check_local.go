@@ -94,9 +94,9 @@ func (c *check) plain(ctx context.Context, path string, n *names.Node) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	c.out.ReadBytes += size
+	c.count(func() { c.out.ReadBytes += size })
 	if err == nil && h == rec.Sum {
-		c.out.Verified++
+		c.count(func() { c.out.Verified++ })
 		return nil
 	}
 	if err == nil {
@@ -128,7 +128,7 @@ func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manife
 		if e.Object < 0 {
 			at, err = r.zeros(ctx, start, off)
 		} else {
-			at, err = c.chunks(ctx, r, m.Objects[e.Object], e, start)
+			at, err = c.same(ctx, r, m.Objects[e.Object], e, start)
 		}
 		if err != nil {
 			return at, err
@@ -137,9 +137,9 @@ func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manife
 	return 0, nil
 }
 
-// chunks compares the chunks of o that lie whole in the extent e, which begins at start. It returns the
+// same compares the chunks of o that lie whole in the extent e, which begins at start. It returns the
 // offset of the first difference.
-func (c *check) chunks(
+func (c *check) same(
 	ctx context.Context, r *reader, o manifest.Object, e manifest.Extent, start int64,
 ) (int64, error) {
 	spans, err := o.Spans(c.passes.Store.Get)
@@ -164,8 +164,10 @@ func (c *check) chunks(
 		if cas.Sum(b) != s.Hash {
 			return at, cas.ErrCorrupt
 		}
-		c.out.ReadRecords++
-		c.out.ReadBytes += size
+		c.count(func() {
+			c.out.ReadRecords++
+			c.out.ReadBytes += size
+		})
 	}
 	return 0, nil
 }

@@ -19,6 +19,7 @@ import (
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
+	"ckptfs/index/runs"
 )
 
 // retireBytes is how much is encoded again, at most, before what it replaces is freed. Where less is free it
@@ -59,7 +60,7 @@ func (p *Passes) Compact(
 	defer p.Throttle.Press()()
 	k := &compaction{
 		Compaction: c, passes: p, out: &control.Compacted{DryRun: o.DryRun},
-		to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{},
+		to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}, trials: pack.NewTrials(),
 	}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil && !o.DryRun {
@@ -90,7 +91,8 @@ type compaction struct {
 	all     []compacted
 	to      map[cas.Hash]bool // manifests of the files to come
 	alike   bases.Signatures  // of the files that are done
-	retired int64             // bytes that had been encoded again when Retire was called last
+	trials  *pack.Trials
+	retired int64 // bytes that had been encoded again when Retire was called last
 
 	mu   sync.Mutex
 	seen map[[16]byte]bool // chunks
@@ -101,8 +103,10 @@ type compaction struct {
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
 	var total, done int64
-	err := k.passes.Names.Walk(ctx, func(path string, n *names.Node) error {
+	err := k.passes.tour(ctx, func(path string, n *names.Node) error {
 		rec, size, err := packedFile(n)
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		if err != nil || !rec.Packed() || k.to[rec.Manifest] {
 			return nil // gone meanwhile, damaged, or plain
 		}
@@ -173,13 +177,18 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 		k.out.Passed++
 		return nil
 	}
-	// Only the files before this one, which are older, may be its bases.
-	rel, was := p.Bases.RelatedAmong(f.path, m.Layout(), func(h cas.Hash) bool { return k.to[h] }, &k.alike)
-	delete(k.to, f.manifest)
-	k.alike.Note(pack.Signs(m.Tensors), f.manifest, was)
+	again := pack.Recoding{Series: runs.Series(f.path), Trials: k.trials}
+	again.Related = sync.OnceValue(func() pack.Related {
+		// Only the files before this one, which are older, may be its bases.
+		to := func(h cas.Hash) bool { return k.to[h] }
+		rel, was := p.Bases.RelatedAmong(f.path, m.Layout(), to, &k.alike)
+		k.alike.Note(pack.Signs(m.Tensors), f.manifest, was)
+		return rel
+	})
+	defer delete(k.to, f.manifest)
 	for {
 		done := k.Stats().Records
-		err := k.recode(ctx, m, rel)
+		err := k.recode(ctx, m, again)
 		if !errors.Is(err, unix.ENOSPC) || k.Stats().Records == done {
 			return err
 		}
@@ -194,30 +203,21 @@ func (k *compaction) file(ctx context.Context, f compacted) error {
 }
 
 // recode encodes the chunks of a file again, but for those that an earlier file had, too.
-func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.Related) error {
+func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, again pack.Recoding) error {
 	p := k.passes
 	b := p.Store.Begin()
 	defer b.Release()
-	one := func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error) {
-		if err := ctx.Err(); err != nil {
-			return false, false, err
+	again.Claim = k.claim
+	again.Chunk = func(h cas.Hash, hint codec.Hint, rel cas.Related) (saved bool, err error) {
+		if err = ctx.Err(); err == nil {
+			saved, err = k.Recode(b, h, hint, rel, k.wanted)
 		}
-		k.mu.Lock()
-		seen := k.seen[short(h)]
-		k.seen[short(h)] = true
-		k.mu.Unlock()
-		if seen {
-			return false, false, nil
-		}
-		saved, err = k.Recode(b, h, hint, rel, k.wanted)
 		if err != nil {
-			k.mu.Lock()
-			delete(k.seen, short(h))
-			k.mu.Unlock()
+			k.unclaim(h)
 		}
-		return true, saved, err
+		return saved, err
 	}
-	err := p.Pack.Recode(ctx, m, rel, one)
+	err := p.Pack.Recode(ctx, m, again)
 	if errors.Is(err, unix.ENOSPC) {
 		return errors.Join(err, p.Store.Flush())
 	}
@@ -233,6 +233,22 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, rel pack.
 		return k.retire(ctx)
 	}
 	return err
+}
+
+// claim reports whether a chunk was not tried yet; it is from now on.
+func (k *compaction) claim(h cas.Hash) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	had := k.seen[short(h)]
+	k.seen[short(h)] = true
+	return !had
+}
+
+// unclaim has a chunk tried again.
+func (k *compaction) unclaim(h cas.Hash) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.seen, short(h))
 }
 
 // retire frees what was replaced.

@@ -27,17 +27,16 @@ type marker struct {
 	passes *Passes
 	m      *store.Marking
 
+	mu        sync.Mutex
 	manifests map[cas.Hash]string // each with the path of a file
-
-	mu    sync.Mutex
-	lists map[cas.Hash]bool // chunk lists that were read
+	lists     map[cas.Hash]bool   // chunk lists that were read
 }
 
 // mark is the Mark of a sweep. It fails when it cannot find out what some file needs. With forget set the
 // ledger forgets tombstones that nothing needs, and their records are not kept.
 func (p *Passes) mark(ctx context.Context, m *store.Marking, forget bool) error {
 	k := &marker{passes: p, m: m, manifests: map[cas.Hash]string{}, lists: map[cas.Hash]bool{}}
-	if err := p.Names.EachFile(ctx, k.file); err != nil {
+	if err := p.Names.EachFile(ctx, p.with(k.file)); err != nil {
 		return err
 	}
 	if err := p.Models.Mark(forget, m.Keep); err != nil {
@@ -62,8 +61,15 @@ func (p *Passes) mark(ctx context.Context, m *store.Marking, forget bool) error 
 	return k.read(ctx, p.lostManifests(), true)
 }
 
+// needed notes that the file at path needs a manifest.
+func (k *marker) needed(h cas.Hash, path string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.manifests[h] = path
+}
+
 // file notes what a file needs.
-func (k *marker) file(n *names.Node, path string) error {
+func (k *marker) file(path string, n *names.Node) error {
 	f := n.File()
 	f.Lock()
 	defer f.Unlock()
@@ -79,7 +85,7 @@ func (k *marker) file(n *names.Node, path string) error {
 		// The header of a hollow file repeats its record, which is lost.
 		var h tree.Header
 		if h, err = f.HeaderLocked(); err == nil {
-			k.manifests[h.Record.Manifest] = path
+			k.needed(h.Record.Manifest, path)
 		} else {
 			err = is.Damage
 		}
@@ -88,7 +94,7 @@ func (k *marker) file(n *names.Node, path string) error {
 		return fmt.Errorf("%s: what it needs is unknown: %w; `ckptfs check` says how to mend it", path, err)
 	}
 	if is.Packed() {
-		k.manifests[is.Record.Manifest] = path
+		k.needed(is.Record.Manifest, path)
 	}
 	return nil
 }

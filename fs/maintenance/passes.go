@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -26,6 +27,7 @@ type Passes struct {
 	Now      func() time.Time
 	Report   func(level slog.Level, msg string, args ...any)
 	Epoch    func() uint32 // the boot's, as checksums name it
+	Workers  int           // goroutines that look at files, at most; all but one wait for their turns
 
 	Store     *store.Store
 	Assemble  *assemble.Reader
@@ -44,4 +46,14 @@ type Passes struct {
 	SyncNames func() error
 	// Packed is called with each packed file that the survey looks at. File.mu is held.
 	Packed func(f *content.File)
+}
+
+// tour calls do with each file of the tree, from several goroutines.
+func (p *Passes) tour(ctx context.Context, do func(path string, n *names.Node) error) error {
+	return p.Names.Tour(ctx, p.with(do))
+}
+
+// with is a tour by as many as there may be.
+func (p *Passes) with(do func(path string, n *names.Node) error) names.Tour {
+	return names.Tour{Workers: p.Workers, Turn: p.Throttle.Turn, File: do}
 }

@@ -2,10 +2,13 @@ package maintenance
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +18,8 @@ import (
 )
 
 // Survey looks at every file once after a start. It queues files that are not packed, and finds out which
-// packed files are resident.
+// packed files are resident. As many goroutines look as there are processors; beside requests, all but one as
+// long as other programs leave processors idle.
 //
 // After an unclean end it repairs: it finishes transitions that were cut off. If the host was booted since,
 // it drops local copies that may not have reached the disk. It runs before the first request then, unless
@@ -31,11 +35,12 @@ type Survey struct {
 
 	// Files that were looked at; that are not packed; whose local copy was dropped; whose partial local copy
 	// was removed.
-	files, unpacked, dropped, finished int
+	files, unpacked, dropped, finished atomic.Int64
 
+	mu  sync.Mutex
 	hot []hotFile // with a reference each
 
-	blind bool // it could not look at something
+	blind atomic.Bool // it could not look at something
 }
 
 // hotFile is a resident packed file.
@@ -45,9 +50,24 @@ type hotFile struct {
 	atime unix.Timespec
 }
 
+// errStopped: the survey is to end early.
+var errStopped = errors.New("stopped")
+
 // Run looks at every file. It is called once.
 func (s *Survey) Run() {
-	s.dir(s.Passes.Names.Root())
+	t := s.Passes.with(s.look)
+	if s.Repair {
+		t.Turn = nil
+	}
+	t.Failed = func(dir *names.Node, path string, err error) error {
+		if err != unix.ENOENT || !dir.Dead() { // else it is gone meanwhile: the mount may be in use
+			s.skip(path, err)
+		}
+		return nil
+	}
+	if s.Passes.Names.Tour(context.Background(), t) != nil {
+		s.blind.Store(true)
+	}
 	// The list is in the order of last use.
 	slices.SortStableFunc(s.hot, func(a, b hotFile) int {
 		return cmp.Or(cmp.Compare(a.atime.Sec, b.atime.Sec), cmp.Compare(a.atime.Nsec, b.atime.Nsec))
@@ -63,53 +83,27 @@ func (s *Survey) Run() {
 	}
 }
 
-// dir looks at what is in dir. It reports and passes over what it cannot read.
-func (s *Survey) dir(dir *names.Node) {
-	names, err := dir.ListQuietly()
-	if err == unix.ENOENT && dir.Dead() {
-		return // gone meanwhile: the mount may be in use
+// look looks at a file. It reports and passes over one that it cannot look at.
+func (s *Survey) look(path string, n *names.Node) error {
+	if s.Stop() {
+		return errStopped
 	}
-	if err != nil {
-		s.skip(dir, "", err)
-		return
+	if err := s.file(n); err != nil && !n.Dead() {
+		s.skip(path, err)
 	}
-	for _, e := range names {
-		if s.Stop() {
-			s.blind = true
-			return
-		}
-		if e.Name == "." || e.Name == ".." || e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG {
-			continue
-		}
-		n, _, err := s.Passes.Names.Child(dir, e.Name)
-		if err == unix.ENOENT {
-			continue // gone meanwhile
-		}
-		if err != nil {
-			s.skip(dir, e.Name, err)
-			continue
-		}
-		if n.IsDir() {
-			s.dir(n)
-		} else if n.File() != nil {
-			if err := s.file(n); err != nil && !n.Dead() {
-				s.skip(dir, e.Name, err)
-			}
-		}
-		n.Unpin()
-	}
+	return nil
 }
 
-func (s *Survey) skip(dir *names.Node, name string, err error) {
-	s.blind = true
-	s.Passes.Report(slog.LevelError, "could not be looked at", "path", path.Join(dir.Path(), name), "reason", err)
+func (s *Survey) skip(path string, err error) {
+	s.blind.Store(true)
+	s.Passes.Report(slog.LevelError, "could not be looked at", "path", path, "reason", err)
 }
 
 func (s *Survey) file(n *names.Node) error {
 	p, f := s.Passes, n.File()
 	f.Lock()
 	defer f.Unlock()
-	s.files++
+	s.files.Add(1)
 	if err := f.LoadLocked(); err != nil {
 		return err
 	}
@@ -140,7 +134,7 @@ func (s *Survey) file(n *names.Node) error {
 		if settled || st.Size < tree.HeaderSize {
 			return nil
 		}
-		s.unpacked++
+		s.unpacked.Add(1)
 		if p.ReadOnly {
 			return nil
 		}
@@ -150,17 +144,19 @@ func (s *Survey) file(n *names.Node) error {
 		switch {
 		case !s.Repair || is.Hydrating || is.InUse: // in use already: a read goes by the manifest
 		case st.Blocks*512 > maxHeader:
-			s.finished++
+			s.finished.Add(1)
 			return f.DisbelieveLocked()
 		case !f.HeadedLocked(st.Size): // its size has not reached the disk, or a hydration was cut off
 			return f.DisbelieveLocked()
 		}
 	case s.Unbelieved:
-		s.dropped++
+		s.dropped.Add(1)
 		return f.DisbelieveLocked()
 	default:
 		n.Pin()
+		s.mu.Lock()
 		s.hot = append(s.hot, hotFile{n, st.Size, st.Atim})
+		s.mu.Unlock()
 	}
 	return nil
 }
@@ -174,8 +170,9 @@ func (s *Survey) Repaired() string {
 		return ""
 	}
 	return fmt.Sprintf("the store was not closed in order: %d files looked at, %d not packed yet, "+
-		"%d local copies dropped, %d partial ones removed", s.files, s.unpacked, s.dropped, s.finished)
+		"%d local copies dropped, %d partial ones removed",
+		s.files.Load(), s.unpacked.Load(), s.dropped.Load(), s.finished.Load())
 }
 
 // Blind reports whether it could not look at something.
-func (s *Survey) Blind() bool { return s.blind }
+func (s *Survey) Blind() bool { return s.blind.Load() }

@@ -50,17 +50,28 @@ func (ns *Names) stopMoves() {
 	}
 }
 
-// EachFile calls do with every regular file, by a path of it: those with a name and those that are open
+// EachFile is a Tour over every regular file, by a path of it: those with a name and those that are open
 // without one, some twice. No file is missed, although it may be renamed or linked meanwhile from a directory
 // that the walk has not reached to one that it has left: what gets a new name is written down and looked at
 // afterwards. What cannot be looked at ends it with an error. One may run at a time; another one is
 // EBUSY.
-func (ns *Names) EachFile(ctx context.Context, do func(n *Node, path string) error) error {
+func (ns *Names) EachFile(ctx context.Context, t Tour) error {
 	if !ns.startMoves() {
 		return unix.EBUSY
 	}
 	defer ns.stopMoves()
-	err := ns.eachBelow(ctx, ns.root, "", do)
+	t.Failed = func(_ *Node, p string, err error) error {
+		if err == unix.ENOENT {
+			return nil // gone meanwhile
+		}
+		return &fs.PathError{Op: "look at", Path: p, Err: err}
+	}
+	t.AfterDir = func(p string) {
+		if ns.AfterDir != nil {
+			ns.AfterDir(p)
+		}
+	}
+	err := ns.tourBelow(ctx, "", ns.root, t)
 	for err == nil {
 		names := ns.takeMoves()
 		if len(names) == 0 {
@@ -70,7 +81,7 @@ func (ns *Names) EachFile(ctx context.Context, do func(n *Node, path string) err
 			n, _, cerr := ns.Child(a.Dir, a.Name)
 			if cerr == nil {
 				if err == nil {
-					err = ns.eachBelow(ctx, n, path.Join(a.Dir.Path(), a.Name), do)
+					err = ns.tourBelow(ctx, path.Join(a.Dir.Path(), a.Name), n, t)
 				}
 				n.Unpin()
 			} else if cerr != unix.ENOENT && err == nil {
@@ -82,54 +93,8 @@ func (ns *Names) EachFile(ctx context.Context, do func(n *Node, path string) err
 	// Last, since what is looked up and removed while the names are gone through has none to be found by.
 	ns.Each(func(n *Node) {
 		if n.file != nil && err == nil {
-			err = do(n, n.Path())
+			err = t.File(n.Path(), n)
 		}
 	})
 	return err
-}
-
-// eachBelow is EachFile of the names at or below n.
-func (ns *Names) eachBelow(
-	ctx context.Context, n *Node, p string, do func(n *Node, path string) error,
-) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if !n.IsDir() {
-		if n.file == nil {
-			return nil
-		}
-		return do(n, p)
-	}
-	names, err := n.List()
-	if err == unix.ENOENT {
-		return nil // gone meanwhile
-	}
-	if err != nil {
-		return &fs.PathError{Op: "list", Path: p, Err: err}
-	}
-	for _, e := range names {
-		if e.Name == "." || e.Name == ".." {
-			continue
-		}
-		if e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFREG && e.Mode != 0 {
-			continue
-		}
-		c, _, err := ns.Child(n, e.Name)
-		if err == unix.ENOENT {
-			continue
-		}
-		if err != nil {
-			return &fs.PathError{Op: "stat", Path: path.Join(p, e.Name), Err: err}
-		}
-		err = ns.eachBelow(ctx, c, path.Join(p, e.Name), do)
-		c.Unpin()
-		if err != nil {
-			return err
-		}
-	}
-	if ns.AfterDir != nil {
-		ns.AfterDir(p)
-	}
-	return nil
 }

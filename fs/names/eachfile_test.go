@@ -25,10 +25,10 @@ import (
 func (r *rig) each() map[*Node][]string {
 	r.t.Helper()
 	met := map[*Node][]string{}
-	r.must("walk", r.EachFile(context.Background(), func(n *Node, p string) error {
+	r.must("walk", r.EachFile(context.Background(), Tour{File: func(p string, n *Node) error {
 		met[n] = append(met[n], p)
 		return nil
-	}))
+	}}))
 	return met
 }
 
@@ -110,10 +110,10 @@ func TestEachFileOvertaken(t *testing.T) {
 				move(r, map[string]string{"a": "z", "z": "a"}[to], to)
 			}
 			met := map[uint64]bool{}
-			r.must("walk", r.EachFile(t.Context(), func(n *Node, p string) error {
+			r.must("walk", r.EachFile(t.Context(), Tour{File: func(p string, n *Node) error {
 				met[n.Ino()] = true
 				return nil
-			}))
+			}}))
 			for p, ino := range inos {
 				if !met[ino] {
 					t.Errorf("%s is missed", p)
@@ -270,14 +270,14 @@ func TestEachFileRemovedBehind(t *testing.T) {
 	}
 	var held *Node
 	met := map[*Node]bool{}
-	r.must("walk", r.EachFile(t.Context(), func(n *Node, p string) error {
+	r.must("walk", r.EachFile(t.Context(), Tour{File: func(p string, n *Node) error {
 		met[n] = true
 		if len(moved) > 0 && p == moved[0] && held == nil {
 			held = r.keep(moved[1])
 			r.must("unlink", r.unlink(moved[1]))
 		}
 		return nil
-	}))
+	}}))
 	if held == nil || !met[held] {
 		t.Error("an open file was missed")
 	}
@@ -305,11 +305,11 @@ func TestEachFileProperty(t *testing.T) {
 			}
 		}
 		s.AfterDir = func(string) { meanwhile() }
-		s.must("walk", s.EachFile(t.Context(), func(n *Node, p string) error {
+		s.must("walk", s.EachFile(t.Context(), Tour{File: func(p string, n *Node) error {
 			met[n.Ino()] = true
 			meanwhile()
 			return nil
-		}))
+		}}))
 		s.check(start, met)
 	})
 }
@@ -333,10 +333,13 @@ func TestEachFileRace(t *testing.T) {
 				}
 			}
 		})
-		err := s.EachFile(t.Context(), func(n *Node, p string) error {
+		var mu sync.Mutex
+		err := s.EachFile(t.Context(), Tour{Workers: 1 + int(seed%4), File: func(p string, n *Node) error {
+			mu.Lock()
+			defer mu.Unlock()
 			met[n.Ino()] = true
 			return nil
-		})
+		}})
 		stop.Store(true)
 		changing.Wait()
 		s.must("walk", err)
@@ -363,14 +366,14 @@ func TestEachFileEndsEarly(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		err := r.EachFile(ctx, func(*Node, string) error {
+		err := r.EachFile(ctx, Tour{File: func(string, *Node) error {
 			if calls++; calls == at && at%2 == 0 {
 				return wrong
 			} else if calls == at {
 				cancel()
 			}
 			return nil
-		})
+		}})
 		cancel()
 		r.onlyRoot()
 		if calls < at {
@@ -409,7 +412,7 @@ func TestEachFileUnreadable(t *testing.T) {
 	for _, mode := range []os.FileMode{0, 0o444, 0o111} {
 		r.must("chmod", os.Chmod(r.at("d/e"), mode))
 		unprivileged(t, func() {
-			err := r.EachFile(t.Context(), func(*Node, string) error { return nil })
+			err := r.EachFile(t.Context(), Tour{File: func(string, *Node) error { return nil }})
 			var pe *fs.PathError
 			if !errors.Is(err, unix.EACCES) || !errors.As(err, &pe) || pe.Path != "d/e" {
 				t.Errorf("mode %o: %v", mode, err)
@@ -452,17 +455,17 @@ func TestEachFileTwice(t *testing.T) {
 	r.mkdir("a")
 	r.write("f", "g")
 	again := 0
-	r.must("walk", r.EachFile(t.Context(), func(*Node, string) error {
+	r.must("walk", r.EachFile(t.Context(), Tour{File: func(string, *Node) error {
 		r.rename("f", "a/f", 0)
-		err := r.EachFile(t.Context(), func(*Node, string) error { again++; return nil })
+		err := r.EachFile(t.Context(), Tour{File: func(string, *Node) error { again++; return nil }})
 		r.want("another walk", err, unix.EBUSY)
 		if r.moves == nil {
 			t.Error("moves are not written down any more")
 		}
 		return nil
-	}))
+	}}))
 	if again > 0 {
 		t.Error("it walked")
 	}
-	r.must("the next walk", r.EachFile(t.Context(), func(*Node, string) error { return nil }))
+	r.must("the next walk", r.EachFile(t.Context(), Tour{File: func(string, *Node) error { return nil }}))
 }

@@ -2,11 +2,8 @@ package names
 
 import (
 	"context"
-	"log/slog"
 	"path"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Resolve finds the node of a path of the tree, with one reference more. Symlinks are not followed, and what
@@ -38,47 +35,7 @@ func (ns *Names) Walk(ctx context.Context, do func(path string, n *Node) error) 
 func (ns *Names) WalkBelow(
 	ctx context.Context, p string, n *Node, do func(path string, n *Node) error,
 ) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if n.IsVirtual() {
-		return nil
-	}
-	if !n.IsDir() {
-		if n.file == nil {
-			return nil
-		}
-		return do(p, n)
-	}
-	names, err := n.ListQuietly()
-	if err == unix.ENOENT {
-		return nil // gone meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range names {
-		if e.Name == "." || e.Name == ".." {
-			continue
-		}
-		c, _, err := ns.Child(n, e.Name)
-		if err == unix.ENOENT {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		err = ns.WalkBelow(ctx, path.Join(p, e.Name), c, do)
-		if err == unix.EACCES && c.IsDir() && !ns.privileged {
-			ns.o.Report(slog.LevelWarn, "a locked folder is left out", "path", c.Path())
-			err = nil
-		}
-		c.Unpin()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return ns.tourBelow(ctx, p, n, Tour{File: do})
 }
 
 // Below reports whether the node is below a folder of the root, by one of its names.

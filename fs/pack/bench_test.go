@@ -1,6 +1,9 @@
 package pack
 
 import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,6 +12,10 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/formats"
+	"ckptfs/formats/detect"
+	"ckptfs/formats/safetensors"
+	"ckptfs/index/manifest"
 )
 
 const benchSize = 256 << 20
@@ -73,4 +80,47 @@ func BenchmarkPack(b *testing.B) {
 		})
 		f.Close()
 	}
+}
+
+// BenchmarkPackSmall packs the steps of a run, of ten tensors of 256 bytes each, by groups: each has new
+// numbers, as those before.
+func BenchmarkPackSmall(b *testing.B) {
+	const files, tensors, size = 64, 10, 256
+	var entries []safetensors.Entry
+	for i := range tensors {
+		entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("layer%d.weight", i),
+			DType: formats.F32, Shape: []int64{8, size / 32}})
+	}
+	src, err := safetensors.AppendHeader(nil, entries, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	head := len(src)
+	src = append(src, make([]byte, tensors*size)...)
+	w := newBench(b, disk.OS{}, filepath.Join(b.TempDir(), "segments"))
+	numbers := rand.NewChaCha8([32]byte{1})
+	var before *manifest.Manifest
+	cpu := cpuTime(b)
+	for b.Loop() {
+		batch := w.st.Begin()
+		for range files {
+			_, _ = numbers.Read(src[head:])
+			r := bytes.NewReader(src)
+			l, err := detect.Detect(r, int64(len(src)))
+			if err != nil {
+				b.Fatal(err)
+			}
+			res, err := w.p.Layout(b.Context(), batch, r, int64(len(src)), l,
+				Related{Series: "runs/r/0/model.safetensors", Before: known(before)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			before = res.Manifest
+		}
+		if err := batch.Commit(); err != nil {
+			b.Fatal(err)
+		}
+		batch.Release()
+	}
+	b.ReportMetric(float64((cpuTime(b)-cpu).Microseconds())/float64(b.N*files), "cpu-µs/file")
 }

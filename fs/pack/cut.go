@@ -112,7 +112,7 @@ type cutter struct {
 
 // onGrid cuts a data region.
 func (c *cutter) onGrid(r *region) error {
-	r.odds = &odds{}
+	r.odds = c.trials.chancesOf(c.series, &r.Region, r.tensor)
 	for i := range chunk.GridLen(r.Len) {
 		off, n := chunk.GridSpan(r.Len, i)
 		p, err := c.take(r, r.Off+off, n, r.rel.of(i))

@@ -39,7 +39,7 @@ type piece struct {
 	span    *manifest.Span
 	at, len int // in buf
 	rel     cas.Related
-	odds    *odds // of rel's being of use
+	odds    chances // of rel's being of use
 	low     *lowRank
 	k       int64 // of low's chunks it is this one
 }
@@ -63,7 +63,7 @@ func (b *batch) end() int64 { return b.off + int64(b.n) }
 // full reports whether a batch of n bytes and one chunk more is too large.
 func (b *batch) full(n int64) bool { return n > batchBytes || len(b.pieces) == batchChunks }
 
-func (b *batch) add(o *object, at, n int, rel cas.Related, odds *odds) *piece {
+func (b *batch) add(o *object, at, n int, rel cas.Related, odds chances) *piece {
 	atomic.AddInt64(&o.open, 1)
 	b.pieces = append(b.pieces, piece{o: o, span: o.add(n), at: at, len: n, rel: rel, odds: odds})
 	b.n = at + n
@@ -78,7 +78,9 @@ type job struct {
 	batch  Batch
 	r      io.ReaderAt
 	group  *errgroup.Group
+	alone  bool // there is too little for several workers: the caller is the one
 
+	series   string   // of the file
 	before   *earlier // whose skeleton and manifest are the file's a version before; nil: not known
 	origins  []origin // of the regions
 	masters  masters
@@ -95,7 +97,7 @@ func newJob(ctx context.Context, p *Packer, b Batch, r io.ReaderAt) *job {
 	return &job{Packer: p, ctx: ctx, cancel: cancel, batch: b, r: r, group: g}
 }
 
-// do runs f on a worker as soon as one is free and has its turn.
+// do runs f on a worker as soon as one is free and has its turn; alone, it returns f's error.
 func (j *job) do(f func() error) error {
 	select {
 	case <-j.ctx.Done():
@@ -107,6 +109,11 @@ func (j *job) do(f func() error) error {
 		<-j.slots
 		return err
 	}
+	if j.alone {
+		defer func() { <-j.slots }()
+		defer over()
+		return f()
+	}
 	j.group.Go(func() error {
 		defer func() { <-j.slots }()
 		defer over()
@@ -117,10 +124,10 @@ func (j *job) do(f func() error) error {
 
 func (j *job) start(b *batch) error {
 	j.running.Add(1)
-	done := func() {
+	done := sync.OnceFunc(func() {
 		b.free()
 		j.running.Done()
-	}
+	})
 	err := j.do(func() error {
 		defer done()
 		return j.work(b)

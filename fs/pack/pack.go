@@ -21,7 +21,8 @@
 // several at a time, and cut by content again where something else has come; what is found has the ends that
 // a cutter would find. What changed in the skeleton is put against what stood there, and the manifest against
 // the manifest, most of which is the digests of what did not change. The store tells from samples whether
-// that pays; of a region where it mostly does not, only now and then a chunk is tried.
+// that pays; of a region where it mostly does not, only now and then a chunk is tried. Of a short tensor,
+// which is one chunk, it is the steps before that tell (trials.go).
 //
 // Of a matrix that changed, two to sixteen chunks are looked at, the longer its rows the more, to tell
 // whether the difference may be of low rank, as it is of weights into which an adapter was merged
@@ -75,10 +76,11 @@ type Options struct {
 
 // Packer packs files into one store. It is safe for concurrent use.
 type Packer struct {
-	store Store
-	lists *lists
-	slots chan struct{} // one in it for each batch at work
-	turn  func(ctx context.Context) (over func(), err error)
+	store  Store
+	lists  *lists
+	trials *Trials
+	slots  chan struct{} // one in it for each batch at work
+	turn   func(ctx context.Context) (over func(), err error)
 	// factoring has one in it for each tensor of which factors are made.
 	factoring chan struct{}
 
@@ -95,10 +97,11 @@ func New(st Store, opt Options) *Packer {
 		opt.Turn = func(context.Context) (func(), error) { return func() {}, nil }
 	}
 	return &Packer{
-		store: st,
-		lists: newLists(),
-		slots: make(chan struct{}, opt.Workers),
-		turn:  opt.Turn,
+		store:  st,
+		lists:  newLists(),
+		trials: NewTrials(),
+		slots:  make(chan struct{}, opt.Workers),
+		turn:   opt.Turn,
 
 		factoring: make(chan struct{}, 1+opt.Workers/8),
 
@@ -195,6 +198,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if err := j.lookBack(rel, l.Tensors, l.Regions, firsts(l.Tensors, len(l.Regions)), j.read); err != nil {
 		return err
 	}
+	j.series, j.alone = rel.Series, size <= batchBytes
 	if j.mayBeNew = size; rel.Presumed {
 		j.mayBeNew = min(mayBeNew, size/presuming)
 	}

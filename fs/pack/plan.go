@@ -27,7 +27,7 @@ type region struct {
 	keep    bool            // what its objects are made of is asked for later
 	objects []*object       // of data and of large blobs, in order
 	tensor  *formats.Tensor // the first that lies in it; nil: none
-	odds    *odds           // of its relatives' being of use
+	odds    chances         // of its relatives' being of use
 	master  *region         // of this file, of which it may be the rounding: it is cut after that one
 	rel     *relatives      // nil: there are none
 	low     *lowRank        // nil: it is not of low rank

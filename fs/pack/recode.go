@@ -10,69 +10,131 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// Recode calls recode for the chunks of a packed file, on as many workers as packing has, each with what is
-// known of its numbers and with the chunks that it is related to. recode reports whether it tried, and
-// whether that paid: of a region where it mostly does not, only now and then a chunk is tried, as in packing.
-// What cannot be read of the file is passed over.
-func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, rel Related,
-	recode func(h cas.Hash, hint codec.Hint, rel cas.Related) (tried, saved bool, err error)) error {
-	j := newJob(ctx, p, nil, nil)
-	defer j.cancel()
-	own := newEarlier(p.store, m)
-	j.masters.addFile(own)
-	j.masters.addFiles(j.store, rel.Masters)
-	first := firsts(m.Tensors, len(m.Regions))
-	begin := func(r *formats.Region, n int) ([]byte, error) { return own.begin(r, n), nil }
-	if err := j.lookBack(rel, m.Tensors, m.Regions, first, begin); err != nil {
-		return err
-	}
-	return j.finish(j.recode(own, first, recode))
+// Recoding says how the chunks of a packed file are tried again.
+type Recoding struct {
+	// Series is as in Related.
+	Series string
+	// Trials tell of the series' short tensors whether that paid in the steps before.
+	Trials *Trials
+	// Related is what the file may be stored with the help of. It is called once a chunk is to be tried.
+	Related func() Related
+	// Claim reports whether a chunk is to be tried: whether no other file had it.
+	Claim func(h cas.Hash) bool
+	// Chunk tries one, with what is known of its numbers and with the chunks that it is related to. It
+	// reports whether that paid.
+	Chunk func(h cas.Hash, hint codec.Hint, rel cas.Related) (saved bool, err error)
 }
 
-func (j *job) recode(own *earlier, first []int,
-	recode func(cas.Hash, codec.Hint, cas.Related) (bool, bool, error)) error {
+// Recode tries the chunks of a packed file, on as many workers as packing has: of a region where it mostly
+// does not pay only now and then one, as in packing. What cannot be read of the file is passed over.
+func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, r Recoding) error {
+	j := &recoding{job: newJob(ctx, p, nil, nil), Recoding: r, own: newEarlier(p.store, m)}
+	defer j.cancel()
+	return j.finish(j.regions())
+}
+
+// recoding is a job that goes through a packed file.
+type recoding struct {
+	*job
+	Recoding
+	own     *earlier
+	first   []int // the first tensors of regions, or -1
+	related bool
+}
+
+func (j *recoding) regions() error {
+	m := j.own.m
+	j.first = firsts(m.Tensors, len(m.Regions))
 	blobs := &odds{} // they are many and small
-	for i := range own.m.Regions {
-		r, chances := &own.m.Regions[i], blobs
-		var hint codec.Hint
-		var kin relatives
-		var low *lowRank
-		var spans []manifest.Span
-		if first[i] >= 0 && r.Kind == formats.Data {
-			t := &own.m.Tensors[first[i]]
-			hint, chances = hintOf(t), &odds{}
-			if spans = own.grid(r); spans != nil {
-				if kin = j.kin(own, t, i); kin.masters == nil {
-					low = lowRankOf(t, r, kin.prev, func(k int64) ([]byte, error) {
-						return j.storedChunk(spans, k)
-					})
-				}
-			}
+	for i := range m.Regions {
+		if j.ctx.Err() != nil {
+			return j.ctx.Err()
 		}
-		if spans == nil {
-			spans = own.within(r)
+		r := &m.Regions[i]
+		var t *formats.Tensor
+		if j.first[i] >= 0 && r.Kind == formats.Data {
+			t = &m.Tensors[j.first[i]]
 		}
-		for k, s := range spans {
-			rel := kin.of(int64(k))
-			if !chances.good() {
-				continue
-			}
-			if err := j.do(func() error {
-				read := func() ([]byte, error) { return j.storedChunk(spans, int64(k)) }
-				if err := low.relate(j, int64(k), s.Hash, read, &rel); err != nil {
-					return err
-				}
-				tried, saved, err := recode(s.Hash, hint, rel)
-				if tried {
-					chances.tell(saved)
-				}
-				return err
-			}); err != nil {
-				return err
-			}
+		var c chances = blobs
+		if t != nil || m.Size <= shortTensor {
+			c = j.Trials.chancesOf(j.Series, r, t)
+		}
+		if err := j.region(i, t, c); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// region tries the chunks of region i, whose first tensor is t, if it has one.
+func (j *recoding) region(i int, t *formats.Tensor, c chances) error {
+	r := &j.own.m.Regions[i]
+	var grid, spans []manifest.Span
+	if t != nil {
+		grid = j.own.grid(r)
+	}
+	if spans = grid; grid == nil {
+		spans = j.own.within(r)
+	}
+	var kin *relatives
+	var low *lowRank
+	for k, s := range spans {
+		if !c.good() || !j.Claim(s.Hash) {
+			continue
+		}
+		if kin == nil {
+			var err error
+			if kin, low, err = j.kinOf(i, t, grid); err != nil {
+				return err
+			}
+		}
+		rel := kin.of(int64(k))
+		if err := j.do(func() error {
+			read := func() ([]byte, error) { return j.storedChunk(spans, int64(k)) }
+			if err := low.relate(j.job, int64(k), s.Hash, read, &rel); err != nil {
+				return err
+			}
+			var hint codec.Hint
+			if t != nil {
+				hint = hintOf(t)
+			}
+			saved, err := j.Chunk(s.Hash, hint, rel)
+			if err == nil {
+				c.tell(saved)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kinOf is what the chunks of region i may be stored with the help of: of its grid, or nothing.
+func (j *recoding) kinOf(i int, t *formats.Tensor, grid []manifest.Span) (*relatives, *lowRank, error) {
+	if err := j.relate(); err != nil || grid == nil {
+		return &relatives{}, nil, err
+	}
+	kin := j.kin(j.own, t, i)
+	if kin.masters != nil {
+		return &kin, nil, nil
+	}
+	return &kin, lowRankOf(t, &j.own.m.Regions[i], kin.prev, func(k int64) ([]byte, error) {
+		return j.storedChunk(grid, k)
+	}), nil
+}
+
+// relate finds out, once, what the file's chunks are related to.
+func (j *recoding) relate() error {
+	if j.related {
+		return nil
+	}
+	j.related = true
+	rel := j.Related()
+	j.masters.addFile(j.own)
+	j.masters.addFiles(j.store, rel.Masters)
+	begin := func(r *formats.Region, n int) ([]byte, error) { return j.own.begin(r, n), nil }
+	return j.lookBack(rel, j.own.m.Tensors, j.own.m.Regions, j.first, begin)
 }
 
 // kin is what the chunks of region i of a packed file, whose first tensor is t, may be stored with the help

@@ -44,16 +44,18 @@ func TestRecode(t *testing.T) {
 		}})
 		var mu sync.Mutex
 		seen := map[cas.Hash]cas.Related{}
-		recode := func(h cas.Hash, hint codec.Hint, rel cas.Related) (bool, bool, error) {
+		recode := func(h cas.Hash, hint codec.Hint, rel cas.Related) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen[h] = rel
 			if !rel.Prev.IsZero() && hint != (codec.Hint{DType: "F32", Elem: 4}) {
 				t.Error(hint)
 			}
-			return true, pays, nil
+			return pays, nil
 		}
-		err := p.Recode(t.Context(), res.Manifest, Related{Before: known(old.Manifest)}, recode)
+		err := p.Recode(t.Context(), res.Manifest, Recoding{Trials: NewTrials(), Chunk: recode,
+			Claim:   func(cas.Hash) bool { return true },
+			Related: func() Related { return Related{Before: known(old.Manifest)} }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,8 @@ import (
 
 // Related is what is known of the files around one. What lies in their chunks may be gone.
 type Related struct {
+	// Series is what the file's path has in common with those of its other versions; "": it is not known.
+	Series string
 	// Before are files that have earlier versions of its tensors, the best first: the file itself as it was,
 	// or the shards of the step before. What changed since is stored against them where that pays.
 	Before []*manifest.Manifest

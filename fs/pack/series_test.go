@@ -109,7 +109,7 @@ func (c *countedBatch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint co
 }
 
 // cpuTime is what the process has used of the processors: the machine may be busy with other things.
-func cpuTime(t *testing.T) time.Duration {
+func cpuTime(t testing.TB) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		t.Fatal(err)

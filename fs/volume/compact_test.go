@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
 )
 
@@ -125,6 +128,33 @@ func TestCompactCutShort(t *testing.T) {
 		t.Errorf("two at a time: %v", err)
 	}
 	c.End()
+}
+
+// Of a run of small files whose tensors gain nothing few chunks are looked at; when later steps gain, that is
+// found out.
+func TestCompactSmall(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.NoDelta = true })
+	const vain, pays = 100, 100
+	same := random(4<<10, 1)
+	weights := []safetensors.Entry{{Name: "w", DType: formats.F32, Shape: []int64{1024}}}
+	r.mkdir("runs")
+	r.mkdir("runs/r")
+	for i := range vain + pays {
+		p := fmt.Sprintf("runs/r/%d.safetensors", i)
+		data := random(4<<10, uint64(i+2))
+		if i >= vain {
+			data = slices.Clone(same)
+			data[4*i]++
+		}
+		r.write(p, typed(t, weights, data))
+		r.pack(p)
+	}
+	r.close()
+	r = openRig(t, r.dir)
+	dry := r.compact(control.CompactOptions{DryRun: true})
+	if dry.Files != vain+pays || dry.Chunks < pays*2/3 || dry.Looked > dry.Chunks+vain/3 {
+		t.Errorf("%+v", dry)
+	}
 }
 
 // A fine-tune of a model that lies elsewhere is stored against it, though more that are like it came later.

@@ -221,12 +221,16 @@ func (f files) Attribute(path, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer n.Unpin()
-	value := make([]byte, maxXattr)
-	k, err := f.GetXattr(context.Background(), n, name, value)
-	if err != nil {
-		return nil, err
+	for room := 64; ; room = min(8*room, maxXattr) { // hardly any file has one
+		value := make([]byte, room)
+		k, err := f.GetXattr(context.Background(), n, name, value)
+		if err == nil {
+			return value[:k], nil
+		}
+		if err != unix.ERANGE || room == maxXattr {
+			return nil, err
+		}
 	}
-	return value[:k], nil
 }
 
 // Source is the path of the file that a view is made of; of anything else, the path itself.

@@ -90,7 +90,7 @@ func (v *Volume) openVirtual(o Options) {
 func (v *Volume) openPasses() {
 	v.passes = &maintenance.Passes{
 		Folder: v.folder, ReadOnly: v.readOnly,
-		Now: v.now, Report: v.report, Epoch: v.lock.Epoch,
+		Now: v.now, Report: v.report, Epoch: v.lock.Epoch, Workers: cas.Processors,
 		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
 		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
 		Artifacts: v.artifacts, SyncNames: v.durability.syncNames, Packed: v.ids.foundLocked,

@@ -159,6 +159,7 @@ func TestPruneOvertaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
+			r.passes.Workers = 1
 			data, other := random(600<<10, 1), random(300<<10, 2)
 			for _, d := range []string{"a", "b", "z"} {
 				r.mkdir(d)

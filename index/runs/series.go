@@ -2,7 +2,6 @@ package runs
 
 import (
 	"cmp"
-	"path"
 	"strings"
 )
 
@@ -20,7 +19,11 @@ const decimals = "0123456789"
 
 // Numbers takes a name apart: what is the same for all steps, and the numbers, without leading zeros.
 func Numbers(name string) (pattern string, numbers []string) {
+	if !strings.ContainsAny(name, decimals) {
+		return name, nil
+	}
 	var p strings.Builder
+	p.Grow(len(name))
 	for name != "" {
 		i := strings.IndexAny(name, decimals)
 		if i < 0 {
@@ -46,6 +49,18 @@ func CompareNumbers(a, b []string) int {
 	return 0
 }
 
+// Series is what the path of a file has in common with those of the same file in all steps: all of it but the
+// numbers, and the name of its run with its numbers.
+func Series(p string) string {
+	names := strings.Split(p, "/")
+	for k := range names {
+		if !IsRun(names, k) {
+			names[k], _ = Numbers(names[k])
+		}
+	}
+	return strings.Join(names, "/")
+}
+
 // Position is where a file's path stands among those of a series, such as the steps of a run, at each of the
 // levels at which the step before is looked for.
 type Position []rung
@@ -59,34 +74,35 @@ type rung struct {
 // PositionOf takes a path apart.
 func PositionOf(p string) (at Position) {
 	names := strings.Split(p, "/")
-	below := ""
+	end, below := len(p), ""
 	for k := len(names) - 1; k >= 0 && len(at) < Levels; k-- {
+		from := end - len(names[k])
 		pattern, numbers := Numbers(names[k])
 		if len(numbers) > 0 && !IsRun(names, k) {
-			at = append(at, rung{path.Join(path.Join(names[:k]...), "\x00", pattern, below), numbers})
+			at = append(at, rung{p[:from] + "\x00" + pattern + below, numbers})
 		}
-		below = path.Join(pattern, below)
+		end, below = from-1, "/"+pattern+below
 	}
 	return at
 }
 
-// Upcoming are the positions of files that are not packed yet.
-type Upcoming map[string][][]string
+// Upcoming are the least positions of files that are not packed yet, by series.
+type Upcoming map[string][]string
 
 // Add notes one.
 func (u Upcoming) Add(at Position) {
 	for _, r := range at {
-		u[r.series] = append(u[r.series], r.numbers)
+		if least, ok := u[r.series]; !ok || CompareNumbers(r.numbers, least) < 0 {
+			u[r.series] = r.numbers
+		}
 	}
 }
 
 // HasBefore reports whether one of them may be the version before what is at a position.
 func (u Upcoming) HasBefore(at Position) bool {
 	for _, r := range at {
-		for _, numbers := range u[r.series] {
-			if CompareNumbers(numbers, r.numbers) < 0 {
-				return true
-			}
+		if least, ok := u[r.series]; ok && CompareNumbers(least, r.numbers) < 0 {
+			return true
 		}
 	}
 	return false

@@ -54,3 +54,14 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 }
+
+func TestSeries(t *testing.T) {
+	for p, want := range map[string]string{
+		"runs/r2/100/m3.pt": "runs/r2/0/m0.pt", "runs/r2/99/m10.pt": "runs/r2/0/m0.pt",
+		"runs/r10/100/m3.pt": "runs/r10/0/m0.pt", "a/model-1e-05.pt": "a/model-0e-0.pt", "a/b": "a/b", "": "",
+	} {
+		if got := Series(p); got != want {
+			t.Errorf("%s: %s, want %s", p, got, want)
+		}
+	}
+}
