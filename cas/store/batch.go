@@ -56,9 +56,7 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	}
 	fresh, id, full, err := b.put(r, raw, hint, rel)
 	if full && err == nil {
-		// This Put found the segment full and sees to its sealing: a fast writer pays for it.
-		// What fails here fails the batches that it concerns, at their Commit.
-		_ = b.s.Flush()
+		b.s.filled()
 	}
 	return fresh, id, err
 }
@@ -271,6 +269,7 @@ func (s *Store) commit(deps []*record) error {
 	if ok, err := s.appender.settled(deps); ok || err != nil {
 		return err
 	}
+	s.harden(deps)
 	err := s.flushed(func() (bool, error) {
 		// The flush that held the lock before may have committed for us.
 		return s.appender.settled(deps)

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -43,7 +45,7 @@ func benchStore(b *testing.B, dir string) *Store {
 }
 
 // putAll puts all chunks with four workers, hashing included, and commits.
-func putAll(b *testing.B, s *Store, chunks [][]byte) {
+func putAll(b *testing.B, s *Store, chunks [][]byte, hint codec.Hint) {
 	b.Helper()
 	batch := s.Begin()
 	var next atomic.Int64
@@ -55,7 +57,7 @@ func putAll(b *testing.B, s *Store, chunks [][]byte) {
 				if i >= len(chunks) {
 					return
 				}
-				if _, err := batch.Put(cas.Chunk, cas.Sum(chunks[i]), chunks[i], codec.Hint{}); err != nil {
+				if _, err := batch.Put(cas.Chunk, cas.Sum(chunks[i]), chunks[i], hint); err != nil {
 					b.Error(err)
 					return
 				}
@@ -83,9 +85,40 @@ func BenchmarkPutFresh(b *testing.B) {
 				b.StopTimer()
 				s := benchStore(b, b.TempDir())
 				b.StartTimer()
-				putAll(b, s, chunks)
+				putAll(b, s, chunks, codec.Hint{})
 				b.StopTimer()
 				s.Close()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkSyncAhead puts and commits 512 MiB of fp32 weights, synced by the commit alone or while they are
+// put.
+func BenchmarkSyncAhead(b *testing.B) {
+	weights := codectest.Weights(512<<20, 4)
+	for i := 0; i < len(weights); i += cas.ChunkSize {
+		weights[i]++ // no chunk is like another
+		binary.LittleEndian.PutUint32(weights[i+4:], uint32(i))
+	}
+	chunks := slices.Collect(slices.Chunk(weights, cas.ChunkSize))
+	for _, c := range []struct {
+		name  string
+		ahead int64
+	}{{"commit", 1 << 40}, {"ahead", syncAhead}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(weights)))
+			for b.Loop() {
+				b.StopTimer()
+				dir := b.TempDir()
+				s := benchStore(b, dir)
+				s.appender.ahead = c.ahead
+				b.StartTimer()
+				putAll(b, s, chunks, codec.Hint{DType: "F32", Elem: 4})
+				b.StopTimer()
+				s.Close()
+				os.RemoveAll(dir)
 				b.StartTimer()
 			}
 		})
@@ -96,11 +129,11 @@ func BenchmarkPutDuplicate(b *testing.B) {
 	chunks, _ := dataset(benchChunks, true)
 	s := benchStore(b, b.TempDir())
 	defer s.Close()
-	putAll(b, s, chunks)
+	putAll(b, s, chunks, codec.Hint{})
 	b.SetBytes(benchChunks * cas.ChunkSize)
 	b.ReportAllocs()
 	for b.Loop() {
-		putAll(b, s, chunks)
+		putAll(b, s, chunks, codec.Hint{})
 	}
 }
 
@@ -111,7 +144,7 @@ func BenchmarkGet(b *testing.B) {
 	}{{"raw", true}, {"zstd", false}} {
 		chunks, hashes := dataset(benchChunks, c.random)
 		s := benchStore(b, b.TempDir())
-		putAll(b, s, chunks)
+		putAll(b, s, chunks, codec.Hint{})
 		get := func(b *testing.B, i int, dst []byte) []byte {
 			dst, err := s.Get(hashes[i%benchChunks], dst[:0])
 			if err != nil {

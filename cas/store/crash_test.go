@@ -125,6 +125,7 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 		var committed [][]byte
 		s, err := Open(m, dir, storeID, x, small)
 		if err == nil {
+			s.appender.ahead = 512
 			committed = workload(s)
 			err = s.Close()
 		}
@@ -231,6 +232,7 @@ func TestConcurrentFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.appender.ahead = 1 << 10
 		m.Inject(func(op disk.Op) *disk.Fault { // under the Mem's lock, so r is safe
 			switch {
 			case op.Kind == disk.OpWrite && r.IntN(15) == 0:
