@@ -30,13 +30,13 @@ type appender struct {
 
 func (a *appender) init(d folder, opt *Options) {
 	a.folder, a.ahead = d, syncAhead
-	a.tails.Init(d.fs, d.dir, d.id, opt.SegmentSize, 1)
+	a.tails.Init(d.fs, d.dir, d.id, opt.SegmentSize, opt.Tails)
 	a.pending = make(map[cas.Hash]*record)
 }
 
 // append appends rec as r, which is claimed and is settled then. buf is as segment.Writer.Write takes it.
 func (a *appender) append(r *record, rec *segment.Record, buf []byte) (full bool, err error) {
-	t, slot, full, err := a.tails.Reserve(len(buf)-segment.RecordHeaderSize, false)
+	t, slot, full, err := a.tails.Reserve(len(buf)-segment.RecordHeaderSize, r.first)
 	if err == nil {
 		err = t.Write(slot, rec, buf)
 	}

@@ -177,6 +177,7 @@ func (s *Store) held(r *record) (bool, error) {
 	}
 	r.alone = s.pins.suspected(r.hash) || s.lost.Has(loc.Segment)
 	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
+		r.first = loc.Segment == 0 && r.kind == cas.Chunk && !r.alone
 		return false, nil
 	}
 	if r.alone || !loc.Delta {

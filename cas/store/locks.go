@@ -3,8 +3,8 @@ package store
 import "ckptfs/cas/locks"
 
 // The locks of this package, in the order in which they may be taken (package locks); those of package
-// segment come between. Those of a pass over
-// the whole store come before all locks of fs/, to which a pass calls back; the others come after these.
+// segment come between. Those of a pass over the whole store come before all locks of fs/, to which a pass
+// calls back; the others come after these.
 //
 // No I/O happens under appenderLock, pinsLock or a leaf. A goroutine that holds reshapingLock, or one that
 // comes after it, waits for no record that is claimed: the goroutine that claimed it may have to make the

@@ -20,8 +20,8 @@
 // A caller opens a Batch and puts chunks, from any number of goroutines. Put pins the hash, so that no sweep
 // takes it before the batch is released, and claims it. Every other Put of the same chunk depends on that
 // claim, in this batch or another. The Put that claimed asks the index. If the chunk is not held it is
-// encoded. A slot in the active segment is reserved under the lock, the record is written without it and
-// finished under it. From then on the chunk can be read. PutHeld does that for many chunks that are likely to
+// encoded. A slot in an active segment is reserved, the record is written without any lock, and the slot
+// finished. From then on the chunk can be read. PutHeld does that for many chunks that are likely to
 // be held: it pins them, claims none, and asks the index once. What is not held there, durably, is for Put.
 //
 // Commit waits for the records that the batch depends on, its own and others', and makes them durable: fsync
@@ -106,6 +106,7 @@ type Locator interface {
 // Options of a store; the zero value has the defaults.
 type Options struct {
 	SegmentSize int64 // segments are sealed about there; 1 GiB
+	Tails       int   // segments that take records at a time; one for four processors
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
 	ExpectBytes int64 // memory for what is expected; 24 MiB
@@ -137,6 +138,9 @@ type Options struct {
 func (o *Options) defaults() {
 	if o.SegmentSize <= 0 {
 		o.SegmentSize = 1 << 30
+	}
+	if o.Tails <= 0 {
+		o.Tails = max(1, cas.Processors/4)
 	}
 	if o.OpenFiles <= 0 {
 		o.OpenFiles = 128
