@@ -12,13 +12,7 @@ func (w *Writer) Durable() uint64 { return w.durable.Load() }
 
 // Behind reports whether limit bytes were written since the last fsync began, and tells one caller alone so.
 func (w *Writer) Behind(limit int64) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.asked || w.behind < limit {
-		return false
-	}
-	w.asked = true
-	return true
+	return w.behind.Load() >= limit && w.asked.CompareAndSwap(false, true)
 }
 
 // AwaitIdle waits until every slot is finished.
@@ -37,13 +31,6 @@ func (w *Writer) Failed() bool {
 	return w.err != nil
 }
 
-// writing is how many slots are not finished.
-func (w *Writer) writing() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.busy)
-}
-
 // Sync makes the records durable that were finished up to the n-th, and all others that are finished when its
 // fsync begins. Those who come meanwhile share the next fsync.
 //
@@ -58,7 +45,8 @@ func (w *Writer) Sync(n uint64) error {
 		w.mu.Unlock()
 		return err
 	}
-	w.behind, w.asked = 0, false
+	w.behind.Store(0)
+	w.asked.Store(false)
 	w.mu.Unlock()
 	if err = w.f.Sync(); err == nil && w.Durable() == 0 {
 		err = w.fs.SyncDir(w.dir)

@@ -121,9 +121,9 @@ func (t *Tails) pickLocked(first bool) *Tail {
 		return nil
 	}
 	least := slices.MinFunc(t.active, func(a, b *Tail) int {
-		return cmp.Compare(max(a.writing(), writersATail-1), max(b.writing(), writersATail-1))
+		return cmp.Compare(max(a.writing.Load(), writersATail-1), max(b.writing.Load(), writersATail-1))
 	})
-	if least.writing() >= writersATail && len(t.active) < t.most {
+	if least.writing.Load() >= writersATail && len(t.active) < t.most {
 		return nil
 	}
 	return least

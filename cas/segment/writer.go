@@ -28,6 +28,10 @@ type Writer struct {
 	syncing locks.Mutex[syncingLock] // held over an fsync, and by what ends the Writer
 	durable atomic.Uint64            // set under syncing
 
+	behind  atomic.Int64 // bytes written in full since the last fsync began
+	asked   atomic.Bool  // somebody is about to sync them
+	writing atomic.Int32 // how many slots are not finished
+
 	mu   sync.Mutex
 	idle sync.Cond // on mu: a slot was finished
 	off  int64     // next free byte; every range below is written, reserved or a hole
@@ -39,8 +43,6 @@ type Writer struct {
 	failed   bool     // a range became a hole, so the file may reach past off
 	recs     []Record // written in full, in order of Finish
 	finished uint64   // how many were, those included that were taken back
-	behind   int64    // bytes written in full since the last fsync began
-	asked    bool     // somebody is about to sync them
 	err      error    // an fsync failed
 	sealed   bool
 }
@@ -82,6 +84,7 @@ func (w *Writer) Reserve(stored int) (Slot, error) {
 	s := Slot{Range{w.off, w.off + n}}
 	w.off = s.End
 	w.busy = append(w.busy, s.Range)
+	w.writing.Add(1)
 	return s, nil
 }
 
@@ -107,6 +110,7 @@ func (w *Writer) Finish(s Slot, r *Record, err error) (n uint64, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy = slices.DeleteFunc(w.busy, func(b Range) bool { return b == s.Range })
+	w.writing.Add(-1)
 	w.idle.Broadcast()
 	if err = cmp.Or(err, w.err); err != nil {
 		w.dropLocked(s.Range)
@@ -114,7 +118,7 @@ func (w *Writer) Finish(s Slot, r *Record, err error) (n uint64, _ error) {
 	}
 	w.recs = append(w.recs, *r)
 	w.finished++
-	w.behind += s.End - s.Off
+	w.behind.Add(s.End - s.Off)
 	return w.finished, nil
 }
 

@@ -84,11 +84,6 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 	s := b.s
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
-	hold := func(r *record) (doomed bool) {
-		s.pins.mu.Lock()
-		defer s.pins.mu.Unlock()
-		return b.holdLocked(r)
-	}
 	for {
 		if s.appender.closed {
 			return nil, ErrClosed
@@ -100,13 +95,18 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 		if r == nil || r.state != claimed && !serves(r.kind, kind) {
 			r = &record{hash: h, kind: kind, plain: plain, done: make(chan struct{})}
 			s.appender.pending[h] = r
-			r.doomed = hold(r)
 			b.part = append(b.part, r)
-			s.pins.owns(b, r)
+			s.pins.mu.Lock()
+			defer s.pins.mu.Unlock()
+			r.doomed = b.holdLocked(r)
+			_, r.suspect = s.pins.suspect[h]
+			s.pins.ownsLocked(b, r)
 			return r, nil
 		}
 		if serves(r.kind, kind) {
-			hold(r)
+			s.pins.mu.Lock()
+			defer s.pins.mu.Unlock()
+			b.holdLocked(r)
 			return nil, nil
 		}
 		// Being stored as another kind, of which ours must come after.
@@ -175,7 +175,7 @@ func (s *Store) held(r *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r.alone = s.pins.suspected(r.hash) || s.lost.Has(loc.Segment)
+	r.alone = r.suspect || s.lost.Has(loc.Segment)
 	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
 		r.first = loc.Segment == 0 && r.kind == cas.Chunk && !r.alone
 		return false, nil
@@ -261,11 +261,17 @@ func (b *Batch) Commit() error {
 
 // commit waits until all of deps are in the index.
 func (s *Store) commit(deps []*record) error {
-	for i := 0; i < len(deps); i++ {
-		<-deps[i].done
+	for more := deps; len(more) > 0; {
+		for _, r := range more {
+			<-r.done
+		}
+		n := len(deps)
 		s.appender.mu.Lock()
-		deps = append(deps, deps[i].on...)
+		for _, r := range more {
+			deps = append(deps, r.on...)
+		}
 		s.appender.mu.Unlock()
+		more = deps[n:]
 	}
 	if ok, err := s.appender.settled(deps); ok || err != nil {
 		return err

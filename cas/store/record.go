@@ -25,8 +25,8 @@ type record struct {
 	// plain: it is stored with the help of no other, so that the Put that stores it waits for none. Set by
 	// claim.
 	plain bool
-	// doomed: a sweep is just taking what the index has of it. Set by claim.
-	doomed bool
+	// doomed: a sweep is just taking what the index has of it; suspect: that was found damaged. Set by claim.
+	doomed, suspect bool
 	// alone: it is stored without a base, because others may need it and cannot read it now. Set by the Put
 	// that claimed it.
 	alone bool

@@ -62,10 +62,9 @@ func (b *Batch) TakeBack() (freed int64) {
 	return freed
 }
 
-// owns notes that b claimed r, unless another batch has pinned it.
-func (p *pins) owns(b *Batch, r *record) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// ownsLocked notes that b claimed r, unless another batch has pinned it.
+func (p *pins) ownsLocked(b *Batch, r *record) {
+	p.mu.AssertHeld()
 	if k := keyOf(r.hash); p.count[k] == 1 {
 		p.own[k] = b
 	}
