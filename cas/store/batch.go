@@ -93,7 +93,7 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 		}
 		r := s.appender.pending[h]
 		if r == nil || r.state != claimed && !serves(r.kind, kind) {
-			r = &record{hash: h, kind: kind, plain: plain, done: make(chan struct{})}
+			r = &record{hash: h, kind: kind, plain: plain, first: r == nil, done: make(chan struct{})}
 			s.appender.pending[h] = r
 			b.part = append(b.part, r)
 			s.pins.mu.Lock()
@@ -169,6 +169,7 @@ func (b *Batch) holdLocked(r *record) (doomed bool) {
 // held asks the index for r, which is claimed.
 func (s *Store) held(r *record) (bool, error) {
 	if r.doomed {
+		r.first = false
 		return false, nil
 	}
 	loc, err := one(r.hash, s.locate)
@@ -176,8 +177,8 @@ func (s *Store) held(r *record) (bool, error) {
 		return false, err
 	}
 	r.alone = r.suspect || s.lost.Has(loc.Segment)
+	r.first = r.first && !r.alone && loc.Segment == 0
 	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
-		r.first = loc.Segment == 0 && r.kind == cas.Chunk && !r.alone
 		return false, nil
 	}
 	if r.alone || !loc.Delta {

@@ -57,26 +57,30 @@ func TestReplacementsComeLast(t *testing.T) {
 		a, b := s.Begin(), s.Begin()
 		one, onePut := start(g, a, 1)
 		two, twoPut := start(g, a, 2)
-		for i := 4; s.appender.tails.Last() < 3; i++ {
-			through(t, g, b, i) // until the second segment is full
+		last := 4
+		for through(t, g, b, last); s.appender.tails.Last() < 3; through(t, g, b, last) {
+			last++ // until the second segment is full
 		}
-		commit(t, b)
 		one.pass <- nil
 		two.pass <- nil
 		wantErr(t, <-onePut, nil)
 		wantErr(t, <-twoPut, nil)
-		again := func(kind cas.Kind) (n uint32) {
+		again := func(i int, kind cas.Kind) (n uint32) {
 			b := s.Begin()
 			done := make(chan error, 1)
 			go func() {
-				_, err := b.Put(kind, cas.Sum(chunk(4)), chunk(4), codec.Hint{})
+				_, err := b.Put(kind, cas.Sum(chunk(i)), chunk(i), codec.Hint{})
 				done <- err
 			}()
 			(<-g.writes).pass <- nil
 			wantErr(t, <-done, nil)
 			commit(t, b)
-			return x.m[cas.Sum(chunk(4))].Segment
+			return x.m[cas.Sum(chunk(i))].Segment
 		}
+		if n := again(last, cas.List); n <= 2 { // it is not in the index yet
+			t.Errorf("stored as another kind in segment %d", n)
+		}
+		commit(t, b)
 		loc := x.m[cas.Sum(chunk(4))]
 		f, err := m.OpenFile(segment.Path(dir, loc.Segment), os.O_RDWR, 0)
 		if err != nil || loc.Segment != 2 {
@@ -88,10 +92,10 @@ func TestReplacementsComeLast(t *testing.T) {
 		if _, err := s.Get(cas.Sum(chunk(4)), nil); err == nil {
 			t.Fatal("not damaged")
 		}
-		if n := again(cas.Chunk); n <= 2 {
+		if n := again(4, cas.Chunk); n <= 2 {
 			t.Errorf("stored afresh in segment %d, before the damaged one", n)
 		}
-		if n := again(cas.Manifest); n <= 2 {
+		if n := again(4, cas.Manifest); n <= 2 {
 			t.Errorf("stored as another kind in segment %d", n)
 		}
 		commit(t, a)
