@@ -30,8 +30,8 @@ type record struct {
 	// alone: it is stored without a base, because others may need it and cannot read it now. Set by the Put
 	// that claimed it.
 	alone bool
-	// first: no segment holds another record of its hash, so that it may lie in any (segment.Tails). Set by the
-	// Put that claimed it.
+	// first: no segment holds another record of its hash, so that it may lie in any (segment.Tails). Set by
+	// the Put that claimed it.
 	first bool
 	// rising: it replaces a record of a lower number: nothing may be written against it until it is written.
 	rising bool
