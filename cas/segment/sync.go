@@ -41,7 +41,7 @@ func (w *Writer) Sync(n uint64) error {
 	defer w.syncing.Unlock()
 	w.mu.Lock()
 	finished, err := w.finished, w.err
-	if err != nil || n <= w.Durable() {
+	if err != nil || w.sealed || n <= w.Durable() { // what is not durable of a sealed one was taken back
 		w.mu.Unlock()
 		return err
 	}

@@ -92,3 +92,26 @@ func TestSyncsAreShared(t *testing.T) {
 		t.Errorf("%v, %d fsyncs", err, syncs)
 	}
 }
+
+// A sealed segment, which may be closed, needs no Sync, though what was taken back of it is on no disk.
+func TestSyncOfSealed(t *testing.T) {
+	m := newMem(t)
+	w := create(t, m)
+	mustPut(t, w, cas.Chunk, "a")
+	if err := w.Sync(1); err != nil {
+		t.Fatal(err)
+	}
+	b := mustPut(t, w, cas.Chunk, "b")
+	if err := w.TakeBack([]Range{{b.Off, b.End()}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Seal(sealTime); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Sync(w.Finished()); err != nil || w.Failed() {
+		t.Error(err)
+	}
+}
