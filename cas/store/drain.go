@@ -10,10 +10,6 @@ import (
 // works while more is encoded, and a commit finds little left to do.
 const syncAhead = 32 << 20
 
-// mayDrain is how many full segments may be drained before a Put that fills another one waits: a writer that
-// is faster than the disk waits for it.
-const mayDrain = 1
-
 // syncAheadLocked has a goroutine sync t from time to time.
 func (a *appender) syncAheadLocked(t *segment.Tail) {
 	a.mu.AssertHeld()
@@ -90,8 +86,9 @@ func (a *appender) seal(t *segment.Tail, now time.Time) {
 	}
 }
 
-// filled is called after a record found its segment full.
+// filled is called after a record found its segment full. A writer that is faster than the disk waits for it:
+// no more segments are drained at a time than take records.
 func (s *Store) filled() {
 	s.drain()
-	s.appender.tails.AwaitDrained(mayDrain)
+	s.appender.tails.AwaitDrained(s.opt.Tails)
 }
