@@ -94,21 +94,57 @@ func BenchmarkPutFresh(b *testing.B) {
 	}
 }
 
+// BenchmarkPutCPU is the processor time that new chunks take on a disk in memory, by how they are coded.
+func BenchmarkPutCPU(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		data []byte
+		hint codec.Hint
+	}{
+		{"fp32", codectest.Weights(benchChunks*cas.ChunkSize, 4), codec.Hint{DType: "F32", Elem: 4}},
+		{"bf16", codectest.Weights(benchChunks*cas.ChunkSize, 2), codec.Hint{DType: "BF16", Elem: 2}},
+		{"raw", codectest.Random(benchChunks * cas.ChunkSize), codec.Hint{}},
+	} {
+		chunks := differing(c.data)
+		b.Run(c.name, func(b *testing.B) {
+			var used time.Duration
+			for b.Loop() {
+				dir, err := os.MkdirTemp("/dev/shm", "ckptfs-bench")
+				if err != nil {
+					b.Fatal(err)
+				}
+				s := benchStore(b, dir)
+				before := processorTime(b)
+				putAll(b, s, chunks, c.hint)
+				used += processorTime(b) - before
+				s.Close()
+				os.RemoveAll(dir)
+			}
+			b.ReportMetric(used.Seconds()/float64(b.N)/float64(len(c.data))*1e9, "cpu-s/GB")
+		})
+	}
+}
+
+// differing are the chunks of p, of which it makes no one like another.
+func differing(p []byte) [][]byte {
+	chunks := slices.Collect(slices.Chunk(p, cas.ChunkSize))
+	for i, c := range chunks {
+		binary.LittleEndian.PutUint32(c, uint32(i))
+	}
+	return chunks
+}
+
 // BenchmarkSyncAhead puts and commits 512 MiB of fp32 weights, synced by the commit alone or while they are
 // put.
 func BenchmarkSyncAhead(b *testing.B) {
-	weights := codectest.Weights(512<<20, 4)
-	for i := 0; i < len(weights); i += cas.ChunkSize {
-		weights[i]++ // no chunk is like another
-		binary.LittleEndian.PutUint32(weights[i+4:], uint32(i))
-	}
-	chunks := slices.Collect(slices.Chunk(weights, cas.ChunkSize))
+	const size = 512 << 20
+	chunks := differing(codectest.Weights(size, 4))
 	for _, c := range []struct {
 		name  string
 		ahead int64
 	}{{"commit", 1 << 40}, {"ahead", syncAhead}} {
 		b.Run(c.name, func(b *testing.B) {
-			b.SetBytes(int64(len(weights)))
+			b.SetBytes(size)
 			for b.Loop() {
 				b.StopTimer()
 				dir := b.TempDir()
