@@ -66,7 +66,7 @@ func (l *Places) Get(h cas.Hash) (cas.Location, bool) {
 	return p.loc, ok
 }
 
-// placesLock is the rank of Places.mu, a leaf: nothing is locked under it.
+// placesLock is the rank of Places.mu and Stretches.mu, leaves: nothing is locked under them.
 type placesLock struct{}
 
-func (placesLock) Rank() (int, string) { return locks.Store + 990, "expected.Places.mu" }
+func (placesLock) Rank() (int, string) { return locks.Store + 990, "a leaf of cas/expected" }

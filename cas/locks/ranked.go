@@ -4,6 +4,7 @@ package locks
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -107,9 +108,17 @@ type held struct {
 // table has the locks that are held, by goroutine. It is the one thing here that is global: a goroutine has
 // no place of its own to keep them.
 var table = struct {
-	mu sync.Mutex
-	by map[uintptr][]held
-}{by: make(map[uintptr][]held)}
+	mu    sync.Mutex
+	by    map[uintptr][]held
+	takes map[string]int
+}{by: make(map[uintptr][]held), takes: make(map[string]int)}
+
+// Takes is how often the locks were taken so far, by name.
+func Takes() map[string]int {
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	return maps.Clone(table.takes)
+}
 
 // check panics when this goroutine holds a lock that R may not be taken under. It returns the goroutine's
 // number.
@@ -137,6 +146,7 @@ func took[R Ranked](g uintptr, lock any, shared bool) {
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	table.by[g] = append(table.by[g], held{lock, place, name, shared, pc[0]})
+	table.takes[name]++
 }
 
 // released forgets lock: this goroutine's, or one that another goroutine took.

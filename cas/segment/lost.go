@@ -1,9 +1,14 @@
 package segment
 
-import "ckptfs/cas/locks"
+import (
+	"sync/atomic"
+
+	"ckptfs/cas/locks"
+)
 
 // Lost is a set of segments that could not be opened, read or made durable as a whole.
 type Lost struct {
+	some atomic.Bool // there are any; mostly there are none, and every Put asks
 	mu   locks.RWMutex[filesLock]
 	all  map[uint32]bool // whether unsettled
 	told map[uint32]bool
@@ -11,6 +16,9 @@ type Lost struct {
 
 // Has reports whether n is in the set.
 func (l *Lost) Has(n uint32) bool {
+	if !l.some.Load() {
+		return false
+	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	_, ok := l.all[n]
@@ -29,6 +37,7 @@ func (l *Lost) Add(n uint32, unsettled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all[n] = l.all[n] || unsettled
+	l.some.Store(true)
 }
 
 // Tell reports whether n was not told of before.
@@ -45,4 +54,5 @@ func (l *Lost) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all, l.told = map[uint32]bool{}, map[uint32]bool{}
+	l.some.Store(false)
 }

@@ -6,9 +6,11 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ckptfs/cas/disk"
+	"ckptfs/cas/locks"
 )
 
 // MaxRecords bounds the records of a segment, whose footer has to be kept in memory (18 MiB).
@@ -17,20 +19,32 @@ const MaxRecords = 1 << 18
 // Writer appends to one segment, of which it is the only writer. Any number of goroutines may write at once:
 // Reserve, then Write without holding any lock, then Finish.
 type Writer struct {
+	fs    disk.FS
+	dir   string
 	f     disk.File
 	id    ID
 	limit int64
 
+	syncing locks.Mutex[syncingLock] // held over an fsync, and by what ends the Writer
+	durable atomic.Uint64            // set under syncing
+
+	behind  atomic.Int64 // bytes written in full since the last fsync began
+	asked   atomic.Bool  // somebody is about to sync them
+	writing atomic.Int32 // how many slots are not finished
+
 	mu   sync.Mutex
-	off  int64   // next free byte; every range below is written, reserved or a hole
-	busy []Range // reserved and not finished
+	idle sync.Cond // on mu: a slot was finished
+	off  int64     // next free byte; every range below is written, reserved or a hole
+	busy []Range   // reserved and not finished
 	// holes are ranges whose write failed, or that were taken back. None ends at off: such a range is used
 	// again instead.
 	// FileHeaderSize <= hole, hole.End <= off.
-	holes  []Range
-	failed bool     // a range became a hole, so the file may reach past off
-	recs   []Record // written in full, in order of Finish
-	sealed bool
+	holes    []Range
+	failed   bool     // a range became a hole, so the file may reach past off
+	recs     []Record // written in full, in order of Finish
+	finished uint64   // how many were, those included that were taken back
+	err      error    // an fsync failed
+	sealed   bool
 }
 
 // Range is [Off, End) of a segment.
@@ -50,24 +64,27 @@ func Create(fsys disk.FS, dir string, id ID, limit int64) (*Writer, error) {
 		f.Close()
 		return nil, err
 	}
-	return &Writer{f: f, id: id, limit: limit, off: FileHeaderSize}, nil
+	w := &Writer{fs: fsys, dir: dir, f: f, id: id, limit: limit, off: FileHeaderSize}
+	w.idle.L = &w.mu
+	return w, nil
 }
 
 // Number is the segment's number.
 func (w *Writer) Number() uint32 { return w.id.Number }
 
 // Reserve takes the room of a record whose payload is stored bytes long. It returns ErrFull when the segment
-// has reached its limit; an empty segment takes any one record. Every Slot must be finished.
+// has reached its limit, or failed; an empty segment takes any one record. Every Slot must be finished.
 func (w *Writer) Reserve(stored int) (Slot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := Size(stored)
-	if w.off > FileHeaderSize && w.off+n > w.limit || len(w.recs)+len(w.busy) >= MaxRecords {
+	if w.err != nil || w.off > FileHeaderSize && w.off+n > w.limit || len(w.recs)+len(w.busy) >= MaxRecords {
 		return Slot{}, ErrFull
 	}
 	s := Slot{Range{w.off, w.off + n}}
 	w.off = s.End
 	w.busy = append(w.busy, s.Range)
+	w.writing.Add(1)
 	return s, nil
 }
 
@@ -87,17 +104,22 @@ func (w *Writer) Write(s Slot, r *Record, buf []byte) error {
 	return err
 }
 
-// Finish reports what became of a slot. The room of a failed one is used again if nothing was reserved behind
-// it.
-func (w *Writer) Finish(s Slot, r *Record, err error) {
+// Finish reports what became of a slot, and returns how many records are finished then. The room of a failed
+// one is used again if nothing was reserved behind it. The error is err, or that of a Sync.
+func (w *Writer) Finish(s Slot, r *Record, err error) (n uint64, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy = slices.DeleteFunc(w.busy, func(b Range) bool { return b == s.Range })
-	if err == nil {
-		w.recs = append(w.recs, *r)
-		return
+	w.writing.Add(-1)
+	w.idle.Broadcast()
+	if err = cmp.Or(err, w.err); err != nil {
+		w.dropLocked(s.Range)
+		return w.finished, err
 	}
-	w.dropLocked(s.Range)
+	w.recs = append(w.recs, *r)
+	w.finished++
+	w.behind.Add(s.End - s.Off)
+	return w.finished, nil
 }
 
 // skipHoles moves end down over the holes that end there.
@@ -195,36 +217,41 @@ func (w *Writer) Records() []Record {
 
 func byOffset(a, b Record) int { return cmp.Compare(a.Off, b.Off) }
 
-// Sync makes what was finished durable. After an error the segment must not be trusted any more: neither what
-// was written since the last Sync that succeeded, nor a later Sync.
-func (w *Writer) Sync() error { return w.f.Sync() }
-
 // Seal writes the footer, with the time now, and syncs. The Writer must be idle, and takes nothing more.
 func (w *Writer) Seal(now time.Time) (Totals, error) {
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.sealed || len(w.busy) > 0 {
+	ready := !w.sealed && len(w.busy) == 0 && w.err == nil
+	w.sealed, w.limit = true, 0
+	off, failed := w.off, w.failed
+	w.mu.Unlock()
+	if !ready {
 		return Totals{}, fmt.Errorf("segment %d cannot be sealed now", w.id.Number)
 	}
-	w.sealed, w.limit = true, 0
-	if w.failed {
-		if err := w.f.Truncate(w.off); err != nil {
+	if failed {
+		if err := w.f.Truncate(off); err != nil {
 			return Totals{}, err
 		}
 	}
-	slices.SortFunc(w.recs, byOffset)
-	t, end, err := writeFooter(w.f, w.id, w.off, w.recs, now)
+	t, end, err := writeFooter(w.f, w.id, off, w.Records(), now)
 	if err != nil {
 		return t, err
 	}
+	w.mu.Lock()
 	w.off = end
-	w.recs = nil
+	w.mu.Unlock()
 	return t, w.f.Sync()
 }
 
-// Abandon takes lost, and everything from off on, out of the file and closes it. These bytes were never made
-// durable and must not come back from the page cache. The Writer must be idle.
+// Abandon takes lost, what was dropped, and everything from off on, out of the file and closes it. These
+// bytes were never made durable and must not come back from the page cache. The Writer must be idle.
 func (w *Writer) Abandon(off int64, lost []Range) error {
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	w.mu.Lock()
+	lost = append(lost, w.holes...)
+	w.mu.Unlock()
 	err := w.f.Truncate(off)
 	for _, r := range lost {
 		if r.Off < off {

@@ -56,9 +56,7 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	}
 	fresh, id, full, err := b.put(r, raw, hint, rel)
 	if full && err == nil {
-		// This Put found the segment full and sees to its sealing: a fast writer pays for it.
-		// What fails here fails the batches that it concerns, at their Commit.
-		_ = b.s.Flush()
+		b.s.filled()
 	}
 	return fresh, id, err
 }
@@ -86,11 +84,6 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 	s := b.s
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
-	hold := func(r *record) (doomed bool) {
-		s.pins.mu.Lock()
-		defer s.pins.mu.Unlock()
-		return b.holdLocked(r)
-	}
 	for {
 		if s.appender.closed {
 			return nil, ErrClosed
@@ -100,15 +93,20 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 		}
 		r := s.appender.pending[h]
 		if r == nil || r.state != claimed && !serves(r.kind, kind) {
-			r = &record{hash: h, kind: kind, plain: plain, done: make(chan struct{})}
+			r = &record{hash: h, kind: kind, plain: plain, first: r == nil, done: make(chan struct{})}
 			s.appender.pending[h] = r
-			r.doomed = hold(r)
 			b.part = append(b.part, r)
-			s.pins.owns(b, r)
+			s.pins.mu.Lock()
+			defer s.pins.mu.Unlock()
+			r.doomed = b.holdLocked(r)
+			_, r.suspect = s.pins.suspect[h]
+			s.pins.ownsLocked(b, r)
 			return r, nil
 		}
 		if serves(r.kind, kind) {
-			hold(r)
+			s.pins.mu.Lock()
+			defer s.pins.mu.Unlock()
+			b.holdLocked(r)
 			return nil, nil
 		}
 		// Being stored as another kind, of which ours must come after.
@@ -171,13 +169,15 @@ func (b *Batch) holdLocked(r *record) (doomed bool) {
 // held asks the index for r, which is claimed.
 func (s *Store) held(r *record) (bool, error) {
 	if r.doomed {
+		r.first = false
 		return false, nil
 	}
 	loc, err := one(r.hash, s.locate)
 	if err != nil {
 		return false, err
 	}
-	r.alone = s.pins.suspected(r.hash) || s.lost.Has(loc.Segment)
+	r.alone = r.suspect || s.lost.Has(loc.Segment)
+	r.first = r.first && !r.alone && loc.Segment == 0
 	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
 		return false, nil
 	}
@@ -262,15 +262,22 @@ func (b *Batch) Commit() error {
 
 // commit waits until all of deps are in the index.
 func (s *Store) commit(deps []*record) error {
-	for i := 0; i < len(deps); i++ {
-		<-deps[i].done
+	for more := deps; len(more) > 0; {
+		for _, r := range more {
+			<-r.done
+		}
+		n := len(deps)
 		s.appender.mu.Lock()
-		deps = append(deps, deps[i].on...)
+		for _, r := range more {
+			deps = append(deps, r.on...)
+		}
 		s.appender.mu.Unlock()
+		more = deps[n:]
 	}
 	if ok, err := s.appender.settled(deps); ok || err != nil {
 		return err
 	}
+	s.harden(deps)
 	err := s.flushed(func() (bool, error) {
 		// The flush that held the lock before may have committed for us.
 		return s.appender.settled(deps)

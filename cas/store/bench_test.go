@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -43,7 +45,7 @@ func benchStore(b *testing.B, dir string) *Store {
 }
 
 // putAll puts all chunks with four workers, hashing included, and commits.
-func putAll(b *testing.B, s *Store, chunks [][]byte) {
+func putAll(b *testing.B, s *Store, chunks [][]byte, hint codec.Hint) {
 	b.Helper()
 	batch := s.Begin()
 	var next atomic.Int64
@@ -55,7 +57,7 @@ func putAll(b *testing.B, s *Store, chunks [][]byte) {
 				if i >= len(chunks) {
 					return
 				}
-				if _, err := batch.Put(cas.Chunk, cas.Sum(chunks[i]), chunks[i], codec.Hint{}); err != nil {
+				if _, err := batch.Put(cas.Chunk, cas.Sum(chunks[i]), chunks[i], hint); err != nil {
 					b.Error(err)
 					return
 				}
@@ -83,9 +85,76 @@ func BenchmarkPutFresh(b *testing.B) {
 				b.StopTimer()
 				s := benchStore(b, b.TempDir())
 				b.StartTimer()
-				putAll(b, s, chunks)
+				putAll(b, s, chunks, codec.Hint{})
 				b.StopTimer()
 				s.Close()
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// BenchmarkPutCPU is the processor time that new chunks take on a disk in memory, by how they are coded.
+func BenchmarkPutCPU(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		data []byte
+		hint codec.Hint
+	}{
+		{"fp32", codectest.Weights(benchChunks*cas.ChunkSize, 4), codec.Hint{DType: "F32", Elem: 4}},
+		{"bf16", codectest.Weights(benchChunks*cas.ChunkSize, 2), codec.Hint{DType: "BF16", Elem: 2}},
+		{"raw", codectest.Random(benchChunks * cas.ChunkSize), codec.Hint{}},
+	} {
+		chunks := differing(c.data)
+		b.Run(c.name, func(b *testing.B) {
+			var used time.Duration
+			for b.Loop() {
+				dir, err := os.MkdirTemp("/dev/shm", "ckptfs-bench")
+				if err != nil {
+					b.Fatal(err)
+				}
+				s := benchStore(b, dir)
+				before := processorTime(b)
+				putAll(b, s, chunks, c.hint)
+				used += processorTime(b) - before
+				s.Close()
+				os.RemoveAll(dir)
+			}
+			b.ReportMetric(used.Seconds()/float64(b.N)/float64(len(c.data))*1e9, "cpu-s/GB")
+		})
+	}
+}
+
+// differing are the chunks of p, of which it makes no one like another.
+func differing(p []byte) [][]byte {
+	chunks := slices.Collect(slices.Chunk(p, cas.ChunkSize))
+	for i, c := range chunks {
+		binary.LittleEndian.PutUint32(c, uint32(i))
+	}
+	return chunks
+}
+
+// BenchmarkSyncAhead puts and commits 512 MiB of fp32 weights, synced by the commit alone or while they are
+// put.
+func BenchmarkSyncAhead(b *testing.B) {
+	const size = 512 << 20
+	chunks := differing(codectest.Weights(size, 4))
+	for _, c := range []struct {
+		name  string
+		ahead int64
+	}{{"commit", 1 << 40}, {"ahead", syncAhead}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				b.StopTimer()
+				dir := b.TempDir()
+				s := benchStore(b, dir)
+				s.appender.ahead = c.ahead
+				b.StartTimer()
+				putAll(b, s, chunks, codec.Hint{DType: "F32", Elem: 4})
+				b.StopTimer()
+				s.Close()
+				os.RemoveAll(dir)
 				b.StartTimer()
 			}
 		})
@@ -96,11 +165,11 @@ func BenchmarkPutDuplicate(b *testing.B) {
 	chunks, _ := dataset(benchChunks, true)
 	s := benchStore(b, b.TempDir())
 	defer s.Close()
-	putAll(b, s, chunks)
+	putAll(b, s, chunks, codec.Hint{})
 	b.SetBytes(benchChunks * cas.ChunkSize)
 	b.ReportAllocs()
 	for b.Loop() {
-		putAll(b, s, chunks)
+		putAll(b, s, chunks, codec.Hint{})
 	}
 }
 
@@ -111,7 +180,7 @@ func BenchmarkGet(b *testing.B) {
 	}{{"raw", true}, {"zstd", false}} {
 		chunks, hashes := dataset(benchChunks, c.random)
 		s := benchStore(b, b.TempDir())
-		putAll(b, s, chunks)
+		putAll(b, s, chunks, codec.Hint{})
 		get := func(b *testing.B, i int, dst []byte) []byte {
 			dst, err := s.Get(hashes[i%benchChunks], dst[:0])
 			if err != nil {

@@ -53,15 +53,12 @@ func (s *Store) Check(ctx context.Context, opt CheckOptions) (CheckStats, error)
 		opt.Workers = cas.Processors
 	}
 	c := &checker{s: s, opt: opt, began: s.opt.Now(), segs: map[uint32]*checked{}}
-	// Under flushing no segment is between being written and being sealed.
-	s.appender.flushing.Lock()
 	s.appender.mu.Lock()
 	closed := s.appender.closed
-	tails := s.appender.tailsLocked()
-	c.last = s.appender.last
 	s.appender.mu.Unlock()
+	var tails []*segment.Tail
+	tails, c.last = s.appender.tails.All()
 	numbers, err := s.numbers()
-	s.appender.flushing.Unlock()
 	if closed {
 		return c.st, ErrClosed
 	}
@@ -69,7 +66,7 @@ func (s *Store) Check(ctx context.Context, opt CheckOptions) (CheckStats, error)
 		return c.st, err
 	}
 	numbers = slices.DeleteFunc(numbers, func(n uint32) bool {
-		return n > c.last || slices.ContainsFunc(tails, func(t *tail) bool { return t.w.Number() == n })
+		return n > c.last || slices.ContainsFunc(tails, func(t *segment.Tail) bool { return t.Number() == n })
 	})
 	c.st.Segments = len(numbers) + len(tails)
 	for _, n := range numbers {
@@ -229,13 +226,13 @@ func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs [
 }
 
 // tail checks what is in the index of a segment that is being written.
-func (c *checker) tail(ctx context.Context, t *tail) error {
-	s, n := c.s, t.w.Number()
+func (c *checker) tail(ctx context.Context, t *segment.Tail) error {
+	s, n := c.s, t.Number()
 	s.passes.reshaping.RLock()
 	defer s.passes.reshaping.RUnlock()
 	seen := &checked{}
 	c.segs[n] = seen
-	recs := t.w.Records()
+	recs := t.Records()
 	if len(recs) > 0 {
 		seen.end = recs[len(recs)-1].Off + 1
 	}

@@ -3,17 +3,42 @@ package store
 import (
 	"cmp"
 	"slices"
-	"time"
+	"sync"
 
 	"ckptfs/cas"
 	"ckptfs/cas/segment"
 )
 
 // Flush makes durable whatever was written, of open and aborted batches too.
-func (s *Store) Flush() error { return s.flushed(nil) }
+func (s *Store) Flush() error {
+	a := &s.appender
+	a.mu.Lock()
+	recs := slices.Clone(a.written)
+	a.mu.Unlock()
+	s.harden(recs)
+	return s.flushed(nil)
+}
 
-// flushed flushes, unless done says that there is no need. An index that proves damaged is replaced on the
-// way.
+// harden makes recs durable that are written, with what they lead back to: their segments at the same time,
+// and without a lock that any other commit needs. A segment whose fsync fails is abandoned, and with it the
+// records fail.
+func (s *Store) harden(recs []*record) {
+	a := &s.appender
+	upTo := map[*segment.Tail]uint64{}
+	a.mu.Lock()
+	for _, r := range recs {
+		r.needLocked(upTo)
+	}
+	a.mu.Unlock()
+	var wg sync.WaitGroup
+	for t, n := range upTo {
+		wg.Go(func() { a.sync(t, n) })
+	}
+	wg.Wait()
+}
+
+// flushed takes what is durable into the index, unless done says that there is no need. An index that proves
+// damaged is replaced on the way.
 func (s *Store) flushed(done func() (bool, error)) error {
 	once := func() (gen int, err error) {
 		s.appender.flushing.Lock()
@@ -27,6 +52,9 @@ func (s *Store) flushed(done func() (bool, error)) error {
 	}
 	for try := 0; ; try++ {
 		gen, err := once()
+		if gen >= 0 && err == nil {
+			s.drain() // what an index that failed has left
+		}
 		if gen < 0 || !s.indexer.renewable(err) || try == maxRenewals {
 			return err
 		}
@@ -36,70 +64,63 @@ func (s *Store) flushed(done func() (bool, error)) error {
 	}
 }
 
-// flushLocked syncs the segments that hold written records, commits these to the index and seals what is
-// full. It returns the error of the index; an fsync that fails fails the records that it concerns.
-// appender.flushing is held.
+// flushLocked commits the records that are durable to the index. appender.flushing is held.
 func (s *Store) flushLocked() error {
 	s.appender.flushing.AssertHeld()
-	s.appender.mu.Lock()
-	for slices.ContainsFunc(s.appender.full, func(t *tail) bool { return !t.w.Idle() }) {
-		s.appender.finished.Wait()
+	recs, mark := s.appender.takeDurable()
+	if len(recs) == 0 {
+		return nil
 	}
-	recs, mark := s.appender.written, s.appender.markLocked()
-	s.appender.written = nil
-	s.appender.mu.Unlock()
 	slices.SortFunc(recs, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.entry.Segment, b.entry.Segment), cmp.Compare(a.entry.Off, b.entry.Off))
 	})
-
-	durable := recs[:0:0]
-	for group := recs; len(group) > 0; {
-		t := group[0].tail
-		n := slices.IndexFunc(group, func(r *record) bool { return r.tail != t })
-		if n < 0 {
-			n = len(group)
-		}
-		if err := s.appender.sync(t); err != nil {
-			s.appender.abandon(t, group[:n], err)
-		} else {
-			t.synced = max(t.synced, end(group[n-1].entry))
-			durable = append(durable, group[:n]...)
-		}
-		group = group[n:]
+	entries := make([]cas.Entry, len(recs))
+	for i, r := range recs {
+		entries[i] = r.entry
 	}
+	// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file.
+	last := entries[len(entries)-1]
+	if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); m.Before(mark) {
+		mark = m
+	}
+	if err := s.indexer.index.Commit(entries, mark); err != nil {
+		s.appender.mu.Lock()
+		s.appender.written = append(recs, s.appender.written...) // for the next commit to try again
+		s.appender.mu.Unlock()
+		return err
+	}
+	s.indexed(recs)
+	return nil
+}
 
-	// What is a delta of something that was just lost is lost too.
-	s.appender.mu.Lock()
-	durable = slices.DeleteFunc(durable, func(r *record) bool {
+// takeDurable takes from written what may go into the index, and returns the place before which every record
+// is among these, in the index or failed. appender.flushing is held.
+func (a *appender) takeDurable() (recs []*record, mark cas.Watermark) {
+	a.flushing.AssertHeld()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failLostLocked()
+	a.written = slices.DeleteFunc(a.written, func(r *record) bool {
+		if !r.durableLocked() {
+			return false
+		}
+		recs = append(recs, r)
+		r.tail.Indexed = max(r.tail.Indexed, end(r.entry))
+		return true
+	})
+	return recs, a.markLocked()
+}
+
+// failLostLocked fails what is a delta of something that was lost.
+func (a *appender) failLostLocked() {
+	a.mu.AssertHeld()
+	a.written = slices.DeleteFunc(a.written, func(r *record) bool {
 		_, err := r.fateLocked()
 		if err != nil {
-			s.appender.settleLocked(r, failed, err)
+			a.settleLocked(r, failed, err)
 		}
 		return err != nil
 	})
-	s.appender.mu.Unlock()
-
-	if len(durable) > 0 {
-		entries := make([]cas.Entry, len(durable))
-		for i, r := range durable {
-			entries[i] = r.entry
-		}
-		// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file,
-		// and of one that was just abandoned less is left.
-		last := entries[len(entries)-1]
-		if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); m.Before(mark) {
-			mark = m
-		}
-		if err := s.indexer.index.Commit(entries, mark); err != nil {
-			s.appender.mu.Lock()
-			s.appender.written = append(durable, s.appender.written...) // for the next commit to try again
-			s.appender.mu.Unlock()
-			return err
-		}
-	}
-	s.indexed(durable)
-	s.appender.seal(s.opt.Now())
-	return nil
 }
 
 // indexed settles records that are in the index now.
@@ -117,89 +138,57 @@ func (s *Store) indexed(recs []*record) {
 
 func end(e cas.Entry) int64 { return e.Off + segment.Size(int(e.Stored)) }
 
-// markLocked is the place before which every record is written, or failed: under mu none is between its
-// segment and written.
+// markLocked is the place before which every record is taken by a flush, or failed: under mu none is between
+// its segment and written. appender.flushing is held.
 func (a *appender) markLocked() cas.Watermark {
 	a.mu.AssertHeld()
-	for _, t := range a.full {
-		if !t.w.Idle() {
-			return cas.Watermark{Segment: t.w.Number(), Off: t.w.Settled()}
+	left := map[*segment.Tail]int64{} // where the first record lies that is not taken
+	for _, r := range a.written {
+		if off, ok := left[r.tail]; !ok || r.entry.Off < off {
+			left[r.tail] = r.entry.Off
 		}
 	}
-	if t := a.active; t != nil {
-		return cas.Watermark{Segment: t.w.Number(), Off: t.w.Settled()}
-	}
-	return cas.Watermark{Segment: a.last + 1}
-}
-
-// sync makes a segment and its name durable.
-func (a *appender) sync(t *tail) error {
-	if err := t.w.Sync(); err != nil {
-		return err
-	}
-	if !t.named {
-		if err := a.fs.SyncDir(a.dir); err != nil {
-			return err
+	tails, last := a.tails.All()
+	for _, t := range tails {
+		off, some := left[t]
+		if !some && !a.tails.Takes(t) && t.Idle() {
+			continue
 		}
-		t.named = true
+		mark := cas.Watermark{Segment: t.Number()}
+		if t.Indexed > segment.FileHeaderSize { // else there may be no file after a crash
+			mark.Off = min(t.Indexed, t.Settled())
+			if some {
+				mark.Off = min(mark.Off, off)
+			}
+		}
+		return mark
 	}
-	return nil
+	return cas.Watermark{Segment: last + 1}
 }
 
-// abandon gives a segment up whose fsync failed with err. recs are records of it; they, and those that were
-// written or are being written meanwhile, fail.
-func (a *appender) abandon(t *tail, recs []*record, err error) {
+// abandon gives a segment up whose fsync failed with err. Its records that are not in the index fail.
+func (a *appender) abandon(t *segment.Tail, err error) {
+	a.flushing.Lock() // what a flush has taken was durable before
+	defer a.flushing.Unlock()
+	t.AwaitIdle()
 	a.mu.Lock()
-	t.err = err
-	if a.active == t {
-		a.active = nil
-	}
-	a.full = slices.DeleteFunc(a.full, func(f *tail) bool { return f == t })
-	for !t.w.Idle() {
-		a.finished.Wait()
+	if !a.tails.Remove(t) {
+		a.mu.Unlock()
+		return // another was told, too
 	}
 	var lost []segment.Range
-	fail := func(r *record) bool {
+	a.written = slices.DeleteFunc(a.written, func(r *record) bool {
 		if r.tail != t {
 			return false
 		}
 		a.settleLocked(r, failed, err)
 		lost = append(lost, segment.Range{Off: r.entry.Off, End: end(r.entry)})
 		return true
-	}
-	for _, r := range recs {
-		fail(r)
-	}
-	a.written = slices.DeleteFunc(a.written, fail)
+	})
+	a.failLostLocked()
 	a.stats.Segments++
 	a.stats.Abandoned++
-	a.stats.Bytes += t.synced
+	a.stats.Bytes += t.Indexed
 	a.mu.Unlock()
-	_ = t.w.Abandon(t.synced, lost) // as well as the disk lets us
-}
-
-// seal seals the full segments all of whose records are in the index. One that cannot be sealed is left for
-// the next Open to do.
-func (a *appender) seal(now time.Time) {
-	a.mu.Lock()
-	var ready []*tail
-	a.full = slices.DeleteFunc(a.full, func(t *tail) bool {
-		if !t.w.Idle() || slices.ContainsFunc(a.written, func(r *record) bool { return r.tail == t }) {
-			return false
-		}
-		ready = append(ready, t)
-		return true
-	})
-	a.mu.Unlock()
-	for _, t := range ready {
-		_, err := t.w.Seal(now)
-		t.w.Close()
-		a.mu.Lock()
-		a.stats.Segments++
-		a.stats.Bytes += t.w.Size()
-		if err != nil {
-			a.stats.Unsealed++
-		}
-		a.mu.Unlock()
-	}
+	_ = t.Abandon(t.Indexed, lost) // as well as the disk lets us
 }

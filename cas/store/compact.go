@@ -194,7 +194,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 			return false, err
 		}
 		if full {
-			_ = s.Flush() // as in Put
+			s.filled()
 		}
 	}
 	c.mu.Lock()
@@ -250,7 +250,7 @@ func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns
 	if !c.dryRun {
 		full, ok := b.columns(h, a, cols, hint)
 		if full {
-			_ = s.Flush()
+			s.filled()
 		}
 		if !ok {
 			return -1, nil
@@ -361,7 +361,7 @@ func (c *Compaction) Retire(ctx context.Context) error {
 	s := c.s
 	s.passes.sweeping.Lock()
 	defer s.passes.sweeping.Unlock()
-	numbers, err := s.appender.sealed()
+	numbers, err := s.appender.tails.Sealed()
 	if err != nil {
 		return err
 	}

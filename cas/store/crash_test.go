@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -125,6 +127,7 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 		var committed [][]byte
 		s, err := Open(m, dir, storeID, x, small)
 		if err == nil {
+			s.appender.ahead = 512
 			committed = workload(s)
 			err = s.Close()
 		}
@@ -224,13 +227,39 @@ func TestFailureOfEveryOperation(t *testing.T) {
 
 // Many writers, a fault now and then, then a crash.
 func TestConcurrentFaults(t *testing.T) {
+	concurrentFaults(t, Options{SegmentSize: 8 << 10}, func(*Store) {})
+}
+
+// crowded is a disk whose writers come upon each other.
+type crowded struct{ *disk.Mem }
+
+type crowdedFile struct{ disk.File }
+
+func (d crowded) OpenFile(name string, flag int, perm os.FileMode) (disk.File, error) {
+	f, err := d.Mem.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return crowdedFile{f}, nil
+}
+
+func (f crowdedFile) WriteAt(p []byte, off int64) (int, error) {
+	for range 20 {
+		runtime.Gosched()
+	}
+	return f.File.WriteAt(p, off)
+}
+
+// concurrentFaults has many writers put and commit, and calls look now and then.
+func concurrentFaults(t *testing.T, opt Options, look func(*Store)) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		m, x := newMem(), newIndex()
-		s, err := Open(m, dir, storeID, x, Options{SegmentSize: 8 << 10})
+		s, err := Open(crowded{m}, dir, storeID, x, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.appender.ahead = 1 << 10
 		m.Inject(func(op disk.Op) *disk.Fault { // under the Mem's lock, so r is safe
 			switch {
 			case op.Kind == disk.OpWrite && r.IntN(15) == 0:
@@ -260,6 +289,9 @@ func TestConcurrentFaults(t *testing.T) {
 						}
 						mine = append(mine, raw)
 					}
+					mu.Lock()
+					look(s)
+					mu.Unlock()
 					if err := b.Commit(); err == nil {
 						mu.Lock()
 						committed = append(committed, mine...)

@@ -23,10 +23,9 @@ func TestDeltaFailsWithItsBase(t *testing.T) {
 	s := open(t, m, x, Options{SegmentSize: 1 << 10}) // a record each
 	a := s.Begin()
 	evolve(t, a, 1, 0)
-	s.appender.mu.Lock()
-	// The next goes elsewhere, without a flush.
-	s.appender.full, s.appender.active = append(s.appender.full, s.appender.active), nil
-	s.appender.mu.Unlock()
+	if err := s.appender.tails.Retire(); err != nil { // the next goes elsewhere, without a flush
+		t.Fatal(err)
+	}
 	b, c := s.Begin(), s.Begin()
 	if _, delta := evolve(t, b, 1, 1); !delta {
 		t.Fatal("no delta")

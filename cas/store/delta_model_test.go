@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,14 +26,15 @@ func TestDeltaModel(t *testing.T) {
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		m, x := newMem(), newIndex()
-		now := time.Unix(1_700_000_000, 0)
-		opt := Options{SegmentSize: 1 << (10 + r.IntN(4)), Now: func() time.Time { return now }}
+		var minutes atomic.Int64
+		now := func() time.Time { return time.Unix(1_700_000_000+60*minutes.Load(), 0) }
+		opt := Options{SegmentSize: 1 << (10 + r.IntN(4)), Now: now}
 		s := open(t, m, x, opt)
 		named := map[[2]int]bool{}
 		held := map[*Batch][][2]int{}
 		var log []string
 		for range 120 {
-			now = now.Add(time.Duration(r.IntN(100)) * time.Minute)
+			minutes.Add(r.Int64N(100))
 			what := ""
 			switch k := r.IntN(20); {
 			case k < 9: // a save

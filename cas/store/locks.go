@@ -2,8 +2,9 @@ package store
 
 import "ckptfs/cas/locks"
 
-// The locks of this package, in the order in which they may be taken (package locks). Those of a pass over
-// the whole store come before all locks of fs/, to which a pass calls back; the others come after these.
+// The locks of this package, in the order in which they may be taken (package locks); those of package
+// segment come between. Those of a pass over the whole store come before all locks of fs/, to which a pass
+// calls back; the others come after these.
 //
 // No I/O happens under appenderLock, pinsLock or a leaf. A goroutine that holds reshapingLock, or one that
 // comes after it, waits for no record that is claimed: the goroutine that claimed it may have to make the
@@ -16,11 +17,10 @@ type (
 	reshapingLock  struct{} // passes.reshaping
 	flushingLock   struct{} // appender.flushing
 	indexerLock    struct{} // indexer.mu
-	growingLock    struct{} // appender.growing
 	appenderLock   struct{} // appender.mu
 	pinsLock       struct{} // pins.mu
 	tellingLock    struct{} // checker.telling
-	leafLock       struct{} // stretches.mu, Compaction.mu, Marking.mu, checker.mu
+	leafLock       struct{} // Compaction.mu, Marking.mu, checker.mu
 )
 
 func (pruningLock) Rank() (int, string)    { return locks.Outer + 900, "passes.pruning" }
@@ -30,7 +30,6 @@ func (doubtingLock) Rank() (int, string)   { return locks.Store + 10, "indexer.d
 func (reshapingLock) Rank() (int, string)  { return locks.Store + 20, "passes.reshaping" }
 func (flushingLock) Rank() (int, string)   { return locks.Store + 30, "appender.flushing" }
 func (indexerLock) Rank() (int, string)    { return locks.Store + 40, "indexer.mu" }
-func (growingLock) Rank() (int, string)    { return locks.Store + 50, "appender.growing" }
 func (appenderLock) Rank() (int, string)   { return locks.Store + 60, "appender.mu" }
 func (pinsLock) Rank() (int, string)       { return locks.Store + 70, "pins.mu" }
 func (tellingLock) Rank() (int, string)    { return locks.Store + 80, "checker.telling" }

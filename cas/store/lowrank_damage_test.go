@@ -18,7 +18,7 @@ func TestLowRankFailsWithItsColumns(t *testing.T) {
 	m := newMem()
 	s := open(t, m, newIndex(), Options{SegmentSize: 1}) // a record each
 	alone(t, s, [2]int{0, 0}, [2]int{0, 3})
-	lost := segment.Path(dir, s.appender.newest()+1)
+	lost := segment.Path(dir, s.appender.tails.Last()+1)
 	m.Inject(func(op disk.Op) *disk.Fault {
 		if op.Kind == disk.OpSync && op.Name == lost {
 			return &disk.Fault{Err: errors.New("lost")}

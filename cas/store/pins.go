@@ -125,14 +125,6 @@ func (p *pins) suspects(h cas.Hash) {
 	}
 }
 
-// suspected reports whether h is to be stored afresh.
-func (p *pins) suspected(h cas.Hash) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.suspect[h]
-	return ok
-}
-
 // beginSweep has touched and named begin with what is pinned; endSweep ends them.
 func (p *pins) beginSweep() {
 	p.mu.Lock()

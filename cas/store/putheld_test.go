@@ -154,7 +154,7 @@ func TestPutHeldDuringCommit(t *testing.T) {
 func BenchmarkPutHeld(b *testing.B) {
 	s := benchStore(b, b.TempDir())
 	chunks, hashes := dataset(1024, true)
-	putAll(b, s, chunks)
+	putAll(b, s, chunks, codec.Hint{})
 	held := make([]bool, len(hashes))
 	for b.Loop() {
 		batch := s.Begin()

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/expected"
 	"ckptfs/cas/segment"
 )
 
@@ -29,10 +30,9 @@ func large(t testing.TB, s *Store, n int) (chunks [][]byte, hashes []cas.Hash) {
 }
 
 // stretchesOf are those that s has.
-func stretchesOf(s *Store) []*stretch {
-	s.reader.ahead.mu.Lock()
-	defer s.reader.ahead.mu.Unlock()
-	return slices.Clone(s.reader.ahead.all)
+func stretchesOf(s *Store) []*expected.Stretch {
+	all, _ := s.reader.ahead.All()
+	return all
 }
 
 // What is expected is got from where it was read to, on any disk, and its memory is given back.
@@ -57,17 +57,17 @@ func TestExpect(t *testing.T) {
 			}
 			for _, h := range hashes {
 				loc := where(t, s, h)
-				p, u := s.reader.ahead.borrow(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
+				p, u := s.reader.ahead.Borrow(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
 				if u == nil {
 					t.Fatalf("%s: %v is not there", name, h)
 				}
 				if cas.Sum(p[segment.RecordHeaderSize:]) != h {
 					t.Errorf("%s: other bytes", name)
 				}
-				s.reader.ahead.release(u)
+				s.reader.ahead.Release(u)
 			}
 			done()
-			s.reader.ahead.reading.Wait()
+			s.reader.ahead.Wait()
 			if n := len(stretchesOf(s)); n > 0 {
 				t.Errorf("%s: %d stretches left", name, n)
 			}
@@ -97,12 +97,12 @@ func TestExpectAgain(t *testing.T) {
 	for _, again := range []bool{false, true, true} {
 		done := s.Expect(hashes)
 		for _, u := range stretchesOf(s) {
-			if u.again != again {
-				t.Errorf("again %v, want %v", u.again, again)
+			if u.Again != again {
+				t.Errorf("again %v, want %v", u.Again, again)
 			}
 		}
 		done()
-		s.reader.ahead.reading.Wait()
+		s.reader.ahead.Wait()
 	}
 }
 
@@ -124,7 +124,7 @@ func TestExpectMuch(t *testing.T) {
 	for _, f := range done {
 		f()
 	}
-	s.reader.ahead.reading.Wait()
+	s.reader.ahead.Wait()
 	if n := len(stretchesOf(s)); n > 0 {
 		t.Errorf("%d left", n)
 	}
@@ -137,9 +137,11 @@ func TestExpectStale(t *testing.T) {
 	s := open(t, m, newIndex(), Options{})
 	chunks, hashes := large(t, s, 4)
 	done := s.Expect(hashes)
-	for _, u := range stretchesOf(s) {
-		<-u.ready
-		clear(u.got)
+	for _, h := range hashes {
+		loc := where(t, s, h)
+		p, u := s.reader.ahead.Borrow(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
+		clear(p)
+		s.reader.ahead.Release(u)
 	}
 	for _, p := range chunks {
 		wantGet(t, s, p)
@@ -218,12 +220,12 @@ func TestExpectBases(t *testing.T) {
 			t.Fatal(len(links), err)
 		}
 		for _, l := range links {
-			_, u := s.reader.ahead.borrow(l.Loc.Segment, l.Loc.Off,
+			_, u := s.reader.ahead.Borrow(l.Loc.Segment, l.Loc.Off,
 				segment.RecordHeaderSize+int(l.Loc.Stored))
 			if u == nil {
 				t.Fatal("a base is not expected")
 			}
-			s.reader.ahead.release(u)
+			s.reader.ahead.Release(u)
 		}
 	}
 }
@@ -239,18 +241,18 @@ func TestExpectTwice(t *testing.T) {
 		t.Errorf("%d stretches, then %d", len(all), len(now))
 	}
 	done()
-	s.reader.ahead.reading.Wait()
+	s.reader.ahead.Wait()
 	for _, h := range hashes[2:] {
 		loc := where(t, s, h)
-		u := s.reader.ahead.find(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
+		u := s.reader.ahead.Find(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
 		if u == nil {
 			t.Fatal("what is expected is gone")
 		}
-		s.reader.ahead.release(u)
+		s.reader.ahead.Release(u)
 	}
 	again()
-	if n := len(stretchesOf(s)); n > 0 || s.reader.ahead.bytes != 0 {
-		t.Errorf("%d stretches left, %d bytes", n, s.reader.ahead.bytes)
+	if all, bytes := s.reader.ahead.All(); len(all) > 0 || bytes != 0 {
+		t.Errorf("%d stretches left, %d bytes", len(all), bytes)
 	}
 }
 
@@ -317,7 +319,7 @@ func TestExpectDamaged(t *testing.T) {
 			}
 		}
 		done()
-		s.reader.ahead.reading.Wait()
+		s.reader.ahead.Wait()
 		patch(t, m, name, off, was[0])
 	}
 	if found < 100 {

@@ -24,7 +24,7 @@ type reader struct {
 	in      finder
 	files   *segment.Files
 	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
-	ahead   stretches
+	ahead   expected.Stretches
 	slots   codec.Slots
 	located expected.Places
 	trust   trust.Trust
@@ -46,7 +46,7 @@ func (r *reader) init(in finder, d folder, opt *Options) {
 	r.in = in
 	r.files = segment.NewFiles(opt.OpenFiles, d.open)
 	r.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
-	r.ahead.init(opt.ExpectBytes)
+	r.ahead.Init(opt.ExpectBytes)
 	r.slots = codec.NewSlots()
 	r.trust.Init(!opt.Untrusted, opt.Verified)
 }
@@ -124,7 +124,7 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 		rec = new(segment.Record)
 	}
 	size := segment.RecordHeaderSize + int(loc.Stored)
-	if p, t := r.ahead.borrow(loc.Segment, loc.Off, size); t != nil {
+	if p, t := r.ahead.Borrow(loc.Segment, loc.Off, size); t != nil {
 		record := f.Record
 		if by.hashed {
 			record = f.Unsummed
@@ -134,7 +134,7 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 			by.slot.Take(rec.Codec)
 			err = r.decode(by.locked, rec, payload, dst, below)
 		}
-		r.ahead.release(t)
+		r.ahead.Release(t)
 		if err == nil {
 			return nil
 		} // else the disk is asked: what was read may be from before the record was written
@@ -319,9 +319,9 @@ func (r *reader) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error
 		return b, nil
 	}
 	err = r.with(loc, func(f *segment.Reader) (err error) {
-		if p, t := r.ahead.borrow(loc.Segment, loc.Off, segment.BaseHead(loc)); t != nil {
+		if p, t := r.ahead.Borrow(loc.Segment, loc.Off, segment.BaseHead(loc)); t != nil {
 			b, err = f.Base(p, loc, h)
-			r.ahead.release(t)
+			r.ahead.Release(t)
 			if err == nil {
 				return nil
 			}

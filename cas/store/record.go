@@ -1,7 +1,10 @@
 package store
 
 import (
+	"slices"
+
 	"ckptfs/cas"
+	"ckptfs/cas/segment"
 )
 
 // state of a record.
@@ -22,19 +25,23 @@ type record struct {
 	// plain: it is stored with the help of no other, so that the Put that stores it waits for none. Set by
 	// claim.
 	plain bool
-	// doomed: a sweep is just taking what the index has of it. Set by claim.
-	doomed bool
+	// doomed: a sweep is just taking what the index has of it; suspect: that was found damaged. Set by claim.
+	doomed, suspect bool
 	// alone: it is stored without a base, because others may need it and cannot read it now. Set by the Put
 	// that claimed it.
 	alone bool
+	// first: no segment holds another record of its hash, so that it may lie in any (segment.Tails). Set by
+	// the Put that claimed it.
+	first bool
 	// rising: it replaces a record of a lower number: nothing may be written against it until it is written.
 	rising bool
 
-	// Under appender.mu; entry and tail are set once, before done is closed.
+	// Under appender.mu; entry, tail and nth are set once, before done is closed.
 	state state
 	err   error // when failed
 	entry cas.Entry
-	tail  *tail
+	tail  *segment.Tail
+	nth   uint64    // of the records of its tail: the how manieth was finished
 	on    []*record // of its bases: what was pending when it was looked for; set before done is closed
 }
 
@@ -53,6 +60,26 @@ func (r *record) fateLocked() (ok bool, err error) {
 		ok = ok && o
 	}
 	return ok, nil
+}
+
+// durableLocked reports whether r, which is not claimed, is on the disk, and whatever it leads back to.
+// appender.mu is held.
+func (r *record) durableLocked() bool {
+	if r.state == written && r.nth > r.tail.Durable() {
+		return false
+	}
+	return !slices.ContainsFunc(r.on, func(on *record) bool { return !on.durableLocked() })
+}
+
+// needLocked notes in upTo how much of which segments has to be durable before r can go into the index.
+// appender.mu is held.
+func (r *record) needLocked(upTo map[*segment.Tail]uint64) {
+	if r.state == written {
+		upTo[r.tail] = max(upTo[r.tail], r.nth)
+	}
+	for _, on := range r.on {
+		on.needLocked(upTo)
+	}
 }
 
 // known reports whether records of that kind are indexed. Others are a newer version's: left alone where they

@@ -24,11 +24,12 @@ func (s *Store) recover() error {
 	if err != nil {
 		return err
 	}
+	last := uint32(0)
 	if len(numbers) > 0 {
-		s.appender.last = numbers[len(numbers)-1]
+		last = numbers[len(numbers)-1]
 	}
-	s.appender.next = s.appender.last + 1
-	if mark.Segment > s.appender.next || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
+	s.appender.tails.Follow(last)
+	if mark.Segment > last+1 || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
 		return fmt.Errorf("segment %d is missing: %w", mark.Segment, ErrIndexAhead)
 	}
 	rc := recovery{replay: newReplay(s), from: mark, last: mark}

@@ -54,8 +54,7 @@ func (s *Store) refillLocked() error {
 	s.appender.flushing.AssertHeld()
 	s.indexer.mu.AssertHeld()
 	s.appender.mu.Lock()
-	tails := s.appender.tailsLocked()
-	last := s.appender.last
+	tails, last := s.appender.tails.All()
 	var volatile []cas.Entry // written and perhaps not durable
 	for _, r := range s.appender.written {
 		volatile = append(volatile, r.entry)
@@ -67,7 +66,7 @@ func (s *Store) refillLocked() error {
 	}
 	in := newReplay(s)
 	for _, n := range numbers {
-		i := slices.IndexFunc(tails, func(t *tail) bool { return t.w.Number() == n })
+		i := slices.IndexFunc(tails, func(t *segment.Tail) bool { return t.Number() == n })
 		switch {
 		case n > last || s.lost.Unsettled(n):
 		case i < 0:
@@ -76,8 +75,8 @@ func (s *Store) refillLocked() error {
 				err = nil
 			}
 		default:
-			for _, rec := range tails[i].w.Records() {
-				if rec.End() <= tails[i].synced &&
+			for _, rec := range tails[i].Records() {
+				if rec.End() <= tails[i].Indexed &&
 					!slices.ContainsFunc(volatile,
 						func(e cas.Entry) bool { return e.Segment == n && e.Off == rec.Off }) {
 					if err = in.add(n, &rec); err != nil {
@@ -93,7 +92,7 @@ func (s *Store) refillLocked() error {
 	// A start has to look at the segments that are still being written.
 	mark := cas.Watermark{Segment: last + 1}
 	for _, t := range tails {
-		if m := (cas.Watermark{Segment: t.w.Number()}); m.Before(mark) {
+		if m := (cas.Watermark{Segment: t.Number()}); m.Before(mark) {
 			mark = m
 		}
 	}

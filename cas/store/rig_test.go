@@ -58,12 +58,15 @@ func put(t testing.TB, b *Batch, kind cas.Kind, raw []byte) (fresh bool) {
 	return fresh
 }
 
+// commit commits b, and waits until what is full is sealed.
 func commit(t testing.TB, b *Batch) {
 	t.Helper()
 	defer b.Release()
 	if err := b.Commit(); err != nil {
 		t.Fatal(err)
 	}
+	b.s.drain()
+	b.s.appender.tails.AwaitDrained(0)
 }
 
 func wantGet(t testing.TB, s *Store, raw []byte) {

@@ -56,7 +56,7 @@ const latestSegments = 64
 // Latest lists records of a kind that were put last, at most n, the last first, also such as nothing needs
 // any more. It looks at the ends of the newest segments alone; what cannot be read is passed over.
 func (s *Store) Latest(kind cas.Kind, n int) (hashes []cas.Hash) {
-	tails := s.appender.tails()
+	tails, _ := s.appender.tails.All()
 	add := func(recs []segment.Record) {
 		for _, rec := range slices.Backward(recs) {
 			if rec.Kind == kind && len(hashes) < n {
@@ -65,9 +65,9 @@ func (s *Store) Latest(kind cas.Kind, n int) (hashes []cas.Hash) {
 		}
 	}
 	for _, t := range slices.Backward(tails) {
-		add(t.w.Records())
+		add(t.Records())
 	}
-	numbers, err := s.appender.sealed()
+	numbers, err := s.appender.tails.Sealed()
 	if err != nil {
 		return hashes
 	}

@@ -29,9 +29,10 @@ func (a *appender) figures() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := a.stats
-	for _, t := range a.tailsLocked() {
+	tails, _ := a.tails.All()
+	for _, t := range tails {
 		st.Segments++
-		st.Bytes += t.w.Size()
+		st.Bytes += t.Size()
 	}
 	return st
 }

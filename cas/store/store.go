@@ -11,21 +11,24 @@
 //	reader    turns the place of a record into its content, through its bases
 //	indexer   the index, and its replacement when it proves damaged
 //
-// Above them are the commit (commit.go), which makes records durable and takes them from appender to indexer;
-// the Sweep and the Compaction, which rewrite segments; and the Check. locks.go has the order of all locks.
+// Above them are the commit (commit.go, drain.go), which makes records durable and takes them from appender
+// to indexer; the Sweep and the Compaction, which rewrite segments; and the Check. locks.go has the order of
+// all locks.
 //
 // # Life of a chunk
 //
 // A caller opens a Batch and puts chunks, from any number of goroutines. Put pins the hash, so that no sweep
 // takes it before the batch is released, and claims it. Every other Put of the same chunk depends on that
 // claim, in this batch or another. The Put that claimed asks the index. If the chunk is not held it is
-// encoded. A slot in the active segment is reserved under the lock, the record is written without it and
-// finished under it. From then on the chunk can be read. PutHeld does that for many chunks that are likely to
+// encoded. A slot in an active segment is reserved, the record is written without any lock, and the slot
+// finished. From then on the chunk can be read. PutHeld does that for many chunks that are likely to
 // be held: it pins them, claims none, and asks the index once. What is not held there, durably, is for Put.
 //
 // Commit waits for the records that the batch depends on, its own and others', and makes them durable: fsync
-// of the segments, then one transaction of the index. Commits that come while one is under way share the next
-// one.
+// of the segments that have them, then one transaction of the index. Commits that come while one is under way
+// share the next one. Goroutines of their own sync a segment while it fills, and drain one that is full: they
+// sync it, take what it holds into the index and seal it. Only a commit that needs something of that segment
+// waits for them.
 //
 //	claimed ──────────> written ──────────> indexed
 //	   │ held already      │ fsync fails
@@ -63,15 +66,16 @@
 // was being written. Before the scan comes an fsync, since a killed process leaves records in the page cache
 // that are on no disk. A segment is appended to only by the process that created it.
 //
-// After an fsync that failed nothing is believed that was written to the segment since the last good one,
-// whatever later reads or fsyncs say. The records fail, the file is cut back and abandoned, and writing goes
-// on in a new one.
+// After an fsync that failed, whoever made it, nothing is believed that is in the segment and not in the
+// index, whatever later reads or fsyncs say. The records fail, the file is cut back and abandoned, and
+// writing goes on in a new one.
 //
 // A segment that the disk does not read (disk.Unreadable), or cannot settle, is damage of that segment
 // (unread.go): the store opens without it, and leaves the file alone.
 package store
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"sync/atomic"
@@ -102,6 +106,7 @@ type Locator interface {
 // Options of a store; the zero value has the defaults.
 type Options struct {
 	SegmentSize int64 // segments are sealed about there; 1 GiB
+	Tails       int   // segments that take records at a time; one for four processors
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
 	ExpectBytes int64 // memory for what is expected; 24 MiB
@@ -133,6 +138,9 @@ type Options struct {
 func (o *Options) defaults() {
 	if o.SegmentSize <= 0 {
 		o.SegmentSize = 1 << 30
+	}
+	if o.Tails <= 0 {
+		o.Tails = max(1, cas.Processors/4)
 	}
 	if o.OpenFiles <= 0 {
 		o.OpenFiles = 128
@@ -169,7 +177,7 @@ type Store struct {
 func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Store, error) {
 	opt.defaults()
 	s := &Store{folder: folder{fs, dir, id}, opt: opt, indexer: indexer{index: index, renewal: opt.NewIndex}}
-	s.appender.init(s.folder, opt.SegmentSize)
+	s.appender.init(s.folder, &opt)
 	s.pins.init()
 	s.reader.init(s, s.folder, &s.opt)
 	if !opt.ReadOnly {
@@ -200,27 +208,25 @@ func Open(fs disk.FS, dir string, id [16]byte, index Locator, opt Options) (*Sto
 // Close commits what was written, seals the active segment and closes all files. Batches that are still open
 // can only be released.
 func (s *Store) Close() error {
-	s.reader.ahead.close()
-	s.appender.flushing.Lock()
-	defer s.appender.flushing.Unlock()
-	s.appender.mu.Lock()
-	if s.appender.closed {
-		s.appender.mu.Unlock()
+	s.reader.ahead.Close()
+	a := &s.appender
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
 		return nil
 	}
-	s.appender.closed = true
-	if s.appender.active != nil {
-		s.appender.full = append(s.appender.full, s.appender.active)
-		s.appender.active = nil
+	a.closed = true
+	a.mu.Unlock()
+	a.tails.Close()
+	a.aside.Wait()
+	var err error
+	tails, _ := a.tails.All()
+	for _, t := range tails {
+		err = cmp.Or(err, s.drainOne(t))
 	}
-	s.appender.mu.Unlock()
-	err := s.flushLocked()
-	s.appender.mu.Lock()
-	full := s.appender.full // only if the flush failed
-	s.appender.full = nil
-	s.appender.mu.Unlock()
-	for _, t := range full {
-		t.w.Close()
+	tails, _ = a.tails.All() // only if the index failed
+	for _, t := range tails {
+		t.Close()
 	}
 	s.reader.files.Close()
 	return err

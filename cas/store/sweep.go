@@ -118,7 +118,7 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 			return w.st, err
 		}
 	}
-	numbers, err := s.appender.sealed()
+	numbers, err := s.appender.tails.Sealed()
 	if err != nil {
 		return w.st, err
 	}
@@ -181,10 +181,15 @@ var errStop = errors.New("the sweep ends here")
 
 // roll seals the segment that is being written, if there is one.
 func (s *Store) roll() error {
-	if err := s.appender.retireActive(); err != nil {
+	if err := s.appender.tails.Retire(); err != nil {
 		return err
 	}
-	return s.Flush()
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	s.drain()
+	s.appender.tails.AwaitDrained(0)
+	return nil
 }
 
 // sweep is one under way.
@@ -227,7 +232,8 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	defer r.Close()
 	ft, recs, err := r.Contents()
 	if err != nil {
-		if size, serr := r.Size(); serr == nil && size < segment.FileHeaderSize && n != s.appender.newest() {
+		size, serr := r.Size()
+		if serr == nil && size < segment.FileHeaderSize && n != s.appender.tails.Last() {
 			// Created just before a crash; never had anything in it.
 			if !w.opt.DryRun {
 				return s.fs.Remove(segment.Path(s.dir, n))
@@ -257,7 +263,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	idle := body - liveRoom
 	switch {
 	case live.Records == 0:
-		if dead.Records == 0 && n == s.appender.newest() {
+		if dead.Records == 0 && n == s.appender.tails.Last() {
 			return nil
 		}
 	case idle > 0 && float64(idle) > w.opt.MaxUnused*float64(body):
@@ -273,8 +279,9 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 
 // tails counts what of the segments that are being written would go once they are sealed.
 func (w *sweep) tails() {
-	for _, t := range w.s.appender.tails() {
-		p := &part{sweep: w, n: t.w.Number(), recs: t.w.Records()}
+	tails, _ := w.s.appender.tails.All()
+	for _, t := range tails {
+		p := &part{sweep: w, n: t.Number(), recs: t.Records()}
 		if p.judge() != nil {
 			continue
 		}

@@ -99,12 +99,13 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (
 		}
 	}
 	if !sealed {
-		for _, t := range s.appender.tails() {
-			add(t.w.Number(), t.w.Records(), true)
+		tails, _ := s.appender.tails.All()
+		for _, t := range tails {
+			add(t.Number(), t.Records(), true)
 		}
 		return ds, nil, nil
 	}
-	numbers, err := s.appender.sealed()
+	numbers, err := s.appender.tails.Sealed()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -270,7 +270,7 @@ func TestSweepOnFullDisk(t *testing.T) {
 	if err := s.roll(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.appender.grow(); err != nil { // the next segment is there
+	if err := s.appender.tails.Grow(s.appender.tails.Last()); err != nil { // the next segment is there
 		t.Fatal(err)
 	}
 	m.Inject(func(op disk.Op) *disk.Fault {

@@ -300,11 +300,11 @@ func (p *part) doomSome(entries []cas.Entry, from, to int) []cas.Entry {
 // leave prepares for segment n to go: there is a newer one, so that its number is not given out again, and
 // the watermark does not lie in it.
 func (s *Store) leave(n uint32) error {
-	if s.appender.newest() == n {
-		if err := s.appender.grow(); err != nil {
+	if s.appender.tails.Last() == n {
+		if err := s.appender.tails.Grow(n); err != nil {
 			return err
 		}
-		if s.appender.newest() == n {
+		if s.appender.tails.Last() == n {
 			return ErrClosed
 		}
 		if err := s.fs.SyncDir(s.dir); err != nil {

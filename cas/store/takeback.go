@@ -38,12 +38,11 @@ func (b *Batch) TakeBack() (freed int64) {
 	a, pins := &b.s.appender, &b.s.pins
 	a.flushing.Lock() // what a flush has taken may be in the index
 	defer a.flushing.Unlock()
-	back := map[*tail][]segment.Range{}
+	back := map[*segment.Tail][]segment.Range{}
 	a.mu.Lock()
 	pins.mu.Lock()
 	for _, r := range b.part {
-		if r.state == written && r.tail.err == nil && r.entry.Off >= r.tail.synced &&
-			pins.own[keyOf(r.hash)] == b {
+		if r.state == written && r.entry.Off >= r.tail.Indexed && pins.own[keyOf(r.hash)] == b {
 			a.settleLocked(r, failed, errTakenBack)
 			slot := segment.Range{Off: r.entry.Off, End: end(r.entry)}
 			back[r.tail] = append(back[r.tail], slot)
@@ -58,15 +57,14 @@ func (b *Batch) TakeBack() (freed int64) {
 	a.written = slices.DeleteFunc(a.written, func(r *record) bool { return r.err == errTakenBack })
 	a.mu.Unlock()
 	for t, slots := range back {
-		_ = t.w.TakeBack(slots) // where the disk makes no holes the end is used again all the same
+		_ = t.TakeBack(slots) // where the disk makes no holes the end is used again all the same
 	}
 	return freed
 }
 
-// owns notes that b claimed r, unless another batch has pinned it.
-func (p *pins) owns(b *Batch, r *record) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// ownsLocked notes that b claimed r, unless another batch has pinned it.
+func (p *pins) ownsLocked(b *Batch, r *record) {
+	p.mu.AssertHeld()
 	if k := keyOf(r.hash); p.count[k] == 1 {
 		p.own[k] = b
 	}

@@ -18,8 +18,9 @@ import (
 
 // tailSize is the length of the segments that are being written, and so of what is in them.
 func tailSize(s *Store) (n int64) {
-	for _, t := range s.appender.tails() {
-		n += t.w.Size() - segment.FileHeaderSize
+	tails, _ := s.appender.tails.All()
+	for _, t := range tails {
+		n += t.Size() - segment.FileHeaderSize
 	}
 	return n
 }

@@ -45,7 +45,7 @@ var layers = []struct {
 	{"cas/codec", []string{"cas", "cas/half", "cas/lowrank", "cas/rans", "cas/simd"}},
 	{"cas/segment", []string{"cas", "cas/locks", "cas/disk", "cas/codec"}},
 	{"cas/damage", []string{"cas", "cas/segment"}},
-	{"cas/expected", []string{"cas", "cas/locks"}},
+	{"cas/expected", []string{"cas", "cas/disk", "cas/locks", "cas/pages", "cas/segment"}},
 	{"cas/trust", []string{"cas", "cas/codec", "cas/segment"}},
 	{"cas/delta", []string{"cas", "cas/codec", "cas/segment"}},
 	{"cas/salvage", []string{"cas", "cas/disk", "cas/codec", "cas/segment"}},

@@ -14,7 +14,7 @@ import (
 //	     that were touched
 //	 24  segments read ahead, which it does not count either
 //	121  requests, packing, the table of files, and what waits for the garbage collector, which is
-//	     held to the rest
+//	     held to the rest; packing works with as many cores as an eighth of all, 64 MiB, has room for
 //
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
 // needs it: with two million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB

@@ -68,11 +68,16 @@ type Batch interface {
 
 // Options configures a Packer.
 type Options struct {
-	Workers int // batches hashed at a time, over all files; 0: as many as processors
+	Workers int   // batches hashed at a time, over all files; 0: as many as processors
+	Bytes   int64 // that what works on them may take, with one of them at least; 0: no bound
 	// Turn is called before a batch is worked on, and over when it is done; it may wait. nil: nothing is
 	// waited for.
 	Turn func(ctx context.Context) (over func(), err error)
 }
+
+// workerBytes is what a batch at work takes: its bytes, a coder's state (package codec), and what a chunk is
+// encoded, and compared with its base, in.
+const workerBytes = 4 << 20
 
 // Packer packs files into one store. It is safe for concurrent use.
 type Packer struct {
@@ -92,6 +97,9 @@ type Packer struct {
 func New(st Store, opt Options) *Packer {
 	if opt.Workers <= 0 {
 		opt.Workers = cas.Processors
+	}
+	if opt.Bytes > 0 {
+		opt.Workers = max(1, min(opt.Workers, int(opt.Bytes/workerBytes)))
 	}
 	if opt.Turn == nil {
 		opt.Turn = func(context.Context) (func(), error) { return func() {}, nil }

@@ -57,6 +57,15 @@ func newBench(t testing.TB, fs disk.FS, dir string) *bench {
 
 func memBench(t testing.TB) *bench { return newBench(t, disk.NewMem(), "/s/segments") }
 
+// Many processors do not make packing take more memory than it may.
+func TestWorkersFitIntoMemory(t *testing.T) {
+	for bytes, want := range map[int64]int{0: 64, 1: 1, 64 << 20: 16, 1 << 40: 64} {
+		if p := New(nil, Options{Workers: 64, Bytes: bytes}); cap(p.slots) != want {
+			t.Errorf("%d workers in %d bytes, want %d", cap(p.slots), bytes, want)
+		}
+	}
+}
+
 // total sums up records: how many there are, their bytes once decoded and as stored.
 type total struct{ count, raw, stored int64 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"ckptfs/cas"
 	"ckptfs/fs/content"
 	"ckptfs/index/runs"
 )
@@ -58,6 +59,28 @@ func TestOrder(t *testing.T) {
 	want([]string{"runs/r/13/model.pt"})
 	for f := range r.packing {
 		r.finish(f, 0)
+	}
+}
+
+// There is a group for four processors, two at least, and each takes its share of what is queued.
+func TestShares(t *testing.T) {
+	defer func(n int) { cas.Processors = n }(cas.Processors)
+	for processors, want := range map[int][]int{1: {4, 2, 1, 1}, 8: {4, 2, 1, 1}, 16: {2, 2, 1, 1, 1, 1}} {
+		cas.Processors = processors
+		r := newRig(t)
+		for i := range 8 {
+			r.write(string(rune('a'+i)), random(100<<10, uint64(i)))
+		}
+		var got []int
+		for _, group := range r.groups() {
+			got = append(got, len(group))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d processors: groups of %d, want %d", processors, got, want)
+		}
+		for f := range r.packing {
+			r.finish(f, 0)
+		}
 	}
 }
 

@@ -28,8 +28,10 @@
 // # Groups
 //
 // A group is packed into one batch of the store, so that small checkpoints share an fsync. Two groups are
-// packed at the same time: one hashes while the other waits for the disk. Each takes half of what is queued,
-// 64 files at most. A worker begins with a group when the throttle lets it (fs/throttle).
+// packed at the same time: one hashes while the other waits for the disk. Where there are more than eight
+// processors there is a group for four of them: of small files, what one group does at a time keeps no more
+// busy. Each takes its share of what is queued, 64 files at most. A worker begins with a group when the
+// throttle lets it (fs/throttle).
 //
 // Of each file, content.File.BeginPack opens the bytes, fs/bases finds stored manifests with earlier versions
 // of its tensors, and fs/pack puts its chunks and its manifest into the batch. Then the batch is committed,
@@ -92,6 +94,7 @@ import (
 	"sync"
 	"time"
 
+	"ckptfs/cas"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/store"
 	"ckptfs/fs/bases"
@@ -112,7 +115,8 @@ func (queueLock) Rank() (int, string)   { return locks.Volume + 800, "Queue.mu" 
 
 // Queue is the files that wait to be packed, and the workers that pack them.
 type Queue struct {
-	o Options
+	o      Options
+	groups int // that are packed at the same time
 
 	syncing locks.Mutex[syncingLock] // held by the one MakeDurable that is under way
 
@@ -163,6 +167,7 @@ type Options struct {
 func New(o Options) *Queue {
 	q := &Queue{
 		o:        o,
+		groups:   max(2, cas.Processors/4),
 		waits:    map[*content.File]bool{},
 		packing:  map[*content.File]*turn{},
 		ahead:    map[*content.File]runs.Position{},
@@ -179,7 +184,7 @@ func New(o Options) *Queue {
 
 // Start begins to pack.
 func (q *Queue) Start() {
-	for range packGroups {
+	for range q.groups {
 		q.workers.Add(1)
 		go q.work()
 	}

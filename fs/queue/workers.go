@@ -9,7 +9,6 @@ import (
 
 const (
 	groupFiles = 64
-	packGroups = 2 // that are packed at the same time
 	// maxAhead is how many files at the queue's head are looked at for a group.
 	maxAhead = 2 * groupFiles
 )
@@ -64,17 +63,18 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 	return nil, false
 }
 
-// nextLocked takes a group out of the queue: at most half of it, so that the other worker gets something too,
-// and only of the files whose positions are known. It passes over a file that is still being packed, because
-// it was written again meanwhile, and over a file that another one ahead of it may be the version before.
-// What is packed at a time fits into room bytes of the disk, but for a file that is packed alone.
+// nextLocked takes a group out of the queue: no more than a share of it, so that the other workers get
+// something too, and only of the files whose positions are known. It passes over a file that is still being
+// packed, because it was written again meanwhile, and over a file that another one ahead of it may be the
+// version before. What is packed at a time fits into room bytes of the disk, but for a file that is packed
+// alone.
 func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64) []*content.File {
 	q.mu.AssertHeld()
 	if q.alone {
 		return nil
 	}
 	room -= q.backlog.packed()
-	most := min(groupFiles, (len(q.queued)+packGroups-1)/packGroups)
+	most := min(groupFiles, (len(q.queued)+q.groups-1)/q.groups)
 	var group []*content.File
 	before := runs.Upcoming{}
 	for _, at := range q.ahead {

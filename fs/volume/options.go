@@ -36,8 +36,9 @@ type Options struct {
 	// Mapped is called with how many of CacheBytes do not lie in Go's heap, whenever that changes. It must
 	// not wait; nil: none.
 	Mapped      func(int64)
-	PackWorkers int  // cores that packing may use; 0: those that other programs leave idle
-	NoDelta     bool // store every chunk alone, not against an earlier version of it
+	PackWorkers int   // cores that packing may use; 0: those that other programs leave idle
+	PackBytes   int64 // memory that packing may use, beside the store's; 0: no bound
+	NoDelta     bool  // store every chunk alone, not against an earlier version of it
 	// SumAfter is for how long a plain file rests before its checksum is made; 0: a default; negative: no
 	// checksums.
 	SumAfter time.Duration

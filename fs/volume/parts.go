@@ -125,7 +125,7 @@ func (v *Volume) parents(p string) []string { return v.steps.Parents(p, v.mount(
 
 // openContent makes the part that all files share.
 func (v *Volume) openContent(o Options) {
-	packing := pack.Options{Workers: o.PackWorkers}
+	packing := pack.Options{Workers: o.PackWorkers, Bytes: o.PackBytes}
 	if o.PackWorkers == 0 {
 		v.throttle = throttle.New(cas.Processors, func() bool { return v.queue.Presses() })
 		packing.Turn = v.throttle.Turn

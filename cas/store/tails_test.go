@@ -1,0 +1,124 @@
+package store
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+)
+
+// Two writes wait in the first segment, so that the next chunks come into the second one. The watermark stays
+// in the first; a crash, and a kill after which the machine runs on, find all that was committed in either.
+func TestSeveralTails(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		x.see = durable(t, m)
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		two, twoPut := start(g, a, 2)
+		through(t, g, b, 3)
+		through(t, g, b, 4)
+		commit(t, b)
+		if n := x.m[cas.Sum(chunk(3))].Segment; n != 2 {
+			t.Fatalf("in segment %d", n)
+		}
+		if x.mark != (cas.Watermark{Segment: 1}) {
+			t.Errorf("mark %v, of a segment that a crash may take away", x.mark)
+		}
+		s2 := open(t, m.CrashClone(nil), x.clone(), Options{})
+		wantGet(t, s2, chunk(3))
+		wantGet(t, s2, chunk(4))
+
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		x2 := x.clone()
+		x2.see = durable(t, m)
+		s2 = open(t, m, x2, Options{}) // with s never closed
+		for i := 1; i <= 4; i++ {
+			wantGet(t, s2, chunk(i))
+		}
+		if st := s2.Stats(); st.Damaged > 0 || st.Unsealed > 0 || st.Chunks.Records != 4 {
+			t.Errorf("%+v", st)
+		}
+		s.Close()
+	})
+}
+
+// What is stored afresh, or as another kind, lies behind what it stands for, though a lower segment takes
+// records, too: a start without an index takes the last one.
+func TestReplacementsComeLast(t *testing.T) {
+	opt := Options{Tails: 2, SegmentSize: 2 << 10}
+	bubble(t, opt, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		two, twoPut := start(g, a, 2)
+		last := 4
+		for through(t, g, b, last); s.appender.tails.Last() < 3; through(t, g, b, last) {
+			last++ // until the second segment is full
+		}
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		again := func(i int, kind cas.Kind) (n uint32) {
+			b := s.Begin()
+			done := make(chan error, 1)
+			go func() {
+				_, err := b.Put(kind, cas.Sum(chunk(i)), chunk(i), codec.Hint{})
+				done <- err
+			}()
+			(<-g.writes).pass <- nil
+			wantErr(t, <-done, nil)
+			commit(t, b)
+			return x.m[cas.Sum(chunk(i))].Segment
+		}
+		if n := again(last, cas.List); n <= 2 { // it is not in the index yet
+			t.Errorf("stored as another kind in segment %d", n)
+		}
+		commit(t, b)
+		loc := x.m[cas.Sum(chunk(4))]
+		f, err := m.OpenFile(segment.Path(dir, loc.Segment), os.O_RDWR, 0)
+		if err != nil || loc.Segment != 2 {
+			t.Fatal(loc, err)
+		}
+		if _, err := f.WriteAt([]byte("XXXX"), loc.Off+segment.RecordHeaderSize); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(cas.Sum(chunk(4)), nil); err == nil {
+			t.Fatal("not damaged")
+		}
+		if n := again(4, cas.Chunk); n <= 2 {
+			t.Errorf("stored afresh in segment %d, before the damaged one", n)
+		}
+		if n := again(4, cas.Manifest); n <= 2 {
+			t.Errorf("stored as another kind in segment %d", n)
+		}
+		commit(t, a)
+		s.Close()
+		y := newIndex()
+		s = open(t, m, y, Options{})
+		wantGet(t, s, chunk(4))
+		if kind := y.m[cas.Sum(chunk(4))].Kind; kind != cas.Manifest {
+			t.Errorf("kind %d", kind)
+		}
+	})
+}
+
+// Several segments are filled at a time; what a crash leaves of them is what was committed.
+func TestTailsUnderFaults(t *testing.T) {
+	most := 0
+	concurrentFaults(t, Options{SegmentSize: 8 << 10, Tails: 3}, func(s *Store) {
+		all, _ := s.appender.tails.All()
+		most = max(most, len(slices.DeleteFunc(all, func(w *segment.Tail) bool {
+			return !s.appender.tails.Takes(w)
+		})))
+	})
+	if most < 2 {
+		t.Error("never more than one segment took records")
+	}
+}
