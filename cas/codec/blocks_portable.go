@@ -19,14 +19,12 @@ func (g *groups) number(shape groupShape, base []byte, w int) {
 
 func (g *groups) count() { g.countPortable(0) }
 
-func (g *groups) sort(dst, p []byte) {
-	at := g.starts(gap)
-	g.sortPortable(dst, p, &at, 0)
+func (g *groups) sortBlocks(_, _ [][]byte) (n, done int, at [maxGroups]int) {
+	return 1, 0, g.starts(gap)
 }
 
-func (g *groups) unsort(p, sorted []byte) {
-	at := g.starts(0)
-	g.unsortPortable(p, sorted, &at, 0)
+func (g *groups) unsortBlocks(_, _ [][]byte) (n, done int, at [maxGroups]int) {
+	return 1, 0, g.starts(0)
 }
 
 func diff(d, a, base []byte, w int, floats bool) { diffPortable(d, a, base, w, floats) }

@@ -125,15 +125,38 @@ func groupOf4AVX2(dst *byte, base *byte, blocks int, shift uint64, top uint64, l
 //go:noescape
 func countGroupsAVX2(n *int, group *byte, blocks int)
 
-// groupAVX2 is groupAVX512 for AVX2. It writes up to 8 bytes past what it puts of each group.
+// group1AVX2 is groupAVX512 for AVX2, of 1 planes. It writes up to 8 bytes past what it puts of each group.
 //
 //go:noescape
-func groupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+func group1AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
 
-// ungroupAVX2 is ungroupAVX512 for AVX2. It reads up to 16 bytes past what it takes of each group.
+// group2AVX2 is groupAVX512 for AVX2, of 2 planes. It writes up to 16 bytes past what it puts of each group.
 //
 //go:noescape
-func ungroupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+func group2AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// group4AVX2 is groupAVX512 for AVX2, of 4 planes. It writes up to 16 bytes past what it puts of each group.
+//
+//go:noescape
+func group4AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// ungroup1AVX2 is ungroupAVX512 for AVX2, of 1 planes. It reads up to 16 bytes past what it takes of each
+// group.
+//
+//go:noescape
+func ungroup1AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// ungroup2AVX2 is ungroupAVX512 for AVX2, of 2 planes. It reads up to 16 bytes past what it takes of each
+// group.
+//
+//go:noescape
+func ungroup2AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// ungroup4AVX2 is ungroupAVX512 for AVX2, of 4 planes. It reads up to 16 bytes past what it takes of each
+// group.
+//
+//go:noescape
+func ungroup4AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
 
 // split2AVX512 rotates blocks times 64 elements left by rot bits and takes them apart into planes.
 //
