@@ -283,3 +283,33 @@ func mergeUndiff4AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *b
 //
 //go:noescape
 func sameUndiff4AVX2(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool
+
+// split8AVX2 is split4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func split8AVX2(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64)
+
+// merge8AVX2 is merge4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func merge8AVX2(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64)
+
+// same8AVX2 is same4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func same8AVX2(want *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64) bool
+
+// splitDiff8AVX2 is splitDiff4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func splitDiff8AVX2(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64)
+
+// mergeUndiff8AVX2 is mergeUndiff4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func mergeUndiff8AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64)
+
+// sameUndiff8AVX2 is sameUndiff4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func sameUndiff8AVX2(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64) bool

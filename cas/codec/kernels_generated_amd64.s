@@ -4688,15 +4688,15 @@ block:
 	VPOR           Y7, Y6, Y6
 	VPSHUFB        Y2, Y6, Y6
 	VPUNPCKLDQ     Y4, Y3, Y7
-	VPUNPCKLDQ     Y6, Y5, Y8
 	VPUNPCKHDQ     Y4, Y3, Y3
-	VPUNPCKHDQ     Y6, Y5, Y4
-	VPUNPCKLQDQ    Y8, Y7, Y5
-	VPUNPCKHQDQ    Y8, Y7, Y6
-	VPUNPCKLQDQ    Y4, Y3, Y7
-	VPUNPCKHQDQ    Y4, Y3, Y3
-	VMOVDQU        Y5, (CX)
-	VMOVDQU        Y6, (DX)
+	VPUNPCKLDQ     Y6, Y5, Y4
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPUNPCKLQDQ    Y4, Y7, Y6
+	VPUNPCKHQDQ    Y4, Y7, Y4
+	VPUNPCKLQDQ    Y5, Y3, Y7
+	VPUNPCKHQDQ    Y5, Y3, Y3
+	VMOVDQU        Y6, (CX)
+	VMOVDQU        Y4, (DX)
 	VMOVDQU        Y7, (BX)
 	VMOVDQU        Y3, (SI)
 	ADDQ           $0x00000080, AX
@@ -4920,15 +4920,15 @@ block:
 	VPXOR          Y6, Y5, Y5
 	VPSHUFB        Y1, Y5, Y5
 	VPUNPCKLDQ     Y3, Y2, Y6
-	VPUNPCKLDQ     Y5, Y4, Y7
 	VPUNPCKHDQ     Y3, Y2, Y2
-	VPUNPCKHDQ     Y5, Y4, Y3
-	VPUNPCKLQDQ    Y7, Y6, Y4
-	VPUNPCKHQDQ    Y7, Y6, Y5
-	VPUNPCKLQDQ    Y3, Y2, Y6
-	VPUNPCKHQDQ    Y3, Y2, Y2
-	VMOVDQU        Y4, (DX)
-	VMOVDQU        Y5, (BX)
+	VPUNPCKLDQ     Y5, Y4, Y3
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPUNPCKLQDQ    Y3, Y6, Y5
+	VPUNPCKHQDQ    Y3, Y6, Y3
+	VPUNPCKLQDQ    Y4, Y2, Y6
+	VPUNPCKHQDQ    Y4, Y2, Y2
+	VMOVDQU        Y5, (DX)
+	VMOVDQU        Y3, (BX)
 	VMOVDQU        Y6, (SI)
 	VMOVDQU        Y2, (DI)
 	ADDQ           $0x00000080, AX
@@ -5165,5 +5165,962 @@ block:
 	VPTEST         Y3, Y3
 	SETEQ          AL
 	MOVB           AL, ret+64(FP)
+	VZEROUPPER
+	RET
+
+DATA laneByPlane8<>+0(SB)/8, $0x0b030a0209010800
+DATA laneByPlane8<>+8(SB)/8, $0x0f070e060d050c04
+DATA laneByPlane8<>+16(SB)/8, $0x0b030a0209010800
+DATA laneByPlane8<>+24(SB)/8, $0x0f070e060d050c04
+GLOBL laneByPlane8<>(SB), RODATA|NOPTR, $32
+
+// func split8AVX2(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX2
+TEXT ·split8AVX2(SB), NOSPLIT, $0-88
+	MOVQ    src+0(FP), AX
+	MOVQ    p0+8(FP), CX
+	MOVQ    p1+16(FP), DX
+	MOVQ    p2+24(FP), BX
+	MOVQ    p3+32(FP), SI
+	MOVQ    p4+40(FP), DI
+	MOVQ    p5+48(FP), R8
+	MOVQ    p6+56(FP), R9
+	MOVQ    p7+64(FP), R10
+	MOVQ    blocks+72(FP), R11
+	SHLQ    $0x01, R11
+	MOVQ    rot+80(FP), R12
+	VMOVQ   R12, X0
+	NEGQ    R12
+	ADDQ    $0x40, R12
+	VMOVQ   R12, X1
+	VMOVDQU laneByPlane8<>+0(SB), Y2
+
+block:
+	VBROADCASTI128 128(AX), Y3
+	VINSERTI128    $0x00, (AX), Y3, Y3
+	VPSRLQ         X1, Y3, Y4
+	VPSLLQ         X0, Y3, Y3
+	VPOR           Y4, Y3, Y3
+	VPSHUFB        Y2, Y3, Y3
+	VBROADCASTI128 144(AX), Y4
+	VINSERTI128    $0x00, 16(AX), Y4, Y4
+	VPSRLQ         X1, Y4, Y5
+	VPSLLQ         X0, Y4, Y4
+	VPOR           Y5, Y4, Y4
+	VPSHUFB        Y2, Y4, Y4
+	VBROADCASTI128 160(AX), Y5
+	VINSERTI128    $0x00, 32(AX), Y5, Y5
+	VPSRLQ         X1, Y5, Y6
+	VPSLLQ         X0, Y5, Y5
+	VPOR           Y6, Y5, Y5
+	VPSHUFB        Y2, Y5, Y5
+	VBROADCASTI128 176(AX), Y6
+	VINSERTI128    $0x00, 48(AX), Y6, Y6
+	VPSRLQ         X1, Y6, Y7
+	VPSLLQ         X0, Y6, Y6
+	VPOR           Y7, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VBROADCASTI128 192(AX), Y7
+	VINSERTI128    $0x00, 64(AX), Y7, Y7
+	VPSRLQ         X1, Y7, Y8
+	VPSLLQ         X0, Y7, Y7
+	VPOR           Y8, Y7, Y7
+	VPSHUFB        Y2, Y7, Y7
+	VBROADCASTI128 208(AX), Y8
+	VINSERTI128    $0x00, 80(AX), Y8, Y8
+	VPSRLQ         X1, Y8, Y9
+	VPSLLQ         X0, Y8, Y8
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        Y2, Y8, Y8
+	VBROADCASTI128 224(AX), Y9
+	VINSERTI128    $0x00, 96(AX), Y9, Y9
+	VPSRLQ         X1, Y9, Y10
+	VPSLLQ         X0, Y9, Y9
+	VPOR           Y10, Y9, Y9
+	VPSHUFB        Y2, Y9, Y9
+	VBROADCASTI128 240(AX), Y10
+	VINSERTI128    $0x00, 112(AX), Y10, Y10
+	VPSRLQ         X1, Y10, Y11
+	VPSLLQ         X0, Y10, Y10
+	VPOR           Y11, Y10, Y10
+	VPSHUFB        Y2, Y10, Y10
+	VPUNPCKLWD     Y4, Y3, Y11
+	VPUNPCKHWD     Y4, Y3, Y3
+	VPUNPCKLWD     Y6, Y5, Y4
+	VPUNPCKHWD     Y6, Y5, Y5
+	VPUNPCKLWD     Y8, Y7, Y6
+	VPUNPCKHWD     Y8, Y7, Y7
+	VPUNPCKLWD     Y10, Y9, Y8
+	VPUNPCKHWD     Y10, Y9, Y9
+	VPUNPCKLDQ     Y4, Y11, Y10
+	VPUNPCKHDQ     Y4, Y11, Y4
+	VPUNPCKLDQ     Y8, Y6, Y11
+	VPUNPCKHDQ     Y8, Y6, Y6
+	VPUNPCKLQDQ    Y11, Y10, Y8
+	VPUNPCKHQDQ    Y11, Y10, Y10
+	VPUNPCKLQDQ    Y6, Y4, Y11
+	VPUNPCKHQDQ    Y6, Y4, Y4
+	VPUNPCKLDQ     Y5, Y3, Y6
+	VPUNPCKHDQ     Y5, Y3, Y3
+	VPUNPCKLDQ     Y9, Y7, Y5
+	VPUNPCKHDQ     Y9, Y7, Y7
+	VPUNPCKLQDQ    Y5, Y6, Y9
+	VPUNPCKHQDQ    Y5, Y6, Y5
+	VPUNPCKLQDQ    Y7, Y3, Y6
+	VPUNPCKHQDQ    Y7, Y3, Y3
+	VMOVDQU        Y8, (CX)
+	VMOVDQU        Y10, (DX)
+	VMOVDQU        Y11, (BX)
+	VMOVDQU        Y4, (SI)
+	VMOVDQU        Y9, (DI)
+	VMOVDQU        Y5, (R8)
+	VMOVDQU        Y6, (R9)
+	VMOVDQU        Y3, (R10)
+	ADDQ           $0x00000100, AX
+	ADDQ           $0x20, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	ADDQ           $0x20, DI
+	ADDQ           $0x20, R8
+	ADDQ           $0x20, R9
+	ADDQ           $0x20, R10
+	DECQ           R11
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func merge8AVX2(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64)
+// Requires: AVX, AVX2
+TEXT ·merge8AVX2(SB), NOSPLIT, $0-88
+	MOVQ  dst+0(FP), AX
+	MOVQ  p0+8(FP), CX
+	MOVQ  p1+16(FP), DX
+	MOVQ  p2+24(FP), BX
+	MOVQ  p3+32(FP), SI
+	MOVQ  p4+40(FP), DI
+	MOVQ  p5+48(FP), R8
+	MOVQ  p6+56(FP), R9
+	MOVQ  p7+64(FP), R10
+	MOVQ  blocks+72(FP), R11
+	SHLQ  $0x01, R11
+	MOVQ  rot+80(FP), R12
+	VMOVQ R12, X0
+	NEGQ  R12
+	ADDQ  $0x40, R12
+	VMOVQ R12, X1
+
+block:
+	VMOVDQU      (CX), Y2
+	VMOVDQU      (DX), Y3
+	VMOVDQU      (BX), Y4
+	VMOVDQU      (SI), Y5
+	VMOVDQU      (DI), Y6
+	VMOVDQU      (R8), Y7
+	VMOVDQU      (R9), Y8
+	VMOVDQU      (R10), Y9
+	VPUNPCKLBW   Y3, Y2, Y10
+	VPUNPCKHBW   Y3, Y2, Y2
+	VPUNPCKLBW   Y5, Y4, Y3
+	VPUNPCKHBW   Y5, Y4, Y4
+	VPUNPCKLWD   Y3, Y10, Y5
+	VPUNPCKHWD   Y3, Y10, Y3
+	VPUNPCKLWD   Y4, Y2, Y10
+	VPUNPCKHWD   Y4, Y2, Y2
+	VPUNPCKLBW   Y7, Y6, Y4
+	VPUNPCKHBW   Y7, Y6, Y6
+	VPUNPCKLBW   Y9, Y8, Y7
+	VPUNPCKHBW   Y9, Y8, Y8
+	VPUNPCKLWD   Y7, Y4, Y9
+	VPUNPCKHWD   Y7, Y4, Y4
+	VPUNPCKLWD   Y8, Y6, Y7
+	VPUNPCKHWD   Y8, Y6, Y6
+	VPUNPCKLDQ   Y9, Y5, Y8
+	VPUNPCKHDQ   Y9, Y5, Y5
+	VPUNPCKLDQ   Y4, Y3, Y9
+	VPUNPCKHDQ   Y4, Y3, Y3
+	VPUNPCKLDQ   Y7, Y10, Y4
+	VPUNPCKHDQ   Y7, Y10, Y7
+	VPUNPCKLDQ   Y6, Y2, Y10
+	VPUNPCKHDQ   Y6, Y2, Y2
+	VPSRLQ       X0, Y8, Y6
+	VPSLLQ       X1, Y8, Y8
+	VPOR         Y6, Y8, Y8
+	VMOVDQU      X8, (AX)
+	VEXTRACTI128 $0x01, Y8, 128(AX)
+	VPSRLQ       X0, Y5, Y6
+	VPSLLQ       X1, Y5, Y5
+	VPOR         Y6, Y5, Y5
+	VMOVDQU      X5, 16(AX)
+	VEXTRACTI128 $0x01, Y5, 144(AX)
+	VPSRLQ       X0, Y9, Y5
+	VPSLLQ       X1, Y9, Y9
+	VPOR         Y5, Y9, Y9
+	VMOVDQU      X9, 32(AX)
+	VEXTRACTI128 $0x01, Y9, 160(AX)
+	VPSRLQ       X0, Y3, Y5
+	VPSLLQ       X1, Y3, Y3
+	VPOR         Y5, Y3, Y3
+	VMOVDQU      X3, 48(AX)
+	VEXTRACTI128 $0x01, Y3, 176(AX)
+	VPSRLQ       X0, Y4, Y3
+	VPSLLQ       X1, Y4, Y4
+	VPOR         Y3, Y4, Y4
+	VMOVDQU      X4, 64(AX)
+	VEXTRACTI128 $0x01, Y4, 192(AX)
+	VPSRLQ       X0, Y7, Y3
+	VPSLLQ       X1, Y7, Y7
+	VPOR         Y3, Y7, Y7
+	VMOVDQU      X7, 80(AX)
+	VEXTRACTI128 $0x01, Y7, 208(AX)
+	VPSRLQ       X0, Y10, Y3
+	VPSLLQ       X1, Y10, Y10
+	VPOR         Y3, Y10, Y10
+	VMOVDQU      X10, 96(AX)
+	VEXTRACTI128 $0x01, Y10, 224(AX)
+	VPSRLQ       X0, Y2, Y3
+	VPSLLQ       X1, Y2, Y2
+	VPOR         Y3, Y2, Y2
+	VMOVDQU      X2, 112(AX)
+	VEXTRACTI128 $0x01, Y2, 240(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	ADDQ         $0x20, R10
+	DECQ         R11
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func same8AVX2(want *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64) bool
+// Requires: AVX, AVX2
+TEXT ·same8AVX2(SB), NOSPLIT, $0-89
+	MOVQ  want+0(FP), AX
+	MOVQ  p0+8(FP), CX
+	MOVQ  p1+16(FP), DX
+	MOVQ  p2+24(FP), BX
+	MOVQ  p3+32(FP), SI
+	MOVQ  p4+40(FP), DI
+	MOVQ  p5+48(FP), R8
+	MOVQ  p6+56(FP), R9
+	MOVQ  p7+64(FP), R10
+	MOVQ  blocks+72(FP), R11
+	SHLQ  $0x01, R11
+	MOVQ  rot+80(FP), R12
+	VMOVQ R12, X0
+	NEGQ  R12
+	ADDQ  $0x40, R12
+	VMOVQ R12, X1
+	VPXOR Y2, Y2, Y2
+
+block:
+	VMOVDQU        (CX), Y3
+	VMOVDQU        (DX), Y4
+	VMOVDQU        (BX), Y5
+	VMOVDQU        (SI), Y6
+	VMOVDQU        (DI), Y7
+	VMOVDQU        (R8), Y8
+	VMOVDQU        (R9), Y9
+	VMOVDQU        (R10), Y10
+	VPUNPCKLBW     Y4, Y3, Y11
+	VPUNPCKHBW     Y4, Y3, Y3
+	VPUNPCKLBW     Y6, Y5, Y4
+	VPUNPCKHBW     Y6, Y5, Y5
+	VPUNPCKLWD     Y4, Y11, Y6
+	VPUNPCKHWD     Y4, Y11, Y4
+	VPUNPCKLWD     Y5, Y3, Y11
+	VPUNPCKHWD     Y5, Y3, Y3
+	VPUNPCKLBW     Y8, Y7, Y5
+	VPUNPCKHBW     Y8, Y7, Y7
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPUNPCKLWD     Y8, Y5, Y10
+	VPUNPCKHWD     Y8, Y5, Y5
+	VPUNPCKLWD     Y9, Y7, Y8
+	VPUNPCKHWD     Y9, Y7, Y7
+	VPUNPCKLDQ     Y10, Y6, Y9
+	VPUNPCKHDQ     Y10, Y6, Y6
+	VPUNPCKLDQ     Y5, Y4, Y10
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPUNPCKLDQ     Y8, Y11, Y5
+	VPUNPCKHDQ     Y8, Y11, Y8
+	VPUNPCKLDQ     Y7, Y3, Y11
+	VPUNPCKHDQ     Y7, Y3, Y3
+	VPSRLQ         X0, Y9, Y7
+	VPSLLQ         X1, Y9, Y9
+	VPOR           Y7, Y9, Y9
+	VBROADCASTI128 128(AX), Y7
+	VINSERTI128    $0x00, (AX), Y7, Y7
+	VPXOR          Y7, Y9, Y9
+	VPOR           Y9, Y2, Y2
+	VPSRLQ         X0, Y6, Y7
+	VPSLLQ         X1, Y6, Y6
+	VPOR           Y7, Y6, Y6
+	VBROADCASTI128 144(AX), Y7
+	VINSERTI128    $0x00, 16(AX), Y7, Y7
+	VPXOR          Y7, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VPSRLQ         X0, Y10, Y6
+	VPSLLQ         X1, Y10, Y10
+	VPOR           Y6, Y10, Y10
+	VBROADCASTI128 160(AX), Y6
+	VINSERTI128    $0x00, 32(AX), Y6, Y6
+	VPXOR          Y6, Y10, Y10
+	VPOR           Y10, Y2, Y2
+	VPSRLQ         X0, Y4, Y6
+	VPSLLQ         X1, Y4, Y4
+	VPOR           Y6, Y4, Y4
+	VBROADCASTI128 176(AX), Y6
+	VINSERTI128    $0x00, 48(AX), Y6, Y6
+	VPXOR          Y6, Y4, Y4
+	VPOR           Y4, Y2, Y2
+	VPSRLQ         X0, Y5, Y4
+	VPSLLQ         X1, Y5, Y5
+	VPOR           Y4, Y5, Y5
+	VBROADCASTI128 192(AX), Y4
+	VINSERTI128    $0x00, 64(AX), Y4, Y4
+	VPXOR          Y4, Y5, Y5
+	VPOR           Y5, Y2, Y2
+	VPSRLQ         X0, Y8, Y4
+	VPSLLQ         X1, Y8, Y8
+	VPOR           Y4, Y8, Y8
+	VBROADCASTI128 208(AX), Y4
+	VINSERTI128    $0x00, 80(AX), Y4, Y4
+	VPXOR          Y4, Y8, Y8
+	VPOR           Y8, Y2, Y2
+	VPSRLQ         X0, Y11, Y4
+	VPSLLQ         X1, Y11, Y11
+	VPOR           Y4, Y11, Y11
+	VBROADCASTI128 224(AX), Y4
+	VINSERTI128    $0x00, 96(AX), Y4, Y4
+	VPXOR          Y4, Y11, Y11
+	VPOR           Y11, Y2, Y2
+	VPSRLQ         X0, Y3, Y4
+	VPSLLQ         X1, Y3, Y3
+	VPOR           Y4, Y3, Y3
+	VBROADCASTI128 240(AX), Y4
+	VINSERTI128    $0x00, 112(AX), Y4, Y4
+	VPXOR          Y4, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	ADDQ           $0x00000100, AX
+	ADDQ           $0x20, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	ADDQ           $0x20, DI
+	ADDQ           $0x20, R8
+	ADDQ           $0x20, R9
+	ADDQ           $0x20, R10
+	DECQ           R11
+	JNZ            block
+	VPTEST         Y2, Y2
+	SETEQ          AL
+	MOVB           AL, ret+88(FP)
+	VZEROUPPER
+	RET
+
+// func splitDiff8AVX2(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX2
+TEXT ·splitDiff8AVX2(SB), NOSPLIT, $0-96
+	MOVQ         src+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         p4+48(FP), R8
+	MOVQ         p5+56(FP), R9
+	MOVQ         p6+64(FP), R10
+	MOVQ         p7+72(FP), R11
+	MOVQ         blocks+80(FP), R12
+	SHLQ         $0x01, R12
+	MOVQ         floats+88(FP), R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLQ       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_1_0<>+0(SB), Y2
+	VMOVDQU      laneByPlane8<>+0(SB), Y2
+
+block:
+	VBROADCASTI128 128(AX), Y3
+	VINSERTI128    $0x00, (AX), Y3, Y3
+	VBROADCASTI128 128(CX), Y4
+	VINSERTI128    $0x00, (CX), Y4, Y4
+	VPCMPGTQ       Y4, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPCMPGTQ       Y3, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y3, Y3
+	VPSUBQ         Y4, Y3, Y3
+	VPCMPGTQ       Y3, Y1, Y4
+	VPADDQ         Y3, Y3, Y3
+	VPXOR          Y4, Y3, Y3
+	VPSHUFB        Y2, Y3, Y3
+	VBROADCASTI128 144(AX), Y4
+	VINSERTI128    $0x00, 16(AX), Y4, Y4
+	VBROADCASTI128 144(CX), Y5
+	VINSERTI128    $0x00, 16(CX), Y5, Y5
+	VPCMPGTQ       Y5, Y1, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPCMPGTQ       Y4, Y1, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y4, Y4
+	VPSUBQ         Y5, Y4, Y4
+	VPCMPGTQ       Y4, Y1, Y5
+	VPADDQ         Y4, Y4, Y4
+	VPXOR          Y5, Y4, Y4
+	VPSHUFB        Y2, Y4, Y4
+	VBROADCASTI128 160(AX), Y5
+	VINSERTI128    $0x00, 32(AX), Y5, Y5
+	VBROADCASTI128 160(CX), Y6
+	VINSERTI128    $0x00, 32(CX), Y6, Y6
+	VPCMPGTQ       Y6, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y6, Y6
+	VPCMPGTQ       Y5, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y5, Y5
+	VPSUBQ         Y6, Y5, Y5
+	VPCMPGTQ       Y5, Y1, Y6
+	VPADDQ         Y5, Y5, Y5
+	VPXOR          Y6, Y5, Y5
+	VPSHUFB        Y2, Y5, Y5
+	VBROADCASTI128 176(AX), Y6
+	VINSERTI128    $0x00, 48(AX), Y6, Y6
+	VBROADCASTI128 176(CX), Y7
+	VINSERTI128    $0x00, 48(CX), Y7, Y7
+	VPCMPGTQ       Y7, Y1, Y8
+	VPAND          Y0, Y8, Y8
+	VPXOR          Y8, Y7, Y7
+	VPCMPGTQ       Y6, Y1, Y8
+	VPAND          Y0, Y8, Y8
+	VPXOR          Y8, Y6, Y6
+	VPSUBQ         Y7, Y6, Y6
+	VPCMPGTQ       Y6, Y1, Y7
+	VPADDQ         Y6, Y6, Y6
+	VPXOR          Y7, Y6, Y6
+	VPSHUFB        Y2, Y6, Y6
+	VBROADCASTI128 192(AX), Y7
+	VINSERTI128    $0x00, 64(AX), Y7, Y7
+	VBROADCASTI128 192(CX), Y8
+	VINSERTI128    $0x00, 64(CX), Y8, Y8
+	VPCMPGTQ       Y8, Y1, Y9
+	VPAND          Y0, Y9, Y9
+	VPXOR          Y9, Y8, Y8
+	VPCMPGTQ       Y7, Y1, Y9
+	VPAND          Y0, Y9, Y9
+	VPXOR          Y9, Y7, Y7
+	VPSUBQ         Y8, Y7, Y7
+	VPCMPGTQ       Y7, Y1, Y8
+	VPADDQ         Y7, Y7, Y7
+	VPXOR          Y8, Y7, Y7
+	VPSHUFB        Y2, Y7, Y7
+	VBROADCASTI128 208(AX), Y8
+	VINSERTI128    $0x00, 80(AX), Y8, Y8
+	VBROADCASTI128 208(CX), Y9
+	VINSERTI128    $0x00, 80(CX), Y9, Y9
+	VPCMPGTQ       Y9, Y1, Y10
+	VPAND          Y0, Y10, Y10
+	VPXOR          Y10, Y9, Y9
+	VPCMPGTQ       Y8, Y1, Y10
+	VPAND          Y0, Y10, Y10
+	VPXOR          Y10, Y8, Y8
+	VPSUBQ         Y9, Y8, Y8
+	VPCMPGTQ       Y8, Y1, Y9
+	VPADDQ         Y8, Y8, Y8
+	VPXOR          Y9, Y8, Y8
+	VPSHUFB        Y2, Y8, Y8
+	VBROADCASTI128 224(AX), Y9
+	VINSERTI128    $0x00, 96(AX), Y9, Y9
+	VBROADCASTI128 224(CX), Y10
+	VINSERTI128    $0x00, 96(CX), Y10, Y10
+	VPCMPGTQ       Y10, Y1, Y11
+	VPAND          Y0, Y11, Y11
+	VPXOR          Y11, Y10, Y10
+	VPCMPGTQ       Y9, Y1, Y11
+	VPAND          Y0, Y11, Y11
+	VPXOR          Y11, Y9, Y9
+	VPSUBQ         Y10, Y9, Y9
+	VPCMPGTQ       Y9, Y1, Y10
+	VPADDQ         Y9, Y9, Y9
+	VPXOR          Y10, Y9, Y9
+	VPSHUFB        Y2, Y9, Y9
+	VBROADCASTI128 240(AX), Y10
+	VINSERTI128    $0x00, 112(AX), Y10, Y10
+	VBROADCASTI128 240(CX), Y11
+	VINSERTI128    $0x00, 112(CX), Y11, Y11
+	VPCMPGTQ       Y11, Y1, Y12
+	VPAND          Y0, Y12, Y12
+	VPXOR          Y12, Y11, Y11
+	VPCMPGTQ       Y10, Y1, Y12
+	VPAND          Y0, Y12, Y12
+	VPXOR          Y12, Y10, Y10
+	VPSUBQ         Y11, Y10, Y10
+	VPCMPGTQ       Y10, Y1, Y11
+	VPADDQ         Y10, Y10, Y10
+	VPXOR          Y11, Y10, Y10
+	VPSHUFB        Y2, Y10, Y10
+	VPUNPCKLWD     Y4, Y3, Y11
+	VPUNPCKHWD     Y4, Y3, Y3
+	VPUNPCKLWD     Y6, Y5, Y4
+	VPUNPCKHWD     Y6, Y5, Y5
+	VPUNPCKLWD     Y8, Y7, Y6
+	VPUNPCKHWD     Y8, Y7, Y7
+	VPUNPCKLWD     Y10, Y9, Y8
+	VPUNPCKHWD     Y10, Y9, Y9
+	VPUNPCKLDQ     Y4, Y11, Y10
+	VPUNPCKHDQ     Y4, Y11, Y4
+	VPUNPCKLDQ     Y8, Y6, Y11
+	VPUNPCKHDQ     Y8, Y6, Y6
+	VPUNPCKLQDQ    Y11, Y10, Y8
+	VPUNPCKHQDQ    Y11, Y10, Y10
+	VPUNPCKLQDQ    Y6, Y4, Y11
+	VPUNPCKHQDQ    Y6, Y4, Y4
+	VPUNPCKLDQ     Y5, Y3, Y6
+	VPUNPCKHDQ     Y5, Y3, Y3
+	VPUNPCKLDQ     Y9, Y7, Y5
+	VPUNPCKHDQ     Y9, Y7, Y7
+	VPUNPCKLQDQ    Y5, Y6, Y9
+	VPUNPCKHQDQ    Y5, Y6, Y5
+	VPUNPCKLQDQ    Y7, Y3, Y6
+	VPUNPCKHQDQ    Y7, Y3, Y3
+	VMOVDQU        Y8, (DX)
+	VMOVDQU        Y10, (BX)
+	VMOVDQU        Y11, (SI)
+	VMOVDQU        Y4, (DI)
+	VMOVDQU        Y9, (R8)
+	VMOVDQU        Y5, (R9)
+	VMOVDQU        Y6, (R10)
+	VMOVDQU        Y3, (R11)
+	ADDQ           $0x00000100, AX
+	ADDQ           $0x00000100, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	ADDQ           $0x20, DI
+	ADDQ           $0x20, R8
+	ADDQ           $0x20, R9
+	ADDQ           $0x20, R10
+	ADDQ           $0x20, R11
+	DECQ           R12
+	JNZ            block
+	VZEROUPPER
+	RET
+
+DATA dwords_1_0<>+0(SB)/4, $0x00000001
+DATA dwords_1_0<>+4(SB)/4, $0x00000000
+DATA dwords_1_0<>+8(SB)/4, $0x00000001
+DATA dwords_1_0<>+12(SB)/4, $0x00000000
+DATA dwords_1_0<>+16(SB)/4, $0x00000001
+DATA dwords_1_0<>+20(SB)/4, $0x00000000
+DATA dwords_1_0<>+24(SB)/4, $0x00000001
+DATA dwords_1_0<>+28(SB)/4, $0x00000000
+GLOBL dwords_1_0<>(SB), RODATA|NOPTR, $32
+
+// func mergeUndiff8AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64)
+// Requires: AVX, AVX2
+TEXT ·mergeUndiff8AVX2(SB), NOSPLIT, $0-96
+	MOVQ         dst+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         p4+48(FP), R8
+	MOVQ         p5+56(FP), R9
+	MOVQ         p6+64(FP), R10
+	MOVQ         p7+72(FP), R11
+	MOVQ         blocks+80(FP), R12
+	SHLQ         $0x01, R12
+	MOVQ         floats+88(FP), R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLQ       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_1_0<>+0(SB), Y2
+
+block:
+	VMOVDQU        (DX), Y3
+	VMOVDQU        (BX), Y4
+	VMOVDQU        (SI), Y5
+	VMOVDQU        (DI), Y6
+	VMOVDQU        (R8), Y7
+	VMOVDQU        (R9), Y8
+	VMOVDQU        (R10), Y9
+	VMOVDQU        (R11), Y10
+	VPUNPCKLBW     Y4, Y3, Y11
+	VPUNPCKHBW     Y4, Y3, Y3
+	VPUNPCKLBW     Y6, Y5, Y4
+	VPUNPCKHBW     Y6, Y5, Y5
+	VPUNPCKLWD     Y4, Y11, Y6
+	VPUNPCKHWD     Y4, Y11, Y4
+	VPUNPCKLWD     Y5, Y3, Y11
+	VPUNPCKHWD     Y5, Y3, Y3
+	VPUNPCKLBW     Y8, Y7, Y5
+	VPUNPCKHBW     Y8, Y7, Y7
+	VPUNPCKLBW     Y10, Y9, Y8
+	VPUNPCKHBW     Y10, Y9, Y9
+	VPUNPCKLWD     Y8, Y5, Y10
+	VPUNPCKHWD     Y8, Y5, Y5
+	VPUNPCKLWD     Y9, Y7, Y8
+	VPUNPCKHWD     Y9, Y7, Y7
+	VPUNPCKLDQ     Y10, Y6, Y9
+	VPUNPCKHDQ     Y10, Y6, Y6
+	VPUNPCKLDQ     Y5, Y4, Y10
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPUNPCKLDQ     Y8, Y11, Y5
+	VPUNPCKHDQ     Y8, Y11, Y8
+	VPUNPCKLDQ     Y7, Y3, Y11
+	VPUNPCKHDQ     Y7, Y3, Y3
+	VBROADCASTI128 128(CX), Y7
+	VINSERTI128    $0x00, (CX), Y7, Y7
+	VPCMPGTQ       Y7, Y1, Y12
+	VPAND          Y0, Y12, Y12
+	VPXOR          Y12, Y7, Y7
+	VPAND          Y2, Y9, Y12
+	VPSUBQ         Y12, Y1, Y12
+	VPSRLQ         $0x01, Y9, Y9
+	VPXOR          Y12, Y9, Y9
+	VPADDQ         Y7, Y9, Y9
+	VPCMPGTQ       Y9, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y9, Y9
+	VMOVDQU        X9, (AX)
+	VEXTRACTI128   $0x01, Y9, 128(AX)
+	VBROADCASTI128 144(CX), Y7
+	VINSERTI128    $0x00, 16(CX), Y7, Y7
+	VPCMPGTQ       Y7, Y1, Y9
+	VPAND          Y0, Y9, Y9
+	VPXOR          Y9, Y7, Y7
+	VPAND          Y2, Y6, Y9
+	VPSUBQ         Y9, Y1, Y9
+	VPSRLQ         $0x01, Y6, Y6
+	VPXOR          Y9, Y6, Y6
+	VPADDQ         Y7, Y6, Y6
+	VPCMPGTQ       Y6, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y6, Y6
+	VMOVDQU        X6, 16(AX)
+	VEXTRACTI128   $0x01, Y6, 144(AX)
+	VBROADCASTI128 160(CX), Y6
+	VINSERTI128    $0x00, 32(CX), Y6, Y6
+	VPCMPGTQ       Y6, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y6, Y6
+	VPAND          Y2, Y10, Y7
+	VPSUBQ         Y7, Y1, Y7
+	VPSRLQ         $0x01, Y10, Y10
+	VPXOR          Y7, Y10, Y10
+	VPADDQ         Y6, Y10, Y10
+	VPCMPGTQ       Y10, Y1, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y10, Y10
+	VMOVDQU        X10, 32(AX)
+	VEXTRACTI128   $0x01, Y10, 160(AX)
+	VBROADCASTI128 176(CX), Y6
+	VINSERTI128    $0x00, 48(CX), Y6, Y6
+	VPCMPGTQ       Y6, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y6, Y6
+	VPAND          Y2, Y4, Y7
+	VPSUBQ         Y7, Y1, Y7
+	VPSRLQ         $0x01, Y4, Y4
+	VPXOR          Y7, Y4, Y4
+	VPADDQ         Y6, Y4, Y4
+	VPCMPGTQ       Y4, Y1, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y4, Y4
+	VMOVDQU        X4, 48(AX)
+	VEXTRACTI128   $0x01, Y4, 176(AX)
+	VBROADCASTI128 192(CX), Y4
+	VINSERTI128    $0x00, 64(CX), Y4, Y4
+	VPCMPGTQ       Y4, Y1, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y4, Y4
+	VPAND          Y2, Y5, Y6
+	VPSUBQ         Y6, Y1, Y6
+	VPSRLQ         $0x01, Y5, Y5
+	VPXOR          Y6, Y5, Y5
+	VPADDQ         Y4, Y5, Y5
+	VPCMPGTQ       Y5, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y5, Y5
+	VMOVDQU        X5, 64(AX)
+	VEXTRACTI128   $0x01, Y5, 192(AX)
+	VBROADCASTI128 208(CX), Y4
+	VINSERTI128    $0x00, 80(CX), Y4, Y4
+	VPCMPGTQ       Y4, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPAND          Y2, Y8, Y5
+	VPSUBQ         Y5, Y1, Y5
+	VPSRLQ         $0x01, Y8, Y8
+	VPXOR          Y5, Y8, Y8
+	VPADDQ         Y4, Y8, Y8
+	VPCMPGTQ       Y8, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y8, Y8
+	VMOVDQU        X8, 80(AX)
+	VEXTRACTI128   $0x01, Y8, 208(AX)
+	VBROADCASTI128 224(CX), Y4
+	VINSERTI128    $0x00, 96(CX), Y4, Y4
+	VPCMPGTQ       Y4, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPAND          Y2, Y11, Y5
+	VPSUBQ         Y5, Y1, Y5
+	VPSRLQ         $0x01, Y11, Y11
+	VPXOR          Y5, Y11, Y11
+	VPADDQ         Y4, Y11, Y11
+	VPCMPGTQ       Y11, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y11, Y11
+	VMOVDQU        X11, 96(AX)
+	VEXTRACTI128   $0x01, Y11, 224(AX)
+	VBROADCASTI128 240(CX), Y4
+	VINSERTI128    $0x00, 112(CX), Y4, Y4
+	VPCMPGTQ       Y4, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPAND          Y2, Y3, Y5
+	VPSUBQ         Y5, Y1, Y5
+	VPSRLQ         $0x01, Y3, Y3
+	VPXOR          Y5, Y3, Y3
+	VPADDQ         Y4, Y3, Y3
+	VPCMPGTQ       Y3, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPXOR          Y4, Y3, Y3
+	VMOVDQU        X3, 112(AX)
+	VEXTRACTI128   $0x01, Y3, 240(AX)
+	ADDQ           $0x00000100, AX
+	ADDQ           $0x00000100, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	ADDQ           $0x20, DI
+	ADDQ           $0x20, R8
+	ADDQ           $0x20, R9
+	ADDQ           $0x20, R10
+	ADDQ           $0x20, R11
+	DECQ           R12
+	JNZ            block
+	VZEROUPPER
+	RET
+
+// func sameUndiff8AVX2(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64) bool
+// Requires: AVX, AVX2
+TEXT ·sameUndiff8AVX2(SB), NOSPLIT, $0-97
+	MOVQ         want+0(FP), AX
+	MOVQ         base+8(FP), CX
+	MOVQ         p0+16(FP), DX
+	MOVQ         p1+24(FP), BX
+	MOVQ         p2+32(FP), SI
+	MOVQ         p3+40(FP), DI
+	MOVQ         p4+48(FP), R8
+	MOVQ         p5+56(FP), R9
+	MOVQ         p6+64(FP), R10
+	MOVQ         p7+72(FP), R11
+	MOVQ         blocks+80(FP), R12
+	SHLQ         $0x01, R12
+	MOVQ         floats+88(FP), R13
+	VMOVQ        R13, X0
+	VPBROADCASTQ X0, Y0
+	VPSRLQ       $0x01, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VMOVDQU      dwords_1_0<>+0(SB), Y2
+	VPXOR        Y3, Y3, Y3
+
+block:
+	VMOVDQU        (DX), Y4
+	VMOVDQU        (BX), Y5
+	VMOVDQU        (SI), Y6
+	VMOVDQU        (DI), Y7
+	VMOVDQU        (R8), Y8
+	VMOVDQU        (R9), Y9
+	VMOVDQU        (R10), Y10
+	VMOVDQU        (R11), Y11
+	VPUNPCKLBW     Y5, Y4, Y12
+	VPUNPCKHBW     Y5, Y4, Y4
+	VPUNPCKLBW     Y7, Y6, Y5
+	VPUNPCKHBW     Y7, Y6, Y6
+	VPUNPCKLWD     Y5, Y12, Y7
+	VPUNPCKHWD     Y5, Y12, Y5
+	VPUNPCKLWD     Y6, Y4, Y12
+	VPUNPCKHWD     Y6, Y4, Y4
+	VPUNPCKLBW     Y9, Y8, Y6
+	VPUNPCKHBW     Y9, Y8, Y8
+	VPUNPCKLBW     Y11, Y10, Y9
+	VPUNPCKHBW     Y11, Y10, Y10
+	VPUNPCKLWD     Y9, Y6, Y11
+	VPUNPCKHWD     Y9, Y6, Y6
+	VPUNPCKLWD     Y10, Y8, Y9
+	VPUNPCKHWD     Y10, Y8, Y8
+	VPUNPCKLDQ     Y11, Y7, Y10
+	VPUNPCKHDQ     Y11, Y7, Y7
+	VPUNPCKLDQ     Y6, Y5, Y11
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPUNPCKLDQ     Y9, Y12, Y6
+	VPUNPCKHDQ     Y9, Y12, Y9
+	VPUNPCKLDQ     Y8, Y4, Y12
+	VPUNPCKHDQ     Y8, Y4, Y4
+	VBROADCASTI128 128(CX), Y8
+	VINSERTI128    $0x00, (CX), Y8, Y8
+	VPCMPGTQ       Y8, Y1, Y13
+	VPAND          Y0, Y13, Y13
+	VPXOR          Y13, Y8, Y8
+	VPAND          Y2, Y10, Y13
+	VPSUBQ         Y13, Y1, Y13
+	VPSRLQ         $0x01, Y10, Y10
+	VPXOR          Y13, Y10, Y10
+	VPADDQ         Y8, Y10, Y10
+	VPCMPGTQ       Y10, Y1, Y8
+	VPAND          Y0, Y8, Y8
+	VPXOR          Y8, Y10, Y10
+	VBROADCASTI128 128(AX), Y8
+	VINSERTI128    $0x00, (AX), Y8, Y8
+	VPXOR          Y8, Y10, Y10
+	VPOR           Y10, Y3, Y3
+	VBROADCASTI128 144(CX), Y8
+	VINSERTI128    $0x00, 16(CX), Y8, Y8
+	VPCMPGTQ       Y8, Y1, Y10
+	VPAND          Y0, Y10, Y10
+	VPXOR          Y10, Y8, Y8
+	VPAND          Y2, Y7, Y10
+	VPSUBQ         Y10, Y1, Y10
+	VPSRLQ         $0x01, Y7, Y7
+	VPXOR          Y10, Y7, Y7
+	VPADDQ         Y8, Y7, Y7
+	VPCMPGTQ       Y7, Y1, Y8
+	VPAND          Y0, Y8, Y8
+	VPXOR          Y8, Y7, Y7
+	VBROADCASTI128 144(AX), Y8
+	VINSERTI128    $0x00, 16(AX), Y8, Y8
+	VPXOR          Y8, Y7, Y7
+	VPOR           Y7, Y3, Y3
+	VBROADCASTI128 160(CX), Y7
+	VINSERTI128    $0x00, 32(CX), Y7, Y7
+	VPCMPGTQ       Y7, Y1, Y8
+	VPAND          Y0, Y8, Y8
+	VPXOR          Y8, Y7, Y7
+	VPAND          Y2, Y11, Y8
+	VPSUBQ         Y8, Y1, Y8
+	VPSRLQ         $0x01, Y11, Y11
+	VPXOR          Y8, Y11, Y11
+	VPADDQ         Y7, Y11, Y11
+	VPCMPGTQ       Y11, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y11, Y11
+	VBROADCASTI128 160(AX), Y7
+	VINSERTI128    $0x00, 32(AX), Y7, Y7
+	VPXOR          Y7, Y11, Y11
+	VPOR           Y11, Y3, Y3
+	VBROADCASTI128 176(CX), Y7
+	VINSERTI128    $0x00, 48(CX), Y7, Y7
+	VPCMPGTQ       Y7, Y1, Y8
+	VPAND          Y0, Y8, Y8
+	VPXOR          Y8, Y7, Y7
+	VPAND          Y2, Y5, Y8
+	VPSUBQ         Y8, Y1, Y8
+	VPSRLQ         $0x01, Y5, Y5
+	VPXOR          Y8, Y5, Y5
+	VPADDQ         Y7, Y5, Y5
+	VPCMPGTQ       Y5, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y5, Y5
+	VBROADCASTI128 176(AX), Y7
+	VINSERTI128    $0x00, 48(AX), Y7, Y7
+	VPXOR          Y7, Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VBROADCASTI128 192(CX), Y5
+	VINSERTI128    $0x00, 64(CX), Y5, Y5
+	VPCMPGTQ       Y5, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPXOR          Y7, Y5, Y5
+	VPAND          Y2, Y6, Y7
+	VPSUBQ         Y7, Y1, Y7
+	VPSRLQ         $0x01, Y6, Y6
+	VPXOR          Y7, Y6, Y6
+	VPADDQ         Y5, Y6, Y6
+	VPCMPGTQ       Y6, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y6, Y6
+	VBROADCASTI128 192(AX), Y5
+	VINSERTI128    $0x00, 64(AX), Y5, Y5
+	VPXOR          Y5, Y6, Y6
+	VPOR           Y6, Y3, Y3
+	VBROADCASTI128 208(CX), Y5
+	VINSERTI128    $0x00, 80(CX), Y5, Y5
+	VPCMPGTQ       Y5, Y1, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPAND          Y2, Y9, Y6
+	VPSUBQ         Y6, Y1, Y6
+	VPSRLQ         $0x01, Y9, Y9
+	VPXOR          Y6, Y9, Y9
+	VPADDQ         Y5, Y9, Y9
+	VPCMPGTQ       Y9, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y9, Y9
+	VBROADCASTI128 208(AX), Y5
+	VINSERTI128    $0x00, 80(AX), Y5, Y5
+	VPXOR          Y5, Y9, Y9
+	VPOR           Y9, Y3, Y3
+	VBROADCASTI128 224(CX), Y5
+	VINSERTI128    $0x00, 96(CX), Y5, Y5
+	VPCMPGTQ       Y5, Y1, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPAND          Y2, Y12, Y6
+	VPSUBQ         Y6, Y1, Y6
+	VPSRLQ         $0x01, Y12, Y12
+	VPXOR          Y6, Y12, Y12
+	VPADDQ         Y5, Y12, Y12
+	VPCMPGTQ       Y12, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y12, Y12
+	VBROADCASTI128 224(AX), Y5
+	VINSERTI128    $0x00, 96(AX), Y5, Y5
+	VPXOR          Y5, Y12, Y12
+	VPOR           Y12, Y3, Y3
+	VBROADCASTI128 240(CX), Y5
+	VINSERTI128    $0x00, 112(CX), Y5, Y5
+	VPCMPGTQ       Y5, Y1, Y6
+	VPAND          Y0, Y6, Y6
+	VPXOR          Y6, Y5, Y5
+	VPAND          Y2, Y4, Y6
+	VPSUBQ         Y6, Y1, Y6
+	VPSRLQ         $0x01, Y4, Y4
+	VPXOR          Y6, Y4, Y4
+	VPADDQ         Y5, Y4, Y4
+	VPCMPGTQ       Y4, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VBROADCASTI128 240(AX), Y5
+	VINSERTI128    $0x00, 112(AX), Y5, Y5
+	VPXOR          Y5, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	ADDQ           $0x00000100, AX
+	ADDQ           $0x00000100, CX
+	ADDQ           $0x20, DX
+	ADDQ           $0x20, BX
+	ADDQ           $0x20, SI
+	ADDQ           $0x20, DI
+	ADDQ           $0x20, R8
+	ADDQ           $0x20, R9
+	ADDQ           $0x20, R10
+	ADDQ           $0x20, R11
+	DECQ           R12
+	JNZ            block
+	VPTEST         Y3, Y3
+	SETEQ          AL
+	MOVB           AL, ret+96(FP)
 	VZEROUPPER
 	RET
