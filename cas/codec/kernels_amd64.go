@@ -154,8 +154,8 @@ func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
 		simd.Widest(splitDiff4AVX2, splitDiff4AVX512)(
 			&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	default:
-		splitDiff8AVX2(&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0], &p[6][0],
-			&p[7][0], n, mask(floats))
+		splitDiff8AVX2(&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0],
+			&p[6][0], &p[7][0], n, mask(floats))
 	}
 	splitDiffPortable(p, d, src, base, w, n*simd.Block, floats)
 }
@@ -172,8 +172,8 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 		simd.Widest(mergeUndiff4AVX2, mergeUndiff4AVX512)(
 			&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	default:
-		mergeUndiff8AVX2(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0], &p[6][0],
-			&p[7][0], n, mask(floats))
+		mergeUndiff8AVX2(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0],
+			&p[6][0], &p[7][0], n, mask(floats))
 	}
 	mergeUndiffPortable(dst, p, base, w, n*simd.Block, floats)
 }
@@ -209,8 +209,8 @@ func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n i
 		ok = simd.Widest(sameUndiff4AVX2, sameUndiff4AVX512)(
 			&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
 	default:
-		ok = sameUndiff8AVX2(&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0], &p[6][0],
-			&p[7][0], n, mask(floats))
+		ok = sameUndiff8AVX2(&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0],
+			&p[6][0], &p[7][0], n, mask(floats))
 	}
 	return n * simd.Block * w, ok
 }
