@@ -79,9 +79,10 @@ func groupsAVX2() {
 	countGroupsAVX2()
 
 	groupOneAVX2()
-	groupPlanesAVX2(2)
-	groupPlanesAVX2(4)
-	for _, planes := range []int{1, 2, 4} {
+	for planes := 2; planes <= 4; planes++ {
+		groupPlanesAVX2(planes)
+	}
+	for planes := 1; planes <= 4; planes++ {
 		ungroupPlanesAVX2(planes)
 	}
 }
@@ -181,7 +182,9 @@ func groupPlanesAVX2(planes int) {
 				x := YMM()
 				VPSHUFB(both, pair, x)
 				VMOVDQU(x.AsX(), Mem{Base: dst[2*i], Index: next[g], Scale: 1})
-				VEXTRACTI128(Imm(1), x, Mem{Base: dst[2*i+1], Index: next[g], Scale: 1})
+				if 2*i+1 < planes {
+					VEXTRACTI128(Imm(1), x, Mem{Base: dst[2*i+1], Index: next[g], Scale: 1})
+				}
 			}
 			ADDQ(n.As64(), next[g])
 		}

@@ -83,6 +83,8 @@ func (g *groups) sortBlocks(dst, p [][]byte) (n, done int, at [maxGroups]int) {
 		group1AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
 	case n == 2:
 		group2AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	case n == 3:
+		group3AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
 	default:
 		group4AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
 	}
@@ -105,6 +107,8 @@ func (g *groups) unsortBlocks(p, sorted [][]byte) (n, done int, at [maxGroups]in
 		ungroup1AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
 	case n == 2:
 		ungroup2AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	case n == 3:
+		ungroup3AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
 	default:
 		ungroup4AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
 	}
@@ -119,12 +123,10 @@ func together(n int) int {
 	return min(n, 4)
 }
 
-// firsts are the first bytes of some planes, and of the last of them until there are four. It checks that
-// each has n bytes: the kernels check nothing.
+// firsts are the first bytes of some planes. It checks that each has n bytes: the kernels check nothing.
 func firsts(planes [][]byte, n int) (at [4]*byte) {
-	for i := range at {
-		p := planes[min(i, len(planes)-1)][:n]
-		at[i] = &p[0]
+	for i, p := range planes {
+		at[i] = &p[:n][0]
 	}
 	return at
 }

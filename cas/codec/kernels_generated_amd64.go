@@ -135,6 +135,11 @@ func group1AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at 
 //go:noescape
 func group2AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
 
+// group3AVX2 is groupAVX512 for AVX2, of 3 planes. It writes up to 16 bytes past what it puts of each group.
+//
+//go:noescape
+func group3AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
 // group4AVX2 is groupAVX512 for AVX2, of 4 planes. It writes up to 16 bytes past what it puts of each group.
 //
 //go:noescape
@@ -151,6 +156,12 @@ func ungroup1AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, a
 //
 //go:noescape
 func ungroup2AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// ungroup3AVX2 is ungroupAVX512 for AVX2, of 3 planes. It reads up to 16 bytes past what it takes of each
+// group.
+//
+//go:noescape
+func ungroup3AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
 
 // ungroup4AVX2 is ungroupAVX512 for AVX2, of 4 planes. It reads up to 16 bytes past what it takes of each
 // group.

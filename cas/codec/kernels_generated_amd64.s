@@ -2499,6 +2499,300 @@ DATA dwords_0_0_8080808_8080808<>+24(SB)/4, $0x08080808
 DATA dwords_0_0_8080808_8080808<>+28(SB)/4, $0x08080808
 GLOBL dwords_0_0_8080808_8080808<>(SB), RODATA|NOPTR, $32
 
+// func group3AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+// Requires: AVX, AVX2, POPCNT
+TEXT ·group3AVX2(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ (AX), AX
+	MOVQ dst+0(FP), CX
+	MOVQ 8(CX), CX
+	MOVQ dst+0(FP), DX
+	MOVQ 16(DX), DX
+	MOVQ at+40(FP), BX
+	MOVQ (BX), SI
+	MOVQ 8(BX), DI
+	MOVQ 16(BX), R8
+	MOVQ 24(BX), R9
+	MOVQ 32(BX), R10
+	MOVQ 40(BX), BX
+	XORQ R11, R11
+	LEAQ compress<>+0(SB), R12
+	SHLQ $0x01, blocks+24(FP)
+
+block:
+	MOVQ         src+8(FP), R13
+	MOVQ         (R13), R13
+	VMOVDQU      (R13)(R11*1), X0
+	VMOVDQU      16(R13)(R11*1), X1
+	MOVQ         src+8(FP), R13
+	MOVQ         8(R13), R13
+	VINSERTI128  $0x01, (R13)(R11*1), Y0, Y0
+	VINSERTI128  $0x01, 16(R13)(R11*1), Y1, Y1
+	MOVQ         src+8(FP), R13
+	MOVQ         16(R13), R13
+	VMOVDQU      (R13)(R11*1), X2
+	VMOVDQU      16(R13)(R11*1), X3
+	MOVQ         group+16(FP), R13
+	VMOVDQU      (R13)(R11*1), Y4
+	VPCMPEQB     dwords_0<>+0(SB), Y4, Y5
+	VPMOVMSKB    Y5, R13
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R15
+	SHRL         $0x08, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R15*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R15, R15
+	ADDL         R14, R15
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y0, Y7
+	VMOVDQU      X7, (AX)(SI*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(SI*1)
+	VPSHUFB      Y5, Y2, Y5
+	VMOVDQU      X5, (DX)(SI*1)
+	ADDQ         R15, SI
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R13*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R13, R13
+	ADDL         R14, R13
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y1, Y7
+	VMOVDQU      X7, (AX)(SI*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(SI*1)
+	VPSHUFB      Y5, Y3, Y5
+	VMOVDQU      X5, (DX)(SI*1)
+	ADDQ         R13, SI
+	CMPQ         groups+32(FP), $0x01
+	JE           end
+	VPCMPEQB     dwords_1010101<>+0(SB), Y4, Y5
+	VPMOVMSKB    Y5, R13
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R15
+	SHRL         $0x08, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R15*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R15, R15
+	ADDL         R14, R15
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y0, Y7
+	VMOVDQU      X7, (AX)(DI*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(DI*1)
+	VPSHUFB      Y5, Y2, Y5
+	VMOVDQU      X5, (DX)(DI*1)
+	ADDQ         R15, DI
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R13*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R13, R13
+	ADDL         R14, R13
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y1, Y7
+	VMOVDQU      X7, (AX)(DI*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(DI*1)
+	VPSHUFB      Y5, Y3, Y5
+	VMOVDQU      X5, (DX)(DI*1)
+	ADDQ         R13, DI
+	CMPQ         groups+32(FP), $0x02
+	JE           end
+	VPCMPEQB     dwords_2020202<>+0(SB), Y4, Y5
+	VPMOVMSKB    Y5, R13
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R15
+	SHRL         $0x08, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R15*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R15, R15
+	ADDL         R14, R15
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y0, Y7
+	VMOVDQU      X7, (AX)(R8*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(R8*1)
+	VPSHUFB      Y5, Y2, Y5
+	VMOVDQU      X5, (DX)(R8*1)
+	ADDQ         R15, R8
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R13*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R13, R13
+	ADDL         R14, R13
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y1, Y7
+	VMOVDQU      X7, (AX)(R8*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(R8*1)
+	VPSHUFB      Y5, Y3, Y5
+	VMOVDQU      X5, (DX)(R8*1)
+	ADDQ         R13, R8
+	CMPQ         groups+32(FP), $0x03
+	JE           end
+	VPCMPEQB     dwords_3030303<>+0(SB), Y4, Y5
+	VPMOVMSKB    Y5, R13
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R15
+	SHRL         $0x08, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R15*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R15, R15
+	ADDL         R14, R15
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y0, Y7
+	VMOVDQU      X7, (AX)(R9*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(R9*1)
+	VPSHUFB      Y5, Y2, Y5
+	VMOVDQU      X5, (DX)(R9*1)
+	ADDQ         R15, R9
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R13*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R13, R13
+	ADDL         R14, R13
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y1, Y7
+	VMOVDQU      X7, (AX)(R9*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(R9*1)
+	VPSHUFB      Y5, Y3, Y5
+	VMOVDQU      X5, (DX)(R9*1)
+	ADDQ         R13, R9
+	CMPQ         groups+32(FP), $0x04
+	JE           end
+	VPCMPEQB     dwords_4040404<>+0(SB), Y4, Y5
+	VPMOVMSKB    Y5, R13
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R15
+	SHRL         $0x08, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R15*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R15, R15
+	ADDL         R14, R15
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y0, Y7
+	VMOVDQU      X7, (AX)(R10*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(R10*1)
+	VPSHUFB      Y5, Y2, Y5
+	VMOVDQU      X5, (DX)(R10*1)
+	ADDQ         R15, R10
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R13*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R13, R13
+	ADDL         R14, R13
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y5
+	VPSHUFB      Y5, Y1, Y7
+	VMOVDQU      X7, (AX)(R10*1)
+	VEXTRACTI128 $0x01, Y7, (CX)(R10*1)
+	VPSHUFB      Y5, Y3, Y5
+	VMOVDQU      X5, (DX)(R10*1)
+	ADDQ         R13, R10
+	CMPQ         groups+32(FP), $0x05
+	JE           end
+	VPCMPEQB     dwords_5050505<>+0(SB), Y4, Y4
+	VPMOVMSKB    Y4, R13
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R15
+	SHRL         $0x08, R13
+	VMOVQ        (R12)(R14*8), X6
+	VMOVHPS      (R12)(R15*8), X6, X6
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X6, X6
+	POPCNTL      R14, R14
+	POPCNTL      R15, R15
+	ADDL         R14, R15
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X6, X6
+	VINSERTI128  $0x01, X6, Y6, Y4
+	VPSHUFB      Y4, Y0, Y5
+	VMOVDQU      X5, (AX)(BX*1)
+	VEXTRACTI128 $0x01, Y5, (CX)(BX*1)
+	VPSHUFB      Y4, Y2, Y4
+	VMOVDQU      X4, (DX)(BX*1)
+	ADDQ         R15, BX
+	MOVBLZX      R13, R14
+	SHRL         $0x08, R13
+	MOVBLZX      R13, R13
+	VMOVQ        (R12)(R14*8), X2
+	VMOVHPS      (R12)(R13*8), X2, X2
+	VPOR         dwords_0_0_8080808_8080808<>+0(SB), X2, X2
+	POPCNTL      R14, R14
+	POPCNTL      R13, R13
+	ADDL         R14, R13
+	SHLL         $0x04, R14
+	VPSHUFB      2048(R12)(R14*1), X2, X2
+	VINSERTI128  $0x01, X2, Y2, Y4
+	VPSHUFB      Y4, Y1, Y5
+	VMOVDQU      X5, (AX)(BX*1)
+	VEXTRACTI128 $0x01, Y5, (CX)(BX*1)
+	VPSHUFB      Y4, Y3, Y4
+	VMOVDQU      X4, (DX)(BX*1)
+	ADDQ         R13, BX
+
+end:
+	ADDQ $0x20, R11
+	DECQ blocks+24(FP)
+	JNZ  block
+	VZEROUPPER
+	MOVQ at+40(FP), AX
+	MOVQ SI, (AX)
+	MOVQ DI, 8(AX)
+	MOVQ R8, 16(AX)
+	MOVQ R9, 24(AX)
+	MOVQ R10, 32(AX)
+	MOVQ BX, 40(AX)
+	RET
+
 // func group4AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
 // Requires: AVX, AVX2, POPCNT
 TEXT ·group4AVX2(SB), NOSPLIT, $8-48
@@ -3199,6 +3493,241 @@ end:
 	MOVQ    R8, 24(AX)
 	MOVQ    R9, 32(AX)
 	MOVQ    DX, 40(AX)
+	RET
+
+// func ungroup3AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+// Requires: AVX, AVX2, POPCNT
+TEXT ·ungroup3AVX2(SB), NOSPLIT, $0-48
+	MOVQ     src+8(FP), AX
+	MOVQ     (AX), AX
+	MOVQ     src+8(FP), CX
+	MOVQ     8(CX), CX
+	MOVQ     src+8(FP), DX
+	MOVQ     16(DX), DX
+	MOVQ     at+40(FP), BX
+	MOVQ     (BX), SI
+	MOVQ     8(BX), DI
+	MOVQ     16(BX), R8
+	MOVQ     24(BX), R9
+	MOVQ     32(BX), R10
+	MOVQ     40(BX), BX
+	XORQ     R11, R11
+	VMOVDQU  dwords_80808080_80808080_7070707_7070707<>+0(SB), Y0
+	VPCMPEQD Y1, Y1, Y1
+	SHLQ     $0x01, blocks+24(FP)
+
+block:
+	VPXOR          Y2, Y2, Y2
+	VPXOR          Y3, Y3, Y3
+	VPXOR          Y4, Y4, Y4
+	MOVQ           group+16(FP), R12
+	VMOVDQU        (R12)(R11*1), Y5
+	VPCMPEQB       dwords_0<>+0(SB), Y5, Y6
+	VPMOVMSKB      Y6, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y6, Y8
+	VPADDB         Y6, Y8, Y7
+	VPSLLQ         $0x10, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSLLQ         $0x20, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSHUFB        Y0, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPAND          Y6, Y7, Y7
+	VPXOR          Y1, Y7, Y7
+	POPCNTL        R13, R13
+	ADDQ           SI, R13
+	VBROADCASTI128 (AX)(R13*1), Y6
+	VINSERTI128    $0x00, (AX)(SI*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VBROADCASTI128 (CX)(R13*1), Y6
+	VINSERTI128    $0x00, (CX)(SI*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y3, Y3
+	VBROADCASTI128 (DX)(R13*1), Y6
+	VINSERTI128    $0x00, (DX)(SI*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	POPCNTL        R12, R12
+	ADDQ           R12, SI
+	CMPQ           groups+32(FP), $0x01
+	JE             end
+	VPCMPEQB       dwords_1010101<>+0(SB), Y5, Y6
+	VPMOVMSKB      Y6, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y6, Y8
+	VPADDB         Y6, Y8, Y7
+	VPSLLQ         $0x10, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSLLQ         $0x20, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSHUFB        Y0, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPAND          Y6, Y7, Y7
+	VPXOR          Y1, Y7, Y7
+	POPCNTL        R13, R13
+	ADDQ           DI, R13
+	VBROADCASTI128 (AX)(R13*1), Y6
+	VINSERTI128    $0x00, (AX)(DI*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VBROADCASTI128 (CX)(R13*1), Y6
+	VINSERTI128    $0x00, (CX)(DI*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y3, Y3
+	VBROADCASTI128 (DX)(R13*1), Y6
+	VINSERTI128    $0x00, (DX)(DI*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	POPCNTL        R12, R12
+	ADDQ           R12, DI
+	CMPQ           groups+32(FP), $0x02
+	JE             end
+	VPCMPEQB       dwords_2020202<>+0(SB), Y5, Y6
+	VPMOVMSKB      Y6, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y6, Y8
+	VPADDB         Y6, Y8, Y7
+	VPSLLQ         $0x10, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSLLQ         $0x20, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSHUFB        Y0, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPAND          Y6, Y7, Y7
+	VPXOR          Y1, Y7, Y7
+	POPCNTL        R13, R13
+	ADDQ           R8, R13
+	VBROADCASTI128 (AX)(R13*1), Y6
+	VINSERTI128    $0x00, (AX)(R8*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VBROADCASTI128 (CX)(R13*1), Y6
+	VINSERTI128    $0x00, (CX)(R8*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y3, Y3
+	VBROADCASTI128 (DX)(R13*1), Y6
+	VINSERTI128    $0x00, (DX)(R8*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	POPCNTL        R12, R12
+	ADDQ           R12, R8
+	CMPQ           groups+32(FP), $0x03
+	JE             end
+	VPCMPEQB       dwords_3030303<>+0(SB), Y5, Y6
+	VPMOVMSKB      Y6, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y6, Y8
+	VPADDB         Y6, Y8, Y7
+	VPSLLQ         $0x10, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSLLQ         $0x20, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSHUFB        Y0, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPAND          Y6, Y7, Y7
+	VPXOR          Y1, Y7, Y7
+	POPCNTL        R13, R13
+	ADDQ           R9, R13
+	VBROADCASTI128 (AX)(R13*1), Y6
+	VINSERTI128    $0x00, (AX)(R9*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VBROADCASTI128 (CX)(R13*1), Y6
+	VINSERTI128    $0x00, (CX)(R9*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y3, Y3
+	VBROADCASTI128 (DX)(R13*1), Y6
+	VINSERTI128    $0x00, (DX)(R9*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	POPCNTL        R12, R12
+	ADDQ           R12, R9
+	CMPQ           groups+32(FP), $0x04
+	JE             end
+	VPCMPEQB       dwords_4040404<>+0(SB), Y5, Y6
+	VPMOVMSKB      Y6, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y6, Y8
+	VPADDB         Y6, Y8, Y7
+	VPSLLQ         $0x10, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSLLQ         $0x20, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPSHUFB        Y0, Y7, Y8
+	VPADDB         Y8, Y7, Y7
+	VPAND          Y6, Y7, Y7
+	VPXOR          Y1, Y7, Y7
+	POPCNTL        R13, R13
+	ADDQ           R10, R13
+	VBROADCASTI128 (AX)(R13*1), Y6
+	VINSERTI128    $0x00, (AX)(R10*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VBROADCASTI128 (CX)(R13*1), Y6
+	VINSERTI128    $0x00, (CX)(R10*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y3, Y3
+	VBROADCASTI128 (DX)(R13*1), Y6
+	VINSERTI128    $0x00, (DX)(R10*1), Y6, Y6
+	VPSHUFB        Y7, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	POPCNTL        R12, R12
+	ADDQ           R12, R10
+	CMPQ           groups+32(FP), $0x05
+	JE             end
+	VPCMPEQB       dwords_5050505<>+0(SB), Y5, Y5
+	VPMOVMSKB      Y5, R12
+	MOVWLZX        R12, R13
+	VPSLLQ         $0x08, Y5, Y7
+	VPADDB         Y5, Y7, Y6
+	VPSLLQ         $0x10, Y6, Y7
+	VPADDB         Y7, Y6, Y6
+	VPSLLQ         $0x20, Y6, Y7
+	VPADDB         Y7, Y6, Y6
+	VPSHUFB        Y0, Y6, Y7
+	VPADDB         Y7, Y6, Y6
+	VPAND          Y5, Y6, Y6
+	VPXOR          Y1, Y6, Y6
+	POPCNTL        R13, R13
+	ADDQ           BX, R13
+	VBROADCASTI128 (AX)(R13*1), Y5
+	VINSERTI128    $0x00, (AX)(BX*1), Y5, Y5
+	VPSHUFB        Y6, Y5, Y5
+	VPOR           Y5, Y2, Y2
+	VBROADCASTI128 (CX)(R13*1), Y5
+	VINSERTI128    $0x00, (CX)(BX*1), Y5, Y5
+	VPSHUFB        Y6, Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VBROADCASTI128 (DX)(R13*1), Y5
+	VINSERTI128    $0x00, (DX)(BX*1), Y5, Y5
+	VPSHUFB        Y6, Y5, Y5
+	VPOR           Y5, Y4, Y4
+	POPCNTL        R12, R12
+	ADDQ           R12, BX
+
+end:
+	MOVQ    dst+0(FP), R12
+	MOVQ    (R12), R12
+	VMOVDQU Y2, (R12)(R11*1)
+	MOVQ    dst+0(FP), R12
+	MOVQ    8(R12), R12
+	VMOVDQU Y3, (R12)(R11*1)
+	MOVQ    dst+0(FP), R12
+	MOVQ    16(R12), R12
+	VMOVDQU Y4, (R12)(R11*1)
+	ADDQ    $0x20, R11
+	DECQ    blocks+24(FP)
+	JNZ     block
+	VZEROUPPER
+	MOVQ    at+40(FP), AX
+	MOVQ    SI, (AX)
+	MOVQ    DI, 8(AX)
+	MOVQ    R8, 16(AX)
+	MOVQ    R9, 24(AX)
+	MOVQ    R10, 32(AX)
+	MOVQ    BX, 40(AX)
 	RET
 
 // func ungroup4AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
