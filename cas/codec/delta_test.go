@@ -397,29 +397,40 @@ func FuzzDecodeDelta(f *testing.F) {
 	})
 }
 
+// BenchmarkDelta is of weights that moved by a share of themselves, and of such as moved by as much as others:
+// there groups pay.
 func BenchmarkDelta(b *testing.B) {
-	for _, h := range []Hint{{"F32", 4}, {"BF16", 2}} {
-		raw := codectest.Weights(cas.ChunkSize, h.Elem)
-		now := step(raw, h, 1e-3)
-		stored, _ := EncodeDelta(nil, now, raw, h, len(now))
+	for _, c := range []struct {
+		how  string
+		h    Hint
+		move func([]byte, Hint, float64) []byte
+		size float64
+	}{
+		{"step", Hint{"F32", 4}, step, 1e-3}, {"step", Hint{"BF16", 2}, step, 1e-3},
+		{"drift", Hint{"F32", 4}, drift, 1e-5}, {"drift", Hint{"BF16", 2}, drift, 1e-4},
+	} {
+		raw := codectest.Weights(cas.ChunkSize, c.h.Elem)
+		now := c.move(raw, c.h, c.size)
+		stored, _ := EncodeDelta(nil, now, raw, c.h, len(now))
 		var dst []byte
-		b.Run(fmt.Sprintf("%s/encode", h.DType), func(b *testing.B) {
+		name := c.h.DType + "/" + c.how
+		b.Run(name+"/encode", func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				dst, _ = EncodeDelta(dst[:0], now, raw, h, len(now))
+				dst, _ = EncodeDelta(dst[:0], now, raw, c.h, len(now))
 			}
 			b.ReportMetric(100*float64(len(stored))/float64(len(raw)), "%size")
 		})
-		b.Run(fmt.Sprintf("%s/decode", h.DType), func(b *testing.B) {
+		b.Run(name+"/decode", func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
 				dst, _ = DecodeDelta(dst[:0], stored, raw, len(raw))
 			}
 		})
-		b.Run(fmt.Sprintf("%s/estimate", h.DType), func(b *testing.B) {
+		b.Run(name+"/estimate", func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				Estimate(now, raw, h)
+				Estimate(now, raw, c.h)
 			}
 		})
 	}
