@@ -397,8 +397,8 @@ func FuzzDecodeDelta(f *testing.F) {
 	})
 }
 
-// BenchmarkDelta is of weights that moved by a share of themselves, and of such as moved by as much as others:
-// there groups pay.
+// BenchmarkDelta is of weights that moved by a share of themselves, and of some that moved by as much as
+// others, so that groups pay.
 func BenchmarkDelta(b *testing.B) {
 	for _, c := range []struct {
 		how  string
