@@ -150,8 +150,8 @@ func groupOneAVX2() {
 	RET()
 }
 
-// groupPlanesAVX2 is groupOneAVX2 for pairs of planes, of 16 elements at a time: with more planes it is the
-// stores that take time.
+// groupPlanesAVX2 is groupOneAVX2 for two planes in each vector, of 16 elements at a time: of several planes
+// it is the stores that take time.
 func groupPlanesAVX2(planes int) {
 	dst, next, done := planesKernel("group", planes,
 		"It writes up to 16 bytes past what it puts of each group.")
@@ -194,7 +194,7 @@ func groupPlanesAVX2(planes int) {
 }
 
 // compaction is the order of 16 bytes in which those that the lowest bits of mask select come first, and how
-// many these are. It shifts the mask by 16 bits if it is used again, else by some.
+// many these are. It shifts the mask, by those 16 bits if more of it are to be used.
 func compaction(shuffles Register, mask GPVirtual, again bool) (order VecVirtual, n GPVirtual) {
 	lower, upper := GP32(), GP32()
 	MOVBLZX(mask.As8(), lower)
