@@ -36,8 +36,8 @@ func bitmapsAVX2() {
 	comment("packAVX2 is packAVX512 for AVX2. It writes up to 8 bytes past what it puts.")
 	dst, bitmap, src = Load(Param("dst"), GP64()), Load(Param("bitmap"), GP64()), Load(Param("src"), GP64())
 	blocks = Load(Param("blocks"), GP64())
-	compress, zero := GP64(), YMM()
-	LEAQ(compressBytes(), compress)
+	shuffles, zero := GP64(), YMM()
+	LEAQ(compress(), shuffles)
 	VPXOR(zero, zero, zero)
 	Label("block")
 	for half := range 2 {
@@ -49,7 +49,7 @@ func bitmapsAVX2() {
 		eights(mask, func(i int, m GPVirtual) {
 			x := XMM()
 			VMOVQ(Mem{Base: src, Disp: 32*half + 8*i}, x)
-			VPSHUFB(within(compress, m), x, x)
+			VPSHUFB(within(shuffles, m), x, x)
 			VMOVQ(x, Mem{Base: dst})
 			advance(dst, m)
 		})

@@ -35,6 +35,7 @@ func main() {
 		wide(4)
 		splitAVX2(2)
 		splitAVX2(4)
+		splitAVX2(8)
 	case "half":
 		round()
 		roundAVX2()

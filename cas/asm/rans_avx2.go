@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -37,24 +38,28 @@ func loadYMM(m Mem) VecVirtual {
 	return x
 }
 
-var shuffles = map[string]Mem{}
+var tables = map[string]Mem{}
+
+// tableOf is the table of that name, which fill makes the first time.
+func tableOf(name string, fill func() []byte) Mem {
+	m, ok := tables[name]
+	if !ok {
+		m = table(name, fill())
+		tables[name] = m
+	}
+	return m
+}
 
 // shuffle is a table of what PSHUFB needs for each mask of 8 lanes: of n bytes, 0x80 where nothing goes. The
 // last can be read as 16 bytes too.
 func shuffle(name string, n int, fill func(mask int, to []byte)) Mem {
-	m, ok := shuffles[name]
-	if !ok {
-		p := make([]byte, 255*n+16)
-		for i := range p {
-			p[i] = 0x80
-		}
+	return tableOf(name, func() []byte {
+		p := slices.Repeat([]byte{0x80}, 255*n+16)
 		for mask := range 256 {
 			fill(mask, p[mask*n:][:n])
 		}
-		m = table(name, p)
-		shuffles[name] = m
-	}
-	return m
+		return p
+	})
 }
 
 // expandWords brings the next words to the lanes that are set.

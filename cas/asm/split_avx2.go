@@ -45,17 +45,24 @@ func newNarrowFields(w int, flag Register, delta bool) narrowFields {
 	f.below, f.zero = YMM(), YMM()
 	VMOVQ(flag, f.below.AsX())
 	VPBROADCASTQ(f.below.AsX(), f.below)
-	f.op(VPSRLW, VPSRLD)(Imm(1), f.below, f.below)
+	f.op(VPSRLW, VPSRLD, VPSRLQ)(Imm(1), f.below, f.below)
 	VPXOR(f.zero, f.zero, f.zero)
-	f.one = loadYMM(constant(map[int]uint32{2: 0x10001, 4: 1}[w]))
+	f.one = loadYMM(constant(map[int][]uint32{2: {0x10001}, 4: {1}, 8: {1, 0}}[w]...))
 	return f
 }
 
-func (f narrowFields) op(two, four func(...Op)) func(...Op) { return wideFields{w: f.w}.op(two, four) }
+// op is the instruction for fields of 2, of 4 or of 8 bytes.
+func (f narrowFields) op(two, four, eight func(...Op)) func(...Op) {
+	return map[int]func(...Op){2: two, 4: four, 8: eight}[f.w]
+}
 
 func (f narrowFields) sign(x VecVirtual) VecVirtual {
 	m := YMM()
-	f.op(VPSRAW, VPSRAD)(Imm(uint64(8*f.w-1)), x, m)
+	if f.w == 8 { // there is no shift
+		VPCMPGTQ(x, f.zero, m)
+	} else {
+		f.op(VPSRAW, VPSRAD, nil)(Imm(uint64(8*f.w-1)), x, m)
+	}
 	return m
 }
 
@@ -70,8 +77,8 @@ func (f narrowFields) order(x VecVirtual) {
 // turn rotates fields right by the bits in right, and so left by those in left.
 func (f narrowFields) turn(x, right, left VecVirtual) {
 	y := YMM()
-	f.op(VPSRLW, VPSRLD)(right, x, y)
-	f.op(VPSLLW, VPSLLD)(left, x, x)
+	f.op(VPSRLW, VPSRLD, VPSRLQ)(right, x, y)
+	f.op(VPSLLW, VPSLLD, VPSLLQ)(left, x, x)
 	VPOR(y, x, x)
 }
 
@@ -83,14 +90,22 @@ func (f narrowFields) lanes(p Register, i int) VecVirtual {
 	return x
 }
 
+// narrowKernel is wideKernel for AVX2.
+func narrowKernel(name, dense string, w int, delta bool, returns string) (
+	side, base Register, planes []Register, flag Register, loop func(body func())) {
+	doc := fmt.Sprintf("is %s%dAVX512 for AVX2.", name, w)
+	if w == 8 {
+		doc = fmt.Sprintf("is %s4AVX2 for elements of 8 bytes.", name)
+	}
+	return wideKernel(fmt.Sprintf("%s%dAVX2", name, w), dense, w, delta, returns, doc, 32)
+}
+
 func narrowSplit(w int, delta bool, order Mem) {
 	name := "split"
 	if delta {
 		name = "splitDiff"
 	}
-	name = fmt.Sprintf("%s%dAVX", name, w)
-	src, base, planes, flag, loop := wideKernel(name+"2", "src", w, delta, "",
-		"is "+name+"512 for AVX2.", 32)
+	src, base, planes, flag, loop := narrowKernel(name, "src", w, delta, "")
 	f := newNarrowFields(w, flag, delta)
 	byPlane := loadYMM(order)
 	loop(func() {
@@ -101,9 +116,9 @@ func narrowSplit(w int, delta bool, order Mem) {
 				b := f.lanes(base, i)
 				f.order(b)
 				f.order(v)
-				f.op(VPSUBW, VPSUBD)(b, v, v)
+				f.op(VPSUBW, VPSUBD, VPSUBQ)(b, v, v)
 				m := f.sign(v)
-				f.op(VPADDW, VPADDD)(v, v, v)
+				f.op(VPADDW, VPADDD, VPADDQ)(v, v, v)
 				VPXOR(m, v, v)
 			} else {
 				f.turn(v, f.left, f.right)
@@ -126,14 +141,26 @@ func pair(unpack func(...Op), a, b VecVirtual) VecVirtual {
 	return v
 }
 
+// unpack are the instructions that take fields of so many bytes by turns, of the lower and of the upper half
+// of each lane.
+var unpack = map[int][2]func(...Op){
+	1: {VPUNPCKLBW, VPUNPCKHBW},
+	2: {VPUNPCKLWD, VPUNPCKHWD},
+	4: {VPUNPCKLDQ, VPUNPCKHDQ},
+	8: {VPUNPCKLQDQ, VPUNPCKHQDQ},
+}
+
 // transposed are parts of each lane, of which there are as many as vectors.
 func transposed(x []VecVirtual) []VecVirtual {
-	if len(x) == 2 {
-		return []VecVirtual{pair(VPUNPCKLQDQ, x[0], x[1]), pair(VPUNPCKHQDQ, x[0], x[1])}
+	if len(x) == 1 {
+		return x
 	}
-	a, b := pair(VPUNPCKLDQ, x[0], x[1]), pair(VPUNPCKLDQ, x[2], x[3])
-	c, d := pair(VPUNPCKHDQ, x[0], x[1]), pair(VPUNPCKHDQ, x[2], x[3])
-	return append(transposed([]VecVirtual{a, b}), transposed([]VecVirtual{c, d})...)
+	by := unpack[16/len(x)]
+	var low, high []VecVirtual
+	for i := 0; i < len(x); i += 2 {
+		low, high = append(low, pair(by[0], x[i], x[i+1])), append(high, pair(by[1], x[i], x[i+1]))
+	}
+	return append(transposed(low), transposed(high)...)
 }
 
 func narrowMerge(w int, delta, same bool) {
@@ -144,9 +171,7 @@ func narrowMerge(w int, delta, same bool) {
 	if delta {
 		name += "Undiff"
 	}
-	name = fmt.Sprintf("%s%dAVX", name, w)
-	side, base, planes, flag, loop := wideKernel(name+"2", dense, w, delta, returns,
-		"is "+name+"512 for AVX2.", 32)
+	side, base, planes, flag, loop := narrowKernel(name, dense, w, delta, returns)
 	f := newNarrowFields(w, flag, delta)
 	differ := YMM()
 	if same {
@@ -162,10 +187,10 @@ func narrowMerge(w int, delta, same bool) {
 				b, m := f.lanes(base, i), YMM()
 				f.order(b)
 				VPAND(f.one, v, m)
-				f.op(VPSUBW, VPSUBD)(m, f.zero, m)
-				f.op(VPSRLW, VPSRLD)(Imm(1), v, v)
+				f.op(VPSUBW, VPSUBD, VPSUBQ)(m, f.zero, m)
+				f.op(VPSRLW, VPSRLD, VPSRLQ)(Imm(1), v, v)
 				VPXOR(m, v, v)
-				f.op(VPADDW, VPADDD)(b, v, v)
+				f.op(VPADDW, VPADDD, VPADDQ)(b, v, v)
 				f.order(v)
 			} else {
 				f.turn(v, f.right, f.left)
@@ -190,12 +215,13 @@ func narrowMerge(w int, delta, same bool) {
 }
 
 // interleaved are elements, of which each lane has the bytes of one place after those of the other.
-func interleaved(p []VecVirtual) []VecVirtual {
-	low, high := pair(VPUNPCKLBW, p[0], p[1]), pair(VPUNPCKHBW, p[0], p[1])
-	if len(p) == 2 {
-		return []VecVirtual{low, high}
+func interleaved(p []VecVirtual) (elems []VecVirtual) {
+	if len(p) == 1 {
+		return p
 	}
-	low2, high2 := pair(VPUNPCKLBW, p[2], p[3]), pair(VPUNPCKHBW, p[2], p[3])
-	return []VecVirtual{pair(VPUNPCKLWD, low, low2), pair(VPUNPCKHWD, low, low2),
-		pair(VPUNPCKLWD, high, high2), pair(VPUNPCKHWD, high, high2)}
+	by, low, high := unpack[len(p)/2], interleaved(p[:len(p)/2]), interleaved(p[len(p)/2:])
+	for i := range low {
+		elems = append(elems, pair(by[0], low[i], high[i]), pair(by[1], low[i], high[i]))
+	}
+	return elems
 }

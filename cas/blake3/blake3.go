@@ -1,9 +1,9 @@
 // Package blake3 is BLAKE3-256, without key.
 //
-// The library does it eight blocks at a time (AVX2), of one input. Where the processor has AVX-512 sixteen
-// are compressed at a time, of one input or of many; what is specified is the same. BLAKE3 cuts its input
-// into chunks of 1 KiB, compresses each to 32 bytes, and each pair of such to 32 bytes again, what has no
-// neighbour going up as it is, up to the root:
+// The library does it eight blocks at a time (AVX2), of one input. Here sixteen are compressed at a time
+// (AVX-512), or eight and eight (AVX2), of one input or of many: with AVX2 only many short ones gain by it.
+// What is specified is the same. BLAKE3 cuts its input into chunks of 1 KiB, compresses each to 32 bytes, and
+// each pair of such to 32 bytes again, what has no neighbour going up as it is, up to the root:
 //
 //	sixteen chunks    up to 16 blocks each, one after the other, in sixteen lanes
 //	a level           pairs of 32 bytes side by side are blocks of 64 bytes, those of all inputs in turn

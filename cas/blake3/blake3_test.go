@@ -8,6 +8,8 @@ import (
 	"testing/iotest"
 
 	"github.com/zeebo/blake3"
+
+	"ckptfs/cas/codectest"
 )
 
 func random(n int, seed byte) []byte {
@@ -21,9 +23,12 @@ func TestSum(t *testing.T) {
 	p := random(3<<20, 1)
 	check := func(off, n int) {
 		t.Helper()
-		if got, want := Sum(p[off:off+n]), blake3.Sum256(p[off:off+n]); got != want {
-			t.Errorf("%d bytes at %d: %x, want %x", n, off, got, want)
-		}
+		want := blake3.Sum256(p[off : off+n])
+		codectest.Levels(func(how string) {
+			if got := Sum(p[off : off+n]); got != want {
+				t.Errorf("%s, %d bytes at %d: %x, want %x", how, n, off, got, want)
+			}
+		})
 	}
 	for n := 1; n <= 2<<20; n *= 2 {
 		for _, d := range []int{-1, 0, 1, 1024} {
@@ -51,12 +56,15 @@ func TestSumAll(t *testing.T) {
 			inputs[i] = p[off : off+n]
 			off += n
 		}
-		SumAll(sums, inputs)
-		for i, q := range inputs {
-			if want := blake3.Sum256(q); sums[i] != want {
-				t.Fatalf("input %d of lengths %v: %x, want %x", i, lengths, sums[i], want)
+		codectest.Levels(func(how string) {
+			SumAll(sums, inputs)
+			for i, q := range inputs {
+				if want := blake3.Sum256(q); sums[i] != want {
+					t.Fatalf("%s, input %d of lengths %v: %x, want %x", how, i, lengths, sums[i], want)
+				}
 			}
-		}
+			clear(sums)
+		})
 	}
 	check()
 	check(0)
@@ -88,16 +96,20 @@ func TestSumReader(t *testing.T) {
 
 // Each bit of a full chunk counts.
 func TestSumOfEveryBit(t *testing.T) {
+	codectest.Levels(func(how string) { testSumOfEveryBit(t, how) })
+}
+
+func testSumOfEveryBit(t *testing.T, how string) {
 	p := random(16<<10, 2)
 	seen := map[[32]byte]bool{Sum(p): true}
 	for i := range p {
 		p[i] ^= 1 << (i % 8)
 		sum := Sum(p)
 		if seen[sum] {
-			t.Fatalf("byte %d does not count", i)
+			t.Fatalf("%s: byte %d does not count", how, i)
 		}
 		if i%61 == 0 && sum != blake3.Sum256(p) {
-			t.Fatalf("byte %d", i)
+			t.Fatalf("%s: byte %d", how, i)
 		}
 		seen[sum] = true
 		p[i] ^= 1 << (i % 8)
@@ -113,12 +125,15 @@ func FuzzSumAll(f *testing.F) {
 			inputs = append(inputs, p[i:][:int(n)*(int(scale)%1025)+int(scale)%64])
 		}
 		sums := make([][32]byte, len(inputs))
-		SumAll(sums, inputs)
-		for i, q := range inputs {
-			if sums[i] != blake3.Sum256(q) {
-				t.Fatalf("input %d of %d bytes", i, len(q))
+		codectest.Levels(func(how string) {
+			SumAll(sums, inputs)
+			for i, q := range inputs {
+				if sums[i] != blake3.Sum256(q) {
+					t.Fatalf("%s: input %d of %d bytes", how, i, len(q))
+				}
 			}
-		}
+			clear(sums)
+		})
 	})
 }
 
@@ -131,9 +146,11 @@ func FuzzSum(f *testing.F) {
 		for i, b := range with {
 			p[(i*7919)%n] ^= b
 		}
-		if Sum(p) != blake3.Sum256(p) {
-			t.Fatalf("%d bytes", n)
-		}
+		codectest.Levels(func(how string) {
+			if Sum(p) != blake3.Sum256(p) {
+				t.Fatalf("%s: %d bytes", how, n)
+			}
+		})
 	})
 }
 

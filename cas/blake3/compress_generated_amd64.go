@@ -2,9 +2,14 @@
 
 package blake3
 
-// compress16 compresses sixteen inputs of some 64-byte blocks each, the longest of which has blocks of them, and writes the 32 bytes
-// that each comes to. in is the begin of a lanes. base are the flags of all blocks, start those of the first besides. Of each input
-// as many blocks are read.
+// compress16AVX512 compresses sixteen inputs of some 64-byte blocks each, the longest of which has blocks of
+// them, and writes the 32 bytes that each comes to. in is the begin of a lanes. base are the flags of all
+// blocks, start those of the first besides. Of each input as many blocks are read.
 //
 //go:noescape
-func compress16(out *[16][32]byte, in *[16]*byte, blocks uint64, base uint64, start uint64)
+func compress16AVX512(out *[16][32]byte, in *[16]*byte, blocks uint64, base uint64, start uint64)
+
+// compress16AVX2 is compress16AVX512 for AVX2.
+//
+//go:noescape
+func compress16AVX2(out *[16][32]byte, in *[16]*byte, blocks uint64, base uint64, start uint64)

@@ -2,9 +2,19 @@
 
 #include "textflag.h"
 
-// func compress16(out *[16][32]byte, in *[16]*byte, blocks uint64, base uint64, start uint64)
+DATA iv<>+0(SB)/4, $0x6a09e667
+DATA iv<>+4(SB)/4, $0xbb67ae85
+DATA iv<>+8(SB)/4, $0x3c6ef372
+DATA iv<>+12(SB)/4, $0xa54ff53a
+DATA iv<>+16(SB)/4, $0x510e527f
+DATA iv<>+20(SB)/4, $0x9b05688c
+DATA iv<>+24(SB)/4, $0x1f83d9ab
+DATA iv<>+28(SB)/4, $0x5be0cd19
+GLOBL iv<>(SB), RODATA|NOPTR, $32
+
+// func compress16AVX512(out *[16][32]byte, in *[16]*byte, blocks uint64, base uint64, start uint64)
 // Requires: AVX, AVX512F
-TEXT ·compress16(SB), NOSPLIT, $0-40
+TEXT ·compress16AVX512(SB), NOSPLIT, $0-40
 	MOVQ         out+0(FP), AX
 	MOVQ         in+8(FP), CX
 	MOVQ         blocks+16(FP), DX
@@ -132,14 +142,14 @@ block:
 	VMOVDQU32    192(CX), K1, Z30
 	VPBROADCASTD SI, Z7
 	VPORD        320(CX), Z7, K1, Z7
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z5, Z16, Z16
 	VPADDD       Z6, Z17, Z17
 	VPADDD       Z13, Z18, Z18
 	VPADDD       Z4, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -160,14 +170,14 @@ block:
 	VPRORD       $0x0c, Z21, Z21
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z8, Z16, Z16
 	VPADDD       Z11, Z17, Z17
 	VPADDD       Z1, Z18, Z18
 	VPADDD       Z2, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -188,14 +198,14 @@ block:
 	VPRORD       $0x07, Z21, Z21
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z14, Z16, Z16
 	VPADDD       Z31, Z17, Z17
 	VPADDD       Z9, Z18, Z18
 	VPADDD       Z10, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -216,14 +226,14 @@ block:
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
 	VPRORD       $0x0c, Z20, Z20
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z0, Z16, Z16
 	VPADDD       Z3, Z17, Z17
 	VPADDD       Z12, Z18, Z18
 	VPADDD       Z15, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -244,14 +254,14 @@ block:
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
 	VPRORD       $0x07, Z20, Z20
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z6, Z16, Z16
 	VPADDD       Z11, Z17, Z17
 	VPADDD       Z2, Z18, Z18
 	VPADDD       Z13, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -272,14 +282,14 @@ block:
 	VPRORD       $0x0c, Z21, Z21
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z4, Z16, Z16
 	VPADDD       Z31, Z17, Z17
 	VPADDD       Z5, Z18, Z18
 	VPADDD       Z12, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -300,14 +310,14 @@ block:
 	VPRORD       $0x07, Z21, Z21
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z8, Z16, Z16
 	VPADDD       Z9, Z17, Z17
 	VPADDD       Z0, Z18, Z18
 	VPADDD       Z15, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -328,14 +338,14 @@ block:
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
 	VPRORD       $0x0c, Z20, Z20
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z3, Z16, Z16
 	VPADDD       Z1, Z17, Z17
 	VPADDD       Z10, Z18, Z18
 	VPADDD       Z14, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -356,14 +366,14 @@ block:
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
 	VPRORD       $0x07, Z20, Z20
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z11, Z16, Z16
 	VPADDD       Z31, Z17, Z17
 	VPADDD       Z12, Z18, Z18
 	VPADDD       Z2, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -384,14 +394,14 @@ block:
 	VPRORD       $0x0c, Z21, Z21
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z13, Z16, Z16
 	VPADDD       Z9, Z17, Z17
 	VPADDD       Z6, Z18, Z18
 	VPADDD       Z10, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -412,14 +422,14 @@ block:
 	VPRORD       $0x07, Z21, Z21
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z4, Z16, Z16
 	VPADDD       Z0, Z17, Z17
 	VPADDD       Z3, Z18, Z18
 	VPADDD       Z14, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -440,14 +450,14 @@ block:
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
 	VPRORD       $0x0c, Z20, Z20
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z1, Z16, Z16
 	VPADDD       Z5, Z17, Z17
 	VPADDD       Z15, Z18, Z18
 	VPADDD       Z8, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -468,14 +478,14 @@ block:
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
 	VPRORD       $0x07, Z20, Z20
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z31, Z16, Z16
 	VPADDD       Z9, Z17, Z17
 	VPADDD       Z10, Z18, Z18
 	VPADDD       Z12, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -496,14 +506,14 @@ block:
 	VPRORD       $0x0c, Z21, Z21
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z2, Z16, Z16
 	VPADDD       Z0, Z17, Z17
 	VPADDD       Z11, Z18, Z18
 	VPADDD       Z15, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -524,14 +534,14 @@ block:
 	VPRORD       $0x07, Z21, Z21
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z13, Z16, Z16
 	VPADDD       Z3, Z17, Z17
 	VPADDD       Z1, Z18, Z18
 	VPADDD       Z8, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -552,14 +562,14 @@ block:
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
 	VPRORD       $0x0c, Z20, Z20
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z5, Z16, Z16
 	VPADDD       Z6, Z17, Z17
 	VPADDD       Z14, Z18, Z18
 	VPADDD       Z4, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -580,14 +590,14 @@ block:
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
 	VPRORD       $0x07, Z20, Z20
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z9, Z16, Z16
 	VPADDD       Z0, Z17, Z17
 	VPADDD       Z15, Z18, Z18
 	VPADDD       Z10, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -608,14 +618,14 @@ block:
 	VPRORD       $0x0c, Z21, Z21
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z12, Z16, Z16
 	VPADDD       Z3, Z17, Z17
 	VPADDD       Z31, Z18, Z18
 	VPADDD       Z14, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -636,14 +646,14 @@ block:
 	VPRORD       $0x07, Z21, Z21
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z2, Z16, Z16
 	VPADDD       Z1, Z17, Z17
 	VPADDD       Z5, Z18, Z18
 	VPADDD       Z4, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -664,14 +674,14 @@ block:
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
 	VPRORD       $0x0c, Z20, Z20
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z6, Z16, Z16
 	VPADDD       Z11, Z17, Z17
 	VPADDD       Z8, Z18, Z18
 	VPADDD       Z13, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -692,14 +702,14 @@ block:
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
 	VPRORD       $0x07, Z20, Z20
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z0, Z16, Z16
 	VPADDD       Z3, Z17, Z17
 	VPADDD       Z14, Z18, Z18
 	VPADDD       Z15, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -720,14 +730,14 @@ block:
 	VPRORD       $0x0c, Z21, Z21
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z10, Z16, Z16
 	VPADDD       Z1, Z17, Z17
 	VPADDD       Z9, Z18, Z18
 	VPADDD       Z8, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -748,14 +758,14 @@ block:
 	VPRORD       $0x07, Z21, Z21
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z12, Z16, Z16
 	VPADDD       Z5, Z17, Z17
 	VPADDD       Z6, Z18, Z18
 	VPADDD       Z13, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -776,14 +786,14 @@ block:
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
 	VPRORD       $0x0c, Z20, Z20
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z11, Z16, Z16
 	VPADDD       Z31, Z17, Z17
 	VPADDD       Z4, Z18, Z18
 	VPADDD       Z2, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -804,14 +814,14 @@ block:
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
 	VPRORD       $0x07, Z20, Z20
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z3, Z16, Z16
 	VPADDD       Z1, Z17, Z17
 	VPADDD       Z8, Z18, Z18
 	VPADDD       Z14, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -832,14 +842,14 @@ block:
 	VPRORD       $0x0c, Z21, Z21
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
-	VPADDD       Z20, Z16, Z16
-	VPADDD       Z21, Z17, Z17
-	VPADDD       Z22, Z18, Z18
-	VPADDD       Z23, Z19, Z19
 	VPADDD       Z15, Z16, Z16
 	VPADDD       Z5, Z17, Z17
 	VPADDD       Z0, Z18, Z18
 	VPADDD       Z4, Z19, Z19
+	VPADDD       Z20, Z16, Z16
+	VPADDD       Z21, Z17, Z17
+	VPADDD       Z22, Z18, Z18
+	VPADDD       Z23, Z19, Z19
 	VPXORD       Z16, Z28, Z28
 	VPXORD       Z17, Z29, Z29
 	VPXORD       Z18, Z30, Z30
@@ -860,14 +870,14 @@ block:
 	VPRORD       $0x07, Z21, Z21
 	VPRORD       $0x07, Z22, Z22
 	VPRORD       $0x07, Z23, Z23
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z10, Z16, Z16
 	VPADDD       Z6, Z17, Z17
 	VPADDD       Z11, Z18, Z18
 	VPADDD       Z2, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -888,14 +898,14 @@ block:
 	VPRORD       $0x0c, Z22, Z22
 	VPRORD       $0x0c, Z23, Z23
 	VPRORD       $0x0c, Z20, Z20
-	VPADDD       Z21, Z16, Z16
-	VPADDD       Z22, Z17, Z17
-	VPADDD       Z23, Z18, Z18
-	VPADDD       Z20, Z19, Z19
 	VPADDD       Z31, Z16, Z16
 	VPADDD       Z9, Z17, Z17
 	VPADDD       Z13, Z18, Z18
 	VPADDD       Z12, Z19, Z19
+	VPADDD       Z21, Z16, Z16
+	VPADDD       Z22, Z17, Z17
+	VPADDD       Z23, Z18, Z18
+	VPADDD       Z20, Z19, Z19
 	VPXORD       Z16, Z7, Z7
 	VPXORD       Z17, Z28, Z28
 	VPXORD       Z18, Z29, Z29
@@ -952,16 +962,6 @@ next:
 	VZEROUPPER
 	RET
 
-DATA iv<>+0(SB)/4, $0x6a09e667
-DATA iv<>+4(SB)/4, $0xbb67ae85
-DATA iv<>+8(SB)/4, $0x3c6ef372
-DATA iv<>+12(SB)/4, $0xa54ff53a
-DATA iv<>+16(SB)/4, $0x510e527f
-DATA iv<>+20(SB)/4, $0x9b05688c
-DATA iv<>+24(SB)/4, $0x1f83d9ab
-DATA iv<>+28(SB)/4, $0x5be0cd19
-GLOBL iv<>(SB), RODATA|NOPTR, $32
-
 DATA blockLen<>+0(SB)/4, $0x00000040
 GLOBL blockLen<>(SB), RODATA|NOPTR, $4
 
@@ -982,3 +982,1322 @@ DATA places<>+52(SB)/4, $0x000001a0
 DATA places<>+56(SB)/4, $0x000001c0
 DATA places<>+60(SB)/4, $0x000001e0
 GLOBL places<>(SB), RODATA|NOPTR, $64
+
+// func compress16AVX2(out *[16][32]byte, in *[16]*byte, blocks uint64, base uint64, start uint64)
+// Requires: AVX, AVX2
+TEXT ·compress16AVX2(SB), $576-40
+	LEAQ (SP), AX
+	ADDQ $0x1f, AX
+	ANDQ $-32, AX
+	MOVQ out+0(FP), CX
+	MOVQ in+8(FP), DX
+	MOVQ DX, BX
+	MOVQ $0x00000002, SI
+
+half:
+	VMOVDQU      256(BX), Y0
+	VPTEST       Y0, Y0
+	JZ           over
+	VPBROADCASTD iv<>+0(SB), Y0
+	VPBROADCASTD iv<>+4(SB), Y1
+	VPBROADCASTD iv<>+8(SB), Y2
+	VPBROADCASTD iv<>+12(SB), Y3
+	VPBROADCASTD iv<>+16(SB), Y4
+	VPBROADCASTD iv<>+20(SB), Y5
+	VPBROADCASTD iv<>+24(SB), Y6
+	VPBROADCASTD iv<>+28(SB), Y7
+	XORQ         DI, DI
+	XORQ         R8, R8
+	MOVQ         base+24(FP), R9
+	ORQ          start+32(FP), R9
+	MOVQ         blocks+16(FP), R10
+
+block:
+	INCQ         R8
+	VMOVDQA      Y7, 512(AX)
+	MOVQ         (DX), R11
+	VMOVDQU      (R11)(DI*1), Y8
+	MOVQ         8(DX), R11
+	VMOVDQU      (R11)(DI*1), Y9
+	MOVQ         16(DX), R11
+	VMOVDQU      (R11)(DI*1), Y10
+	MOVQ         24(DX), R11
+	VMOVDQU      (R11)(DI*1), Y11
+	MOVQ         32(DX), R11
+	VMOVDQU      (R11)(DI*1), Y12
+	MOVQ         40(DX), R11
+	VMOVDQU      (R11)(DI*1), Y13
+	MOVQ         48(DX), R11
+	VMOVDQU      (R11)(DI*1), Y14
+	MOVQ         56(DX), R11
+	VMOVDQU      (R11)(DI*1), Y15
+	VPUNPCKLDQ   Y9, Y8, Y7
+	VPUNPCKHDQ   Y9, Y8, Y9
+	VPUNPCKLDQ   Y11, Y10, Y8
+	VPUNPCKHDQ   Y11, Y10, Y11
+	VPUNPCKLDQ   Y13, Y12, Y10
+	VPUNPCKHDQ   Y13, Y12, Y13
+	VPUNPCKLDQ   Y15, Y14, Y12
+	VPUNPCKHDQ   Y15, Y14, Y15
+	VPUNPCKLQDQ  Y8, Y7, Y14
+	VPUNPCKHQDQ  Y8, Y7, Y8
+	VPUNPCKLQDQ  Y11, Y9, Y7
+	VPUNPCKHQDQ  Y11, Y9, Y11
+	VPUNPCKLQDQ  Y12, Y10, Y9
+	VPUNPCKHQDQ  Y12, Y10, Y12
+	VPUNPCKLQDQ  Y15, Y13, Y10
+	VPUNPCKHQDQ  Y15, Y13, Y15
+	VPERM2I128   $0x20, Y9, Y14, Y13
+	VPERM2I128   $0x31, Y9, Y14, Y9
+	VPERM2I128   $0x20, Y12, Y8, Y14
+	VPERM2I128   $0x31, Y12, Y8, Y12
+	VPERM2I128   $0x20, Y10, Y7, Y8
+	VPERM2I128   $0x31, Y10, Y7, Y10
+	VPERM2I128   $0x20, Y15, Y11, Y7
+	VPERM2I128   $0x31, Y15, Y11, Y15
+	VMOVDQA      Y13, (AX)
+	VMOVDQA      Y14, 32(AX)
+	VMOVDQA      Y8, 64(AX)
+	VMOVDQA      Y7, 96(AX)
+	VMOVDQA      Y9, 128(AX)
+	VMOVDQA      Y12, 160(AX)
+	VMOVDQA      Y10, 192(AX)
+	VMOVDQA      Y15, 224(AX)
+	MOVQ         (DX), R11
+	VMOVDQU      32(R11)(DI*1), Y8
+	MOVQ         8(DX), R11
+	VMOVDQU      32(R11)(DI*1), Y9
+	MOVQ         16(DX), R11
+	VMOVDQU      32(R11)(DI*1), Y10
+	MOVQ         24(DX), R11
+	VMOVDQU      32(R11)(DI*1), Y11
+	MOVQ         32(DX), R11
+	VMOVDQU      32(R11)(DI*1), Y12
+	MOVQ         40(DX), R11
+	VMOVDQU      32(R11)(DI*1), Y13
+	MOVQ         48(DX), R11
+	VMOVDQU      32(R11)(DI*1), Y14
+	MOVQ         56(DX), R11
+	VMOVDQU      32(R11)(DI*1), Y15
+	VPUNPCKLDQ   Y9, Y8, Y7
+	VPUNPCKHDQ   Y9, Y8, Y9
+	VPUNPCKLDQ   Y11, Y10, Y8
+	VPUNPCKHDQ   Y11, Y10, Y11
+	VPUNPCKLDQ   Y13, Y12, Y10
+	VPUNPCKHDQ   Y13, Y12, Y13
+	VPUNPCKLDQ   Y15, Y14, Y12
+	VPUNPCKHDQ   Y15, Y14, Y15
+	VPUNPCKLQDQ  Y8, Y7, Y14
+	VPUNPCKHQDQ  Y8, Y7, Y8
+	VPUNPCKLQDQ  Y11, Y9, Y7
+	VPUNPCKHQDQ  Y11, Y9, Y11
+	VPUNPCKLQDQ  Y12, Y10, Y9
+	VPUNPCKHQDQ  Y12, Y10, Y12
+	VPUNPCKLQDQ  Y15, Y13, Y10
+	VPUNPCKHQDQ  Y15, Y13, Y15
+	VPERM2I128   $0x20, Y9, Y14, Y13
+	VPERM2I128   $0x31, Y9, Y14, Y9
+	VPERM2I128   $0x20, Y12, Y8, Y14
+	VPERM2I128   $0x31, Y12, Y8, Y12
+	VPERM2I128   $0x20, Y10, Y7, Y8
+	VPERM2I128   $0x31, Y10, Y7, Y10
+	VPERM2I128   $0x20, Y15, Y11, Y7
+	VPERM2I128   $0x31, Y15, Y11, Y15
+	VMOVDQA      Y13, 256(AX)
+	VMOVDQA      Y14, 288(AX)
+	VMOVDQA      Y8, 320(AX)
+	VMOVDQA      Y7, 352(AX)
+	VMOVDQA      Y9, 384(AX)
+	VMOVDQA      Y12, 416(AX)
+	VMOVDQA      Y10, 448(AX)
+	VMOVDQA      Y15, 480(AX)
+	VMOVDQA      512(AX), Y7
+	VMOVD        R8, X12
+	VPBROADCASTD X12, Y12
+	VPCMPEQD     256(BX), Y12, Y12
+	VMOVMSKPS    Y12, R11
+	VMOVDQU      blockLens<>+0(SB), Y14
+	VPBLENDVB    Y12, 192(BX), Y14, Y14
+	VPAND        320(BX), Y12, Y13
+	VMOVD        R9, X15
+	VPBROADCASTD X15, Y15
+	VPOR         Y13, Y15, Y15
+	VMOVDQU      128(BX), Y12
+	VPXOR        Y13, Y13, Y13
+	VPBROADCASTD iv<>+0(SB), Y8
+	VPBROADCASTD iv<>+4(SB), Y9
+	VPBROADCASTD iv<>+8(SB), Y10
+	VPBROADCASTD iv<>+12(SB), Y11
+	VPADDD       (AX), Y0, Y0
+	VPADDD       64(AX), Y1, Y1
+	VPADDD       128(AX), Y2, Y2
+	VPADDD       192(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       Y9, Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       Y11, Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x0c, Y4, Y11
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x0c, Y5, Y11
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y11
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y11
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       32(AX), Y0, Y0
+	VPADDD       96(AX), Y1, Y1
+	VPADDD       160(AX), Y2, Y2
+	VPADDD       224(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       Y9, Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       512(AX), Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x07, Y4, Y11
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x07, Y5, Y11
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x07, Y6, Y11
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x07, Y7, Y11
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       256(AX), Y0, Y0
+	VPADDD       320(AX), Y1, Y1
+	VPADDD       384(AX), Y2, Y2
+	VPADDD       448(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       512(AX), Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       Y9, Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x0c, Y5, Y9
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y9
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y9
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x0c, Y4, Y9
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       288(AX), Y0, Y0
+	VPADDD       352(AX), Y1, Y1
+	VPADDD       416(AX), Y2, Y2
+	VPADDD       480(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       Y11, Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       512(AX), Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x07, Y5, Y9
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x07, Y6, Y9
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x07, Y7, Y9
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x07, Y4, Y9
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       64(AX), Y0, Y0
+	VPADDD       96(AX), Y1, Y1
+	VPADDD       224(AX), Y2, Y2
+	VPADDD       128(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       512(AX), Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       Y11, Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x0c, Y4, Y11
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x0c, Y5, Y11
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y11
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y11
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       192(AX), Y0, Y0
+	VPADDD       320(AX), Y1, Y1
+	VPADDD       (AX), Y2, Y2
+	VPADDD       416(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       Y9, Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       512(AX), Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x07, Y4, Y11
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x07, Y5, Y11
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x07, Y6, Y11
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x07, Y7, Y11
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       32(AX), Y0, Y0
+	VPADDD       384(AX), Y1, Y1
+	VPADDD       288(AX), Y2, Y2
+	VPADDD       480(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       512(AX), Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       Y9, Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x0c, Y5, Y9
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y9
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y9
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x0c, Y4, Y9
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       352(AX), Y0, Y0
+	VPADDD       160(AX), Y1, Y1
+	VPADDD       448(AX), Y2, Y2
+	VPADDD       256(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       Y11, Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       512(AX), Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x07, Y5, Y9
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x07, Y6, Y9
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x07, Y7, Y9
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x07, Y4, Y9
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       96(AX), Y0, Y0
+	VPADDD       320(AX), Y1, Y1
+	VPADDD       416(AX), Y2, Y2
+	VPADDD       224(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       512(AX), Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       Y11, Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x0c, Y4, Y11
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x0c, Y5, Y11
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y11
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y11
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       128(AX), Y0, Y0
+	VPADDD       384(AX), Y1, Y1
+	VPADDD       64(AX), Y2, Y2
+	VPADDD       448(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       Y9, Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       512(AX), Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x07, Y4, Y11
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x07, Y5, Y11
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x07, Y6, Y11
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x07, Y7, Y11
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       192(AX), Y0, Y0
+	VPADDD       288(AX), Y1, Y1
+	VPADDD       352(AX), Y2, Y2
+	VPADDD       256(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       512(AX), Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       Y9, Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x0c, Y5, Y9
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y9
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y9
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x0c, Y4, Y9
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       160(AX), Y0, Y0
+	VPADDD       (AX), Y1, Y1
+	VPADDD       480(AX), Y2, Y2
+	VPADDD       32(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       Y11, Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       512(AX), Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x07, Y5, Y9
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x07, Y6, Y9
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x07, Y7, Y9
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x07, Y4, Y9
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       320(AX), Y0, Y0
+	VPADDD       384(AX), Y1, Y1
+	VPADDD       448(AX), Y2, Y2
+	VPADDD       416(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       512(AX), Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       Y11, Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x0c, Y4, Y11
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x0c, Y5, Y11
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y11
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y11
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       224(AX), Y0, Y0
+	VPADDD       288(AX), Y1, Y1
+	VPADDD       96(AX), Y2, Y2
+	VPADDD       480(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       Y9, Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       512(AX), Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x07, Y4, Y11
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x07, Y5, Y11
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x07, Y6, Y11
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x07, Y7, Y11
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       128(AX), Y0, Y0
+	VPADDD       352(AX), Y1, Y1
+	VPADDD       160(AX), Y2, Y2
+	VPADDD       32(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       512(AX), Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       Y9, Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x0c, Y5, Y9
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y9
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y9
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x0c, Y4, Y9
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       (AX), Y0, Y0
+	VPADDD       64(AX), Y1, Y1
+	VPADDD       256(AX), Y2, Y2
+	VPADDD       192(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       Y11, Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       512(AX), Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x07, Y5, Y9
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x07, Y6, Y9
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x07, Y7, Y9
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x07, Y4, Y9
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       384(AX), Y0, Y0
+	VPADDD       288(AX), Y1, Y1
+	VPADDD       480(AX), Y2, Y2
+	VPADDD       448(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       512(AX), Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       Y11, Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x0c, Y4, Y11
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x0c, Y5, Y11
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y11
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y11
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       416(AX), Y0, Y0
+	VPADDD       352(AX), Y1, Y1
+	VPADDD       320(AX), Y2, Y2
+	VPADDD       256(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       Y9, Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       512(AX), Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x07, Y4, Y11
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x07, Y5, Y11
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x07, Y6, Y11
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x07, Y7, Y11
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       224(AX), Y0, Y0
+	VPADDD       160(AX), Y1, Y1
+	VPADDD       (AX), Y2, Y2
+	VPADDD       192(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       512(AX), Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       Y9, Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x0c, Y5, Y9
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y9
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y9
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x0c, Y4, Y9
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       64(AX), Y0, Y0
+	VPADDD       96(AX), Y1, Y1
+	VPADDD       32(AX), Y2, Y2
+	VPADDD       128(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       Y11, Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       512(AX), Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x07, Y5, Y9
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x07, Y6, Y9
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x07, Y7, Y9
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x07, Y4, Y9
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       288(AX), Y0, Y0
+	VPADDD       352(AX), Y1, Y1
+	VPADDD       256(AX), Y2, Y2
+	VPADDD       480(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       512(AX), Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       Y11, Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x0c, Y4, Y11
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x0c, Y5, Y11
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y11
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y11
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       448(AX), Y0, Y0
+	VPADDD       160(AX), Y1, Y1
+	VPADDD       384(AX), Y2, Y2
+	VPADDD       32(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       Y9, Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       512(AX), Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x07, Y4, Y11
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x07, Y5, Y11
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x07, Y6, Y11
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x07, Y7, Y11
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       416(AX), Y0, Y0
+	VPADDD       (AX), Y1, Y1
+	VPADDD       64(AX), Y2, Y2
+	VPADDD       128(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       512(AX), Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       Y9, Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x0c, Y5, Y9
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y9
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y9
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x0c, Y4, Y9
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       96(AX), Y0, Y0
+	VPADDD       320(AX), Y1, Y1
+	VPADDD       192(AX), Y2, Y2
+	VPADDD       224(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       Y11, Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       512(AX), Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x07, Y5, Y9
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x07, Y6, Y9
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x07, Y7, Y9
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x07, Y4, Y9
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       352(AX), Y0, Y0
+	VPADDD       160(AX), Y1, Y1
+	VPADDD       32(AX), Y2, Y2
+	VPADDD       256(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       512(AX), Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       Y11, Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x0c, Y4, Y11
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x0c, Y5, Y11
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y11
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y11
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       480(AX), Y0, Y0
+	VPADDD       (AX), Y1, Y1
+	VPADDD       288(AX), Y2, Y2
+	VPADDD       192(AX), Y3, Y3
+	VPADDD       Y4, Y0, Y0
+	VPADDD       Y5, Y1, Y1
+	VPADDD       Y6, Y2, Y2
+	VPADDD       Y7, Y3, Y3
+	VPXOR        Y0, Y12, Y12
+	VPXOR        Y1, Y13, Y13
+	VPXOR        Y2, Y14, Y14
+	VPXOR        Y3, Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPADDD       Y8, Y12, Y8
+	VPADDD       Y9, Y13, Y9
+	VPADDD       Y10, Y14, Y10
+	VPADDD       512(AX), Y15, Y11
+	VPXOR        Y8, Y4, Y4
+	VPXOR        Y9, Y5, Y5
+	VPXOR        Y10, Y6, Y6
+	VPXOR        Y11, Y7, Y7
+	VMOVDQA      Y11, 512(AX)
+	VPSRLD       $0x07, Y4, Y11
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y11, Y4, Y4
+	VPSRLD       $0x07, Y5, Y11
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y11, Y5, Y5
+	VPSRLD       $0x07, Y6, Y11
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y11, Y6, Y6
+	VPSRLD       $0x07, Y7, Y11
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y11, Y7, Y7
+	VPADDD       448(AX), Y0, Y0
+	VPADDD       64(AX), Y1, Y1
+	VPADDD       96(AX), Y2, Y2
+	VPADDD       224(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by16<>+0(SB), Y15, Y15
+	VPSHUFB      by16<>+0(SB), Y12, Y12
+	VPSHUFB      by16<>+0(SB), Y13, Y13
+	VPSHUFB      by16<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       512(AX), Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       Y9, Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x0c, Y5, Y9
+	VPSLLD       $0x14, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x0c, Y6, Y9
+	VPSLLD       $0x14, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x0c, Y7, Y9
+	VPSLLD       $0x14, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x0c, Y4, Y9
+	VPSLLD       $0x14, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPADDD       320(AX), Y0, Y0
+	VPADDD       384(AX), Y1, Y1
+	VPADDD       128(AX), Y2, Y2
+	VPADDD       416(AX), Y3, Y3
+	VPADDD       Y5, Y0, Y0
+	VPADDD       Y6, Y1, Y1
+	VPADDD       Y7, Y2, Y2
+	VPADDD       Y4, Y3, Y3
+	VPXOR        Y0, Y15, Y15
+	VPXOR        Y1, Y12, Y12
+	VPXOR        Y2, Y13, Y13
+	VPXOR        Y3, Y14, Y14
+	VPSHUFB      by8<>+0(SB), Y15, Y15
+	VPSHUFB      by8<>+0(SB), Y12, Y12
+	VPSHUFB      by8<>+0(SB), Y13, Y13
+	VPSHUFB      by8<>+0(SB), Y14, Y14
+	VPADDD       Y10, Y15, Y10
+	VPADDD       Y11, Y12, Y11
+	VPADDD       Y8, Y13, Y8
+	VPADDD       512(AX), Y14, Y9
+	VPXOR        Y10, Y5, Y5
+	VPXOR        Y11, Y6, Y6
+	VPXOR        Y8, Y7, Y7
+	VPXOR        Y9, Y4, Y4
+	VMOVDQA      Y9, 512(AX)
+	VPSRLD       $0x07, Y5, Y9
+	VPSLLD       $0x19, Y5, Y5
+	VPOR         Y9, Y5, Y5
+	VPSRLD       $0x07, Y6, Y9
+	VPSLLD       $0x19, Y6, Y6
+	VPOR         Y9, Y6, Y6
+	VPSRLD       $0x07, Y7, Y9
+	VPSLLD       $0x19, Y7, Y7
+	VPOR         Y9, Y7, Y7
+	VPSRLD       $0x07, Y4, Y9
+	VPSLLD       $0x19, Y4, Y4
+	VPOR         Y9, Y4, Y4
+	VPXOR        Y8, Y0, Y0
+	VPXOR        512(AX), Y1, Y1
+	VPXOR        Y10, Y2, Y2
+	VPXOR        Y11, Y3, Y3
+	VPXOR        Y12, Y4, Y4
+	VPXOR        Y13, Y5, Y5
+	VPXOR        Y14, Y6, Y6
+	VPXOR        Y15, Y7, Y7
+	TESTL        R11, R11
+	JZ           next
+	VMOVDQA      Y0, (AX)
+	VMOVDQA      Y1, 32(AX)
+	VMOVDQA      Y2, 64(AX)
+	VMOVDQA      Y3, 96(AX)
+	VMOVDQA      Y4, 128(AX)
+	VMOVDQA      Y5, 160(AX)
+	VMOVDQA      Y6, 192(AX)
+	VMOVDQA      Y7, 224(AX)
+
+lane:
+	BSFL  R11, R12
+	LEAL  -1(R11), R13
+	ANDL  R13, R11
+	MOVQ  R12, R9
+	SHLQ  $0x05, R9
+	ADDQ  CX, R9
+	MOVL  (AX)(R12*4), R13
+	MOVL  R13, (R9)
+	MOVL  32(AX)(R12*4), R13
+	MOVL  R13, 4(R9)
+	MOVL  64(AX)(R12*4), R13
+	MOVL  R13, 8(R9)
+	MOVL  96(AX)(R12*4), R13
+	MOVL  R13, 12(R9)
+	MOVL  128(AX)(R12*4), R13
+	MOVL  R13, 16(R9)
+	MOVL  160(AX)(R12*4), R13
+	MOVL  R13, 20(R9)
+	MOVL  192(AX)(R12*4), R13
+	MOVL  R13, 24(R9)
+	MOVL  224(AX)(R12*4), R13
+	MOVL  R13, 28(R9)
+	TESTL R11, R11
+	JNZ   lane
+
+next:
+	ADDQ $0x40, DI
+	MOVQ base+24(FP), R9
+	DECQ R10
+	JNZ  block
+
+over:
+	ADDQ $0x40, DX
+	ADDQ $0x20, BX
+	ADDQ $0x00000100, CX
+	DECQ SI
+	JNZ  half
+	VZEROUPPER
+	RET
+
+DATA by16<>+0(SB)/1, $0x02
+DATA by16<>+1(SB)/1, $0x03
+DATA by16<>+2(SB)/1, $0x00
+DATA by16<>+3(SB)/1, $0x01
+DATA by16<>+4(SB)/1, $0x06
+DATA by16<>+5(SB)/1, $0x07
+DATA by16<>+6(SB)/1, $0x04
+DATA by16<>+7(SB)/1, $0x05
+DATA by16<>+8(SB)/1, $0x0a
+DATA by16<>+9(SB)/1, $0x0b
+DATA by16<>+10(SB)/1, $0x08
+DATA by16<>+11(SB)/1, $0x09
+DATA by16<>+12(SB)/1, $0x0e
+DATA by16<>+13(SB)/1, $0x0f
+DATA by16<>+14(SB)/1, $0x0c
+DATA by16<>+15(SB)/1, $0x0d
+DATA by16<>+16(SB)/1, $0x02
+DATA by16<>+17(SB)/1, $0x03
+DATA by16<>+18(SB)/1, $0x00
+DATA by16<>+19(SB)/1, $0x01
+DATA by16<>+20(SB)/1, $0x06
+DATA by16<>+21(SB)/1, $0x07
+DATA by16<>+22(SB)/1, $0x04
+DATA by16<>+23(SB)/1, $0x05
+DATA by16<>+24(SB)/1, $0x0a
+DATA by16<>+25(SB)/1, $0x0b
+DATA by16<>+26(SB)/1, $0x08
+DATA by16<>+27(SB)/1, $0x09
+DATA by16<>+28(SB)/1, $0x0e
+DATA by16<>+29(SB)/1, $0x0f
+DATA by16<>+30(SB)/1, $0x0c
+DATA by16<>+31(SB)/1, $0x0d
+GLOBL by16<>(SB), RODATA|NOPTR, $32
+
+DATA by8<>+0(SB)/1, $0x01
+DATA by8<>+1(SB)/1, $0x02
+DATA by8<>+2(SB)/1, $0x03
+DATA by8<>+3(SB)/1, $0x00
+DATA by8<>+4(SB)/1, $0x05
+DATA by8<>+5(SB)/1, $0x06
+DATA by8<>+6(SB)/1, $0x07
+DATA by8<>+7(SB)/1, $0x04
+DATA by8<>+8(SB)/1, $0x09
+DATA by8<>+9(SB)/1, $0x0a
+DATA by8<>+10(SB)/1, $0x0b
+DATA by8<>+11(SB)/1, $0x08
+DATA by8<>+12(SB)/1, $0x0d
+DATA by8<>+13(SB)/1, $0x0e
+DATA by8<>+14(SB)/1, $0x0f
+DATA by8<>+15(SB)/1, $0x0c
+DATA by8<>+16(SB)/1, $0x01
+DATA by8<>+17(SB)/1, $0x02
+DATA by8<>+18(SB)/1, $0x03
+DATA by8<>+19(SB)/1, $0x00
+DATA by8<>+20(SB)/1, $0x05
+DATA by8<>+21(SB)/1, $0x06
+DATA by8<>+22(SB)/1, $0x07
+DATA by8<>+23(SB)/1, $0x04
+DATA by8<>+24(SB)/1, $0x09
+DATA by8<>+25(SB)/1, $0x0a
+DATA by8<>+26(SB)/1, $0x0b
+DATA by8<>+27(SB)/1, $0x08
+DATA by8<>+28(SB)/1, $0x0d
+DATA by8<>+29(SB)/1, $0x0e
+DATA by8<>+30(SB)/1, $0x0f
+DATA by8<>+31(SB)/1, $0x0c
+GLOBL by8<>(SB), RODATA|NOPTR, $32
+
+DATA blockLens<>+0(SB)/4, $0x00000040
+DATA blockLens<>+4(SB)/4, $0x00000040
+DATA blockLens<>+8(SB)/4, $0x00000040
+DATA blockLens<>+12(SB)/4, $0x00000040
+DATA blockLens<>+16(SB)/4, $0x00000040
+DATA blockLens<>+20(SB)/4, $0x00000040
+DATA blockLens<>+24(SB)/4, $0x00000040
+DATA blockLens<>+28(SB)/4, $0x00000040
+GLOBL blockLens<>(SB), RODATA|NOPTR, $32

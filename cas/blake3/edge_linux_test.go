@@ -5,6 +5,8 @@ import (
 
 	"github.com/zeebo/blake3"
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/codectest"
 )
 
 // Nothing beside the input is read: it lies between pages that cannot be.
@@ -23,20 +25,22 @@ func TestSumAtAnEdge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for size := 16 << 10; size <= n; size *= 2 {
-		for _, q := range [][]byte{p[:size], p[n-size:]} {
-			if Sum(q) != blake3.Sum256(q) {
-				t.Errorf("%d bytes", size)
+	codectest.Levels(func(how string) {
+		for size := 16 << 10; size <= n; size *= 2 {
+			for _, q := range [][]byte{p[:size], p[n-size:]} {
+				if Sum(q) != blake3.Sum256(q) {
+					t.Errorf("%s: %d bytes", how, size)
+				}
 			}
 		}
-	}
-	for size := 1; size < 20_000; size += 61 {
-		inputs, sums := [][]byte{p[:size], p[n-size:]}, make([][32]byte, 2)
-		SumAll(sums, inputs)
-		for i, q := range inputs {
-			if want := blake3.Sum256(q); sums[i] != want || Sum(q) != want {
-				t.Errorf("%d bytes", size)
+		for size := 1; size < 20_000; size += 61 {
+			inputs, sums := [][]byte{p[:size], p[n-size:]}, make([][32]byte, 2)
+			SumAll(sums, inputs)
+			for i, q := range inputs {
+				if want := blake3.Sum256(q); sums[i] != want || Sum(q) != want {
+					t.Errorf("%s: %d bytes", how, size)
+				}
 			}
 		}
-	}
+	})
 }

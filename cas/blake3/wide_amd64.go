@@ -19,9 +19,15 @@ const (
 	root       = 1 << 3
 )
 
-// wide says that the kernel can be used and pays. It needs no more than AVX512F. The level asks for more: the
-// processors that came before it clock down when they see such instructions.
-var wide = simd.Has(simd.AVX512)
+// compress16 runs the kernel of the level, which asks for more than the one in AVX-512 needs: the processors
+// that came before it clock down when they see such instructions.
+func compress16(out *[width]value, in *lanes, blocks, base, start uint64) {
+	if simd.Has(simd.AVX512) {
+		compress16AVX512(out, &in.src, blocks, base, start)
+	} else {
+		compress16AVX2(out, &in.src, blocks, base, start)
+	}
+}
 
 // lanes are the inputs of the kernel, which knows where each field is.
 type lanes struct {
@@ -55,7 +61,7 @@ var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
 // sumWide sets sum to p's hash, if p has a length that it is for.
 func sumWide(sum *value, p []byte) bool {
-	if !wide || len(p) < minWide || len(p) > maxWide {
+	if !simd.Has(simd.AVX2) || len(p) < minWide || len(p) > maxWide {
 		return false
 	}
 	h := hashers.Get().(*hasher)
@@ -68,7 +74,7 @@ func sumWide(sum *value, p []byte) bool {
 
 // sumWideAll sets sums to the hashes of inputs, if it is for their lengths.
 func sumWideAll[H ~[32]byte](sums []H, inputs [][]byte) bool {
-	if !wide || len(inputs) < 2 {
+	if !simd.Has(simd.AVX2) || len(inputs) < 2 {
 		return false
 	}
 	h := hashers.Get().(*hasher)
@@ -173,7 +179,7 @@ func (h *hasher) alike(out *[width]value, blocks uint32, base, start uint64, end
 	for i := range width {
 		h.in.blocks[i], h.in.length[i], h.in.end[i] = blocks, block, end
 	}
-	compress16(out, &h.in.src, uint64(blocks), base, start)
+	compress16(out, &h.in, uint64(blocks), base, start)
 }
 
 // chunk puts one of BLAKE3's chunks into a lane.
@@ -206,7 +212,7 @@ func (h *hasher) flush(base, start uint64) {
 	for i := h.n; i < width; i++ { // their results are not used
 		h.in.src[i], h.in.blocks[i] = h.in.src[0], 0
 	}
-	compress16(&h.out, &h.in.src, h.most, base, start)
+	compress16(&h.out, &h.in, h.most, base, start)
 	for i := range h.n {
 		*h.to[i] = h.out[i]
 	}

@@ -135,14 +135,21 @@ func BenchmarkBytes(b *testing.B) {
 	for i := range sparse {
 		sparse[i] *= sparse[i] >> 1 & 1
 	}
-	room := make([]byte, n+maxGroups*gap)
+	planes, rooms := [][]byte{p, bytes.Clone(p), bytes.Clone(p)}, make([][]byte, 3)
+	for i := range rooms {
+		rooms[i] = make([]byte, n+maxGroups*gap)
+	}
+	room := rooms[0]
 	for _, c := range []struct {
 		name string
 		do   func()
 	}{
 		{fmt.Sprintf("number%d", shape.n), func() { s.sortBy(shape, base, 4) }},
-		{fmt.Sprintf("sort%d", shape.n), func() { g.sort(room, p) }},
-		{fmt.Sprintf("unsort%d", shape.n), func() { g.unsort(p, room[:n]) }},
+		{fmt.Sprintf("sort%d", shape.n), func() { g.sort(rooms[:1], planes[:1]) }},
+		{fmt.Sprintf("unsort%d", shape.n), func() { g.unsort(planes[:1], rooms[:1]) }},
+		{fmt.Sprintf("sort%d of 2", shape.n), func() { g.sort(rooms[:2], planes[:2]) }},
+		{fmt.Sprintf("sort%d of 3", shape.n), func() { g.sort(rooms, planes) }},
+		{fmt.Sprintf("unsort%d of 3", shape.n), func() { g.unsort(planes, rooms) }},
 		{"pack", func() { pack(rest, bitmap, sparse) }},
 		{"scatter", func() { scatter(sparse, bitmap, &s.rest) }},
 		{"union", func() { union(room[:n], s.group[:n], [][]byte{p, sparse, p, sparse}) }},

@@ -10,6 +10,10 @@ func split4(p0, p1, p2, p3, src []byte, rot int) { split4Portable(p0, p1, p2, p3
 
 func merge4(dst, p0, p1, p2, p3 []byte, rot int) { merge4Portable(dst, p0, p1, p2, p3, rot) }
 
+func split8(p *[8][]byte, src []byte, rot int) { split8Portable(p, src, rot) }
+
+func merge8(dst []byte, p *[8][]byte, rot int) { merge8Portable(dst, p, rot) }
+
 func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) { return 0, true }
 
 func (g *groups) number(shape groupShape, base []byte, w int) {
@@ -19,14 +23,12 @@ func (g *groups) number(shape groupShape, base []byte, w int) {
 
 func (g *groups) count() { g.countPortable(0) }
 
-func (g *groups) sort(dst, p []byte) {
-	at := g.starts(gap)
-	g.sortPortable(dst, p, &at, 0)
+func (g *groups) sortBlocks(_, _ [][]byte) (n, done int, at [maxGroups]int) {
+	return 1, 0, g.starts(gap)
 }
 
-func (g *groups) unsort(p, sorted []byte) {
-	at := g.starts(0)
-	g.unsortPortable(p, sorted, &at, 0)
+func (g *groups) unsortBlocks(_, _ [][]byte) (n, done int, at [maxGroups]int) {
+	return 1, 0, g.starts(0)
 }
 
 func diff(d, a, base []byte, w int, floats bool) { diffPortable(d, a, base, w, floats) }

@@ -20,6 +20,7 @@ func (s *planeState) choose(w int, g *groups) {
 	for _, s.flat = range []bool{false, true} {
 		s.parts, s.tables, s.used = s.parts[:0], s.tables[:0], 0
 		if g != nil || s.flat || !s.chooseAgain(w) {
+			s.glance(w, g)
 			for k := range w {
 				s.choosePlane(k, g)
 			}
@@ -137,6 +138,7 @@ func (s *planeState) chooseAgain(w int) bool {
 	*g = groups{n: 2, of: s.group[:n]}
 	union(any, g.of, s.bufs[:w])
 	g.count()
+	g.n = 1 // the others are zeros
 	common := source{p: any}
 	s.pack(&common)
 	s.findPeriod(&common)
@@ -182,12 +184,14 @@ func (s *planeState) chooseAgain(w int) bool {
 				s.addBitmap(&common)
 			}
 			code = partAgain
-			sorted := s.spare[s.used:][:n+g.n*gap]
+			sorted := s.spare[s.used:][:n+2*gap]
 			s.used += g.counts[0]
-			g.sort(sorted, src.p)
+			s.from[0], s.to[0] = src.p, sorted
+			g.sort(s.to[:1], s.from[:1])
 			src.c[0] -= uint32(g.counts[1])
 			s.addPart(sorted[:g.counts[0]], &src.c)
 		case src.size == 0:
+			s.plans[k] = s.planOf(src.p, nil)
 			s.choosePlane(k, nil)
 		case k < last:
 			s.addPart(src.p, &src.c)
@@ -198,6 +202,51 @@ func (s *planeState) chooseAgain(w int) bool {
 	return true
 }
 
+// plan is what is known of a plane before its bytes are counted.
+type plan byte
+
+const (
+	planWhole plan = iota // not by groups
+	planConst
+	planRaw
+	planSort // by groups, if that takes less
+)
+
+// glance sets the plans of all planes, and sorts those that are to be sorted: together, which is faster.
+func (s *planeState) glance(w int, g *groups) {
+	n := 0
+	for k, p := range s.bufs[:w] {
+		if s.plans[k] = s.planOf(p, g); s.plans[k] == planSort {
+			s.from[n], s.to[n] = p, s.sortedPlane(k, len(p))
+			n++
+		}
+	}
+	if n > 0 {
+		g.sort(s.to[:n], s.from[:n])
+	}
+}
+
+// sortedPlane is where plane k of n bytes is put by groups, with gaps.
+func (s *planeState) sortedPlane(k, n int) []byte {
+	room := n + maxGroups*gap
+	return s.sorted[k*room:][:room]
+}
+
+// planOf looks at samples of p.
+func (s *planeState) planOf(p []byte, g *groups) plan {
+	zeros, of := sampleZeros(p)
+	switch {
+	case constant(p):
+		return planConst
+	case s.flat || len(p) < minCoded ||
+		(zeros == 0 || g == nil && 64*zeros <= of) && rans.SampleBits(p, rans.RandomBits) > rans.RandomBits:
+		return planRaw
+	case g == nil || zeros >= of-fewOthers:
+		return planWhole
+	}
+	return planSort
+}
+
 // choosePlane adds the parts of plane k: as it is, or sorted by groups where that takes less.
 func (s *planeState) choosePlane(k int, g *groups) {
 	p := s.bufs[k]
@@ -205,29 +254,23 @@ func (s *planeState) choosePlane(k int, g *groups) {
 	if g == nil {
 		whole = 0
 	}
-	zeros, of := sampleZeros(p)
-	switch {
-	case constant(p):
+	first, all := len(s.parts), &s.sources[maxGroups]
+	switch s.plans[k] {
+	case planConst:
 		s.parts = append(s.parts, part{code: whole | partConst, p: p})
 		return
-	case s.flat || len(p) < minCoded ||
-		(zeros == 0 || g == nil && 64*zeros <= of) && rans.SampleBits(p, rans.RandomBits) > rans.RandomBits:
+	case planRaw:
 		s.parts = append(s.parts, part{code: whole | partRaw, p: p})
 		return
-	}
-	first, all := len(s.parts), &s.sources[maxGroups]
-	if g == nil || zeros >= of-fewOthers {
+	case planWhole:
 		s.look(all, p, true)
 		s.add(all)
 		s.parts[first].code |= whole
 		return
 	}
-	room := len(p) + maxGroups*gap
-	sorted := s.sorted[k*room:][:room]
-	g.sort(sorted, p)
 	*all = source{p: p}
 	var sum float64
-	groups := g.sorted(sorted)
+	groups := g.sorted(s.sortedPlane(k, len(p)))
 	for i, p := range groups[:g.n] {
 		src := &s.sources[i]
 		s.look(src, p, false)

@@ -190,17 +190,11 @@ func TestGroups(t *testing.T) {
 				var of, sorted, counts [][]byte
 				codectest.Levels(func(how string) {
 					g := new(planeState).sortBy(shape, base, w)
-					p, s, back := codectest.Random(n), make([]byte, 0, n+16), make([]byte, n)
-					room := make([]byte, n+maxGroups*gap)
-					g.sort(room, p)
-					for _, p := range g.sorted(room) {
-						s = append(s, p...)
+					all := sortPlanes(g, 1+n%6, codectest.Random)
+					if err := all.unsort(g); err != nil {
+						t.Fatalf("%s: %d elements of %d bytes, %d groups: %v", how, n, w, groupCount, err)
 					}
-					g.unsort(back, s)
-					if !bytes.Equal(back, p) {
-						t.Fatalf("%s: %d elements of %d bytes come back as % x, want % x", how, n, w, back, p)
-					}
-					of, sorted, counts = append(of, g.of), append(sorted, s),
+					of, sorted, counts = append(of, g.of), append(sorted, bytes.Join(all.sorted, nil)),
 						append(counts, fmt.Append(nil, g.counts))
 				})
 				for _, all := range [][][]byte{of, sorted, counts} {
@@ -211,6 +205,46 @@ func TestGroups(t *testing.T) {
 			}
 		}
 	}
+}
+
+// sortedPlanes are some planes, and what sort made of each.
+type sortedPlanes struct{ planes, sorted [][]byte }
+
+// sortPlanes sorts so many planes together. They are random, and all bytes lie in what room gives.
+func sortPlanes(g *groups, planes int, room func(n int) []byte) *sortedPlanes {
+	var all sortedPlanes
+	var dst [][]byte
+	for i := range planes {
+		p := room(len(g.of))
+		copy(p, codectest.Random(planes * len(g.of))[i*len(g.of):])
+		all.planes = append(all.planes, p)
+		dst = append(dst, room(len(g.of)+g.n*gap))
+	}
+	g.sort(dst, all.planes)
+	for _, p := range dst {
+		s := room(len(g.of) + 16)
+		for at, n := 0, 0; n < g.n; n++ {
+			at += copy(s[at:], g.sorted(p)[n])
+		}
+		all.sorted = append(all.sorted, s)
+	}
+	return &all
+}
+
+// unsort is an error if not all planes come back.
+func (all *sortedPlanes) unsort(g *groups) error {
+	back := make([][]byte, len(all.planes))
+	for i := range back {
+		back[i] = bytes.Clone(all.planes[i])
+		clear(all.planes[i])
+	}
+	g.unsort(all.planes, all.sorted)
+	for i, p := range all.planes {
+		if !bytes.Equal(p, back[i]) {
+			return fmt.Errorf("plane %d of %d comes back as % x, want % x", i, len(back), p, back[i])
+		}
+	}
+	return nil
 }
 
 // TestOrder: what is next to each other among the floats is so among the integers; and what is no number
@@ -350,35 +384,53 @@ func FuzzDecodeDelta(f *testing.F) {
 			return
 		}
 		base := codectest.Weights(n, 2)
-		if out, err := DecodeDelta(nil, stored, base, n); err == nil && len(out) != n {
-			t.Fatalf("%d bytes, want %d", len(out), n)
+		var outs [][]byte
+		codectest.Levels(func(how string) {
+			out, err := DecodeDelta(nil, stored, base, n)
+			if outs = append(outs, out); err == nil && len(out) != n {
+				t.Fatalf("%s: %d bytes, want %d", how, len(out), n)
+			}
+		})
+		if !codectest.Same(outs) {
+			t.Fatal("the levels decode differently")
 		}
 	})
 }
 
+// BenchmarkDelta is of weights that moved by a share of themselves, and of some that moved by as much as
+// others, so that groups pay.
 func BenchmarkDelta(b *testing.B) {
-	for _, h := range []Hint{{"F32", 4}, {"BF16", 2}} {
-		raw := codectest.Weights(cas.ChunkSize, h.Elem)
-		now := step(raw, h, 1e-3)
-		stored, _ := EncodeDelta(nil, now, raw, h, len(now))
+	for _, c := range []struct {
+		how  string
+		h    Hint
+		move func([]byte, Hint, float64) []byte
+		size float64
+	}{
+		{"step", Hint{"F32", 4}, step, 1e-3}, {"step", Hint{"BF16", 2}, step, 1e-3},
+		{"drift", Hint{"F32", 4}, drift, 1e-5}, {"drift", Hint{"BF16", 2}, drift, 1e-4},
+	} {
+		raw := codectest.Weights(cas.ChunkSize, c.h.Elem)
+		now := c.move(raw, c.h, c.size)
+		stored, _ := EncodeDelta(nil, now, raw, c.h, len(now))
 		var dst []byte
-		b.Run(fmt.Sprintf("%s/encode", h.DType), func(b *testing.B) {
+		name := c.h.DType + "/" + c.how
+		b.Run(name+"/encode", func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				dst, _ = EncodeDelta(dst[:0], now, raw, h, len(now))
+				dst, _ = EncodeDelta(dst[:0], now, raw, c.h, len(now))
 			}
 			b.ReportMetric(100*float64(len(stored))/float64(len(raw)), "%size")
 		})
-		b.Run(fmt.Sprintf("%s/decode", h.DType), func(b *testing.B) {
+		b.Run(name+"/decode", func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
 				dst, _ = DecodeDelta(dst[:0], stored, raw, len(raw))
 			}
 		})
-		b.Run(fmt.Sprintf("%s/estimate", h.DType), func(b *testing.B) {
+		b.Run(name+"/estimate", func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				Estimate(now, raw, h)
+				Estimate(now, raw, c.h)
 			}
 		})
 	}

@@ -93,8 +93,32 @@ func (g *groups) sorted(p []byte) (of [maxGroups][]byte) {
 	return of
 }
 
+// sort sets the planes dst, with room for gaps, to the bytes of the planes p, sorted by group (see sorted).
+// All planes have a byte of each element.
+func (g *groups) sort(dst, p [][]byte) {
+	for len(p) > 0 {
+		n, done, at := g.sortBlocks(dst, p)
+		for i := range n {
+			g.sortPortable(dst[i], p[i], at, done)
+		}
+		dst, p = dst[n:], p[n:]
+	}
+}
+
+// unsort sets the planes p to the bytes of sorted, which lie by group, without gaps, and have room for 16
+// more.
+func (g *groups) unsort(p, sorted [][]byte) {
+	for len(p) > 0 {
+		n, done, at := g.unsortBlocks(p, sorted)
+		for i := range n {
+			g.unsortPortable(p[i], sorted[i], at, done)
+		}
+		p, sorted = p[n:], sorted[n:]
+	}
+}
+
 // sortPortable puts each byte of p from i on to where its group goes on in dst, at at.
-func (g *groups) sortPortable(dst, p []byte, at *[maxGroups]int, i int) {
+func (g *groups) sortPortable(dst, p []byte, at [maxGroups]int, i int) {
 	for ; i < len(p); i++ {
 		k := g.of[i]
 		dst[at[k]] = p[i]
@@ -103,7 +127,7 @@ func (g *groups) sortPortable(dst, p []byte, at *[maxGroups]int, i int) {
 }
 
 // unsortPortable undoes sortPortable.
-func (g *groups) unsortPortable(p, sorted []byte, at *[maxGroups]int, i int) {
+func (g *groups) unsortPortable(p, sorted []byte, at [maxGroups]int, i int) {
 	for ; i < len(p); i++ {
 		k := g.of[i]
 		p[i] = sorted[at[k]]

@@ -66,32 +66,67 @@ func (g *groups) count() {
 	g.countPortable(64 * k)
 }
 
-// sort sets dst, with room for gaps, to the bytes of p, sorted by group (see sorted).
-func (g *groups) sort(dst, p []byte) {
-	at := g.starts(gap)
-	k := simd.Blocks(simd.AVX2, len(p))
-	if k > 0 {
-		_, _ = dst[:len(p)+g.n*gap], g.of[:len(p)]
-		if simd.Has(simd.AVX512) {
-			groupAVX512(&dst[0], &p[0], &g.of[0], k, g.n, &at[0])
-		} else {
-			groupAVX2(&dst[0], &p[0], &g.of[0], k, g.n, &at[0])
-		}
+// sortBlocks is sort for whole blocks of as many of the planes as a kernel takes together, n. It returns how
+// many elements are done, and where the groups go on.
+func (g *groups) sortBlocks(dst, p [][]byte) (n, done int, at [maxGroups]int) {
+	at = g.starts(gap)
+	k := simd.Blocks(simd.AVX2, len(g.of))
+	if k == 0 {
+		return 1, 0, at
 	}
-	g.sortPortable(dst, p, &at, 64*k)
+	n = together(len(p))
+	to, from := firsts(dst[:n], len(g.of)+g.n*gap), firsts(p[:n], len(g.of))
+	switch {
+	case simd.Has(simd.AVX512):
+		groupAVX512(to[0], from[0], &g.of[0], k, g.n, &at[0])
+	case n == 1:
+		group1AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	case n == 2:
+		group2AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	case n == 3:
+		group3AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	default:
+		group4AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	}
+	return n, k * simd.Block, at
 }
 
-// unsort sets p to the bytes of sorted, which lie by group, without gaps. sorted has room for 16 more.
-func (g *groups) unsort(p, sorted []byte) {
-	at := g.starts(0)
-	k := simd.Blocks(simd.AVX2, len(p))
-	if k > 0 {
-		_, _ = sorted[:len(p)+16], g.of[:len(p)]
-		if simd.Has(simd.AVX512) {
-			ungroupAVX512(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0])
-		} else {
-			ungroupAVX2(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0])
-		}
+// unsortBlocks is sortBlocks for unsort.
+func (g *groups) unsortBlocks(p, sorted [][]byte) (n, done int, at [maxGroups]int) {
+	at = g.starts(0)
+	k := simd.Blocks(simd.AVX2, len(g.of))
+	if k == 0 {
+		return 1, 0, at
 	}
-	g.unsortPortable(p, sorted, &at, 64*k)
+	n = together(len(p))
+	to, from := firsts(p[:n], len(g.of)), firsts(sorted[:n], len(g.of)+16)
+	switch {
+	case simd.Has(simd.AVX512):
+		ungroupAVX512(to[0], from[0], &g.of[0], k, g.n, &at[0])
+	case n == 1:
+		ungroup1AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	case n == 2:
+		ungroup2AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	case n == 3:
+		ungroup3AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	default:
+		ungroup4AVX2(&to[0], &from[0], &g.of[0], k, g.n, &at[0])
+	}
+	return n, k * simd.Block, at
+}
+
+// together is how many of n planes a kernel takes.
+func together(n int) int {
+	if simd.Has(simd.AVX512) {
+		return 1
+	}
+	return min(n, 4)
+}
+
+// firsts are the first bytes of some planes. It checks that each has n bytes: the kernels check nothing.
+func firsts(planes [][]byte, n int) (at [4]*byte) {
+	for i, p := range planes {
+		at[i] = &p[:n][0]
+	}
+	return at
 }

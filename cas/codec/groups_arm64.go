@@ -32,26 +32,27 @@ func (g *groups) count() {
 	g.countPortable(64 * k)
 }
 
-// sort sets dst, with room for gaps, to the bytes of p, sorted by group (see sorted).
-func (g *groups) sort(dst, p []byte) {
-	at := g.starts(gap)
-	k := simd.Blocks(simd.NEON, len(p))
+// sortBlocks is sort for whole blocks of n planes, which is one. It returns how many elements are done, and
+// where the groups go on.
+func (g *groups) sortBlocks(dst, p [][]byte) (n, done int, at [maxGroups]int) {
+	at = g.starts(gap)
+	k := simd.Blocks(simd.NEON, len(g.of))
 	if k > 0 {
-		_, _ = dst[:len(p)+g.n*gap], g.of[:len(p)]
-		groupNEON(&dst[0], &p[0], &g.of[0], k, g.n, &at[0], &shuffles().compress[0][0])
+		_, _ = dst[0][:len(g.of)+g.n*gap], p[0][:len(g.of)]
+		groupNEON(&dst[0][0], &p[0][0], &g.of[0], k, g.n, &at[0], &shuffles().compress[0][0])
 	}
-	g.sortPortable(dst, p, &at, 64*k)
+	return 1, k * simd.Block, at
 }
 
-// unsort sets p to the bytes of sorted, which lie by group, without gaps. sorted has room for 16 more.
-func (g *groups) unsort(p, sorted []byte) {
-	at := g.starts(0)
-	k := simd.Blocks(simd.NEON, len(p))
+// unsortBlocks is sortBlocks for unsort.
+func (g *groups) unsortBlocks(p, sorted [][]byte) (n, done int, at [maxGroups]int) {
+	at = g.starts(0)
+	k := simd.Blocks(simd.NEON, len(g.of))
 	if k > 0 {
-		_, _ = sorted[:len(p)+16], g.of[:len(p)]
-		ungroupNEON(&p[0], &sorted[0], &g.of[0], k, g.n, &at[0], &shuffles().expand[0][0])
+		_, _ = sorted[0][:len(g.of)+16], p[0][:len(g.of)]
+		ungroupNEON(&p[0][0], &sorted[0][0], &g.of[0], k, g.n, &at[0], &shuffles().expand[0][0])
 	}
-	g.unsortPortable(p, sorted, &at, 64*k)
+	return 1, k * simd.Block, at
 }
 
 // shuffle is what TBL needs for each mask of 8 bytes, 0x80 where nothing goes.

@@ -71,6 +71,28 @@ func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
 	merge4Portable(dst, p0, p1, p2, p3, rot)
 }
 
+func split8(p *[8][]byte, src []byte, rot int) {
+	n := mergeBlocks(len(src), 8, p)
+	if k := n * simd.Block; n > 0 {
+		split8AVX2(&src[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0], &p[6][0], &p[7][0], n,
+			uint64(rot))
+		rest := from(p, 8, k)
+		src, p = src[8*k:], &rest
+	}
+	split8Portable(p, src, rot)
+}
+
+func merge8(dst []byte, p *[8][]byte, rot int) {
+	n := mergeBlocks(len(dst), 8, p)
+	if k := n * simd.Block; n > 0 {
+		merge8AVX2(&dst[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0], &p[6][0], &p[7][0], n,
+			uint64(rot))
+		rest := from(p, 8, k)
+		dst, p = dst[8*k:], &rest
+	}
+	merge8Portable(dst, p, rot)
+}
+
 // diff is diffPortable.
 func diff(d, a, base []byte, w int, floats bool) {
 	n := len(a) / 16
@@ -111,7 +133,7 @@ func deltaBlocks(n, w int, p *[8][]byte, base []byte) int {
 
 // mergeBlocks is how many blocks the kernels take of n bytes. It checks that their planes are as long.
 func mergeBlocks(n, w int, p *[8][]byte) int {
-	if w != 2 && w != 4 {
+	if w == 1 {
 		return 0
 	}
 	k := simd.Blocks(simd.AVX2, n/w)
@@ -128,9 +150,12 @@ func splitDiff(p *[8][]byte, d, src, base []byte, w int, floats bool) {
 	case n == 0:
 	case w == 2:
 		simd.Widest(splitDiff2AVX2, splitDiff2AVX512)(&src[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
-	default:
+	case w == 4:
 		simd.Widest(splitDiff4AVX2, splitDiff4AVX512)(
 			&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+	default:
+		splitDiff8AVX2(&src[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0],
+			&p[6][0], &p[7][0], n, mask(floats))
 	}
 	splitDiffPortable(p, d, src, base, w, n*simd.Block, floats)
 }
@@ -143,9 +168,12 @@ func mergeUndiff(dst []byte, p *[8][]byte, base []byte, w int, floats bool) {
 	case w == 2:
 		simd.Widest(mergeUndiff2AVX2, mergeUndiff2AVX512)(
 			&dst[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
-	default:
+	case w == 4:
 		simd.Widest(mergeUndiff4AVX2, mergeUndiff4AVX512)(
 			&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+	default:
+		mergeUndiff8AVX2(&dst[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0],
+			&p[6][0], &p[7][0], n, mask(floats))
 	}
 	mergeUndiffPortable(dst, p, base, w, n*simd.Block, floats)
 }
@@ -158,9 +186,12 @@ func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
 		return 0, true
 	case w == 2:
 		ok = simd.Widest(same2AVX2, same2AVX512)(&want[0], &p[0][0], &p[1][0], n, uint64(rot))
-	default:
+	case w == 4:
 		ok = simd.Widest(same4AVX2, same4AVX512)(
 			&want[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, uint64(rot))
+	default:
+		ok = same8AVX2(&want[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0], &p[6][0],
+			&p[7][0], n, uint64(rot))
 	}
 	return n * simd.Block * w, ok
 }
@@ -174,9 +205,12 @@ func sameUndiff(want []byte, p *[8][]byte, base []byte, w int, floats bool) (n i
 	case w == 2:
 		ok = simd.Widest(sameUndiff2AVX2, sameUndiff2AVX512)(
 			&want[0], &base[0], &p[0][0], &p[1][0], n, mask(floats))
-	default:
+	case w == 4:
 		ok = simd.Widest(sameUndiff4AVX2, sameUndiff4AVX512)(
 			&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], n, mask(floats))
+	default:
+		ok = sameUndiff8AVX2(&want[0], &base[0], &p[0][0], &p[1][0], &p[2][0], &p[3][0], &p[4][0], &p[5][0],
+			&p[6][0], &p[7][0], n, mask(floats))
 	}
 	return n * simd.Block * w, ok
 }

@@ -125,15 +125,49 @@ func groupOf4AVX2(dst *byte, base *byte, blocks int, shift uint64, top uint64, l
 //go:noescape
 func countGroupsAVX2(n *int, group *byte, blocks int)
 
-// groupAVX2 is groupAVX512 for AVX2. It writes up to 8 bytes past what it puts of each group.
+// group1AVX2 is groupAVX512 for AVX2, of 1 planes. It writes up to 8 bytes past what it puts of each group.
 //
 //go:noescape
-func groupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+func group1AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
 
-// ungroupAVX2 is ungroupAVX512 for AVX2. It reads up to 16 bytes past what it takes of each group.
+// group2AVX2 is groupAVX512 for AVX2, of 2 planes. It writes up to 16 bytes past what it puts of each group.
 //
 //go:noescape
-func ungroupAVX2(dst *byte, src *byte, group *byte, blocks int, groups int, at *int)
+func group2AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// group3AVX2 is groupAVX512 for AVX2, of 3 planes. It writes up to 16 bytes past what it puts of each group.
+//
+//go:noescape
+func group3AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// group4AVX2 is groupAVX512 for AVX2, of 4 planes. It writes up to 16 bytes past what it puts of each group.
+//
+//go:noescape
+func group4AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// ungroup1AVX2 is ungroupAVX512 for AVX2, of 1 planes. It reads up to 16 bytes past what it takes of each
+// group.
+//
+//go:noescape
+func ungroup1AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// ungroup2AVX2 is ungroupAVX512 for AVX2, of 2 planes. It reads up to 16 bytes past what it takes of each
+// group.
+//
+//go:noescape
+func ungroup2AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// ungroup3AVX2 is ungroupAVX512 for AVX2, of 3 planes. It reads up to 16 bytes past what it takes of each
+// group.
+//
+//go:noescape
+func ungroup3AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
+
+// ungroup4AVX2 is ungroupAVX512 for AVX2, of 4 planes. It reads up to 16 bytes past what it takes of each
+// group.
+//
+//go:noescape
+func ungroup4AVX2(dst **byte, src **byte, group *byte, blocks int, groups int, at *int)
 
 // split2AVX512 rotates blocks times 64 elements left by rot bits and takes them apart into planes.
 //
@@ -260,3 +294,33 @@ func mergeUndiff4AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *b
 //
 //go:noescape
 func sameUndiff4AVX2(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, blocks int, floats uint64) bool
+
+// split8AVX2 is split4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func split8AVX2(src *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64)
+
+// merge8AVX2 is merge4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func merge8AVX2(dst *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64)
+
+// same8AVX2 is same4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func same8AVX2(want *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, rot uint64) bool
+
+// splitDiff8AVX2 is splitDiff4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func splitDiff8AVX2(src *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64)
+
+// mergeUndiff8AVX2 is mergeUndiff4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func mergeUndiff8AVX2(dst *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64)
+
+// sameUndiff8AVX2 is sameUndiff4AVX2 for elements of 8 bytes.
+//
+//go:noescape
+func sameUndiff8AVX2(want *byte, base *byte, p0 *byte, p1 *byte, p2 *byte, p3 *byte, p4 *byte, p5 *byte, p6 *byte, p7 *byte, blocks int, floats uint64) bool

@@ -77,3 +77,60 @@ func TestLevelsReadEachOther(t *testing.T) {
 		t.Errorf("what is stored changed: %s, want %s", got, want)
 	}
 }
+
+// FuzzLevels: all levels write numbers alike, alone and as differences, and read what they wrote. The bytes
+// of change make the numbers of a step what they are, again and again, at each of so many elements.
+func FuzzLevels(f *testing.F) {
+	f.Add([]byte{1, 0, 2}, uint32(70_000), byte(0), byte(1))
+	f.Add([]byte{0, 0x80}, uint32(20_000), byte(1), byte(3))
+	f.Add([]byte{0xff, 3, 0, 0, 0, 0, 0, 7}, uint32(30_000), byte(2), byte(0))
+	hints := []Hint{{"F32", 4}, {"BF16", 2}, {"F64", 8}, {"I32", 4}, {"I16", 2}, {"U8", 1}}
+	const most = 300_000
+	weights := map[int][]byte{}
+	for _, w := range []int{1, 2, 4} {
+		weights[w] = codectest.Weights(most, w)
+	}
+	f.Fuzz(func(t *testing.T, change []byte, n uint32, hint, every byte) {
+		h := hints[int(hint)%len(hints)]
+		before := weights[min(h.Elem, 4)][:n%most]
+		if len(before) < minLen || len(change) == 0 {
+			return
+		}
+		now := bytes.Clone(before)
+		for i := 0; i < len(now); i++ {
+			if i/h.Elem%(int(every)+1) == 0 {
+				now[i] += change[i%len(change)]
+			}
+		}
+		for _, raw := range [][]byte{now, bytes.Repeat(change, len(now)/len(change)+1)[:len(now)]} {
+			checkLevels(t, raw, before, h)
+		}
+	})
+}
+
+// checkLevels encodes raw, alone and against base, and decodes it.
+func checkLevels(t *testing.T, raw, base []byte, h Hint) {
+	t.Helper()
+	var alone, deltas [][]byte
+	codectest.Levels(func(how string) {
+		id, out := Encode(nil, raw, h)
+		alone = append(alone, append(out, id))
+		delta, ok := EncodeDelta(nil, raw, base, h, 2*len(raw)+100)
+		if deltas = append(deltas, delta); !ok {
+			t.Fatal(how, "no delta")
+		}
+	})
+	if !codectest.Same(alone) || !codectest.Same(deltas) {
+		t.Fatal("the levels write differently")
+	}
+	codectest.Levels(func(how string) {
+		p := alone[0]
+		got, err := Decode(nil, p[len(p)-1], p[:len(p)-1], len(raw))
+		if err != nil || !bytes.Equal(got, raw) {
+			t.Fatalf("%s: %v", how, err)
+		}
+		if got, err = DecodeDelta(nil, deltas[0], base, len(raw)); err != nil || !bytes.Equal(got, raw) {
+			t.Fatalf("%s, a delta: %v", how, err)
+		}
+	})
+}

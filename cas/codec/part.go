@@ -96,33 +96,38 @@ func (s *planeState) open(stored []byte) ([]byte, error) {
 	return stored[n:], s.dec.Init(stored[:n:n], lanes)
 }
 
+// bySort reports whether the plane that stored begins with is sorted by g.
+func bySort(stored []byte, g *groups) bool {
+	return g != nil && (len(stored) == 0 || stored[0]&partWhole == 0)
+}
+
+// decodeGroups sets sorted to the bytes of the groups that stored begins with, without gaps, and returns what
+// follows them.
+func (s *planeState) decodeGroups(sorted, stored []byte, g *groups) ([]byte, error) {
+	at := 0
+	for _, n := range g.counts[:g.n] {
+		p, rest, err := s.decode(sorted[at:at+n:at+n], stored, true)
+		if err != nil {
+			return nil, err
+		}
+		copy(sorted[at:], p) // unless it is there already
+		stored = rest
+		at += n
+	}
+	return stored, nil
+}
+
 // decodePlane returns the plane of len(buf) bytes that stored begins with, and what follows it. The plane is
 // buf, which it fills, or lies in stored.
 func (s *planeState) decodePlane(buf, stored []byte, g *groups) (p, rest []byte, err error) {
-	if g == nil {
-		if len(stored) > 0 && stored[0] == partAgain && s.ones != nil {
-			stored, err = s.decodeRest(buf, stored[1:], s.ones)
-			return buf, stored, err
-		}
-		return s.decode(buf, stored, true)
+	switch {
+	case g != nil:
+		return s.decodeAs(stored[0]&^partWhole, buf, stored[1:], true)
+	case len(stored) > 0 && stored[0] == partAgain && s.ones != nil:
+		stored, err = s.decodeRest(buf, stored[1:], s.ones)
+		return buf, stored, err
 	}
-	if len(stored) == 0 {
-		return nil, nil, errEnds
-	}
-	if code := stored[0]; code&partWhole != 0 {
-		return s.decodeAs(code&^partWhole, buf, stored[1:], true)
-	}
-	sorted := s.sorted[:len(buf)]
-	at := 0
-	for _, n := range g.counts[:g.n] {
-		if p, stored, err = s.decode(sorted[at:at+n:at+n], stored, true); err != nil {
-			return nil, nil, err
-		}
-		copy(sorted[at:], p) // unless it is there already
-		at += n
-	}
-	g.unsort(buf, sorted)
-	return buf, stored, nil
+	return s.decode(buf, stored, true)
 }
 
 // decode is decodePlane for a part.

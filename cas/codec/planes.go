@@ -68,6 +68,8 @@ type planeState struct {
 	sorted [slabBytes + 8*maxGroups*gap]byte // by group
 	group  [maxPlane]byte                    // of each element
 	groups groups
+	from   [8][]byte // planes that are sorted, or come to be, together
+	to     [8][]byte
 	diffs  [slabBytes]byte
 	bitmap [maxPlane / 8]byte
 	behind []byte             // of the slab at hand: what follows its stream, or the last run's frequencies
@@ -75,6 +77,7 @@ type planeState struct {
 	rest   [maxPlane + 8]byte // of a sparse part
 
 	enc     rans.Encoder
+	plans   [8]plan   // of planes
 	sources [8]source // of groups and of all, or of planes
 	parts   []part
 	tables  []byte
@@ -187,10 +190,21 @@ func (s *planeState) decodeSlab(stored []byte, n, w int, g *groups) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
+	sorted := 0
 	for k, buf := range s.planes(n, w)[:w] {
-		if s.bufs[k], stored, err = s.decodePlane(buf, stored, g); err != nil {
+		if bySort(stored, g) {
+			s.from[sorted], s.to[sorted] = s.sortedPlane(k, n), buf
+			stored, err = s.decodeGroups(s.from[sorted], stored, g)
+			sorted++
+		} else {
+			s.bufs[k], stored, err = s.decodePlane(buf, stored, g)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("plane %d: %w", k, err)
 		}
+	}
+	if sorted > 0 {
+		g.unsort(s.to[:sorted], s.from[:sorted])
 	}
 	return stored, s.dec.End()
 }

@@ -161,7 +161,7 @@ func merge4Portable(dst, p0, p1, p2, p3 []byte, rot int) {
 	}
 }
 
-func split8(p *[8][]byte, src []byte, rot int) {
+func split8Portable(p *[8][]byte, src []byte, rot int) {
 	n := len(src) / 8
 	i := 0
 	for ; i+8 <= n; i += 8 {
@@ -188,7 +188,7 @@ func split8(p *[8][]byte, src []byte, rot int) {
 	}
 }
 
-func merge8(dst []byte, p *[8][]byte, rot int) {
+func merge8Portable(dst []byte, p *[8][]byte, rot int) {
 	n := len(dst) / 8
 	i := 0
 	for ; i+8 <= n; i += 8 {

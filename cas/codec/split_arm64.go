@@ -44,6 +44,10 @@ func merge4(dst, p0, p1, p2, p3 []byte, rot int) {
 	merge4Portable(dst, p0, p1, p2, p3, rot)
 }
 
+func split8(p *[8][]byte, src []byte, rot int) { split8Portable(p, src, rot) }
+
+func merge8(dst []byte, p *[8][]byte, rot int) { merge8Portable(dst, p, rot) }
+
 // same reports whether the first n bytes of want, whole elements, are what merge makes of p.
 func same(want []byte, p *[8][]byte, w, rot int) (n int, ok bool) {
 	if w != 2 && w != 4 {

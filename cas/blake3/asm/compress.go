@@ -1,4 +1,4 @@
-// Generates the AVX-512 kernel of BLAKE3:
+// Generates the kernels of BLAKE3:
 //
 //	cd cas/blake3/asm && go run . -pkg blake3 \
 //		-out ../compress_generated_amd64.s -stubs ../compress_generated_amd64.go
@@ -20,23 +20,30 @@ var iv = [8]uint32{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0
 // order is the permutation of the message's words between rounds.
 var order = [16]int{2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8}
 
+// columns and diagonals are the words of the state that quarter rounds take.
+var (
+	columns   = [4][4]int{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}}
+	diagonals = [4][4]int{{0, 5, 10, 15}, {1, 6, 11, 12}, {2, 7, 8, 13}, {3, 4, 9, 14}}
+)
+
 func main() {
-	compress()
+	consts := GLOBL("iv", RODATA|NOPTR)
+	for i, w := range iv {
+		DATA(4*i, U32(w))
+	}
+	compress(consts)
+	compressAVX2(consts)
 	Generate()
 }
 
 // The message's words are in Z0 to Z15, the state's in Z16 to Z31, one lane for each of the sixteen inputs;
 // all registers are in use.
-func compress() {
-	TEXT("compress16", NOSPLIT, "func(out *[16][32]byte, in *[16]*byte, blocks, base, start uint64)")
+func compress(consts Mem) {
+	TEXT("compress16AVX512", NOSPLIT, "func(out *[16][32]byte, in *[16]*byte, blocks, base, start uint64)")
 	Pragma("noescape")
-	Doc("compress16 compresses sixteen inputs of some 64-byte blocks each, the longest of which has blocks of them, and writes the 32 bytes",
-		"that each comes to. in is the begin of a lanes. base are the flags of all blocks, start those of the first besides. Of each input",
-		"as many blocks are read.")
-	consts := GLOBL("iv", RODATA|NOPTR)
-	for i, w := range iv {
-		DATA(4*i, U32(w))
-	}
+	Doc("compress16AVX512 compresses sixteen inputs of some 64-byte blocks each, the longest of which has blocks of",
+		"them, and writes the 32 bytes that each comes to. in is the begin of a lanes. base are the flags of all",
+		"blocks, start those of the first besides. Of each input as many blocks are read.")
 	length := GLOBL("blockLen", RODATA|NOPTR)
 	DATA(0, U32(64))
 	places := GLOBL("places", RODATA|NOPTR)
@@ -91,8 +98,8 @@ func compress() {
 			}
 			words = next
 		}
-		quarter(v, words[:8], [4][4]int{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}})
-		quarter(v, words[8:], [4][4]int{{0, 5, 10, 15}, {1, 6, 11, 12}, {2, 7, 8, 13}, {3, 4, 9, 14}})
+		quarter(v, words[:8], columns)
+		quarter(v, words[8:], diagonals)
 	}
 	for i := range 8 {
 		VPXORD(v[8+i], v[i], v[i])
@@ -122,8 +129,8 @@ func quarter(v []VecPhysical, words []VecPhysical, of [4][4]int) {
 	}
 	for half := range 2 {
 		right := [2][2]uint64{{16, 12}, {8, 7}}[half]
+		step(func(a, _, _, _ VecPhysical, i int) { VPADDD(words[2*i+half], a, a) }) // before b is known
 		step(func(a, b, _, _ VecPhysical, _ int) { VPADDD(b, a, a) })
-		step(func(a, _, _, _ VecPhysical, i int) { VPADDD(words[2*i+half], a, a) })
 		step(func(a, _, _, d VecPhysical, _ int) { VPXORD(a, d, d) })
 		step(func(_, _, _, d VecPhysical, _ int) { VPRORD(Imm(right[0]), d, d) })
 		step(func(_, _, c, d VecPhysical, _ int) { VPADDD(d, c, c) })
