@@ -1,5 +1,5 @@
-// Package bucket is the seam between a remote and the object store that holds it: four requests, and no more
-// of S3 than these. s3 speaks to real engines; Mem is a twin in memory.
+// Package bucket is the seam between a remote and the object store that holds it: four requests, and no
+// more of S3 than these. s3 speaks to real engines; Mem is a twin in memory.
 //
 // What a remote may rely on, what package probe therefore asks of an engine, and what Mem gives:
 //
@@ -25,27 +25,28 @@ import (
 // MaxKey is the length, in bytes, that no key exceeds.
 const MaxKey = 1024
 
-// Bucket is a prefix of a bucket; keys are below it. Errors are *Error, of one of the kinds of this package. All
-// methods may be called by several goroutines at once.
+// Bucket is a prefix of a bucket; keys are below it. Errors are *Error, of one of the kinds of this
+// package. All methods may be called by several goroutines at once.
 type Bucket interface {
-	// Get reads n bytes of an object from off on; to its end if n is All or the object ends before; with n == 0
-	// nothing but its Info. ErrUnchanged if its version is unless; ErrRange if no byte of a range is in the
-	// object. The reader gives as many bytes as were asked for or an error, an *Error, too; the caller closes it.
+	// Get reads n bytes of an object from off on; to its end if n is All or the object ends before; with n
+	// == 0 nothing but its Info. ErrUnchanged if its version is unless; ErrRange if no byte of a range is
+	// in the object. The reader gives as many bytes as were asked for or an error, an *Error, too; the
+	// caller closes it.
 	Get(ctx context.Context, key string, off, n int64, unless Version) (io.ReadCloser, Info, error)
 	// Put makes or replaces an object and returns its version.
 	Put(ctx context.Context, key string, body Body, cond Cond) (Version, error)
 	// Delete removes objects. One that is not there is no error.
 	Delete(ctx context.Context, keys []string) error
-	// List yields the objects whose keys begin with prefix and are behind after, by ascending key. It ends at
-	// the first error.
+	// List yields the objects whose keys begin with prefix and are behind after, by ascending key. It ends
+	// at the first error.
 	List(ctx context.Context, prefix, after string) iter.Seq2[Info, error]
 }
 
 // All is the n of a Get that reads to the end.
 const All = -1
 
-// Version tells one content of a key from another: an ETag, or whatever the engine has instead. It says nothing
-// else. "" is none.
+// Version tells one content of a key from another: an ETag, or whatever the engine has instead. It says
+// nothing else. "" is none.
 type Version string
 
 // Info is what an engine tells of an object.

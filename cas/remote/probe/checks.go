@@ -143,7 +143,8 @@ func (p *probe) together(f func(i int, b bucket.Bucket) error) error {
 	return errors.Join(errs...)
 }
 
-// tries is how often a conditional put is tried against others before an engine is said to let none through.
+// tries is how often a conditional put is tried against others before an engine is said to let none
+// through.
 const tries = 10_000
 
 // race puts with a condition until it is decided: done, or not, because another one was first.
@@ -192,7 +193,8 @@ func (p *probe) create(key string) error {
 	case err != nil:
 		return err
 	case len(won) != 1:
-		return failed("of %d that created the same key at once, %d were told that they did", connections, len(won))
+		return failed("of %d that created the same key at once, %d were told that they did", connections,
+			len(won))
 	}
 	return p.is(key, won[0])
 }
@@ -270,7 +272,8 @@ func (p *probe) unchanged() error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := p.b.Get(p.ctx, p.prefix+"polled", 0, bucket.All, v); !errors.Is(err, bucket.ErrUnchanged) {
+	if _, _, err := p.b.Get(p.ctx, p.prefix+"polled", 0, bucket.All, v); !errors.Is(err,
+		bucket.ErrUnchanged) {
 		return failed("If-None-Match with the ETag that the object has is answered with: %v", err)
 	}
 	return nil

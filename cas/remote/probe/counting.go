@@ -25,7 +25,8 @@ func (c counting) Get(ctx context.Context, key string, off, n int64, unless buck
 	return c.b.Get(ctx, key, off, n, unless)
 }
 
-func (c counting) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (c counting) Put(ctx context.Context, key string, body bucket.Body,
+	cond bucket.Cond) (bucket.Version, error) {
 	c.c.requests.Add(1)
 	return c.b.Put(ctx, key, body, cond)
 }

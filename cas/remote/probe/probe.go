@@ -3,8 +3,8 @@
 // the headers of conditions, that make an object on If-Match, and that keep conditions only within one of
 // their nodes.
 //
-// An engine that fails one of the checks loses updates, and sooner or later checkpoints: it is not used. What
-// a remote can do without, or has to know, is told.
+// An engine that fails one of the checks loses updates, and sooner or later checkpoints: it is not used.
+// What a remote can do without, or has to know, is told.
 package probe
 
 import (
@@ -95,8 +95,8 @@ var checks = []struct {
 	{"listings have several pages", true, true, (*probe).pages},
 }
 
-// Run probes an engine, given by one or more endpoints of the same bucket. The error is that of a request that
-// says nothing of the engine's fitness: no connection, no permission, no room.
+// Run probes an engine, given by one or more endpoints of the same bucket. The error is that of a request
+// that says nothing of the engine's fitness: no connection, no permission, no room.
 func Run(ctx context.Context, o Options, nodes ...bucket.Bucket) (*Report, error) {
 	if o.Now == nil {
 		o.Now = time.Now

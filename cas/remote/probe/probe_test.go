@@ -60,7 +60,8 @@ type liar struct {
 	info    func(bucket.Info) bucket.Info
 }
 
-func (l *liar) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (l *liar) Put(ctx context.Context, key string, body bucket.Body,
+	cond bucket.Cond) (bucket.Version, error) {
 	if l.cond != nil {
 		cond = l.cond(cond)
 	}
@@ -92,7 +93,8 @@ func (l *liar) Get(ctx context.Context, key string, off, n int64, unless bucket.
 // creator makes an object on If-Match where there is none, as an engine was seen to do.
 type creator struct{ *bucket.Mem }
 
-func (c creator) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (c creator) Put(ctx context.Context, key string, body bucket.Body,
+	cond bucket.Cond) (bucket.Version, error) {
 	v, err := c.Mem.Put(ctx, key, body, cond)
 	if errors.Is(err, bucket.ErrNotFound) {
 		return c.Mem.Put(ctx, key, body, bucket.Cond{})
@@ -100,8 +102,8 @@ func (c creator) Put(ctx context.Context, key string, body bucket.Body, cond buc
 	return v, err
 }
 
-// node keeps conditions among its own requests, and not against those of another node. Those of one key meet:
-// both have looked before one of them writes.
+// node keeps conditions among its own requests, and not against those of another node. Those of one key
+// meet: both have looked before one of them writes.
 type node struct {
 	*bucket.Mem
 	mu     *sync.Mutex // the node's own
@@ -109,7 +111,8 @@ type node struct {
 	second bool
 }
 
-func (n node) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (n node) Put(ctx context.Context, key string, body bucket.Body,
+	cond bucket.Cond) (bucket.Version, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, info, err := n.Mem.Get(ctx, key, 0, 0, "")
@@ -206,7 +209,8 @@ func TestLiars(t *testing.T) {
 			[]string{swaps, missing}, counts},
 		{"creates on If-Match", []bucket.Bucket{creator{&bucket.Mem{}}}, []string{missing}, ""},
 		{"has constant ETags", []bucket.Bucket{&liar{Bucket: &bucket.Mem{},
-			version: func(bucket.Version) bucket.Version { return "etag" }}}, []string{sees, swaps, polls}, ""},
+			version: func(bucket.Version) bucket.Version { return "etag" }}}, []string{sees, swaps,
+			polls}, ""},
 		{"races between its nodes", []bucket.Bucket{a, b}, []string{creators, counts}, ""},
 		{"lists what is deleted", []bucket.Bucket{&late{Mem: &bucket.Mem{}}}, []string{sees}, ""},
 		{"ignores ranges", []bucket.Bucket{&liar{Bucket: &bucket.Mem{},
@@ -292,7 +296,8 @@ func (b broken) Put(context.Context, string, bucket.Body, bucket.Cond) (bucket.V
 
 // What says nothing of the engine is an error of the probe, not a failure of the engine.
 func TestNoAnswer(t *testing.T) {
-	for _, kind := range []error{bucket.ErrUnreachable, bucket.ErrDenied, bucket.ErrNoBucket, bucket.ErrFull} {
+	for _, kind := range []error{bucket.ErrUnreachable, bucket.ErrDenied, bucket.ErrNoBucket,
+		bucket.ErrFull} {
 		_, err := probe.Run(t.Context(), probe.Options{}, broken{&bucket.Mem{}, kind})
 		if !errors.Is(err, kind) {
 			t.Errorf("error is %v, want %v", err, kind)

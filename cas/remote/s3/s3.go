@@ -1,8 +1,8 @@
 // Package s3 is a bucket.Bucket on an engine that speaks S3. It alone knows Amazon's library.
 //
-// Requests are made once: what is tried again, and when, is for the caller to decide, who knows whether a Put
-// whose answer was lost may be made twice. Bodies are not signed; a CRC-32C that was computed before is sent
-// with each, in a header (trailers are refused by several engines).
+// Requests are made once: what is tried again, and when, is for the caller to decide, who knows whether a
+// Put whose answer was lost may be made twice. Bodies are not signed; a CRC-32C that was computed before is
+// sent with each, in a header (trailers are refused by several engines).
 //
 // Credentials are looked for where Amazon's tools look: the environment, profiles, single sign-on, web
 // identities, containers, the machine's role.
@@ -203,7 +203,8 @@ func (b *Bucket) head(ctx context.Context, key string, unless bucket.Version) (b
 }
 
 // Put sends the body once.
-func (b *Bucket) Put(ctx context.Context, key string, what bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (b *Bucket) Put(ctx context.Context, key string, what bucket.Body,
+	cond bucket.Cond) (bucket.Version, error) {
 	ctx, watch := begin(ctx, "put", key)
 	defer watch.end()
 	r, err := what.Open()
@@ -301,7 +302,8 @@ type page struct {
 }
 
 // page gets a page of a listing. That its keys ascend is checked: an engine could keep a reader for ever.
-func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, last string) (p page, err error) {
+func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, last string) (p page,
+	err error) {
 	ctx, watch := begin(ctx, "list", prefix)
 	defer watch.end()
 	out, err := b.client.ListObjectsV2(ctx, in)
@@ -319,7 +321,8 @@ func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, la
 	}
 	if aws.ToBool(out.IsTruncated) {
 		if p.next = aws.ToString(out.NextContinuationToken); p.next == "" || len(p.infos) == 0 {
-			return p, watch.refused(fmt.Errorf("a page of a listing has nothing, or no next one, and is not the last"))
+			return p, watch.refused(fmt.Errorf("a page of a listing has nothing, or no next one,
+				and is not the last"))
 		}
 	}
 	return p, nil

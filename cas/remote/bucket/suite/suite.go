@@ -232,7 +232,8 @@ func testList(t *testing.T, b bucket.Bucket) {
 
 // testKeys puts what keys of a remote consist of.
 func testKeys(t *testing.T, b bucket.Bucket) {
-	for _, k := range []string{"format", "heads/@archive", "heads/gpu-node-17.0123abcd", "d/ab/abcdef0123456789",
+	for _, k := range []string{"format", "heads/@archive", "heads/gpu-node-17.0123abcd",
+		"d/ab/abcdef0123456789",
 		"gc/e/00000001"} {
 		Put(t, b, k, []byte(k), bucket.Cond{Absent: true})
 		holds(t, b, k, []byte(k))
@@ -257,7 +258,8 @@ func testCreators(t *testing.T, b bucket.Bucket) {
 		together(8, func(i int) {
 			data := fmt.Appendf(nil, "creator %d", i)
 			for {
-				_, err := b.Put(context.WithoutCancel(t.Context()), key, bucket.Bytes(data), bucket.Cond{Absent: true})
+				_, err := b.Put(context.WithoutCancel(t.Context()), key, bucket.Bytes(data),
+					bucket.Cond{Absent: true})
 				switch {
 				case err == nil:
 					mu.Lock()
@@ -291,7 +293,8 @@ func testCounter(t *testing.T, b bucket.Bucket) {
 			}
 			var n int
 			fmt.Sscan(string(data), &n)
-			_, err = b.Put(t.Context(), "n", bucket.Bytes(fmt.Append(nil, n+1)), bucket.Cond{Version: info.Version})
+			_, err = b.Put(t.Context(), "n", bucket.Bytes(fmt.Append(nil, n+1)),
+				bucket.Cond{Version: info.Version})
 			switch {
 			case err == nil:
 				done++

@@ -1,5 +1,5 @@
-// Package s3test puts a bucket.Bucket behind HTTP, as an engine that speaks as much S3 as package s3 does. It
-// checks no signatures.
+// Package s3test puts a bucket.Bucket behind HTTP, as an engine that speaks as much S3 as package s3 does.
+// It checks no signatures.
 package s3test
 
 import (
@@ -151,7 +151,8 @@ func (e *Engine) put(w http.ResponseWriter, r *http.Request, key string) {
 		return
 	}
 	body := bucket.Bytes(data)
-	if sum, err := base64.StdEncoding.DecodeString(r.Header.Get("x-amz-checksum-crc32c")); err == nil && len(sum) == 4 {
+	if sum,
+		err := base64.StdEncoding.DecodeString(r.Header.Get("x-amz-checksum-crc32c")); err == nil && len(sum) == 4 {
 		body.CRC32C = binary.BigEndian.Uint32(sum)
 	}
 	v, err := e.Bucket.Put(r.Context(), key, body, bucket.Cond{
@@ -208,7 +209,8 @@ func (e *Engine) list(w http.ResponseWriter, r *http.Request) {
 			page.NextContinuationToken = page.Contents[pageSize-1].Key
 			break
 		}
-		page.Contents = append(page.Contents, listed{Key: info.Key, Size: info.Size, ETag: quoted(info.Version),
+		page.Contents = append(page.Contents, listed{Key: info.Key, Size: info.Size,
+			ETag:         quoted(info.Version),
 			LastModified: info.Modified.UTC().Format("2006-01-02T15:04:05.000Z")})
 	}
 	w.Header().Set("Content-Type", "application/xml")
