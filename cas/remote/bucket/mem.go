@@ -51,8 +51,8 @@ func (o object) info(key string) Info {
 }
 
 // Get reads of the object as it is at this moment, whatever becomes of it while it is read.
-func (m *Mem) Get(ctx context.Context, key string, off, n int64, unless Version) (io.ReadCloser,
-	Info, error) {
+func (m *Mem) Get(ctx context.Context, key string, off, n int64, unless Version) (
+	io.ReadCloser, Info, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, Info{}, &Error{Op: "get", Key: key, Kind: ErrUnreachable, Err: err}
 	}

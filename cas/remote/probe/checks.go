@@ -272,8 +272,8 @@ func (p *probe) unchanged() error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := p.b.Get(p.ctx, p.prefix+"polled", 0, bucket.All, v); !errors.Is(err,
-		bucket.ErrUnchanged) {
+	_, _, err = p.b.Get(p.ctx, p.prefix+"polled", 0, bucket.All, v)
+	if !errors.Is(err, bucket.ErrUnchanged) {
 		return failed("If-None-Match with the ETag that the object has is answered with: %v", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -321,8 +322,7 @@ func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, la
 	}
 	if aws.ToBool(out.IsTruncated) {
 		if p.next = aws.ToString(out.NextContinuationToken); p.next == "" || len(p.infos) == 0 {
-			return p, watch.refused(fmt.Errorf("a page of a listing has nothing, or no next one,
-				and is not the last"))
+			return p, watch.refused(errors.New("a page of a listing is neither the last nor followed by one"))
 		}
 	}
 	return p, nil
