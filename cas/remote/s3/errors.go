@@ -18,21 +18,32 @@ import (
 // watch follows a request: how far it came decides what its failure means.
 type watch struct {
 	op, key string
-	stop    context.CancelCauseFunc
 	ctx     context.Context
-	asked   atomic.Bool // for a connection
+	stop    context.CancelCauseFunc
+	asked   atomic.Bool // the engine; before that, credentials are looked for
 	sent    atomic.Bool // something of the request, perhaps all
 }
+
+type watchKey struct{}
 
 var errSilence = errors.New("no byte came for too long")
 
 func begin(ctx context.Context, op, key string) (context.Context, *watch) {
 	w := &watch{op: op, key: key}
 	w.ctx, w.stop = context.WithCancelCause(ctx)
-	return httptrace.WithClientTrace(w.ctx, &httptrace.ClientTrace{
-		GetConn:      func(string) { w.asked.Store(true) },
-		WroteHeaders: func() { w.sent.Store(true) },
-	}), w
+	return context.WithValue(w.ctx, watchKey{}, w), w
+}
+
+// watched tells the watch of a request how far it comes.
+type watched struct{ http.RoundTripper }
+
+func (t watched) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w, ok := r.Context().Value(watchKey{}).(*watch); ok {
+		w.asked.Store(true)
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+			WroteHeaders: func() { w.sent.Store(true) }}))
+	}
+	return t.RoundTripper.RoundTrip(r)
 }
 
 func (w *watch) end() { w.stop(nil) }
@@ -50,13 +61,13 @@ func (w *watch) failed(err error) error {
 	}
 	var response *smithyhttp.ResponseError
 	switch {
-	case errors.As(err, &response) && response.Response != nil:
+	case errors.As(err, &response) && response.Response != nil && response.HTTPStatusCode() != 0:
 		e.Status = response.HTTPStatusCode()
 		e.Kind = kindOf(w.op, e.Status, e.Code)
 	case w.sent.Load() && w.changes():
 		e.Kind = bucket.ErrDoubt
-	case !w.asked.Load() && w.ctx.Err() == nil:
-		e.Kind = bucket.ErrDenied // no credentials were found
+	case !w.asked.Load() && w.ctx.Err() == nil: // no credentials were found
+		e.Kind = bucket.ErrDenied
 	default:
 		e.Kind = bucket.ErrUnreachable
 	}
@@ -73,7 +84,7 @@ func kindOf(op string, status int, code string) error {
 	case "BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch",
 		"IncompleteBody":
 		return bucket.ErrDamaged
-	case "SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "TooManyRequests",
+	case "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests",
 		"RequestLimitExceeded", "RequestTimeTooSkewed":
 		// The library reads the engine's clock off the answer: the next signature has its time.
 		return bucket.ErrBusy

@@ -45,6 +45,8 @@ const (
 	deleteBatch = 1000
 	// connections to one engine that are kept when they are idle.
 	connections = 64
+	// emptyPages is how many pages of a listing may follow each other with nothing on them.
+	emptyPages = 100
 )
 
 // Config says where a bucket is.
@@ -92,7 +94,7 @@ func Open(ctx context.Context, c Config) (*Bucket, error) {
 			o.BaseEndpoint = &c.Endpoint
 		}
 		o.UsePathStyle = c.PathStyle
-		o.HTTPClient = &http.Client{Transport: c.Transport}
+		o.HTTPClient = &http.Client{Transport: watched{c.Transport}}
 		o.Retryer = aws.NopRetryer{}
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
@@ -151,8 +153,9 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 	ctx, watch := begin(ctx, "get", key)
 	out, err := b.client.GetObject(ctx, in)
 	if err != nil {
+		err = watch.failed(err)
 		watch.end()
-		return nil, bucket.Info{}, watch.failed(err)
+		return nil, bucket.Info{}, err
 	}
 	info := bucket.Info{Key: key, Version: version(out.ETag), Modified: aws.ToTime(out.LastModified),
 		Date: date(out.ResultMetadata)}
@@ -277,7 +280,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string) iter.Seq2[bucke
 			in.StartAfter = b.key(after)
 		}
 		last := after
-		for {
+		for empty := 0; ; {
 			page, err := b.page(ctx, in, prefix, last)
 			for _, info := range page.infos {
 				if !yield(info, nil) {
@@ -290,6 +293,13 @@ func (b *Bucket) List(ctx context.Context, prefix, after string) iter.Seq2[bucke
 				return
 			}
 			if page.next == "" {
+				return
+			}
+			if len(page.infos) > 0 {
+				empty = 0
+			} else if empty++; empty == emptyPages {
+				yield(bucket.Info{}, &bucket.Error{Op: "list", Key: prefix, Kind: bucket.ErrRefused,
+					Message: "one page after the other is empty"})
 				return
 			}
 			in.ContinuationToken = &page.next
@@ -321,7 +331,7 @@ func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, la
 		last = key
 	}
 	if aws.ToBool(out.IsTruncated) {
-		if p.next = aws.ToString(out.NextContinuationToken); p.next == "" || len(p.infos) == 0 {
+		if p.next = aws.ToString(out.NextContinuationToken); p.next == "" {
 			return p, watch.refused(errors.New("a page of a listing is neither the last nor followed by one"))
 		}
 	}
