@@ -45,7 +45,8 @@ func (a Address) arn(below ...string) (arns []string) {
 	return arns
 }
 
-// Policy is the least that a role's credentials need to be allowed, as the policy of a user or a role of AWS.
+// Policy is the least that a role's credentials need to be allowed, as the policy of a user or a role of
+// AWS.
 func (a Address) Policy(r Role) (string, error) {
 	s := []statement{
 		{Sid: "Read", Effect: "Allow", Action: []string{"s3:GetObject"}, Resource: a.arn("*")},
@@ -72,8 +73,8 @@ func (a Address) Policy(r Role) (string, error) {
 	return encode(s), nil
 }
 
-// BucketPolicy keeps writers, and thieves of their credentials, from overwriting what never changes, and heads
-// otherwise than by compare-and-swap.
+// BucketPolicy keeps writers, and thieves of their credentials, from overwriting what never changes, and
+// heads otherwise than by compare-and-swap.
 func (a Address) BucketPolicy() string {
 	deny := func(sid string, keys []string, unless ...string) statement {
 		missing := map[string]string{}

@@ -1,6 +1,6 @@
-// Package remote is a store that several machines share: a prefix of a bucket. This package has what names one
-// (Address), what is at its root (Format), and what a local store knows of it (Joined); bucket is the seam to
-// the engine that holds it, and record the formats of its objects.
+// Package remote is a store that several machines share: a prefix of a bucket. This package has what names
+// one (Address), what is at its root (Format), and what a local store knows of it (Joined); bucket is the
+// seam to the engine that holds it, and record the formats of its objects.
 //
 //	PREFIX/format         text, made once, never changed
 //	PREFIX/heads/WRITER   one for each local store that publishes, the only one that it overwrites

@@ -18,7 +18,8 @@ func TestMain(m *testing.M) { os.Exit(mounttest.Main(m)) }
 
 func open(t *testing.T, e *mounttest.Engine, prefix string) *s3.Bucket {
 	t.Helper()
-	b, err := s3.Open(t.Context(), s3.Config{Bucket: e.Bucket, Prefix: prefix, Endpoint: e.Endpoint, PathStyle: true})
+	b, err := s3.Open(t.Context(), s3.Config{Bucket: e.Bucket, Prefix: prefix, Endpoint: e.Endpoint,
+		PathStyle: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,14 +36,14 @@ type Report struct {
 	Requests int     `json:"requests"`
 }
 
-// Unfit are the names of the needed checks that the engine failed.
-func (r *Report) Unfit() (names []string) {
+// Unfit are the needed checks that the engine failed.
+func (r *Report) Unfit() (failed []Check) {
 	for _, c := range r.Checks {
 		if c.Needed && c.Failed != "" {
-			names = append(names, c.Name)
+			failed = append(failed, c)
 		}
 	}
-	return names
+	return failed
 }
 
 // Options say how far a probe goes.
