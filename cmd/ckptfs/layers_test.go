@@ -53,6 +53,7 @@ var layers = []struct {
 		"cas/expected", "cas/locks", "cas/pages", "cas/segment", "cas/trust"}},
 	{"cas/remote/bucket", nil},
 	{"cas/remote/bucket/suite", []string{"cas/remote/bucket"}},
+	{"cas/remote/patient", []string{"cas/remote/bucket"}},
 	{"cas/remote/s3", []string{"cas/remote/bucket"}},
 	{"cas/remote/s3/s3test", []string{"cas/remote/bucket", "cas/remote/s3"}},
 	{"cas/remote/probe", []string{"cas/remote/bucket"}},
