@@ -3,8 +3,8 @@
 // whoever made it knows how to look.
 //
 // Before it asks again it waits a random time, at most 100 ms at first and twice as long each time, up to
-// 20 s. Requests are made several at a time. How many is found out as in TCP: each time the engine says that
-// it is busy it is half as many, and after ten that went well one more.
+// 20 s. Requests are made several at a time. How many is found out as in TCP: each time the engine says
+// that it is busy it is half as many, and after ten that went well one more.
 package patient
 
 import (
@@ -27,8 +27,8 @@ const (
 type Options struct {
 	// Requests at a time, at most.
 	Requests int
-	// For is how long one request is made again, counted from its last success or its begin; 0: as long as its
-	// context lasts.
+	// For is how long one request is made again, counted from its begin, or from when something last came
+	// of it; 0: as long as its context lasts.
 	For time.Duration
 }
 
