@@ -43,27 +43,27 @@ func TestEntryCheck(t *testing.T) {
 		"no how":                 func(e *Entry) { e.File.Model.How = "" },
 		"how":                    func(e *Entry) { e.File.Model.How = "so\n" },
 		"how, high":              func(e *Entry) { e.File.Model.How = "\x7f" },
-		"how, long":              func(e *Entry) { e.File.Model.How = strings.Repeat("h", maxHow+1) },
+		"how, long":              func(e *Entry) { e.File.Model.How = xs(maxHow + 1) },
 		"parent's path":          func(e *Entry) { e.File.Model.Parent.Path = "etc/passwd" },
 		"merged":                 func(e *Entry) { e.File.Model.Merged[0].Path = "runs/." },
 		"merged, no path":        func(e *Entry) { e.File.Model.Merged[1] = Parent{} },
-		"merged from many":       func(e *Entry) { e.File.Model.Merged = times(maxMerged+1, Parent{Path: "runs/a"}) },
+		"merged from many":       func(e *Entry) { e.File.Model.Merged = times(1025, Parent{Path: "runs/a"}) },
 		"graph's object":         func(e *Entry) { e.File.Model.Graph[0].Object = id(0x33) },
 		"graph's offset":         func(e *Entry) { e.File.Model.Graph[0].Off = 0 },
-		"graph of many":          func(e *Entry) { e.File.Model.Graph = times(maxGraph+1, e.File.Model.Graph[0]) },
-		"source":                 func(e *Entry) { e.File.Model.Source = strings.Repeat("s", maxSource+1) },
+		"graph of many":          func(e *Entry) { e.File.Model.Graph = times(1025, e.File.Model.Graph[0]) },
+		"source":                 func(e *Entry) { e.File.Model.Source = xs(maxSource + 1) },
 		"over itself":            func(e *Entry) { e.Over[0].Writer = me },
 		"over nothing":           func(e *Entry) { e.Over[0].Version = 0 },
 		"over twice":             func(e *Entry) { e.Over[1] = e.Over[0] },
 		"over descends":          func(e *Entry) { slices.Reverse(e.Over) },
-		"inline of 2 KiB and 1":  func(e *Entry) { e.File = &File{Size: 2049, Inline: strings.Repeat("x", 2049)} },
+		"inline of 2 KiB and 1":  func(e *Entry) { e.File = &File{Size: 2049, Inline: xs(2049)} },
 		"link of nothing":        func(e *Entry) { e.Kind, e.File = KindLink, nil },
 		"link with a 0":          func(e *Entry) { e.Kind, e.File, e.Link = KindLink, nil, "a\x00" },
-		"link, long":             func(e *Entry) { e.Kind, e.File, e.Link = KindLink, nil, strings.Repeat("l", 4096) },
-		"link with metrics":      func(e *Entry) { *e = withMetric(Entry{Kind: KindLink, Link: "x"}, "loss") },
-		"tombstone with metrics": func(e *Entry) { *e = withMetric(Entry{Kind: KindTombstone}, "loss") },
+		"link, long":             func(e *Entry) { e.Kind, e.File, e.Link = KindLink, nil, xs(4096) },
+		"link with metrics":      func(e *Entry) { *e = withMetric(Entry{Kind: KindLink, Link: "x"}, "a") },
+		"tombstone with metrics": func(e *Entry) { *e = withMetric(Entry{Kind: KindTombstone}, "a") },
 		"metric without name":    func(e *Entry) { *e = withMetric(*e, "") },
-		"metric, long name":      func(e *Entry) { *e = withMetric(*e, strings.Repeat("m", 256)) },
+		"metric, long name":      func(e *Entry) { *e = withMetric(*e, xs(256)) },
 		"metric, control":        func(e *Entry) { *e = withMetric(*e, "a\n") },
 		"metric, delete":         func(e *Entry) { *e = withMetric(*e, "a\x7f") },
 		"metric, no UTF-8":       func(e *Entry) { *e = withMetric(*e, "\xff") },
@@ -75,8 +75,8 @@ func TestEntryCheck(t *testing.T) {
 		"attribute, ours":        func(e *Entry) { *e = withAttr("user.ckptfs", "") },
 		"attribute, of ours":     func(e *Entry) { *e = withAttr("user.ckptfs.record", "") },
 		"attribute, a 0":         func(e *Entry) { *e = withAttr("user.a\x00", "") },
-		"attribute, long":        func(e *Entry) { *e = withAttr("user."+strings.Repeat("a", 251), "") },
-		"attribute, long value":  func(e *Entry) { *e = withAttr("user.a", strings.Repeat("v", 64<<10+1)) },
+		"attribute, long":        func(e *Entry) { *e = withAttr("user."+xs(251), "") },
+		"attribute, long value":  func(e *Entry) { *e = withAttr("user.a", xs(64<<10+1)) },
 		"attribute twice":        func(e *Entry) { *e = withAttr("user.a", ""); e.Attrs = times(2, e.Attrs[0]) },
 	} {
 		e := exampleFile()
@@ -87,16 +87,17 @@ func TestEntryCheck(t *testing.T) {
 		refused(t, name, encode, decode)
 	}
 	// What no bytes stand for.
+	gone := Entry{Path: "runs/a", Kind: KindTombstone, Origin: me, Version: 1}
 	for name, spoil := range map[string]func(e *Entry){
 		"file without file":   func(e *Entry) { e.File = nil },
 		"folder with file":    func(e *Entry) { e.Kind = KindFolder },
 		"file with link":      func(e *Entry) { e.Link = "x" },
 		"file with attribute": func(e *Entry) { e.Attrs = []Attr{{"user.a", ""}} },
-		"tombstone, mode":     func(e *Entry) { *e = Entry{Path: "runs/a", Kind: KindTombstone, Version: 1, Mode: 1} },
-		"tombstone, mtime":    func(e *Entry) { *e = Entry{Path: "runs/a", Kind: KindTombstone, Version: 1, MTime: 1} },
+		"tombstone, mode":     func(e *Entry) { *e = gone; e.Mode = 1 },
+		"tombstone, mtime":    func(e *Entry) { *e = gone; e.MTime = 1 },
 		"manifest and inline": func(e *Entry) { e.File.Inline = "x" },
 		"inline and size":     func(e *Entry) { e.File = &File{Size: 1} },
-		"inline and plan":     func(e *Entry) { e.File.Deps, e.File.Model, e.File.Manifest = nil, nil, cas.Hash{} },
+		"inline and plan":     func(e *Entry) { e.File = &File{Plan: e.File.Plan} },
 		"inline and deps":     func(e *Entry) { e.File = &File{Deps: []ID{id(1)}} },
 		"inline and model":    func(e *Entry) { e.File = &File{Model: &Model{}} },
 		"offset":              func(e *Entry) { e.File.Plan.Off++ },
@@ -105,14 +106,13 @@ func TestEntryCheck(t *testing.T) {
 	} {
 		e := exampleFile()
 		spoil(&e)
-		if e.Origin == "" {
-			e.Origin = ArchiveWriter
-		}
 		if _, _, err := EncodeTable(ArchiveWriter, id(1), []Entry{e}); err == nil {
 			t.Errorf("%s: encoded", name)
 		}
 	}
 }
+
+func xs(n int) string { return strings.Repeat("x", n) }
 
 func times[T any](n int, one T) []T { return slices.Repeat([]T{one}, n) }
 
@@ -183,7 +183,8 @@ func TestEntryOneEncoding(t *testing.T) {
 		folder := p("\x00", "runs/a") + "\x42\x00\x01\x00\x00\x00\x01\x01x"
 		return string(le.AppendUint64([]byte(folder), bits))
 	}
-	if es, err := readList(d, []byte(nan(0x7ff8000000000001))); err != nil || !math.IsNaN(es[0].Metrics[0].Value) {
+	es, err := readList(d, []byte(nan(0x7ff8000000000001)))
+	if err != nil || !math.IsNaN(es[0].Metrics[0].Value) {
 		t.Error(es, err)
 	}
 	for name, p := range map[string]string{

@@ -74,7 +74,8 @@ func TestHeadCheck(t *testing.T) {
 // manyRuns is n tombstones of runs with names of 250 bytes.
 func manyRuns(n int) (es []Entry) {
 	for i := range n {
-		es = append(es, Entry{Path: fmt.Sprintf("runs/%0250d", i), Kind: KindTombstone, Origin: ArchiveWriter, Version: 1})
+		es = append(es, Entry{Path: fmt.Sprintf("runs/%0250d", i), Kind: KindTombstone, Origin: ArchiveWriter,
+			Version: 1})
 	}
 	return es
 }
@@ -83,8 +84,8 @@ func manyRuns(n int) (es []Entry) {
 func TestHeadTooLarge(t *testing.T) {
 	links := func(n, size int) (es []Entry) {
 		for i := range n {
-			es = append(es, Entry{Path: fmt.Sprintf("runs/a/%06d", i), Kind: KindLink, Origin: ArchiveWriter, Version: 1,
-				Link: strings.Repeat("l", size)})
+			es = append(es, Entry{Path: fmt.Sprintf("runs/a/%06d", i), Kind: KindLink, Origin: ArchiveWriter,
+				Version: 1, Link: strings.Repeat("l", size)})
 		}
 		return es
 	}
@@ -140,7 +141,8 @@ func TestHeadOneEncoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, at := range map[string]int{"zeros": 10, "flags": 77, "no magic": 0, "version 0": 8, "a run": headFixed + 9} {
+	for name, at := range map[string]int{"zeros": 10, "flags": 77, "no magic": 0, "version 0": 8,
+		"a run": headFixed + 9} {
 		q := slices.Clone(p)
 		q[at]--
 		if _, err := headAgain(sum(q)); !errors.Is(err, cas.ErrCorrupt) {

@@ -33,8 +33,9 @@ func TestWriterCheck(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, w := range []Writer{"", "a", "a.", ".00000000", "a.0000000", "a.000000000", "a.0000000g", "a.0000000F",
-		"A.00000000", "a/b.00000000", "a.b.00000000", "ä.00000000", "a\x00.00000000", "@other", "@index.00000000",
+	for _, w := range []Writer{"", "a", "a.", ".00000000", "a.0000000", "a.000000000", "a.0000000g",
+		"a.0000000F", "A.00000000", "a/b.00000000", "a.b.00000000", "ä.00000000", "a\x00.00000000", "@other",
+		"@index.00000000",
 		Writer(strings.Repeat("n", 41) + ".0123abcd")} {
 		if w.Check() == nil {
 			t.Errorf("%q is taken for a writer", w)

@@ -39,8 +39,8 @@ type Record struct {
 // Base is a record that others are stored against.
 type Base struct {
 	Record
-	Hash   cas.Hash
-	Number uint8 // as in package segment: 0 to segment.MaxNumber
+	Hash   [16]byte // the first of its hash; the record at the place has all
+	Number uint8    // as in package segment: 0 to segment.MaxNumber
 	Kind   cas.Kind
 }
 
@@ -106,8 +106,8 @@ func DecodePlan(b []byte) (*Plan, error) {
 	p.Record = record()
 	p.Lists = many(r, 2, record)
 	p.Chunks = many(r, 1, place)
-	p.Bases = many(r, cas.HashSize+3, func() Base {
-		x := Base{Hash: r.hash()}
+	p.Bases = many(r, len(Base{}.Hash)+3, func() Base {
+		x := Base{Hash: [16]byte(r.id())}
 		x.Record = record()
 		b := r.Byte()
 		x.Number, x.Kind = b&15, cas.Kind(b>>4)
@@ -173,14 +173,14 @@ func (p *Plan) checkObjects() error {
 }
 
 func (p *Plan) checkBases() error {
-	seen := make(map[cas.Hash]bool, len(p.Bases))
+	seen := make(map[[16]byte]bool, len(p.Bases))
 	for i, x := range p.Bases {
 		if err := x.Record.check(p.Objects, segment.MaxBased); err != nil {
 			return fmt.Errorf("base %d: %w", i, err)
 		}
-		if x.Hash.IsZero() || seen[x.Hash] || x.Number > segment.MaxNumber || x.Kind < cas.Chunk ||
+		if seen[x.Hash] || x.Number > segment.MaxNumber || x.Kind < cas.Chunk ||
 			x.Kind > cas.Manifest {
-			return fmt.Errorf("base %d: %s, %s of number %d", i, x.Hash.Short(), x.Kind, x.Number)
+			return fmt.Errorf("base %d: %x, %s of number %d", i, x.Hash, x.Kind, x.Number)
 		}
 		seen[x.Hash] = true
 		if i == 0 {

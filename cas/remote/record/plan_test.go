@@ -42,7 +42,6 @@ func TestPlanCheck(t *testing.T) {
 		"chunk, object":          func(p *Plan) { p.Chunks[0].Object = 1 << 31 },
 		"base, raw":              func(p *Plan) { p.Bases[1].Raw = segment.MaxBased + 1 },
 		"base, no raw":           func(p *Plan) { p.Bases[1].Raw = 0 },
-		"base, no hash":          func(p *Plan) { p.Bases[1].Hash = cas.Hash{} },
 		"base twice":             func(p *Plan) { p.Bases[1].Hash = p.Bases[0].Hash },
 		"base, number":           func(p *Plan) { p.Bases[1].Number = segment.MaxNumber + 1 },
 		"base, kind":             func(p *Plan) { p.Bases[1].Kind = cas.Event },
@@ -149,7 +148,7 @@ func drawPlan(t *rapid.T) *Plan {
 		for k := range rapid.IntRange(0, 3).Draw(t, "bases") {
 			at := Place{uint32(i), stored(), max(ends[i], segment.FileHeaderSize)}
 			x := Base{Record: Record{at, rapid.Uint32Range(1, segment.MaxBased).Draw(t, "raw")},
-				Hash:   hash(byte(16*i + k + 1)),
+				Hash:   id(byte(16*i + k + 1)),
 				Number: rapid.Uint8Range(0, segment.MaxNumber).Draw(t, "number"),
 				Kind:   cas.Kind(rapid.Uint8Range(1, 3).Draw(t, "kind"))}
 			ends[i] = x.End()

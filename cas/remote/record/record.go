@@ -55,7 +55,7 @@
 //	chunks        number n, then n places: of each different chunk, in the order in which manifest and lists
 //	              first name it. Their raw lengths are the lists'
 //	bases         number n, then n times, by ascending place, without overlap
-//	    hash      32 bytes, each once
+//	    hash      the first 16 bytes, each once
 //	    record    of at most 1 MiB raw
 //	    kind      1 byte: number | kind << 4. The number, 0 to 7, is that of package segment, the kind is
 //	              cas.Chunk, cas.List or cas.Manifest

@@ -53,9 +53,9 @@ func examplePlan() *Plan {
 			{Object: 0, Off: 700_000, Stored: 1},
 		},
 		Bases: []Base{
-			{Record{Place{Object: 0, Off: 500_000, Stored: 9_000}, 262_144}, hash(2), 0, cas.Chunk},
-			{Record{Place{Object: 0, Off: 509_080, Stored: 9_000}, 1 << 20}, hash(1), 7, cas.Chunk},
-			{Record{Place{Object: 2, Off: 64, Stored: cas.MaxChunk}, 1}, hash(3), 4, cas.Manifest},
+			{Record{Place{Object: 0, Off: 500_000, Stored: 9_000}, 262_144}, id(2), 0, cas.Chunk},
+			{Record{Place{Object: 0, Off: 509_080, Stored: 9_000}, 1 << 20}, id(1), 7, cas.Chunk},
+			{Record{Place{Object: 2, Off: 64, Stored: cas.MaxChunk}, 1}, id(3), 4, cas.Manifest},
 		},
 	}
 }
@@ -184,7 +184,8 @@ func drawFile(t *rapid.T) *File {
 	}
 	f := &File{Size: rapid.Int64Min(0).Draw(t, "size"), Manifest: hash(7), Deps: drawIDs(t)}
 	ref := func() Ref {
-		return Ref{rapid.SampledFrom(f.Deps).Draw(t, "object"), rapid.Int64Range(8, 1<<20).Draw(t, "offset") * 8,
+		return Ref{rapid.SampledFrom(f.Deps).Draw(t, "object"),
+			rapid.Int64Range(8, 1<<20).Draw(t, "offset") * 8,
 			rapid.Uint32Range(1, cas.MaxChunk).Draw(t, "stored")}
 	}
 	f.Plan = ref()
@@ -250,7 +251,7 @@ func drawEntries(t *rapid.T, own Writer, least int) []Entry {
 		entries = append(entries, drawEntry(t, own))
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return a.Compare(&b, own) })
-	return slices.CompactFunc(entries, func(a, b Entry) bool { return a.Path == b.Path && a.Origin == b.Origin })
+	return slices.CompactFunc(entries, func(a, b Entry) bool { return a.Compare(&b, own) == 0 })
 }
 
 func drawOwn(t *rapid.T) Writer {
