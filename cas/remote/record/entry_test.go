@@ -47,7 +47,7 @@ func TestEntryCheck(t *testing.T) {
 		"parent's path":          func(e *Entry) { e.File.Model.Parent.Path = "etc/passwd" },
 		"merged":                 func(e *Entry) { e.File.Model.Merged[0].Path = "runs/." },
 		"merged, no path":        func(e *Entry) { e.File.Model.Merged[1] = Parent{} },
-		"merged from many":       func(e *Entry) { e.File.Model.Merged = times(1025, Parent{Path: "runs/a"}) },
+		"merged from many":       func(e *Entry) { m := e.File.Model; m.Merged = times(1025, m.Merged[0]) },
 		"graph's object":         func(e *Entry) { e.File.Model.Graph[0].Object = id(0x33) },
 		"graph's offset":         func(e *Entry) { e.File.Model.Graph[0].Off = 0 },
 		"graph of many":          func(e *Entry) { e.File.Model.Graph = times(1025, e.File.Model.Graph[0]) },
@@ -77,7 +77,8 @@ func TestEntryCheck(t *testing.T) {
 		"attribute, a 0":         func(e *Entry) { *e = withAttr("user.a\x00", "") },
 		"attribute, long":        func(e *Entry) { *e = withAttr("user."+xs(251), "") },
 		"attribute, long value":  func(e *Entry) { *e = withAttr("user.a", xs(64<<10+1)) },
-		"attribute twice":        func(e *Entry) { *e = withAttr("user.a", ""); e.Attrs = times(2, e.Attrs[0]) },
+		"attribute twice":        func(e *Entry) { *e = withAttr("user.a", "", "user.a", "") },
+		"attributes descend":     func(e *Entry) { *e = withAttr("user.b", "", "user.a", "") },
 	} {
 		e := exampleFile()
 		spoil(&e)
@@ -121,8 +122,12 @@ func withMetric(e Entry, name string) Entry {
 	return e
 }
 
-func withAttr(name, value string) Entry {
-	return Entry{Path: "runs/a", Kind: KindFolder, Origin: me, Version: 1, Attrs: []Attr{{name, value}}}
+func withAttr(pairs ...string) Entry {
+	e := Entry{Path: "runs/a", Kind: KindFolder, Origin: me, Version: 1}
+	for i := 0; i < len(pairs); i += 2 {
+		e.Attrs = append(e.Attrs, Attr{pairs[i], pairs[i+1]})
+	}
+	return e
 }
 
 // Only the archive speaks for others.

@@ -142,7 +142,8 @@ func TestBombs(t *testing.T) {
 		for i, n := 0, a; i < 3; i, n = i+1, n/47 {
 			path[9-i] = '0' + byte(n%47)
 		}
-		least = append(least, Entry{Path: string(path), Kind: KindTombstone, Origin: ArchiveWriter, Version: 1})
+		least = append(least, Entry{Path: string(path), Kind: KindTombstone, Origin: ArchiveWriter,
+			Version: 1})
 	}
 	for name, tail := range map[string][]Entry{"entries": least, "paths": manyPaths(4_000)} {
 		h.Tail = tail

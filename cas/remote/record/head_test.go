@@ -118,8 +118,8 @@ func TestHeadUncommitted(t *testing.T) {
 		"registered":         {},
 		"stamped":            {Remote: id(1), Stamp: 9},
 		"folded, no commits": {Remote: id(1), Stamp: 9, Folded: true},
-		"folded": {Remote: id(1), Instance: id(2), Commit: id(3), Sequence: 4, Stamp: 9, Folded: true, Clock: 7,
-			Time: -1},
+		"folded": {Remote: id(1), Instance: id(2), Commit: id(3), Sequence: 4, Stamp: 9, Folded: true,
+			Clock: 7, Time: -1},
 	} {
 		p, err := h.Encode(me)
 		if err != nil || (len(p) == 0) != (name == "registered") {

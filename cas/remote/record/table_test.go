@@ -289,8 +289,9 @@ func TestBlockCheck(t *testing.T) {
 		blocks [][]Entry
 		change func(d *Directory)
 	}{
-		"begins later":      {[][]Entry{es}, func(d *Directory) { d.Blocks[0].First = "exports/b" }},
-		"ends later":        {[][]Entry{es[:6], es[6:]}, func(d *Directory) { d.Blocks[1].First = "runs/a/3" }},
+		"begins later": {[][]Entry{es}, func(d *Directory) { d.Blocks[0].First = "exports/b" }},
+		"ends later": {[][]Entry{es[:6], es[6:]},
+			func(d *Directory) { d.Blocks[1].First = "runs/a/3" }},
 		"too long":          {[][]Entry{{es[6], long}}, func(*Directory) {}},
 		"another sum":       {[][]Entry{es}, func(d *Directory) { d.Blocks[0].Sum[15]++ }},
 		"paths of too much": {[][]Entry{manyPaths(300)}, func(*Directory) {}},
