@@ -24,10 +24,10 @@ type Class byte
 
 // The classes.
 const (
-	Data      Class = 'd' // a segment of chunks and columns
-	Meta      Class = 'm' // a segment of everything else
-	TableData Class = 't' // a table
-	Shard     Class = 'i' // a shard of the index
+	ClassData  Class = 'd' // a segment of chunks and columns
+	ClassMeta  Class = 'm' // a segment of everything else
+	ClassTable Class = 't' // a table
+	ClassShard Class = 'i' // a shard of the index
 )
 
 // Prefix is how the keys of a class begin.

@@ -10,10 +10,10 @@ import (
 func TestKeys(t *testing.T) {
 	x := ID{0xab, 0xcd, 15: 0xef}
 	for want, got := range map[string]string{
-		"d/ab/abcd00000000000000000000000000ef": Data.Key(x),
-		"m/ab/abcd00000000000000000000000000ef": Meta.Key(x),
-		"t/ab/abcd00000000000000000000000000ef": TableData.Key(x),
-		"i/ab/abcd00000000000000000000000000ef": Shard.Key(x),
+		"d/ab/abcd00000000000000000000000000ef": ClassData.Key(x),
+		"m/ab/abcd00000000000000000000000000ef": ClassMeta.Key(x),
+		"t/ab/abcd00000000000000000000000000ef": ClassTable.Key(x),
+		"i/ab/abcd00000000000000000000000000ef": ClassShard.Key(x),
 		"heads/gpu-1.00000001":                  HeadKey(me),
 		"heads/@archive":                        HeadKey(ArchiveWriter),
 		"probe/gpu-1.00000001":                  ProbeKey(me),
@@ -88,8 +88,8 @@ func TestParseKeys(t *testing.T) {
 		copy(x[:], rapid.SliceOfN(rapid.Byte(), len(x), len(x)).Draw(t, "id"))
 		n := rapid.Uint32Min(1).Draw(t, "epoch")
 		w := Writer(rapid.StringMatching(`[a-z0-9-]{1,40}\.[0-9a-f]{8}`).Draw(t, "writer"))
-		for _, key := range []string{Data.Key(x), Meta.Key(x), TableData.Key(x), Shard.Key(x), EpochKey(n),
-			HeadKey(w)} {
+		for _, key := range []string{ClassData.Key(x), ClassMeta.Key(x), ClassTable.Key(x), ClassShard.Key(x),
+			EpochKey(n), HeadKey(w)} {
 			if !checkKey(t, key) {
 				t.Fatalf("%q is not parsed", key)
 			}

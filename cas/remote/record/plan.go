@@ -26,7 +26,7 @@ type Plan struct {
 // Object is an object that has records of a file.
 type Object struct {
 	ID    ID
-	Class Class // Data or Meta
+	Class Class // ClassData or ClassMeta
 	Len   int64 // bytes, at most MaxObject
 }
 
@@ -61,7 +61,7 @@ func (p *Plan) append(b []byte) []byte {
 	b = num(num(b, p.Size), int64(len(p.Objects)))
 	for _, o := range p.Objects {
 		n := o.Len << 1
-		if o.Class == Meta {
+		if o.Class == ClassMeta {
 			n |= 1
 		}
 		b = num(append(b, o.ID[:]...), n)
@@ -93,10 +93,10 @@ func DecodePlan(b []byte) (*Plan, error) {
 	p := &Plan{}
 	p.Manifest, p.Size = r.hash(), r.Num()
 	p.Objects = many(r, len(ID{})+1, func() Object {
-		o := Object{ID: r.id(), Class: Data}
+		o := Object{ID: r.id(), Class: ClassData}
 		n := r.Num()
 		if o.Len = n >> 1; n&1 != 0 {
-			o.Class = Meta
+			o.Class = ClassMeta
 		}
 		return o
 	})
@@ -165,7 +165,7 @@ func (p *Plan) checkObjects() error {
 	}
 	for i, o := range p.Objects {
 		if i > 0 && compareIDs(p.Objects[i-1].ID, o.ID) >= 0 || o.Len < 0 || o.Len > MaxObject ||
-			o.Class != Data && o.Class != Meta {
+			o.Class != ClassData && o.Class != ClassMeta {
 			return fmt.Errorf("object %d: %s of %d bytes", i, o.Class.Key(o.ID), o.Len)
 		}
 	}

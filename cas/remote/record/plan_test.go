@@ -56,7 +56,7 @@ func TestPlanCheck(t *testing.T) {
 		refused(t, name, encode, decode)
 	}
 	for name, spoil := range map[string]func(p *Plan){
-		"class":           func(p *Plan) { p.Objects[0].Class = TableData },
+		"class":           func(p *Plan) { p.Objects[0].Class = ClassTable },
 		"odd":             func(p *Plan) { p.Chunks[2].Off++ },
 		"negative length": func(p *Plan) { p.Objects[0].Len = -1 },
 	} {
@@ -103,7 +103,7 @@ func TestPlanOneEncoding(t *testing.T) {
 
 // A plan that is no record any more is too large.
 func TestPlanTooLarge(t *testing.T) {
-	p := &Plan{Manifest: hash(1), Objects: []Object{{id(1), Data, MaxObject}},
+	p := &Plan{Manifest: hash(1), Objects: []Object{{id(1), ClassData, MaxObject}},
 		Record: Record{Place{0, 1, 64}, 1}}
 	p.Lists = make([]Record, 4<<20)
 	for i := range p.Lists {
@@ -161,9 +161,9 @@ func drawPlan(t *rapid.T) *Plan {
 			p.Chunks = append(p.Chunks, Place{uint32(i), 9, max(ends[i], segment.FileHeaderSize)})
 			ends[i] = p.Chunks[len(p.Chunks)-1].End()
 		}
-		p.Objects = append(p.Objects, Object{id(byte(i)), Data, ends[i]})
+		p.Objects = append(p.Objects, Object{id(byte(i)), ClassData, ends[i]})
 		if rapid.Bool().Draw(t, "meta") {
-			p.Objects[i].Class = Meta
+			p.Objects[i].Class = ClassMeta
 		}
 	}
 	return p

@@ -41,8 +41,9 @@ func examplePlan() *Plan {
 	return &Plan{
 		Manifest: hash(0xaa),
 		Size:     600_000,
-		Objects:  []Object{{id(0x11), Data, 900_000}, {id(0x22), Meta, 5_000}, {id(0x33), Data, MaxObject}},
-		Record:   Record{Place{Object: 1, Off: 64, Stored: 150}, 200},
+		Objects: []Object{{id(0x11), ClassData, 900_000}, {id(0x22), ClassMeta, 5_000},
+			{id(0x33), ClassData, MaxObject}},
+		Record: Record{Place{Object: 1, Off: 64, Stored: 150}, 200},
 		Lists: []Record{
 			{Place{Object: 1, Off: 296, Stored: 100}, 108}, // goes on
 			{Place{Object: 1, Off: 64, Stored: 150}, 200},  // back

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"math"
 
 	"ckptfs/cas"
 )
@@ -61,7 +62,7 @@ func EncodeTable(own Writer, id ID, entries []Entry) ([]byte, Table, error) {
 	t := Table{ID: id, Entries: int64(len(entries))}
 	dict, err := newDictionary(own, entries)
 	if err == nil {
-		err = dict.checkEntries(entries, MaxObject)
+		err = dict.checkEntries(entries, math.MaxInt)
 	}
 	if err == nil && len(entries) == 0 {
 		err = fmt.Errorf("no entries")

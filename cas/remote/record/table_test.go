@@ -172,6 +172,17 @@ func TestDirectoryCheck(t *testing.T) {
 	}
 }
 
+// Nothing stands between the directory and the trailer.
+func TestDirectoryRest(t *testing.T) {
+	es := exampleEntries()
+	p := rawTable(ArchiveWriter, [][]Entry{es}, func(*Directory) {})
+	p = mend(slices.Insert(p, len(p)-trailerSize, 0))
+	tab := describe(p, es[0].Path, es[6].Path)
+	if _, err := tab.Open(ArchiveWriter, p[tab.Directory:]); !errors.Is(err, cas.ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
 // wide is attributes of n times 64 KiB.
 func wide(n int) (attrs []Attr) {
 	for i := range n {
@@ -217,6 +228,11 @@ func TestTableCheck(t *testing.T) {
 		"another first": func(t *Table, dir []byte) []byte { t.First = "exports/a"; return dir },
 		"another count": func(t *Table, dir []byte) []byte { t.Entries++; return dir },
 		"another begin": func(t *Table, dir []byte) []byte { t.Directory--; t.Len--; return dir },
+		"the hash of a part": func(t *Table, dir []byte) []byte {
+			dir = dir[:trailerSize-1]
+			t.Hash = cas.Sum(dir)
+			return dir
+		},
 		"no trailer": func(t *Table, dir []byte) []byte {
 			dir[len(dir)-trailerSize]++
 			t.Hash = cas.Sum(dir)
