@@ -183,9 +183,8 @@ func (d *Directory) Block(i int, p []byte) ([]Entry, error) {
 	if int64(len(p)) != b.Len || blockSum(p) != b.Sum {
 		return nil, fmt.Errorf("%s of %d bytes: %w", of, len(p), cas.ErrCorrupt)
 	}
-	r := newReader(p, of)
-	entries := d.readEntries(r, maxBlockPaths)
-	if err := r.End(); err != nil {
+	entries, err := d.decodeEntries(p, of, maxBlockPaths)
+	if err != nil {
 		return nil, err
 	}
 	last := entries[len(entries)-1].Path

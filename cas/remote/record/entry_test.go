@@ -15,9 +15,7 @@ import (
 
 // readList reads a list of d.
 func readList(d *dictionary, p []byte) ([]Entry, error) {
-	r := newReader(p, "list")
-	entries := d.readEntries(r, maxTailPaths)
-	return entries, r.End()
+	return d.decodeEntries(p, "list", maxTailPaths)
 }
 
 // exampleFile is the entry that has most, of the archive.
@@ -84,7 +82,7 @@ func TestEntryCheck(t *testing.T) {
 		spoil(&e)
 		d := rawDictionary(ArchiveWriter, append(exampleEntries(), e))
 		_, _, encode := EncodeTable(ArchiveWriter, id(1), []Entry{e})
-		_, decode := readList(d, rawList(d, []Entry{e}))
+		_, decode := readList(d, d.appendEntries(nil, []Entry{e}))
 		refused(t, name, encode, decode)
 	}
 	// What no bytes stand for.
@@ -135,7 +133,7 @@ func TestEntryOrigin(t *testing.T) {
 	e := Entry{Path: "runs/a", Kind: KindTombstone, Origin: you, Version: 1}
 	d := rawDictionary(me, []Entry{e})
 	_, _, encode := EncodeTable(me, id(1), []Entry{e})
-	_, decode := readList(d, rawList(d, []Entry{e}))
+	_, decode := readList(d, d.appendEntries(nil, []Entry{e}))
 	refused(t, "another's entry", encode, decode)
 	for _, own := range []Writer{you, ArchiveWriter} {
 		if _, _, err := EncodeTable(own, id(1), []Entry{e}); err != nil {
@@ -159,7 +157,7 @@ func TestEntriesOrder(t *testing.T) {
 	} {
 		d := rawDictionary(ArchiveWriter, es)
 		_, _, encode := EncodeTable(ArchiveWriter, id(1), es)
-		_, decode := readList(d, rawList(d, es))
+		_, decode := readList(d, d.appendEntries(nil, es))
 		refused(t, name, encode, decode)
 	}
 	own := exampleEntries()[:0]
@@ -255,7 +253,7 @@ func TestEntries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := rawList(d, entries)
+		p := d.appendEntries(nil, entries)
 		got, err := readList(d, p)
 		if err != nil || !reflect.DeepEqual(got, entries) {
 			t.Fatalf("%v: %+v, want %+v", err, got, entries)
@@ -263,7 +261,7 @@ func TestEntries(t *testing.T) {
 		checkAgain(t, mutate(t, p), func(p []byte) ([]byte, error) {
 			entries, err := readList(d, p)
 			checkHarmless(t, entries)
-			return rawList(d, entries), err
+			return d.appendEntries(nil, entries), err
 		})
 	})
 }

@@ -33,16 +33,16 @@ func FuzzPlan(f *testing.F) {
 func FuzzEntry(f *testing.F) {
 	es := exampleEntries()
 	d := rawDictionary(ArchiveWriter, es)
-	f.Add(rawList(d, es))
+	f.Add(d.appendEntries(nil, es))
 	for i := range es {
-		f.Add(rawList(d, es[i:i+1]))
+		f.Add(d.appendEntries(nil, es[i:i+1]))
 	}
 	f.Fuzz(func(t *testing.T, p []byte) {
 		bounded(t, len(p), 1000, 1<<16+4*maxTailPaths, func() {
 			checkAgain(t, p, func(p []byte) ([]byte, error) {
 				entries, err := readList(d, p)
 				checkHarmless(t, entries)
-				return rawList(d, entries), err
+				return d.appendEntries(nil, entries), err
 			})
 		})
 	})

@@ -65,11 +65,7 @@ func (h *Head) append(dict *dictionary) (p []byte, runs int) {
 	for i := range h.Tables {
 		p = h.Tables[i].append(p)
 	}
-	p = dict.append(p)
-	prev := ""
-	for i := range h.Tail {
-		p, prev = dict.appendEntry(p, prev, &h.Tail[i]), h.Tail[i].Path
-	}
+	p = dict.appendEntries(dict.append(p), h.Tail)
 	return le.AppendUint32(p, crc(p)), runs
 }
 

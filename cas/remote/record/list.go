@@ -18,6 +18,15 @@ const (
 	refBytes = 3 // the least that a Ref takes
 )
 
+// appendEntries appends a list.
+func (d *dictionary) appendEntries(p []byte, entries []Entry) []byte {
+	prev := ""
+	for i := range entries {
+		p, prev = d.appendEntry(p, prev, &entries[i]), entries[i].Path
+	}
+	return p
+}
+
 // appendEntry appends e behind the entry of path prev.
 func (d *dictionary) appendEntry(p []byte, prev string, e *Entry) []byte {
 	n := shared(prev, e.Path)
@@ -117,10 +126,9 @@ func appendParent(p []byte, from Parent) []byte {
 	return str(p, string(from.Manifest[:]))
 }
 
-// readEntries reads a list to the end, whose paths have at most most bytes. It takes up to 100 bytes of
-// memory for each that there is, and most for the paths.
+// readEntries reads a list to the end, whose paths have at most most bytes. It takes up to 100 bytes of memory
+// for each that there is, and most for the paths. What it read has yet to be checked.
 func (d *dictionary) readEntries(r *reader, most int) []Entry {
-	read := r.P
 	var entries []Entry
 	prev, paths := "", 0
 	for len(r.P) > 0 {
@@ -133,25 +141,23 @@ func (d *dictionary) readEntries(r *reader, most int) []Entry {
 		}
 		entries, prev = append(entries, e), e.Path
 	}
-	if r.Err != nil {
-		return nil
-	}
-	if r.Err = d.checkRead(r.Of, read, entries, most); r.Err != nil {
-		return nil
-	}
 	return entries
 }
 
-// checkRead holds that entries are what the bytes that were read stand for.
-func (d *dictionary) checkRead(of string, read []byte, entries []Entry, most int) error {
+// decodeEntries reads a list that stands by itself, and checks it.
+func (d *dictionary) decodeEntries(p []byte, of string, most int) ([]Entry, error) {
+	r := newReader(p, of)
+	entries := d.readEntries(r, most)
+	if err := r.End(); err != nil {
+		return nil, err
+	}
 	if err := d.checkEntries(entries, most); err != nil {
-		return corrupt(err)
+		return nil, corrupt(err)
 	}
-	again, prev := make([]byte, 0, len(read)), ""
-	for i := range entries {
-		again, prev = d.appendEntry(again, prev, &entries[i]), entries[i].Path
+	if err := checkSame(of, p, d.appendEntries(make([]byte, 0, len(p)), entries)); err != nil {
+		return nil, err
 	}
-	return checkSame(of, read, again)
+	return entries, nil
 }
 
 func (d *dictionary) readEntry(r *reader, prev string) Entry {

@@ -127,14 +127,6 @@ func rawDictionary(own Writer, entries []Entry) *dictionary {
 	return d
 }
 
-func rawList(d *dictionary, entries []Entry) (p []byte) {
-	prev := ""
-	for i := range entries {
-		p, prev = d.appendEntry(p, prev, &entries[i]), entries[i].Path
-	}
-	return p
-}
-
 func rawHead(own Writer, h *Head) []byte {
 	p, _ := h.append(rawDictionary(own, h.Tail))
 	return p

@@ -68,7 +68,7 @@ func rawTable(own Writer, blocks [][]Entry, change func(d *Directory)) []byte {
 	d := &Directory{dictionary: *rawDictionary(own, all)}
 	var p []byte
 	for _, es := range blocks {
-		b := rawList(&d.dictionary, es)
+		b := d.appendEntries(nil, es)
 		d.Blocks = append(d.Blocks, Block{First: es[0].Path, Off: int64(len(p)), Len: int64(len(b)),
 			Sum: blockSum(b)})
 		for i := range es {
@@ -334,6 +334,11 @@ func TestBlockCheck(t *testing.T) {
 		}
 		if _, err := tableAgain(p); !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("%s, whole: %v", name, err)
+		}
+		d.Blocks[0].First, d.Blocks[0].Sum = c.blocks[0][0].Path, blockSum(b)
+		d.Blocks[0].Len++
+		if _, err := d.Block(0, b); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("%s, longer in the directory: %v", name, err)
 		}
 	}
 }
