@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -35,8 +36,8 @@ func TestEntryCheck(t *testing.T) {
 		"plan past the object":   func(e *Entry) { e.File.Plan.Off = MaxObject },
 		"plan, stored":           func(e *Entry) { e.File.Plan.Stored = 0 },
 		"plan, stored too much":  func(e *Entry) { e.File.Plan.Stored = cas.MaxChunk + 1 },
-		"dep twice":              func(e *Entry) { e.File.Deps[1] = e.File.Deps[0] },
-		"deps descend":           func(e *Entry) { slices.Reverse(e.File.Deps) },
+		"dep twice":              func(e *Entry) { e.File.Deps[0], e.File.Model = id(0x22), nil },
+		"deps descend":           func(e *Entry) { slices.Reverse(e.File.Deps); e.File.Model = nil },
 		"how of none":            func(e *Entry) { e.File.Model.Parent = Parent{} },
 		"no how":                 func(e *Entry) { e.File.Model.How = "" },
 		"how":                    func(e *Entry) { e.File.Model.How = "so\n" },
@@ -67,7 +68,7 @@ func TestEntryCheck(t *testing.T) {
 		"metric, no UTF-8":       func(e *Entry) { *e = withMetric(*e, "\xff") },
 		"metric twice":           func(e *Entry) { e.Metrics = []Metric{{"a", 1}, {"a", 1}} },
 		"metrics descend":        func(e *Entry) { e.Metrics = []Metric{{"b", 1}, {"a", 1}} },
-		"many metrics":           func(e *Entry) { e.Metrics = times(MaxMetrics+1, Metric{"a", 1}) },
+		"many metrics":           func(e *Entry) { e.Metrics = metrics(MaxMetrics + 1) },
 		"attribute":              func(e *Entry) { *e = withAttr("trusted.x", "") },
 		"attribute, no name":     func(e *Entry) { *e = withAttr("user.", "") },
 		"attribute, ours":        func(e *Entry) { *e = withAttr("user.ckptfs", "") },
@@ -118,6 +119,14 @@ func times[T any](n int, one T) []T { return slices.Repeat([]T{one}, n) }
 func withMetric(e Entry, name string) Entry {
 	e.Path, e.Origin, e.Version, e.Metrics = "runs/a/3/model.pt", me, 1, []Metric{{name, 1}}
 	return e
+}
+
+// metrics is n of them.
+func metrics(n int) (ms []Metric) {
+	for i := range n {
+		ms = append(ms, Metric{fmt.Sprintf("%05d", i), 1})
+	}
+	return ms
 }
 
 func withAttr(pairs ...string) Entry {

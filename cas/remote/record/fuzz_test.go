@@ -135,6 +135,14 @@ func TestBombs(t *testing.T) {
 			}
 		})
 	}
+	// Paths that share what they are made of, far past their bound.
+	h.Tail = manyPaths(20_000)
+	p := rawHead(ArchiveWriter, h)
+	bounded(t, len(p), 100, 3*maxTailPaths/2, func() {
+		if _, err := DecodeHead(ArchiveWriter, p); err == nil {
+			t.Error("80 MB of paths: a head")
+		}
+	})
 	// A full head of the least entries, and one of the longest paths.
 	var least []Entry
 	for a := range 100_000 {

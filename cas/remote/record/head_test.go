@@ -107,9 +107,12 @@ func TestHeadTooLarge(t *testing.T) {
 	}
 	// 1 MiB is a bound for readers, too.
 	h.Tail = links(257, 4_080)
-	if _, err := headAgain(rawHead(ArchiveWriter, h)); !errors.Is(err, cas.ErrCorrupt) {
-		t.Error(err)
-	}
+	p = rawHead(ArchiveWriter, h)
+	bounded(t, 0, 0, 1<<16, func() {
+		if _, err := headAgain(p); !errors.Is(err, cas.ErrCorrupt) {
+			t.Error(err)
+		}
+	})
 }
 
 // A head without bytes is registered; stamped it says so; folded it says that.
@@ -179,6 +182,10 @@ func TestHeadOneEncoding(t *testing.T) {
 	p[8]++
 	if _, err := headAgain(sum(p)); !errors.Is(err, cas.ErrNewer) {
 		t.Errorf("a later version: %v", err)
+	}
+	p[0]++
+	if _, err := headAgain(sum(p)); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("something else: %v", err)
 	}
 }
 

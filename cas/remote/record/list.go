@@ -126,8 +126,8 @@ func appendParent(p []byte, from Parent) []byte {
 	return str(p, string(from.Manifest[:]))
 }
 
-// readEntries reads a list to the end, whose paths have at most most bytes. It takes up to 100 bytes of memory
-// for each that there is, and most for the paths. What it read has yet to be checked.
+// readEntries reads a list to the end, whose paths have at most most bytes. It takes up to 100 bytes of
+// memory for each that there is, and most for the paths. What it read has yet to be checked.
 func (d *dictionary) readEntries(r *reader, most int) []Entry {
 	var entries []Entry
 	prev, paths := "", 0

@@ -28,7 +28,7 @@ func CheckPath(p string) error {
 		}
 		depth++
 	}
-	if depth < 2 || depth > maxDepth {
+	if depth > maxDepth {
 		return fmt.Errorf("path %.60q of %d components", p, depth)
 	}
 	for _, root := range roots {

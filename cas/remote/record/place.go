@@ -27,7 +27,7 @@ func (p Place) check(objects []Object) error {
 // checkRange holds that a record may lie there in an object of size bytes.
 func checkRange(off, stored, size int64) error {
 	if off%8 != 0 || off < segment.FileHeaderSize || stored < 1 || stored > cas.MaxChunk ||
-		off > size || segment.Size(int(stored)) > size-off {
+		segment.Size(int(stored)) > size-off {
 		return fmt.Errorf("record of %d bytes at %d of %d", stored, off, size)
 	}
 	return nil
@@ -57,22 +57,13 @@ func (c *placeCoder) append(p []byte, at Place) []byte {
 	return p
 }
 
+// read reads a place. Distances may wrap around, to a place that append writes otherwise.
 func (c *placeCoder) read(r *reader, objects []Object) Place {
 	n := r.upTo(cas.MaxChunk<<1 | 1)
 	at := Place{Object: c.last.Object, Stored: uint32(n >> 1), Off: c.begin(c.last.Object)}
 	if n&1 == 0 {
-		object := int64(at.Object) + r.Zigzag()
-		if object < 0 || object >= int64(len(objects)) {
-			r.Fail("place in object %d of %d", object, len(objects))
-			return Place{}
-		}
-		at.Object = uint32(object)
-		off := r.Zigzag()
-		if off < -MaxObject/8 || off > MaxObject/8 {
-			r.Fail("place %d words away", off)
-			return Place{}
-		}
-		at.Off = c.begin(at.Object) + off*8
+		at.Object += uint32(r.Zigzag())
+		at.Off = c.begin(at.Object) + r.Zigzag()*8
 	}
 	if err := at.check(objects); err != nil {
 		r.Fail("%v", err)

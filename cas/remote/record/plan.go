@@ -164,7 +164,7 @@ func (p *Plan) checkObjects() error {
 		return fmt.Errorf("%d objects: %w", len(p.Objects), cas.ErrTooLarge)
 	}
 	for i, o := range p.Objects {
-		if i > 0 && compareIDs(p.Objects[i-1].ID, o.ID) >= 0 || o.Len < 0 || o.Len > MaxObject ||
+		if i > 0 && compareIDs(p.Objects[i-1].ID, o.ID) >= 0 || o.Len > MaxObject ||
 			o.Class != ClassData && o.Class != ClassMeta {
 			return fmt.Errorf("object %d: %s of %d bytes", i, o.Class.Key(o.ID), o.Len)
 		}

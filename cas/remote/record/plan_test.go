@@ -77,9 +77,10 @@ func TestPlanOneEncoding(t *testing.T) {
 		// The second chunk goes on; so it must say so.
 		"a place in full": {"\x81\x80\x20", "\x80\x80\x20\x00\x00"},
 		// The first object's distance, and an offset that comes to the same modulo 2^64.
-		"far":    {"\x80\xb5\x18\x01\x10", "\x80\xb5\x18\x01\x90\x80\x80\x80\x80\x80\x80\x80\x40"},
-		"length": {"\x91\x4e", "\x91\xce\x00"},
-		"rest":   {"\x34", "\x34\x00"},
+		"far":          {"\x80\xb5\x18\x01\x10", "\x80\xb5\x18\x01\x90\x80\x80\x80\x80\x80\x80\x80\x40"},
+		"a far object": {"\x80\xb5\x18\x01", "\x80\xb5\x18" + string(zz(nil, 1<<32-1))},
+		"length":       {"\x91\x4e", "\x91\xce\x00"},
+		"rest":         {"\x34", "\x34\x00"},
 	} {
 		at := bytes.LastIndex(b, []byte(swap[0]))
 		if at < 0 {

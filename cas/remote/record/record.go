@@ -91,8 +91,8 @@
 //	    manifest  32 bytes, not zero
 //	    plan      ref
 //	    deps      number n, then n times, ascending: number of objects of the dictionary between this one and
-//	              the one before (the first: before this one). They are the plan's objects, and those of plan
-//	              and graph
+//	              the one before (the first: before this one). They are all objects of the plan, and those in
+//	              which the plan's record and the graph's lie
 //	    model     with flag 16, not inline: number of bytes, and in these
 //	        parent    parent; the path is "" when there is none
 //	        how       string: how it is known, 1 to 32 printable ASCII characters; "" exactly without parent
@@ -110,14 +110,14 @@
 //	over          with flag 32: number n ≥ 1, then n times, by ascending number of the writer: writer, number
 //	              version ≥ 1: what of other writers the entry replaces, knowingly
 //
-//	writer        number: 0 the own of the head, n that which is number n - 1 of the list of writers
+//	writer        number: 0 is the head's own, n is number n - 1 of the list of writers
 //	ref           number: object of the dictionary; number: offset / 8; number: stored bytes
 //	parent        path; unless that is "", string: its manifest, 32 bytes, or none
 //
 // An entry has at most 1 MiB. The records of plans and graphs lie in meta objects.
 //
-// Deps are distances and no ranges: ids are random, so that two of a file are seldom neighbours where a
-// dictionary has more than a few files. Where they are, a range of two bytes would stand for more memory than
+// Deps are distances and no ranges: ids are random, so that two of a file are seldom neighbours in a
+// dictionary of more than a few files. Where they are, a range of two bytes would stand for more memory than
 // was fetched.
 //
 // # Table, version 1

@@ -29,7 +29,7 @@ type Table struct {
 }
 
 func (t *Table) check() error {
-	if t.Len > MaxObject || t.Directory < 1 || t.Directory > t.Len-trailerSize || t.Entries < 1 ||
+	if t.Len > MaxObject || t.Directory > t.Len-trailerSize || t.Entries < 1 ||
 		t.Entries > t.Directory {
 		return fmt.Errorf("table %s: %d entries, directory at %d of %d", t.ID, t.Entries, t.Directory, t.Len)
 	}

@@ -234,7 +234,9 @@ func TestTableCheck(t *testing.T) {
 			return dir
 		},
 		"no trailer": func(t *Table, dir []byte) []byte {
-			dir[len(dir)-trailerSize]++
+			n := len(dir) - trailerSize
+			dir[n]++
+			le.PutUint32(dir[n+60:], crc(dir[n:n+60]))
 			t.Hash = cas.Sum(dir)
 			return dir
 		},
