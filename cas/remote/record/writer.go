@@ -29,8 +29,8 @@ func (w Writer) Check() error {
 	if w == IndexWriter || w == ArchiveWriter || w == ExportsWriter {
 		return nil
 	}
-	name, id, ok := strings.Cut(string(w), ".")
-	if !ok || len(name) < 1 || len(name) > maxName || len(id) != idDigits ||
+	name, id, _ := strings.Cut(string(w), ".")
+	if len(name) < 1 || len(name) > maxName || len(id) != idDigits ||
 		strings.Trim(name, nameable) != "" || strings.Trim(id, digits) != "" {
 		return fmt.Errorf("%.60q is no writer: %w", string(w), cas.ErrCorrupt)
 	}
