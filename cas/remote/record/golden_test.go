@@ -138,7 +138,7 @@ func (n *places) place(what string) {
 
 func (n *places) record(what string) {
 	n.place(what)
-	n.num("  raw")
+	n.zz("  raw")
 }
 
 func annotatePlan(p []byte) string {

@@ -33,8 +33,11 @@ func checkRange(off, stored, size int64) error {
 	return nil
 }
 
-// placeCoder encodes places and reads them, one after the other.
-type placeCoder struct{ last Place }
+// placeCoder encodes places and records and reads them, one after the other.
+type placeCoder struct {
+	last Place
+	raw  int64 // of the last record
+}
 
 // begin is from where a place's offset counts that does not go on.
 func (c *placeCoder) begin(object uint32) int64 {
@@ -71,4 +74,16 @@ func (c *placeCoder) read(r *reader, objects []Object) Place {
 	}
 	c.last = at
 	return at
+}
+
+func (c *placeCoder) appendRecord(p []byte, x Record) []byte {
+	raw := c.raw
+	c.raw = int64(x.Raw)
+	return zz(c.append(p, x.Place), c.raw-raw)
+}
+
+func (c *placeCoder) readRecord(r *reader, objects []Object) Record {
+	at := c.read(r, objects)
+	c.raw += r.Zigzag()
+	return Record{Place: at, Raw: uint32(c.raw)}
 }

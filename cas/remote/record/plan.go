@@ -67,11 +67,10 @@ func (p *Plan) append(b []byte) []byte {
 		b = num(append(b, o.ID[:]...), n)
 	}
 	var c placeCoder
-	record := func(r Record) { b = num(c.append(b, r.Place), int64(r.Raw)) }
-	record(p.Record)
+	b = c.appendRecord(b, p.Record)
 	b = num(b, int64(len(p.Lists)))
-	for _, r := range p.Lists {
-		record(r)
+	for _, x := range p.Lists {
+		b = c.appendRecord(b, x)
 	}
 	b = num(b, int64(len(p.Chunks)))
 	for _, at := range p.Chunks {
@@ -79,8 +78,7 @@ func (p *Plan) append(b []byte) []byte {
 	}
 	b = num(b, int64(len(p.Bases)))
 	for _, x := range p.Bases {
-		b = append(b, x.Hash[:]...)
-		record(x.Record)
+		b = c.appendRecord(append(b, x.Hash[:]...), x.Record)
 		b = append(b, x.Number|byte(x.Kind)<<4)
 	}
 	return b
@@ -101,11 +99,10 @@ func DecodePlan(b []byte) (*Plan, error) {
 		return o
 	})
 	var c placeCoder
-	place := func() Place { return c.read(r, p.Objects) }
-	record := func() Record { return Record{Place: place(), Raw: uint32(r.upTo(cas.MaxChunk))} }
+	record := func() Record { return c.readRecord(r, p.Objects) }
 	p.Record = record()
 	p.Lists = many(r, 2, record)
-	p.Chunks = many(r, 1, place)
+	p.Chunks = many(r, 1, func() Place { return c.read(r, p.Objects) })
 	p.Bases = many(r, len(Base{}.Hash)+3, func() Base {
 		x := Base{Hash: [16]byte(r.id())}
 		x.Record = record()

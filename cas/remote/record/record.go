@@ -60,7 +60,7 @@
 //	    kind      1 byte: number | kind << 4. The number, 0 to 7, is that of package segment, the kind is
 //	              cas.Chunk, cas.List or cas.Manifest
 //
-//	record        place, number: raw bytes, 1 to 16 MiB - 1
+//	record        place, zz: raw bytes, 1 to 16 MiB - 1, less those of the record before (the first: less 0)
 //	place         number stored << 1 | c, stored being 1 to 16 MiB - 1
 //	    c = 1     it begins where the place before ended, in the same object
 //	    c = 0     zz: number of its object less that of the place before (the first: 0);
