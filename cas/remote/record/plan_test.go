@@ -79,6 +79,7 @@ func TestPlanOneEncoding(t *testing.T) {
 		// The first object's distance, and an offset that comes to the same modulo 2^64.
 		"far":          {"\x80\xb5\x18\x01\x10", "\x80\xb5\x18\x01\x90\x80\x80\x80\x80\x80\x80\x80\x40"},
 		"a far object": {"\x80\xb5\x18\x01", "\x80\xb5\x18" + string(zz(nil, 1<<32-1))},
+		"a far length": {"\xac\x02\x02\x10\x90\x03", "\xac\x02\x02\x10" + string(zz(nil, 200+1<<32))},
 		"length":       {"\x91\x4e", "\x91\xce\x00"},
 		"rest":         {"\x34", "\x34\x00"},
 	} {
