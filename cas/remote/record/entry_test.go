@@ -58,6 +58,7 @@ func TestEntryCheck(t *testing.T) {
 		"inline of 2 KiB and 1":  func(e *Entry) { e.File = &File{Size: 2049, Inline: xs(2049)} },
 		"link of nothing":        func(e *Entry) { e.Kind, e.File = KindLink, nil },
 		"link with a 0":          func(e *Entry) { e.Kind, e.File, e.Link = KindLink, nil, "a\x00" },
+		"link of a 0":            func(e *Entry) { e.Kind, e.File, e.Link = KindLink, nil, "\x00" },
 		"link, long":             func(e *Entry) { e.Kind, e.File, e.Link = KindLink, nil, xs(4096) },
 		"link with metrics":      func(e *Entry) { *e = withMetric(Entry{Kind: KindLink, Link: "x"}, "a") },
 		"tombstone with metrics": func(e *Entry) { *e = withMetric(Entry{Kind: KindTombstone}, "a") },
@@ -135,6 +136,37 @@ func withAttr(pairs ...string) Entry {
 		e.Attrs = append(e.Attrs, Attr{pairs[i], pairs[i+1]})
 	}
 	return e
+}
+
+// What is as large as it may be.
+func TestEntryBounds(t *testing.T) {
+	for name, grow := range map[string]func(e *Entry){
+		"inline":     func(e *Entry) { e.File = &File{Size: MaxInline, Inline: xs(MaxInline)} },
+		"size":       func(e *Entry) { e.File.Size = math.MaxInt64 },
+		"mode":       func(e *Entry) { e.Mode = 0o777 },
+		"plan":       func(e *Entry) { e.File.Plan.Off = MaxObject - 88; e.File.Plan.Stored = 8 },
+		"stored":     func(e *Entry) { e.File.Plan.Stored = cas.MaxChunk },
+		"how":        func(e *Entry) { e.File.Model.How = xs(31) + "~" },
+		"merged":     func(e *Entry) { m := e.File.Model; m.Merged = times(1024, m.Merged[0]) },
+		"graph":      func(e *Entry) { e.File.Model.Graph = times(1024, e.File.Model.Graph[0]) },
+		"source":     func(e *Entry) { e.File.Model.Source = xs(8 << 10) },
+		"link":       func(e *Entry) { e.Kind, e.File, e.Link = KindLink, nil, xs(4095) },
+		"metric":     func(e *Entry) { *e = withMetric(*e, xs(255)) },
+		"metrics":    func(e *Entry) { e.Metrics = metrics(4096) },
+		"attribute":  func(e *Entry) { *e = withAttr("user."+xs(250), xs(64<<10)) },
+		"short name": func(e *Entry) { *e = withAttr("user.x", "") },
+	} {
+		e := exampleFile()
+		grow(&e)
+		p, _, err := EncodeTable(ArchiveWriter, id(1), []Entry{e})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, _, err := DecodeTable(ArchiveWriter, id(1), p); err != nil || !reflect.DeepEqual(got[0], e) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // Only the archive speaks for others.

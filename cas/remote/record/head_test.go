@@ -90,9 +90,15 @@ func TestHeadTooLarge(t *testing.T) {
 		return es
 	}
 	h := exampleHead()
-	h.Tables, h.Tail = nil, links(255, 4_080)
+	h.Tables, h.Tail = h.Tables[:1], links(257, 4_072)
+	h.Tables[0].Len = MaxObject
+	h.Tail[0].Link = xs(2_000)
 	p, err := h.Encode(ArchiveWriter)
-	if err != nil || len(p) < MaxHead-8_000 {
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Tail[0].Link = xs(2_000 + MaxHead - len(p))
+	if p, err = h.Encode(ArchiveWriter); err != nil || len(p) != MaxHead {
 		t.Fatalf("%d bytes: %v", len(p), err)
 	}
 	if _, err := headAgain(p); err != nil {

@@ -7,10 +7,7 @@ import (
 	"ckptfs/cas/segment"
 )
 
-const (
-	planMagic  = "CKP1"
-	maxObjects = 1 << 20
-)
+const planMagic = "CKP1"
 
 // Plan is where everything lies that decoding one file reads.
 type Plan struct {
@@ -157,9 +154,6 @@ func (r *Record) check(objects []Object, most uint32) error {
 }
 
 func (p *Plan) checkObjects() error {
-	if len(p.Objects) > maxObjects {
-		return fmt.Errorf("%d objects: %w", len(p.Objects), cas.ErrTooLarge)
-	}
 	for i, o := range p.Objects {
 		if i > 0 && compareIDs(p.Objects[i-1].ID, o.ID) >= 0 || o.Len > MaxObject ||
 			o.Class != ClassData && o.Class != ClassMeta {

@@ -42,12 +42,13 @@
 //
 // # Plan, version 1
 //
-// The places of all records that decoding one file reads, so that a reader asks no index:
+// The places of all records that decoding one file reads, so that a reader asks no index. A plan is the
+// content of a record, so it has at most 16 MiB - 1:
 //
 //	"CKP1"
 //	manifest      32 bytes: its hash
 //	size          number: bytes of the file
-//	objects       number n, 1 to 2^20, then n times, by ascending id
+//	objects       number n, then n times, by ascending id
 //	    id        16 bytes
 //	    length    number: bytes << 1 | 1 for a meta object; at most 64 MiB
 //	manifest      record

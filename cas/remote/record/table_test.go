@@ -471,10 +471,20 @@ func TestTableTooLarge(t *testing.T) {
 	folder := func(attrs []Attr) []Entry {
 		return []Entry{{Path: "runs/a", Kind: KindFolder, Origin: me, Version: 1, Attrs: attrs}}
 	}
-	if p, _, err := EncodeTable(me, id(1), folder(wide(15))); err != nil {
-		t.Errorf("an entry of nearly 1 MiB: %v", err)
-	} else if _, _, err := DecodeTable(me, id(1), p); err != nil {
-		t.Errorf("an entry of nearly 1 MiB: %v", err)
+	full := folder(wide(16))
+	last := &full[0].Attrs[15].Value
+	*last = xs(60_000)
+	_, tab, err := EncodeTable(me, id(1), full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*last = xs(60_000 + MaxEntry - int(tab.Directory))
+	p, tab, err := EncodeTable(me, id(1), full)
+	if err != nil || tab.Directory != MaxEntry {
+		t.Fatalf("an entry of %d bytes: %v", tab.Directory, err)
+	}
+	if _, _, err := DecodeTable(me, id(1), p); err != nil {
+		t.Errorf("an entry of 1 MiB: %v", err)
 	}
 	if _, _, err := EncodeTable(me, id(1), folder(wide(17))); !errors.Is(err, cas.ErrTooLarge) {
 		t.Errorf("an entry of more than 1 MiB: %v", err)
@@ -491,7 +501,7 @@ func TestTableTooLarge(t *testing.T) {
 		t.Error("a table of nothing")
 	}
 	es = manyPaths(300)
-	p, tab, err := EncodeTable(ArchiveWriter, id(1), es)
+	p, tab, err = EncodeTable(ArchiveWriter, id(1), es)
 	if err != nil {
 		t.Fatal(err)
 	}
