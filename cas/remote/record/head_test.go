@@ -186,6 +186,9 @@ func TestHeadOneEncoding(t *testing.T) {
 	}
 	p[20] ^= 4
 	p[8]++
+	if _, err := headAgain(p); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("a version without its checksum: %v", err)
+	}
 	if _, err := headAgain(sum(p)); !errors.Is(err, cas.ErrNewer) {
 		t.Errorf("a later version: %v", err)
 	}
