@@ -187,9 +187,11 @@ func (d *Directory) Block(i int, p []byte) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	last := entries[len(entries)-1].Path
-	if entries[0].Path != b.First || len(p) > MaxBlock && len(entries) > 1 ||
-		i+1 < len(d.Blocks) && ComparePaths(last, d.Blocks[i+1].First) > 0 {
+	last, end := entries[len(entries)-1].Path, d.Last
+	if i+1 < len(d.Blocks) {
+		end = d.Blocks[i+1].First
+	}
+	if entries[0].Path != b.First || ComparePaths(last, end) > 0 || len(p) > MaxBlock && len(entries) > 1 {
 		return nil, fmt.Errorf("%s: from %.200q to %.200q: %w", of, entries[0].Path, last, cas.ErrCorrupt)
 	}
 	return entries, nil

@@ -132,12 +132,12 @@ func DecodeTable(own Writer, id ID, p []byte) ([]Entry, Table, error) {
 		return nil, t, err
 	}
 	var entries []Entry
-	for i, b := range d.Blocks {
-		es, err := d.Block(i, p[b.Off:b.Off+b.Len])
-		if err != nil {
+	for _, b := range d.Blocks {
+		r := newReader(p[b.Off:b.Off+b.Len], "table "+id.String())
+		entries = append(entries, d.readEntries(r, maxBlockPaths)...)
+		if err := r.End(); err != nil {
 			return nil, t, err
 		}
-		entries = append(entries, es...)
 	}
 	again, t, err := EncodeTable(own, id, entries)
 	if err != nil {
