@@ -89,6 +89,7 @@ var layers = []struct {
 		"formats/safetensors",
 		"formats/tensorflow", "formats/torchlegacy", "formats/torchzip", "formats/trees", "formats/zipdir"}},
 	{"index/document", []string{"cas"}},
+	{"cas/remote/record", []string{"cas", "cas/segment", "index/document"}},
 	{"index/manifest", []string{"cas", "formats", "index/document"}},
 	{"index", nil},
 	{"index/chunks", []string{"cas", "cas/disk", "cas/locks", "index/manifest"}},
