@@ -11,22 +11,15 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
 )
 
-// FormatKey is the key of the format object, which is at most maxText long.
-const (
-	FormatKey = "format"
-	maxText   = 16 << 10
-)
-
-// ID is a remote's, drawn once.
-type ID [16]byte
-
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
+// maxText bounds the bytes of the format object.
+const maxText = 16 << 10
 
 // Format is what the format object says.
 type Format struct {
-	ID      ID
+	ID      record.ID
 	Created time.Time // to the second
 }
 
@@ -53,15 +46,15 @@ func ParseFormat(p []byte) (f Format, err error) {
 	}
 	f.Created, err = time.Parse(time.RFC3339, fields["created"])
 	before, _, _ := strings.Cut(string(p), "sum ")
-	if !f.ID.parse(fields["id"]) || err != nil || fields["sum"] != sumOf([]byte(before)) {
+	if !parseID(&f.ID, fields["id"]) || err != nil || fields["sum"] != sumOf([]byte(before)) {
 		return f, fmt.Errorf("the remote's format is damaged: %w", cas.ErrCorrupt)
 	}
 	return f, nil
 }
 
-func (id *ID) parse(s string) bool {
+func parseID(id *record.ID, s string) bool {
 	p, err := hex.DecodeString(s)
-	return err == nil && len(s) == 2*len(id) && copy(id[:], p) == len(id) && s == id.String()
+	return err == nil && len(p) == len(id) && copy(id[:], p) == len(id) && s == id.String()
 }
 
 // ErrNone: there is no remote at an address.
@@ -69,7 +62,7 @@ var ErrNone = errors.New("there is no remote")
 
 // Look reads the format object; ErrNone if there is none.
 func Look(ctx context.Context, b bucket.Bucket) (Format, error) {
-	p, _, err := bucket.Read(ctx, b, FormatKey, maxText, "")
+	p, _, err := bucket.Read(ctx, b, record.FormatKey, maxText, "")
 	if errors.Is(err, bucket.ErrNotFound) {
 		return Format{}, ErrNone
 	}
@@ -86,7 +79,7 @@ func Make(ctx context.Context, b bucket.Bucket, now time.Time) (f Format, made b
 	}
 	f = Format{Created: now.UTC().Truncate(time.Second)}
 	rand.Read(f.ID[:])
-	_, err = b.Put(ctx, FormatKey, bucket.Bytes(f.Encode()), bucket.Cond{Absent: true})
+	_, err = b.Put(ctx, record.FormatKey, bucket.Bytes(f.Encode()), bucket.Cond{Absent: true})
 	switch {
 	case err == nil:
 		return f, true, nil

@@ -6,27 +6,22 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
 )
 
 // JoinedFile is the name of the file in a store that says which remote it publishes to.
 const JoinedFile = "remote"
 
-// HeadPrefix begins the keys of heads.
-const HeadPrefix = "heads/"
-
 // Joined is what a local store knows of its remote.
 type Joined struct {
 	Address
-	ID     ID
-	Writer string // NAME.xxxxxxxx
+	ID     record.ID
+	Writer record.Writer
 }
-
-var writerName = regexp.MustCompile(`^[a-z0-9-]{1,40}\.[0-9a-f]{8}$`)
 
 // Encode is the text of STORE/remote.
 func (j Joined) Encode() []byte {
@@ -36,7 +31,7 @@ func (j Joined) Encode() []byte {
 	}
 	return appendFields(nil, []field{{"ckptfs-joined", "1"}, {"url", j.URL()}, {"endpoint", j.Endpoint},
 		{"region", j.Region}, {"path-style", style}, {"profile", j.Profile}, {"id", j.ID.String()},
-		{"writer", j.Writer}})
+		{"writer", string(j.Writer)}})
 }
 
 // ParseJoined reads what Encode wrote. The error wraps cas.ErrCorrupt, or cas.ErrNewer.
@@ -55,20 +50,20 @@ func ParseJoined(p []byte) (j Joined, err error) {
 	}
 	j.Endpoint, j.Region, j.Profile = fields["endpoint"], fields["region"], fields["profile"]
 	j.PathStyle = fields["path-style"] == "yes"
-	j.Writer = fields["writer"]
-	if !j.ID.parse(fields["id"]) || !writerName.MatchString(j.Writer) || string(j.Encode()) != string(p) {
+	j.Writer = record.Writer(fields["writer"])
+	if !parseID(&j.ID, fields["id"]) || j.Writer.Check() != nil || string(j.Encode()) != string(p) {
 		return j, fmt.Errorf("%s: not as it was written: %w", JoinedFile, cas.ErrCorrupt)
 	}
 	return j, nil
 }
 
 // Register draws the id of a writer and makes its head, empty, before anything else is done under that id.
-func Register(ctx context.Context, b bucket.Bucket, name string) (writer string, err error) {
+func Register(ctx context.Context, b bucket.Bucket, name string) (writer record.Writer, err error) {
 	for range 8 {
 		var digits [4]byte
 		rand.Read(digits[:])
-		writer = WriterName(name) + "." + hex.EncodeToString(digits[:])
-		_, err = b.Put(ctx, HeadPrefix+writer, bucket.Bytes(nil), bucket.Cond{Absent: true})
+		writer = record.Writer(WriterName(name) + "." + hex.EncodeToString(digits[:]))
+		_, err = b.Put(ctx, record.HeadKey(writer), bucket.Bytes(nil), bucket.Cond{Absent: true})
 		// Doubt: the head may be there, and is nobody's. Another id costs nothing.
 		if err == nil || !errors.Is(err, bucket.ErrPrecondition) && !errors.Is(err, bucket.ErrConflict) &&
 			!errors.Is(err, bucket.ErrDoubt) {
@@ -99,13 +94,15 @@ func WriterName(s string) string {
 	return s
 }
 
-// Writers lists the writers of a remote.
-func Writers(ctx context.Context, b bucket.Bucket) (names []string, err error) {
-	for info, err := range b.List(ctx, HeadPrefix, "") {
+// Writers lists the writers of a remote. What is there besides heads is passed over.
+func Writers(ctx context.Context, b bucket.Bucket) (all []record.Writer, err error) {
+	for info, err := range b.List(ctx, record.Heads, "") {
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, strings.TrimPrefix(info.Key, HeadPrefix))
+		if w, ok := record.ParseHead(info.Key); ok {
+			all = append(all, w)
+		}
 	}
-	return names, nil
+	return all, nil
 }

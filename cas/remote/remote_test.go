@@ -11,6 +11,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -21,11 +22,11 @@ func example() Joined {
 	return Joined{
 		Address: Address{Bucket: "models", Prefix: "team/a/", Endpoint: "https://s3.example.org",
 			Region: "eu-central-1", PathStyle: true, Profile: "training"},
-		ID: ID{15: 7}, Writer: "gpu-17.5f4e3d2c"}
+		ID: record.ID{15: 7}, Writer: "gpu-17.5f4e3d2c"}
 }
 
 func TestGolden(t *testing.T) {
-	f := Format{ID: ID{0: 1, 15: 255}, Created: noon}
+	f := Format{ID: record.ID{0: 1, 15: 255}, Created: noon}
 	golden(t, "format.txt", string(f.Encode()))
 	golden(t, "joined.txt", string(example().Encode()))
 	golden(t, "bucket-policy.json", example().BucketPolicy())
@@ -121,14 +122,14 @@ func TestMake(t *testing.T) {
 		t.Fatalf("an empty bucket: %v", err)
 	}
 	f, made, err := Make(t.Context(), b, noon)
-	if err != nil || !made || !f.Created.Equal(noon) || f.ID == (ID{}) {
+	if err != nil || !made || !f.Created.Equal(noon) || f.ID.IsZero() {
 		t.Fatalf("%+v, %v, %v", f, made, err)
 	}
 	again, made, err := Make(t.Context(), b, noon.Add(time.Hour))
 	if err != nil || made || again != f {
 		t.Fatalf("made again: %+v, %v, %v; want %+v", again, made, err, f)
 	}
-	data, _, err := bucket.Read(t.Context(), b, FormatKey, maxText, "")
+	data, _, err := bucket.Read(t.Context(), b, record.FormatKey, maxText, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestMake(t *testing.T) {
 }
 
 func TestJoined(t *testing.T) {
-	least := Joined{Address: Address{Bucket: "models"}, ID: ID{1}, Writer: "a.00000000"}
+	least := Joined{Address: Address{Bucket: "models"}, ID: record.ID{1}, Writer: "a.00000000"}
 	for _, j := range []Joined{example(), least} {
 		p := j.Encode()
 		got, err := ParseJoined(p)
@@ -173,10 +174,10 @@ func TestJoined(t *testing.T) {
 
 func TestRegister(t *testing.T) {
 	b := &bucket.Mem{}
-	var want []string
+	var want []record.Writer
 	for range 3 {
 		w, err := Register(t.Context(), b, "GPU node_17")
-		if err != nil || !strings.HasPrefix(w, "gpu-node-17.") || !writerName.MatchString(w) {
+		if err != nil || !strings.HasPrefix(string(w), "gpu-node-17.") || w.Check() != nil {
 			t.Fatalf("%q, %v", w, err)
 		}
 		want = append(want, w)

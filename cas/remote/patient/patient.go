@@ -173,10 +173,11 @@ func (r *reader) Read(p []byte) (int, error) {
 		if n > 0 {
 			r.attempts.well()
 		}
-		if n > 0 || err == nil || err == io.EOF || !errors.Is(err, bucket.ErrCut) || !r.attempts.again(r.ctx) {
-			if n > 0 && errors.Is(err, bucket.ErrCut) {
-				err = nil // it comes again
-			}
+		cut := errors.Is(err, bucket.ErrCut)
+		if cut && n > 0 {
+			return n, nil // the error comes again
+		}
+		if !cut || !r.attempts.again(r.ctx) {
 			return n, err
 		}
 		if err := r.reopen(err); err != nil {

@@ -162,7 +162,8 @@ func TestNotAgain(t *testing.T) {
 	for _, kind := range []error{bucket.ErrDoubt, bucket.ErrPrecondition, bucket.ErrDenied, bucket.ErrFull,
 		bucket.ErrNotFound, bucket.ErrDamaged, bucket.ErrRefused, bucket.ErrNoBucket} {
 		a := &always{Mem: &bucket.Mem{}, kind: kind}
-		_, err := patient.New(a, patient.Options{Requests: 1}).Put(t.Context(), "k", bucket.Bytes(nil), bucket.Cond{})
+		b := patient.New(a, patient.Options{Requests: 1})
+		_, err := b.Put(t.Context(), "k", bucket.Bytes(nil), bucket.Cond{})
 		if !errors.Is(err, kind) || a.puts.Load() != 1 {
 			t.Errorf("%v: %v after %d puts", kind, err, a.puts.Load())
 		}
@@ -247,7 +248,8 @@ func TestAtATime(t *testing.T) {
 				for range 32 {
 					wg.Go(func() {
 						for range 20 {
-							if _, err := b.Put(t.Context(), "k", bucket.Bytes(nil), bucket.Cond{}); err != nil {
+							_, err := b.Put(t.Context(), "k", bucket.Bytes(nil), bucket.Cond{})
+							if err != nil {
 								t.Error(err)
 							}
 						}

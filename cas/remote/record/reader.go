@@ -2,7 +2,7 @@ package record
 
 import (
 	"ckptfs/cas"
-	"ckptfs/index/document"
+	"ckptfs/cas/document"
 )
 
 // reader is a document.Reader that knows hashes and ids.

@@ -15,6 +15,7 @@ import (
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/probe"
+	"ckptfs/cas/remote/record"
 	"ckptfs/cmd/ckptfs/text"
 )
 
@@ -200,11 +201,11 @@ of its writers. Nothing is published yet. Done again it changes nothing.`,
 
 // added is what add prints.
 type added struct {
-	URL    string    `json:"url"`
-	ID     string    `json:"id"`
-	Made   bool      `json:"made"` // else it was there
-	Writer string    `json:"writer"`
-	Since  time.Time `json:"created"`
+	URL    string        `json:"url"`
+	ID     string        `json:"id"`
+	Made   bool          `json:"made"` // else it was there
+	Writer record.Writer `json:"writer"`
+	Since  time.Time     `json:"created"`
 }
 
 func (c *commands) join(ctx context.Context, a remote.Address, store, name string) error {
@@ -261,11 +262,11 @@ func hostOr(name string) string {
 
 // state is what status prints.
 type state struct {
-	URL      string   `json:"url"`
-	Endpoint string   `json:"endpoint,omitempty"`
-	ID       string   `json:"id"`
-	Writer   string   `json:"writer"`
-	Writers  []string `json:"writers"`
+	URL      string          `json:"url"`
+	Endpoint string          `json:"endpoint,omitempty"`
+	ID       string          `json:"id"`
+	Writer   record.Writer   `json:"writer"`
+	Writers  []record.Writer `json:"writers"`
 }
 
 func (c *commands) status() *cobra.Command {
@@ -315,7 +316,7 @@ func printState(w io.Writer, store string, s state) {
 	fmt.Fprintf(w, "%s publishes to %s as %s\n", store, s.URL, s.Writer)
 	for _, name := range s.Writers {
 		if name != s.Writer {
-			fmt.Fprintf(w, "  so does %s\n", text.Printable(name))
+			fmt.Fprintf(w, "  so does %s\n", text.Printable(string(name)))
 		}
 	}
 }
