@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -25,6 +27,9 @@ const (
 	exitMountpoint  = 8
 	exitNoFUSE      = 9
 	exitRecovery    = 10
+	exitUnreachable = 11
+	exitRefused     = 12
+	exitUnfit       = 13
 	exitInterrupted = 130
 )
 
@@ -46,6 +51,9 @@ func exitCodesTopic() *cobra.Command {
     9    nothing can be mounted here: no /dev/fuse, no fusermount3, or no permission; or the store is another user's,
          and --foreign was not given
     10   the store was not closed in order, and may only be read: mount it once for writing
+    11   the object store of a remote cannot be reached
+    12   it refuses: no credentials, or they do not allow it
+    13   it is not fit for a remote
     130  interrupted
 
 With --json a failure prints {"error":{"code","message","errno"},"exit_code"} on standard error.
@@ -83,6 +91,7 @@ func exitCode(err error) int {
 		locked *tree.LockedError
 		others *tree.ForeignError
 		told   *control.Error
+		unfit  *remote.UnfitError
 	)
 	switch {
 	case err == nil:
@@ -93,6 +102,12 @@ func exitCode(err error) int {
 		return own.code
 	case errors.Is(err, errPartial):
 		return exitPartial
+	case errors.As(err, &unfit):
+		return exitUnfit
+	case errors.Is(err, bucket.ErrUnreachable):
+		return exitUnreachable
+	case errors.Is(err, bucket.ErrDenied):
+		return exitRefused
 	case errors.As(err, &others):
 		return exitNoFUSE
 	case errors.Is(err, tree.ErrNotStore):
@@ -118,4 +133,5 @@ func exitCode(err error) int {
 // codes are the words that --json gives for failures that have none from the control protocol.
 var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy,
 	exitPartial:    "partial",
-	exitMountpoint: "mountpoint", exitNoFUSE: "no_fuse", exitRecovery: "needs_recovery"}
+	exitMountpoint: "mountpoint", exitNoFUSE: "no_fuse", exitRecovery: "needs_recovery",
+	exitUnreachable: "unreachable", exitRefused: "refused", exitUnfit: "unfit"}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -132,6 +133,7 @@ func (a *app) groups() []group {
 		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(), a.pruneCmd(),
 			a.compactCmd()}},
 		{"repair", "Repair:", []*cobra.Command{a.checkCmd(), a.repairCmd()}},
+		{"remote", "Many machines:", []*cobra.Command{remote.Command(shell{a})}},
 	}
 }
 

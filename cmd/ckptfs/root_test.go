@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// --help is five lists: each command but the topics is in one of them.
+// --help is six lists: each command but the topics is in one of them.
 func TestHelpGroups(t *testing.T) {
 	root := (&app{out: io.Discard, err: io.Discard}).root()
-	if n := len(root.Groups()); n != 5 {
-		t.Errorf("%d groups, want 5", n)
+	if n := len(root.Groups()); n != 6 {
+		t.Errorf("%d groups, want 6", n)
 	}
 	for _, c := range root.Commands() {
 		if c.Runnable() && c.GroupID == "" {

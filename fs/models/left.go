@@ -18,7 +18,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
-	"ckptfs/index/document"
+	"ckptfs/cas/document"
 	"ckptfs/index/ledger"
 	"ckptfs/index/prefix"
 )

@@ -8,7 +8,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
-	"ckptfs/index/document"
+	"ckptfs/cas/document"
 )
 
 // Outline is what a graph is, without what its source calls things, and with its layers in numbers.

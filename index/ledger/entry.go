@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"ckptfs/cas"
-	"ckptfs/index/document"
+	"ckptfs/cas/document"
 	"ckptfs/index/lineage"
 )
 

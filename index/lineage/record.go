@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"ckptfs/cas"
-	"ckptfs/index/document"
+	"ckptfs/cas/document"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
-	"ckptfs/index/document"
+	"ckptfs/cas/document"
 )
 
 // Decode reads what Encode wrote and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a

@@ -7,7 +7,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
-	"ckptfs/index/document"
+	"ckptfs/cas/document"
 	"ckptfs/index/graph"
 )
 

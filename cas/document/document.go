@@ -1,5 +1,5 @@
-// Package document reads what the documents of the index are made of. Each thing has one encoding, and a
-// reader refuses every other.
+// Package document reads what documents, of the index and of remotes, are made of. Each thing has one
+// encoding, and a reader refuses every other.
 //
 //	magic     three letters and a digit, the version
 //	number    an unsigned LEB128 varint of the fewest bytes, at most 2^63-1

@@ -1,0 +1,350 @@
+// Package remote has the commands about remotes: stores that several machines share on an object store.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/probe"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cmd/ckptfs/text"
+)
+
+// Shell is what the commands need of the program.
+type Shell interface {
+	// Show prints a result, as JSON if that was asked for.
+	Show(v any, human func(io.Writer)) error
+	// Usage is the error of a command line that makes no sense.
+	Usage(cmd *cobra.Command, message string) error
+	// Store is the folder of the store that a path lies in.
+	Store(path string) (string, error)
+	// Doing says on a terminal what is being done; done takes it away.
+	Doing() (say func(what string), done func())
+}
+
+// UnfitError is an engine that failed what a remote relies on.
+type UnfitError struct {
+	URL    string
+	Failed []probe.Check
+}
+
+func (e *UnfitError) Error() string {
+	var what []string
+	for _, c := range e.Failed {
+		what = append(what, "  "+c.Name+": "+c.Failed)
+	}
+	return fmt.Sprintf("%s: its object store is not fit for a remote: checkpoints would get lost\n%s", e.URL,
+		strings.Join(what, "\n"))
+}
+
+// commands are what the subcommands share.
+type commands struct {
+	Shell
+	now func() time.Time
+	// The flags of an address.
+	endpoint, region, profile string
+	pathStyle, insecure       bool
+}
+
+// Command is `ckptfs remote` with its subcommands.
+func Command(s Shell) *cobra.Command {
+	c := &commands{Shell: s, now: time.Now}
+	cmd := &cobra.Command{
+		Use:   "remote COMMAND",
+		Short: "Share a store among machines, on an object store",
+		Long: `A remote is a prefix of a bucket of an object store that speaks S3, such as s3://models/team. Several stores can share
+it. Credentials are looked for where Amazon's tools look: the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY),
+~/.aws, single sign-on, the machine's role.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(c.add(), c.validate(), c.status(), c.policy())
+	return cmd
+}
+
+// addressFlags are those of commands that take a URL.
+func (c *commands) addressFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.endpoint, "endpoint", "", "the engine's URL, such as https://s3.example.org; Amazon's if not given")
+	f.StringVar(&c.region, "region", "", "the bucket's region")
+	f.BoolVar(&c.pathStyle, "path-style", false, "the bucket's name goes into the path, not in front of the host")
+	f.StringVar(&c.profile, "profile", "", "the profile of ~/.aws to take")
+	f.BoolVar(&c.insecure, "insecure-http", false, "allow an endpoint without TLS on another machine")
+}
+
+// address is that of a URL and the flags.
+func (c *commands) address(cmd *cobra.Command, url string) (remote.Address, error) {
+	a, err := remote.ParseURL(url)
+	if err == nil {
+		a.Endpoint, a.Region, a.PathStyle, a.Profile = c.endpoint, c.region, c.pathStyle, c.profile
+		err = a.Check(c.insecure)
+	}
+	if err != nil {
+		return a, c.Usage(cmd, err.Error())
+	}
+	return a, nil
+}
+
+// args is the Args of a command that takes such arguments.
+func (c *commands) args(names string) cobra.PositionalArgs {
+	n := len(strings.Fields(names))
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return c.Usage(cmd, fmt.Sprintf("%s takes %s", cmd.Name(), names))
+	}
+}
+
+func (c *commands) validate() *cobra.Command {
+	var full bool
+	cmd := &cobra.Command{
+		Use:   "validate URL",
+		Short: "Ask an object store whether it does what a remote relies on",
+		Long: `Makes some hundred requests below probe/ of the prefix, and removes what it put. An object store that fails is not used:
+exit code 13, with what it did wrong.`,
+		Args: c.args("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := c.address(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			b, err := a.Open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			report, err := c.probe(cmd.Context(), a, b, full)
+			if report == nil {
+				return err
+			}
+			if shown := c.Show(report, func(w io.Writer) { printReport(w, a, report) }); shown != nil {
+				return shown
+			}
+			return err
+		},
+	}
+	c.addressFlags(cmd)
+	cmd.Flags().BoolVar(&full, "full", false, "with thousands of requests, which takes up to a minute")
+	return cmd
+}
+
+// probe probes the engine of an address. The error is an UnfitError if it failed; there is a report then,
+// too.
+func (c *commands) probe(ctx context.Context, a remote.Address, b bucket.Bucket,
+	full bool) (*probe.Report, error) {
+	say, done := c.Doing()
+	report, err := probe.Run(ctx, probe.Options{Full: full, Now: c.now,
+		Progress: func(name string, i, n int) { say(fmt.Sprintf("check %d of %d: %s", i+1, n, name)) }}, b)
+	done()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.URL(), err)
+	}
+	if failed := report.Unfit(); len(failed) > 0 {
+		return report, &UnfitError{URL: a.URL(), Failed: failed}
+	}
+	return report, nil
+}
+
+func printReport(w io.Writer, a remote.Address, r *probe.Report) {
+	var rows [][]string
+	for _, c := range r.Checks {
+		result := "ok"
+		switch {
+		case c.Failed != "" && c.Needed:
+			result = "FAILED"
+		case c.Failed != "":
+			result = "no"
+		}
+		said := c.Failed
+		if c.Told != "" {
+			said = strings.TrimPrefix(said+"; "+c.Told, "; ")
+		}
+		rows = append(rows, []string{result, c.Name, text.Printable(said)})
+	}
+	text.Table(w, []string{"", "CHECK", ""}, rows)
+	fmt.Fprintf(w, "%s: %s\n", a.URL(), text.Plural(int64(r.Requests), "request"))
+}
+
+func (c *commands) add() *cobra.Command {
+	var writer string
+	cmd := &cobra.Command{
+		Use:   "add URL STORE",
+		Short: "Make a remote, or join one, and let a store publish to it",
+		Long: `Validates the object store (see remote validate), makes the remote unless there is one, and registers the store as one
+of its writers. Nothing is published yet. Done again it changes nothing.`,
+		Args: c.args("URL STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := c.address(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			store, err := c.Store(args[1])
+			if err != nil {
+				return err
+			}
+			return c.join(cmd.Context(), a, store, writer)
+		},
+	}
+	c.addressFlags(cmd)
+	cmd.Flags().StringVar(&writer, "writer", "", "the name under which others see this store; the host's if not given")
+	return cmd
+}
+
+// added is what add prints.
+type added struct {
+	URL    string        `json:"url"`
+	ID     string        `json:"id"`
+	Made   bool          `json:"made"` // else it was there
+	Writer record.Writer `json:"writer"`
+	Since  time.Time     `json:"created"`
+}
+
+func (c *commands) join(ctx context.Context, a remote.Address, store, name string) error {
+	b, err := a.Open(ctx)
+	if err != nil {
+		return err
+	}
+	there, err := remote.ReadJoined(store)
+	switch {
+	case err == nil && there.Address != a:
+		return fmt.Errorf("store %s has a remote already, %s: remove %s to leave it", store, there.URL(),
+			remote.JoinedPath(store))
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	joined := err == nil
+	if !joined {
+		if _, err := c.probe(ctx, a, b, false); err != nil {
+			return err
+		}
+	}
+	f, made, err := remote.Make(ctx, b, c.now())
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", a.URL(), err)
+	case joined && f.ID != there.ID:
+		return fmt.Errorf("%s is another remote than the one that store %s joined: its id is %s, it was %s", a.URL(),
+			store, f.ID, there.ID)
+	case !joined:
+		there = remote.Joined{Address: a, ID: f.ID}
+		if there.Writer, err = remote.Register(ctx, b, hostOr(name)); err != nil {
+			return fmt.Errorf("%s: %w", a.URL(), err)
+		}
+		if err := there.Write(store); err != nil {
+			return err
+		}
+	}
+	out := added{a.URL(), f.ID.String(), made, there.Writer, f.Created}
+	return c.Show(out, func(w io.Writer) {
+		verb := "joined"
+		if made {
+			verb = "made"
+		}
+		fmt.Fprintf(w, "%s: %s; %s publishes to it as %s\n", out.URL, verb, store, out.Writer)
+	})
+}
+
+func hostOr(name string) string {
+	if name == "" {
+		name, _ = os.Hostname()
+	}
+	return name
+}
+
+// state is what status prints.
+type state struct {
+	URL      string          `json:"url"`
+	Endpoint string          `json:"endpoint,omitempty"`
+	ID       string          `json:"id"`
+	Writer   record.Writer   `json:"writer"`
+	Writers  []record.Writer `json:"writers"`
+}
+
+func (c *commands) status() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status STORE",
+		Short: "Tell a store's remote, and who else publishes to it",
+		Args:  c.args("STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := c.Store(args[0])
+			if err != nil {
+				return err
+			}
+			j, err := remote.ReadJoined(store)
+			if errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("store %s has no remote: `ckptfs remote add URL %[1]s` gives it one", store)
+			}
+			if err != nil {
+				return err
+			}
+			out, err := ask(cmd.Context(), j)
+			if err != nil {
+				return fmt.Errorf("%s: %w", j.URL(), err)
+			}
+			return c.Show(out, func(w io.Writer) { printState(w, store, out) })
+		},
+	}
+}
+
+func ask(ctx context.Context, j remote.Joined) (out state, err error) {
+	b, err := j.Open(ctx)
+	if err != nil {
+		return out, err
+	}
+	f, err := remote.Look(ctx, b)
+	if err != nil {
+		return out, err
+	}
+	if f.ID != j.ID {
+		return out, fmt.Errorf("another remote than the one that was joined is there: its id is %s, it was %s", f.ID, j.ID)
+	}
+	out = state{URL: j.URL(), Endpoint: j.Endpoint, ID: j.ID.String(), Writer: j.Writer}
+	out.Writers, err = remote.Writers(ctx, b)
+	return out, err
+}
+
+func printState(w io.Writer, store string, s state) {
+	fmt.Fprintf(w, "%s publishes to %s as %s\n", store, s.URL, s.Writer)
+	for _, name := range s.Writers {
+		if name != s.Writer {
+			fmt.Fprintf(w, "  so does %s\n", text.Printable(string(name)))
+		}
+	}
+}
+
+func (c *commands) policy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy ROLE URL",
+		Short: "Print the least that credentials need to be allowed: of a reader, writer, collector; or a bucket's policy",
+		Long: `Prints a policy of AWS in JSON. ROLE is
+
+    reader      may read
+    writer      may publish as well
+    collector   may remove garbage as well
+    bucket      no role: the policy of the bucket itself, which keeps writers from overwriting what never changes`,
+		Args: c.args("ROLE URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := remote.ParseURL(args[1])
+			if err != nil {
+				return c.Usage(cmd, err.Error())
+			}
+			policy := a.BucketPolicy()
+			if args[0] != "bucket" {
+				if policy, err = a.Policy(remote.Role(args[0])); err != nil {
+					return c.Usage(cmd, err.Error()+", bucket")
+				}
+			}
+			return c.Show(policy, func(w io.Writer) { io.WriteString(w, policy) })
+		},
+	}
+	return cmd
+}
