@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -66,23 +64,4 @@ func TestHelperExitCodes(t *testing.T) {
 			t.Errorf("%v: exit %d, %s%s", tc.argv, code, out.String(), errs.String())
 		}
 	}
-}
-
-func TestNotify(t *testing.T) {
-	notify("READY=1") // nobody asked
-	path := filepath.Join(t.TempDir(), "notify")
-	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	t.Setenv("NOTIFY_SOCKET", path)
-	notify("READY=1", "STATUS=there")
-	b := make([]byte, 100)
-	n, err := c.Read(b)
-	if err != nil || string(b[:n]) != "READY=1\nSTATUS=there" {
-		t.Errorf("%q, %v", b[:n], err)
-	}
-	t.Setenv("NOTIFY_SOCKET", path+".none")
-	notify("STOPPING=1") // and nobody listens
 }

@@ -19,6 +19,7 @@ import (
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/systemd"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
 	"ckptfs/fs/handover"
@@ -82,7 +83,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		c.mountpoint = before.Mountpoint
 	}
 	started := time.Now()
-	notify("STATUS=opening " + c.store)
+	systemd.Notify("STATUS=opening " + c.store)
 
 	var ln net.Listener
 	if c.metrics != "" {
@@ -252,7 +253,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	switch {
 	case err == nil:
-		notify("READY=1", "STATUS="+c.store+" on "+c.mountpoint+", "+mode)
+		systemd.Notify("READY=1", "STATUS="+c.store+" on "+c.mountpoint+", "+mode)
 	case before != nil:
 		log.Error("the mount is served, and its holder may not know", "err", err)
 		err = nil
@@ -261,7 +262,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 
 	srv.Wait()
-	notify("STOPPING=1", "STATUS=closing "+c.store)
+	systemd.Notify("STOPPING=1", "STATUS=closing "+c.store)
 	log.Info("unmounted", "mountpoint", c.mountpoint)
 	ctl.Close()
 	return err

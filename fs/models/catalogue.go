@@ -38,11 +38,10 @@ type catalogue struct {
 	left *leftModels       // those that may not be in yet; nil for most
 }
 
-// savedLocked reports whether a catalogue is up to date, and so is its file.
-func (m *Models) savedLocked(c *catalogue) bool {
-	m.mu.AssertHeld()
-	return !c.saved.IsZero() && c.gen == m.book.Gen && c.savedGen == c.gen && c.unsaved == 0 &&
-		c.savedProblems == len(m.problems)
+// savedAsOf reports whether a catalogue is as the ledger and the problems of a moment, and so is its file.
+func (c *catalogue) savedAsOf(gen uint64, problems int) bool {
+	return !c.saved.IsZero() && c.gen == gen && c.savedGen == gen && c.unsaved == 0 &&
+		c.savedProblems == problems
 }
 
 // known is a model in the catalogue. It is replaced, never changed.

@@ -239,18 +239,17 @@ func (m *Models) presumeLocked(found map[string][]*steps.Step) {
 	}
 	for run, all := range found {
 		for _, st := range all {
-			if untouched[st] && m.o.Steps.State(st) == control.StepComplete && m.inPlaceLocked(run, st) {
+			if untouched[st] && m.o.Steps.State(st) == control.StepComplete && inPlace(m.book, run, st) {
 				m.seen[run+"/"+st.Name] = st
 			}
 		}
 	}
 }
 
-// inPlaceLocked reports whether the models that a step's files are were there.
-func (m *Models) inPlaceLocked(run string, st *steps.Step) bool {
-	m.mu.AssertHeld()
+// inPlace reports whether the models that a step's files are were there.
+func inPlace(book *ledger.Ledger, run string, st *steps.Step) bool {
 	return !slices.ContainsFunc(st.Files, func(f steps.File) bool {
-		e := m.book.ByIno(f.Ino)
+		e := book.ByIno(f.Ino)
 		return e != nil && e.Path != path.Join(steps.Dir, run, st.Name, f.Rel)
 	})
 }
@@ -293,8 +292,8 @@ func (m *Models) Known() (h cas.Hash, ok bool) {
 		return m.wasKnownLocked()
 	}
 	c := m.catalogue.Load()
-	if c == nil || m.stale.Load() || m.recheck || !m.savedLocked(c) || len(m.book.Changed()) > 0 ||
-		!m.o.Steps.Same(m.settled) {
+	if c == nil || m.stale.Load() || m.recheck || !c.savedAsOf(m.book.Gen, len(m.problems)) ||
+		len(m.book.Changed()) > 0 || !m.o.Steps.Same(m.settled) {
 		return h, false
 	}
 	return c.saved, true

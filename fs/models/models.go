@@ -195,7 +195,7 @@ func (m *Models) Finish() {
 	if err == nil {
 		m.upToDateLocked()
 	}
-	if c := m.catalogue.Load(); c != nil && !m.savedLocked(c) {
+	if c := m.catalogue.Load(); c != nil && !c.savedAsOf(m.book.Gen, len(m.problems)) {
 		m.saveCatalogueLocked(0)
 	}
 }

@@ -1,4 +1,5 @@
-package main
+// Package systemd tells the service manager how the daemon is.
+package systemd
 
 import (
 	"net"
@@ -6,9 +7,9 @@ import (
 	"strings"
 )
 
-// notify tells the service manager how things stand, if one asked to be told (systemd's Type=notify: a
+// Notify tells the service manager how things stand, if one asked to be told (systemd's Type=notify: a
 // datagram of lines NAME=value to the socket in NOTIFY_SOCKET). Nothing depends on its being heard.
-func notify(lines ...string) {
+func Notify(lines ...string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return
