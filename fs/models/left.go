@@ -15,10 +15,10 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/document"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
-	"ckptfs/cas/document"
 	"ckptfs/index/ledger"
 	"ckptfs/index/prefix"
 )
