@@ -168,6 +168,8 @@ func TestUmountAfterKill(t *testing.T) {
 	} {
 		data := mounttest.Noise(1, 200_000)
 		m.Write("x", data)
+		// --force takes the mount away: of a file that was closed, and not released yet, nobody hears any more.
+		m.Must(daemon.Until("no file to be open", func() bool { return m.Status().OpenFiles == 0 }))
 		_, err := m.StrikeDaemon(syscall.SIGKILL)
 		m.Must(err)
 		m.Run(append(args, m.Dir)...)
