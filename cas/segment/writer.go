@@ -162,6 +162,13 @@ func (w *Writer) TakeBack(slots []Range) (err error) {
 	return err
 }
 
+// Disown has no footer list the finished records at offs. Their bytes stay.
+func (w *Writer) Disown(offs map[int64]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recs = slices.DeleteFunc(w.recs, func(r Record) bool { return offs[r.Off] })
+}
+
 // dropLocked makes holes of ranges in which there is no record. mu is held.
 func (w *Writer) dropLocked(holes ...Range) {
 	w.failed = true

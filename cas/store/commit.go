@@ -111,16 +111,25 @@ func (a *appender) takeDurable() (recs []*record, mark cas.Watermark) {
 	return recs, a.markLocked()
 }
 
-// failLostLocked fails what is a delta of something that was lost.
+// failLostLocked fails what is a delta of something that was lost. No footer has it: a start believes that of
+// what a footer has the disk has all, and nobody sees to that here any more.
 func (a *appender) failLostLocked() {
 	a.mu.AssertHeld()
+	lost := map[*segment.Tail]map[int64]bool{}
 	a.written = slices.DeleteFunc(a.written, func(r *record) bool {
 		_, err := r.fateLocked()
 		if err != nil {
 			a.settleLocked(r, failed, err)
+			if lost[r.tail] == nil {
+				lost[r.tail] = map[int64]bool{}
+			}
+			lost[r.tail][r.entry.Off] = true
 		}
 		return err != nil
 	})
+	for t, offs := range lost {
+		t.Disown(offs)
+	}
 }
 
 // indexed settles records that are in the index now.

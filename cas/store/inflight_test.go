@@ -398,3 +398,40 @@ func TestCheckWhileStoredAnew(t *testing.T) {
 		wantErr(t, s.Close(), nil)
 	})
 }
+
+// dirHook calls a function before a folder is listed.
+type dirHook struct {
+	disk.FS
+	list func()
+}
+
+func (d dirHook) ReadDir(name string) ([]string, error) {
+	d.list()
+	return d.FS.ReadDir(name)
+}
+
+// What is written in full while the index is made again, before what is in the index, is not on the disk yet.
+func TestWrittenWhileIndexIsMade(t *testing.T) {
+	y := newIndex()
+	opt := Options{NewIndex: func(error) (Locator, error) { return y, nil }}
+	bubble(t, opt, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		y.see = durable(t, m)
+		a, b := s.Begin(), s.Begin()
+		slow, slowPut := start(g, a, 2)
+		through(t, g, b, 4)
+		commit(t, b)
+		g.FS = dirHook{g.FS, func() {
+			slow.pass <- nil
+			wantErr(t, <-slowPut, nil)
+		}}
+		wantErr(t, s.renew(0, cas.ErrCorrupt), nil)
+		g.FS = m
+		if _, ok := y.m[cas.Sum(chunk(2))]; ok {
+			t.Error("in the index, and on no disk")
+		}
+		wantGet(t, s, chunk(4))
+		commit(t, a)
+		wantGet(t, s, chunk(2))
+		s.Close()
+	})
+}

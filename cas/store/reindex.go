@@ -55,9 +55,15 @@ func (s *Store) refillLocked() error {
 	s.indexer.mu.AssertHeld()
 	s.appender.mu.Lock()
 	tails, last := s.appender.tails.All()
-	var volatile []cas.Entry // written and perhaps not durable
+	volatile := map[cas.Watermark]bool{} // where what is written lies that is perhaps not durable
 	for _, r := range s.appender.written {
-		volatile = append(volatile, r.entry)
+		volatile[cas.Watermark{Segment: r.entry.Segment, Off: r.entry.Off}] = true
+	}
+	durable := make([][]segment.Record, len(tails)) // before more is finished, which is in neither
+	for i, t := range tails {
+		durable[i] = slices.DeleteFunc(t.Records(), func(rec segment.Record) bool {
+			return rec.End() > t.Indexed || volatile[cas.Watermark{Segment: t.Number(), Off: rec.Off}]
+		})
 	}
 	s.appender.mu.Unlock()
 	numbers, err := s.numbers()
@@ -75,13 +81,9 @@ func (s *Store) refillLocked() error {
 				err = nil
 			}
 		default:
-			for _, rec := range tails[i].Records() {
-				if rec.End() <= tails[i].Indexed &&
-					!slices.ContainsFunc(volatile,
-						func(e cas.Entry) bool { return e.Segment == n && e.Off == rec.Off }) {
-					if err = in.add(n, &rec); err != nil {
-						break
-					}
+			for j := range durable[i] {
+				if err = in.add(n, &durable[i][j]); err != nil {
+					break
 				}
 			}
 		}

@@ -73,18 +73,20 @@ func (l *late) watermark() (mark cas.Watermark, behind bool) {
 	return l.mark, l.behind
 }
 
-// locate sets those of locs whose entry is late.
-func (l *late) locate(hashes []cas.Hash, locs []cas.Location) {
+// locate sets those of locs whose entry is late, and says how many these are.
+func (l *late) locate(hashes []cas.Hash, locs []cas.Location) (found int) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if len(l.entries) == 0 {
-		return
+		return 0
 	}
 	for i := range hashes {
 		if e, ok := l.entries[keyOf(&hashes[i])]; ok {
 			locs[i] = e.Location
+			found++
 		}
 	}
+	return found
 }
 
 // within is what is late of the prefixes in [from, to].

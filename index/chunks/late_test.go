@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -264,5 +265,46 @@ func TestFewAreLate(t *testing.T) {
 	n := 0
 	if err := d.ForEach(0, 0xffff, func(cas.Entry) error { n++; return nil }); err != nil || n != 35 {
 		t.Errorf("%d entries, %v", n, err)
+	}
+}
+
+// What is held is found at any moment, also while what was late is just being written.
+func TestFoundWhileLateIsWritten(t *testing.T) {
+	o := opts
+	o.Late = 10
+	d, err := Open(filepath.Join(t.TempDir(), "index.db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	all := entries(1, 4000)
+	var n atomic.Int64
+	done := make(chan struct{})
+	missing := 0
+	go func() {
+		defer close(done)
+		locs := make([]cas.Location, 1)
+		for {
+			i := n.Load()
+			if i == int64(len(all)) {
+				return
+			}
+			if i == 0 {
+				continue
+			}
+			if err := d.Locate([]cas.Hash{all[i-1].Hash}, locs); err != nil || locs[0].Segment == 0 {
+				missing++
+			}
+		}
+	}()
+	for i := range all {
+		if err := d.Commit(all[i:i+1], cas.Watermark{Segment: 1, Off: int64(i)}); err != nil {
+			t.Fatal(err)
+		}
+		n.Store(int64(i + 1))
+	}
+	<-done
+	if missing > 0 {
+		t.Errorf("%d times what is held was not found", missing)
 	}
 }

@@ -14,9 +14,17 @@ import (
 // Locate sets locs[i] to where the record of hashes[i] lies, or to the zero Location when it is not held.
 func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	clear(locs[:len(hashes)])
-	err := db.view(func(tx *bolt.Tx) error {
+	// What is late comes first: it goes into the file before it ceases to be late, and so is found in one of
+	// the two whenever that happens.
+	if db.late.locate(hashes, locs) == len(hashes) {
+		return nil
+	}
+	return db.view(func(tx *bolt.Tx) error {
 		c := tx.Bucket(bucketChunks).Cursor()
 		for i := range hashes {
+			if locs[i].Segment != 0 {
+				continue
+			}
 			h := &hashes[i]
 			key, value := c.Seek(h[:prefixLen])
 			if !bytes.Equal(key, h[:prefixLen]) {
@@ -32,10 +40,6 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 		}
 		return nil
 	})
-	if err == nil {
-		db.late.locate(hashes, locs)
-	}
-	return err
 }
 
 // commit adds the entries and sets the watermark.
