@@ -168,7 +168,7 @@ func TestUmountAfterKill(t *testing.T) {
 	} {
 		data := mounttest.Noise(1, 200_000)
 		m.Write("x", data)
-		// --force takes the mount away: of a file that was closed, and not released yet, nobody hears any more.
+		// --force takes the mount away: nobody hears any more that a file is released.
 		m.Must(daemon.Until("no file to be open", func() bool { return m.Status().OpenFiles == 0 }))
 		_, err := m.StrikeDaemon(syscall.SIGKILL)
 		m.Must(err)
