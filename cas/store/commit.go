@@ -83,7 +83,7 @@ func (s *Store) flushLocked() error {
 	if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); m.Before(mark) {
 		mark = m
 	}
-	if err := s.indexer.index.Commit(entries, mark); err != nil {
+	if err := s.indexer.index.Commit(entries, s.indexer.below(mark)); err != nil {
 		s.appender.mu.Lock()
 		s.appender.written = append(recs, s.appender.written...) // for the next commit to try again
 		s.appender.mu.Unlock()

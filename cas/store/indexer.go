@@ -11,14 +11,17 @@ import (
 // indexer is the index, and the one that takes its place when it proves damaged.
 //
 // index, renewals and err change under appender.flushing, passes.reshaping and mu together; a goroutine that
-// holds one of these, shared or not, may read them.
+// holds one of these, shared or not, may read them. floor changes under appender.flushing.
 type indexer struct {
 	renewal func(reason error) (Locator, error) // Options.NewIndex
 
 	mu       locks.RWMutex[indexerLock] // held while the index is made again, shared over Locator.Locate
 	index    Locator
-	renewals int   // how often it was
-	err      error // the last time failed
+	renewals int // how often it was
+	// floor is what no watermark passes, so that the next start looks again at what the disk did not read of
+	// the segments behind it, to which what was committed there may have been late. Zero: nothing.
+	floor cas.Watermark
+	err   error // the last time failed
 
 	doubting locks.Mutex[doubtingLock] // held while the index is looked through
 	sound    time.Time                 // when it last was
@@ -26,6 +29,14 @@ type indexer struct {
 
 // maxRenewals is how many damaged indexes in a row one operation bears.
 const maxRenewals = 3
+
+// below is mark, or the floor if that comes before it. appender.flushing is held.
+func (x *indexer) below(mark cas.Watermark) cas.Watermark {
+	if x.floor != (cas.Watermark{}) && x.floor.Before(mark) {
+		return x.floor
+	}
+	return mark
+}
 
 // generation counts the indexes.
 func (x *indexer) generation() int {

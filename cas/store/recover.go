@@ -38,21 +38,34 @@ func (s *Store) recover() error {
 		rc.refused = ErrNeedsRecovery
 	}
 	s.lost.Reset()
+	s.indexer.floor = cas.Watermark{}
 	for _, n := range numbers {
 		err := rc.segment(n)
 		if rc.unread(err) {
 			s.lose(n, n >= mark.Segment, err)
+			rc.again(n)
 		} else if err != nil {
 			return fmt.Errorf("%s: %w", segment.Path(s.dir, n), err)
 		}
 	}
-	return indexError(rc.finish(rc.last))
+	return indexError(rc.finish(s.indexer.below(rc.last)))
 }
 
 // recovery takes records that lie behind a watermark into the index.
 type recovery struct {
 	*replay
 	from, last cas.Watermark
+}
+
+// again has the next start look at segment n, too, if the index may lack what was committed there.
+func (rc *recovery) again(n uint32) {
+	switch x := &rc.s.indexer; {
+	case rc.from == (cas.Watermark{}) || n < rc.from.Segment || x.floor != (cas.Watermark{}):
+	case n == rc.from.Segment:
+		x.floor = rc.from
+	default:
+		x.floor = cas.Watermark{Segment: n}
+	}
 }
 
 func (rc *recovery) segment(n uint32) error {
@@ -159,6 +172,7 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	}
 	if unread := sc.Unread(); unread != nil {
 		s.unreadable(n, unread)
+		rc.again(n)
 		return nil // it stays as it is: a disk may think better of it
 	}
 	if !seal || s.opt.ReadOnly || s.sealOld(n, size, recs) != nil {
@@ -208,7 +222,7 @@ func (rc *recovery) add(n uint32, rec *segment.Record) error {
 	}
 	rc.last = cas.Watermark{Segment: n, Off: rec.End()}
 	if rc.from != (cas.Watermark{}) {
-		rc.mark = rc.last
+		rc.mark = rc.s.indexer.below(rc.last)
 	}
 	return indexError(rc.replay.add(n, rec))
 }

@@ -39,7 +39,7 @@ func (s *Store) renew(gen int, reason error) error {
 	s.indexer.renewals++
 	x, err := s.indexer.renewal(reason)
 	if err == nil {
-		s.indexer.index = x
+		s.indexer.index, s.indexer.floor = x, cas.Watermark{}
 		err = s.refillLocked()
 	}
 	if err != nil {

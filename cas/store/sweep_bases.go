@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"ckptfs/cas"
@@ -77,14 +78,23 @@ func (w *sweep) bases(ctx context.Context) error {
 	for i := range ds {
 		done[keyOf(ds[i].hash)] = done[keyOf(ds[i].hash)] || ds[i].done
 	}
-	return w.s.indexer.forEach(func(e cas.Entry) error {
+	// What is wanted and in no index may lie there, too: a start could not read its late entry.
+	nowhere := maps.Clone(w.marked)
+	err := w.s.indexer.forEach(func(e cas.Entry) error {
 		k := keyOf(e.Hash)
 		_, marked := w.marked[k]
+		delete(nowhere, k)
 		if e.Delta && !done[k] && slices.Contains(unread, e.Segment) && (marked || w.s.pins.inUse(k)) {
 			w.blind = e.Segment
 		}
 		return nil
 	})
+	for k := range nowhere {
+		if !done[k] {
+			w.blind = cmp.Or(w.blind, unread[0])
+		}
+	}
+	return err
 }
 
 // deltasIn lists the deltas of the segments that are sealed, or of those that are being written. All are kept

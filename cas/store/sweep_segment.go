@@ -317,6 +317,9 @@ func (s *Store) leave(n uint32) error {
 	if err != nil || mark.Segment != n {
 		return err
 	}
+	if s.indexer.floor.Segment == n { // it was read by now
+		s.indexer.floor = cas.Watermark{}
+	}
 	return s.indexer.index.Commit(nil, cas.Watermark{Segment: n + 1})
 }
 
