@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/store"
 	"ckptfs/fs/control"
@@ -28,7 +29,8 @@ type counts struct {
 	sum   control.Stats
 	live  int64 // bytes of the records that files need
 	// unread are manifests and lists that could not be read when they were counted, and hurt the manifests
-	// that they are, or are of. skipped says how often what they refer to was not counted, for whom.
+	// that they are, or are of. skipped says how often what they refer to was not counted, for whom; of
+	// records that are stored against others, asBase.
 	unread, hurt map[cas.Hash]bool
 	skipped      map[reference]int
 	found        bool // a list was found to be unread: manifests that were counted may be hurt
@@ -211,8 +213,10 @@ func (x *change) skip(m, h cas.Hash, err error) bool {
 	return true
 }
 
+// damaged reports whether err says that what was stored is not there any more, or that the disk has not the
+// bytes.
 func damaged(err error) bool {
-	return errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound)
+	return errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || disk.Unreadable(err)
 }
 
 // begin counts a manifest and its objects. lists are those whose chunks are to be counted; false: it has been
@@ -366,8 +370,15 @@ func (x *change) bases(h cas.Hash, l cas.Location) error {
 	}
 	x.c.mu.Lock()
 	defer x.c.mu.Unlock()
-	if err != nil && x.by < 0 {
+	r := reference{h, asBase}
+	switch {
+	case x.by < 0 && x.c.skipped[r] > 0: // the disk may read it by now, but they were not counted
+		x.c.skipped[r]--
+		return nil
+	case err != nil && x.by < 0:
 		x.c.stale = true
+	case err != nil:
+		x.c.skipped[r]++
 	}
 	for _, b := range bases {
 		is, ok := x.c.table.add(&b, asBase, int(x.by))

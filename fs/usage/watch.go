@@ -67,19 +67,26 @@ type watched struct {
 
 // Commit is that of a Locator.
 func (w watched) Commit(entries []cas.Entry, mark cas.Watermark) error {
-	if !w.c.on.Load() {
-		return w.DB.Commit(entries, mark)
+	return w.c.commit(entries, w.DB.Locate, func() error { return w.DB.Commit(entries, mark) })
+}
+
+// commit has entries be in the index, and notes which of those that are counted take another place by it.
+func (c *counts) commit(entries []cas.Entry, locate func([]cas.Hash, []cas.Location) error,
+	commit func() error) error {
+	var before []cas.Location
+	if c.on.Load() {
+		hashes := make([]cas.Hash, len(entries))
+		for i := range entries {
+			hashes[i] = entries[i].Hash
+		}
+		before = make([]cas.Location, len(entries))
+		if err := locate(hashes, before); err != nil {
+			return err
+		}
 	}
-	hashes, before := make([]cas.Hash, len(entries)), make([]cas.Location, len(entries))
-	for i := range entries {
-		hashes[i] = entries[i].Hash
-	}
-	err := w.DB.Locate(hashes, before)
-	if err == nil {
-		err = w.DB.Commit(entries, mark)
-	}
-	if err == nil {
-		w.c.replaced(entries, before)
+	err := commit()
+	if err == nil && c.on.Load() { // without before a count has begun meanwhile, and may have seen the old place
+		c.replaced(entries, before)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"io/fs"
 	"os"
@@ -160,6 +161,47 @@ func TestStatsOfLaterDamage(t *testing.T) {
 	r.keptUp()
 	if s := r.stats(); s.Damaged != 1 || s.UniqueBytes > 200<<10 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A segment that the disk does not read hurts the files whose manifests and lists lie in it, and no answer.
+// What was not read is not taken back when it can be read again.
+func TestStatsOfUnreadSegment(t *testing.T) {
+	r := newRig(t)
+	weights := func(step int) []byte { return trained(t, 1, step) }
+	r.write("1.safetensors", weights(0))
+	r.sync()
+	r.prune(control.PruneOptions{MaxUnused: 1}) // seals the segment
+	for i, p := range []string{"2.safetensors", "3.safetensors"} {
+		r.write(p, weights(1+i))
+		r.sync()
+	}
+	names, err := filepath.Glob(r.at("segments", "*"))
+	if err != nil || len(names) != 2 {
+		t.Fatal(names, err)
+	}
+	if s := r.stats(); s.Deltas == 0 {
+		t.Fatalf("nothing in one segment needs the other: %+v", s)
+	}
+	r.close()
+	for i, p := range names {
+		aside := r.at("aside")
+		if err := errors.Join(os.Rename(p, aside), os.Mkdir(p, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		r = openRig(t, r.dir)
+		if s := r.stats(); s.Files != int64(3-i) || s.Damaged != []int64{1, 2}[i] {
+			t.Errorf("without %s: %+v", filepath.Base(p), s)
+		}
+		r.keptUp()
+		if err := errors.Join(os.Remove(p), os.Rename(aside, p)); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []string{"1.safetensors", "2.safetensors", "3.safetensors"}[i : 2*i+1] {
+			r.unlink(p)
+		}
+		r.keptUp()
+		r.close()
 	}
 }
 
