@@ -2,6 +2,7 @@ package remote
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -17,7 +18,11 @@ func ReadJoined(store string) (Joined, error) {
 	if err != nil {
 		return Joined{}, err
 	}
-	return ParseJoined(p)
+	j, err := ParseJoined(p)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", JoinedPath(store), err)
+	}
+	return j, err
 }
 
 // Write makes STORE/remote, whole or not at all.

@@ -35,7 +35,7 @@ func TestAdd(t *testing.T) {
 		!strings.HasPrefix(first.Writer, "gpu-1.") {
 		t.Fatalf("%+v, then %+v", first, second)
 	}
-	if again := added(a); again.Writer != first.Writer || again.Made {
+	if again := added(a, "--endpoint", e.Endpoint+"/"); again.Writer != first.Writer || again.Made {
 		t.Fatalf("added again: %+v, want writer %s", again, first.Writer)
 	}
 	var status struct{ Writers []string }
@@ -51,6 +51,10 @@ func TestAdd(t *testing.T) {
 	if code != 1 || !strings.Contains(other, "has a remote already, "+url) {
 		t.Fatalf("joining a second remote: %d, %s", code, other)
 	}
+	other, code = a.RunFails("remote", "add", url, a.Dir)
+	if code != 1 || !strings.Contains(other, "has a remote already, "+url+" --endpoint "+e.Endpoint+":") {
+		t.Fatalf("joining it with other flags: %d, %s", code, other)
+	}
 	file, err := os.ReadFile(filepath.Join(a.Store, "remote"))
 	if err != nil || strings.Contains(string(file), mounttest.EngineSecret) ||
 		strings.Contains(string(file), mounttest.EngineUser) {
@@ -58,6 +62,13 @@ func TestAdd(t *testing.T) {
 	}
 	a.Remount()
 	a.JSON(&status, "remote", "status", a.Dir, "--json")
+	if err := os.WriteFile(filepath.Join(a.Store, "remote"), file[:len(file)-1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, code = a.RunFails("remote", "status", a.Dir)
+	if code != 6 || !strings.Contains(said, filepath.Join(a.Store, "remote")) {
+		t.Fatalf("status of what is damaged: %d, %s", code, said)
+	}
 }
 
 func TestAddRefused(t *testing.T) {
@@ -130,8 +141,16 @@ func TestValidateAndPolicy(t *testing.T) {
 		if !strings.Contains(said, fmt.Sprintf("arn:aws:s3:::%s/x/", e.Bucket)) {
 			t.Errorf("%s: %s", role, said)
 		}
+		var policy struct{ Statement []any }
+		if m.JSON(&policy, "remote", "policy", role, e.URL("x"), "--json"); len(policy.Statement) == 0 {
+			t.Errorf("%s: no statements", role)
+		}
 	}
-	said, code := m.RunFails("remote", "policy", "owner", e.URL("x"))
+	said, code := m.RunFails("remote", "publish")
+	if code != 2 || !strings.Contains(said, `no command "publish"`) {
+		t.Errorf("a command that is none: %d, %s", code, said)
+	}
+	said, code = m.RunFails("remote", "policy", "owner", e.URL("x"))
 	if code != 2 || !strings.Contains(said, "reader") {
 		t.Errorf("%d, %s", code, said)
 	}

@@ -3,6 +3,7 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,8 +65,13 @@ func Command(s Shell) *cobra.Command {
 		Long: `A remote is a prefix of a bucket of an object store that speaks S3, such as s3://models/team. Several stores can share
 it. Credentials are looked for where Amazon's tools look: the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY),
 ~/.aws, single sign-on, the machine's role.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return c.Usage(cmd, fmt.Sprintf("no command %q", args[0]))
+			}
+			return cmd.Help()
+		},
 	}
 	cmd.AddCommand(c.add(), c.validate(), c.status(), c.policy())
 	return cmd
@@ -85,13 +91,29 @@ func (c *commands) addressFlags(cmd *cobra.Command) {
 func (c *commands) address(cmd *cobra.Command, url string) (remote.Address, error) {
 	a, err := remote.ParseURL(url)
 	if err == nil {
-		a.Endpoint, a.Region, a.PathStyle, a.Profile = c.endpoint, c.region, c.pathStyle, c.profile
+		a.Endpoint, a.Region = strings.TrimSuffix(c.endpoint, "/"), c.region
+		a.PathStyle, a.Profile = c.pathStyle, c.profile
 		err = a.Check(c.insecure)
 	}
 	if err != nil {
 		return a, c.Usage(cmd, err.Error())
 	}
 	return a, nil
+}
+
+// flags are those that say the same as an address but for its URL.
+func flags(a remote.Address) (all []string) {
+	for _, f := range [][2]string{
+		{"--endpoint", a.Endpoint}, {"--region", a.Region}, {"--profile", a.Profile},
+	} {
+		if f[1] != "" {
+			all = append(all, f[0], text.Printable(f[1]))
+		}
+	}
+	if a.PathStyle {
+		all = append(all, "--path-style")
+	}
+	return all
 }
 
 // args is the Args of a command that takes such arguments.
@@ -216,7 +238,8 @@ func (c *commands) join(ctx context.Context, a remote.Address, store, name strin
 	there, err := remote.ReadJoined(store)
 	switch {
 	case err == nil && there.Address != a:
-		return fmt.Errorf("store %s has a remote already, %s: remove %s to leave it", store, there.URL(),
+		return fmt.Errorf("store %s has a remote already, %s: remove %s to leave it", store,
+			strings.Join(append([]string{there.URL()}, flags(there.Address)...), " "),
 			remote.JoinedPath(store))
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return err
@@ -343,7 +366,7 @@ func (c *commands) policy() *cobra.Command {
 					return c.Usage(cmd, err.Error()+", bucket")
 				}
 			}
-			return c.Show(policy, func(w io.Writer) { io.WriteString(w, policy) })
+			return c.Show(json.RawMessage(policy), func(w io.Writer) { io.WriteString(w, policy) })
 		},
 	}
 	return cmd
