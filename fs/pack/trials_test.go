@@ -27,7 +27,7 @@ func TestTrials(t *testing.T) {
 	for range steps {
 		step(false)
 	}
-	if tried < patience || tried > steps/20 {
+	if tried < patience || tried > steps/15 {
 		t.Errorf("%d tries in vain of %d", tried, steps)
 	}
 	passed := 0
@@ -55,5 +55,35 @@ func TestTrials(t *testing.T) {
 	}
 	if n := trials.of.Len(); n != maxTrials {
 		t.Errorf("%d are remembered", n)
+	}
+}
+
+// When deltas begin to pay for one tensor of a series, as after a step of the learning rate, they are tried
+// for all, and the first try does not wait for the end of a pause that all make together.
+func TestTrialsTogether(t *testing.T) {
+	trials := NewTrials()
+	short := formats.Region{Len: shortTensor}
+	var all []chances
+	for i := range 100 {
+		all = append(all, trials.chancesOf("runs/r1/0/m", &short, &formats.Tensor{Name: fmt.Sprint(i)}))
+	}
+	step := func(pays bool) (tried int) {
+		for _, c := range all {
+			if c.good() {
+				c.tell(pays)
+				tried++
+			}
+		}
+		return tried
+	}
+	for range 60 {
+		step(false)
+	}
+	late := 0
+	for step(true) < len(all) {
+		late++
+	}
+	if late > maxPass/4 {
+		t.Errorf("all are tried after %d steps", late)
 	}
 }
