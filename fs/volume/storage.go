@@ -33,9 +33,6 @@ type storage struct {
 	watch func(*chunks.DB) store.Locator // returns the index for the store to use
 }
 
-// lateEntries is how many entries of the index a start after a kill replays, at most: it does so in a moment.
-const lateEntries = 16 << 10
-
 // open opens the index and the segments. The caller closes it after an error, too.
 func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 	s.watch = watch
@@ -45,7 +42,6 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 	var err error
 	s.index, err = chunks.Open(s.folder.Join(tree.IndexFile), chunks.Options{
 		StoreID: s.id, ReadOnly: s.readOnly, Folder: s.folder, Aside: s.folder.Join(tree.LostFound),
-		Late: lateEntries,
 	})
 	if err != nil {
 		return s.unready(err)

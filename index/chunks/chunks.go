@@ -51,9 +51,6 @@ import (
 type Options struct {
 	StoreID [16]byte // an index of another store is put aside
 	NoSync  bool     // commits are not durable: for tests
-	// Late is how many entries may be late though there is room: a commit rewrites a page for nearly each of
-	// its entries, and one of many hardly more than one of few. A start replays them.
-	Late int
 	// ReadOnly opens an index that is there, and changes nothing, whatever it finds: one that is missing or
 	// damaged is an error (fs.ErrNotExist, cas.ErrCorrupt).
 	ReadOnly bool
@@ -65,10 +62,10 @@ type Options struct {
 
 // DB is the index of one store. It outlives a full disk and its own damage, and is safe for concurrent use.
 //
-// A commit of few entries (Options.Late), or for which there is no room, is kept in memory and written with a
-// later one. Nothing is lost by that: the records are durable in their segments, and the watermark on the
-// disk stays before them, so that the next start replays them. Only Remove, upon which a sweep destroys
-// records, insists on the disk, and Close writes what it can.
+// A commit for which there is no room is kept in memory and written with the next one that succeeds. Nothing
+// is lost by that: the records are durable in their segments, and the watermark on the disk stays before
+// them, so that the next start replays them. Only Remove, upon which a sweep destroys records, insists on the
+// disk.
 type DB struct {
 	path string
 	opt  Options
@@ -167,10 +164,9 @@ func (db *DB) with(f func(*file) error) error {
 	return f(db.file)
 }
 
-// Commit adds the entries and sets the watermark, all or nothing. Both are on the disk when it returns,
-// unless they are late: since they are few, or the disk is full. The error is the disk's when there are too
-// many of these. An entry whose hash is held replaces the location. Of several entries with one hash the last
-// counts.
+// Commit adds the entries and sets the watermark, all or nothing; it is durable when it returns, unless the
+// disk is full: then the entries are late, and the error is the disk's when there are too many of them. An
+// entry whose hash is held replaces the location. Of several entries with one hash the last counts.
 func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
@@ -178,9 +174,6 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 		if err := checkLocation(entries[i].Location); err != nil {
 			return err
 		}
-	}
-	if db.late.len()+len(entries) <= db.opt.Late {
-		return db.late.add(entries, mark, nil)
 	}
 	err := db.writeLocked(entries, mark)
 	if !noSpace(err) {

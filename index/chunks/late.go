@@ -10,7 +10,7 @@ import (
 // maxLate bounds the entries that are late, at some 100 bytes each.
 const maxLate = 4 << 20
 
-// late are the entries of commits that are not on the disk.
+// late are the entries of commits for which there was no room on the disk.
 type late struct {
 	mu      locks.RWMutex[lateLock]
 	entries map[key]cas.Entry
@@ -23,15 +23,7 @@ type key [keyLen]byte
 
 func keyOf(h *cas.Hash) key { return key(h[:keyLen]) }
 
-// len is how many there are.
-func (l *late) len() int {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return len(l.entries)
-}
-
-// add takes the entries of a commit, which full kept from the disk. The error is full when there are too
-// many.
+// add takes the entries of a commit that full kept from the disk. The error is full when there are too many.
 func (l *late) add(entries []cas.Entry, mark cas.Watermark, full error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

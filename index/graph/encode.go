@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"ckptfs/cas"
-	"ckptfs/formats"
 	"ckptfs/cas/document"
+	"ckptfs/formats"
 )
 
 const magic = "CKG1"

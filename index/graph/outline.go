@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"ckptfs/cas"
-	"ckptfs/formats"
 	"ckptfs/cas/document"
+	"ckptfs/formats"
 )
 
 // Outline is what a graph is, without what its source calls things, and with its layers in numbers.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"ckptfs/cas"
-	"ckptfs/formats"
 	"ckptfs/cas/document"
+	"ckptfs/formats"
 )
 
 // Decode reads what Encode wrote and nothing else. The error wraps cas.ErrCorrupt, or cas.ErrNewer for a

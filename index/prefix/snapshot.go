@@ -6,8 +6,8 @@ import (
 	"math/bits"
 
 	"ckptfs/cas"
-	"ckptfs/formats"
 	"ckptfs/cas/document"
+	"ckptfs/formats"
 	"ckptfs/index/graph"
 )
 
