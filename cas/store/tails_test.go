@@ -3,6 +3,7 @@ package store
 import (
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 
 	"ckptfs/cas"
@@ -120,5 +121,29 @@ func TestTailsUnderFaults(t *testing.T) {
 	})
 	if most < 2 {
 		t.Error("never more than one segment took records")
+	}
+}
+
+// After an end in order a start finds all in the index, and one that may change nothing opens: also when what
+// was committed last lies before what was committed earlier, or is nothing, since a write failed.
+func TestNothingIsBehindAfterTheEnd(t *testing.T) {
+	for _, fault := range []error{nil, syscall.EIO} {
+		bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+			a, b := s.Begin(), s.Begin()
+			one, onePut := start(g, a, 1)
+			two, twoPut := start(g, a, 2)
+			through(t, g, b, 3)
+			commit(t, b)
+			for _, w := range []*gated{one, two} {
+				w.pass <- fault
+			}
+			wantErr(t, <-onePut, fault)
+			wantErr(t, <-twoPut, fault)
+			wantErr(t, a.Commit(), fault)
+			a.Release()
+			wantErr(t, s.Close(), nil)
+			s2 := open(t, disk.ReadOnly{FS: m}, x, Options{ReadOnly: true})
+			wantGet(t, s2, chunk(3))
+		})
 	}
 }
