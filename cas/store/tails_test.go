@@ -147,3 +147,41 @@ func TestNothingIsBehindAfterTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// A delta that is on the disk, and whose base in another segment is not, keeps the watermark before it,
+// though what lies behind it is in the index: it is committed later, and may be late then.
+func TestWatermarkStaysBelowDelta(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, b, 1)
+		two, twoPut := start(g, b, 2)
+		var writes []*gated
+		for v := range 2 {
+			done := make(chan bool, 1)
+			go func() {
+				_, delta := evolve(t, a, 1, v)
+				done <- delta
+			}()
+			writes = append(writes, <-g.writes)
+			writes[v].pass <- nil
+			if delta := <-done; delta != (v > 0) {
+				t.Fatal(v, delta)
+			}
+			if v == 0 { // the base is in the second segment; from here on the first one takes records
+				one.pass <- nil
+				two.pass <- nil
+				wantErr(t, <-onePut, nil)
+				wantErr(t, <-twoPut, nil)
+			}
+		}
+		through(t, g, b, 4)
+		commit(t, b)
+		if want := (cas.Watermark{Segment: 1, Off: writes[1].off}); x.mark != want {
+			t.Errorf("mark %v, a delta at %v", x.mark, want)
+		}
+		commit(t, a)
+		s2 := open(t, m.CrashClone(nil), x.clone(), Options{})
+		wantGet(t, s2, version(1, 1))
+		wantErr(t, s.Close(), nil)
+	})
+}
