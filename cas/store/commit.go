@@ -74,12 +74,17 @@ func (s *Store) flushLocked() error {
 	slices.SortFunc(recs, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.entry.Segment, b.entry.Segment), cmp.Compare(a.entry.Off, b.entry.Off))
 	})
-	entries := make([]cas.Entry, len(recs))
-	for i, r := range recs {
-		entries[i] = r.entry
+	entries := make([]cas.Entry, 0, len(recs))
+	s.appender.mu.Lock()
+	for _, r := range recs {
+		// What was put later as another kind may lie in another segment, and have been committed first.
+		if r.next == nil || r.next.state != indexed {
+			entries = append(entries, r.entry)
+		}
 	}
+	s.appender.mu.Unlock()
 	// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file.
-	last := entries[len(entries)-1]
+	last := recs[len(recs)-1].entry
 	if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); s.appender.top.Before(m) {
 		s.appender.top = m
 	}

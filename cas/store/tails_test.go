@@ -185,3 +185,34 @@ func TestWatermarkStaysBelowDelta(t *testing.T) {
 		wantErr(t, s.Close(), nil)
 	})
 }
+
+// What is stored as another kind stays in the index, though what it stands for lies in another segment and is
+// committed later.
+func TestReplacedIsCommittedLater(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, b, 1)
+		two, twoPut := start(g, b, 2)
+		through(t, g, b, 3) // in the second segment
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		commit(t, b)
+		through(t, g, a, 4)
+		b = s.Begin()
+		done := make(chan error, 1)
+		go func() {
+			_, err := b.Put(cas.List, cas.Sum(chunk(4)), chunk(4), codec.Hint{})
+			done <- err
+		}()
+		(<-g.writes).pass <- nil
+		wantErr(t, <-done, nil)
+		commit(t, b)
+		commit(t, a)
+		if loc := x.m[cas.Sum(chunk(4))]; loc.Kind != cas.List || loc.Segment != 2 {
+			t.Errorf("%+v", loc)
+		}
+		wantErr(t, s.Close(), nil)
+	})
+}
