@@ -19,6 +19,7 @@ type appender struct {
 
 	flushing locks.Mutex[flushingLock] // held while records go from written into the index
 	tails    segment.Tails             // their Indexed changes under flushing
+	top      cas.Watermark             // the end of the highest record that a flush took; under flushing
 	aside    sync.WaitGroup            // the goroutines that sync and drain; none begins once closed is set
 
 	mu      locks.Mutex[appenderLock]

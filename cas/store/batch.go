@@ -93,7 +93,11 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 		}
 		r := s.appender.pending[h]
 		if r == nil || r.state != claimed && !serves(r.kind, kind) {
+			old := r
 			r = &record{hash: h, kind: kind, plain: plain, first: r == nil, done: make(chan struct{})}
+			if old != nil {
+				old.next = r
+			}
 			s.appender.pending[h] = r
 			b.part = append(b.part, r)
 			s.pins.mu.Lock()

@@ -69,19 +69,27 @@ func (s *Store) flushLocked() error {
 	s.appender.flushing.AssertHeld()
 	recs, mark := s.appender.takeDurable()
 	if len(recs) == 0 {
-		return nil
+		return s.raiseMark(mark)
 	}
 	slices.SortFunc(recs, func(a, b *record) int {
 		return cmp.Or(cmp.Compare(a.entry.Segment, b.entry.Segment), cmp.Compare(a.entry.Off, b.entry.Off))
 	})
-	entries := make([]cas.Entry, len(recs))
-	for i, r := range recs {
-		entries[i] = r.entry
+	entries := make([]cas.Entry, 0, len(recs))
+	s.appender.mu.Lock()
+	for _, r := range recs {
+		// What was put later as another kind may lie in another segment, and have been committed first.
+		if r.next == nil || r.next.state != indexed {
+			entries = append(entries, r.entry)
+		}
 	}
+	s.appender.mu.Unlock()
 	// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file.
-	last := entries[len(entries)-1]
-	if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); m.Before(mark) {
-		mark = m
+	last := recs[len(recs)-1].entry
+	if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); s.appender.top.Before(m) {
+		s.appender.top = m
+	}
+	if s.appender.top.Before(mark) {
+		mark = s.appender.top
 	}
 	if err := s.indexer.index.Commit(entries, s.indexer.below(mark)); err != nil {
 		s.appender.mu.Lock()
@@ -91,6 +99,23 @@ func (s *Store) flushLocked() error {
 	}
 	s.indexed(recs)
 	return nil
+}
+
+// raiseMark sets the watermark to mark, as far as that lies in what is durable, if it was before that: what
+// was written last lies before what is in the index already, or has failed. appender.flushing is held.
+func (s *Store) raiseMark(mark cas.Watermark) error {
+	s.appender.flushing.AssertHeld()
+	if s.appender.top == (cas.Watermark{}) {
+		return nil // nothing was written
+	}
+	if s.appender.top.Before(mark) {
+		mark = s.appender.top
+	}
+	had, err := s.indexer.index.Watermark()
+	if mark = s.indexer.below(mark); err != nil || !had.Before(mark) {
+		return err
+	}
+	return s.indexer.index.Commit(nil, mark)
 }
 
 // takeDurable takes from written what may go into the index, and returns the place before which every record

@@ -47,6 +47,7 @@ func TestLateUnread(t *testing.T) {
 			put(t, b, cas.Chunk, chunk(2))
 			commit(t, b)
 			wantErr(t, s.Close(), nil)
+			x.writeLocked()
 			x = x.clone()
 			s = open(t, m, x, Options{})
 		}

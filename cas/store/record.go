@@ -42,6 +42,7 @@ type record struct {
 	entry cas.Entry
 	tail  *segment.Tail
 	nth   uint64    // of the records of its tail: the how manieth was finished
+	next  *record   // that was put as another kind; nil: none
 	on    []*record // of its bases: what was pending when it was looked for; set before done is closed
 }
 

@@ -224,7 +224,8 @@ func (s *Store) Close() error {
 	for _, t := range tails {
 		err = cmp.Or(err, s.drainOne(t))
 	}
-	tails, _ = a.tails.All() // only if the index failed
+	err = cmp.Or(err, s.flushed(nil)) // nothing is left, but the watermark may be behind
+	tails, _ = a.tails.All()          // only if the index failed
 	for _, t := range tails {
 		t.Close()
 	}

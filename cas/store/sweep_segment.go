@@ -313,6 +313,9 @@ func (s *Store) leave(n uint32) error {
 	}
 	s.appender.flushing.Lock()
 	defer s.appender.flushing.Unlock()
+	if s.appender.top.Segment == n {
+		s.appender.top = cas.Watermark{Segment: n + 1}
+	}
 	mark, err := s.indexer.index.Watermark()
 	if err != nil || mark.Segment != n {
 		return err

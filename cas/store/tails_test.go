@@ -3,6 +3,7 @@ package store
 import (
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 
 	"ckptfs/cas"
@@ -121,4 +122,97 @@ func TestTailsUnderFaults(t *testing.T) {
 	if most < 2 {
 		t.Error("never more than one segment took records")
 	}
+}
+
+// After an end in order a start finds all in the index, and one that may change nothing opens: also when what
+// was committed last lies before what was committed earlier, or is nothing, since a write failed.
+func TestNothingIsBehindAfterTheEnd(t *testing.T) {
+	for _, fault := range []error{nil, syscall.EIO} {
+		bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+			a, b := s.Begin(), s.Begin()
+			one, onePut := start(g, a, 1)
+			two, twoPut := start(g, a, 2)
+			through(t, g, b, 3)
+			commit(t, b)
+			for _, w := range []*gated{one, two} {
+				w.pass <- fault
+			}
+			wantErr(t, <-onePut, fault)
+			wantErr(t, <-twoPut, fault)
+			wantErr(t, a.Commit(), fault)
+			a.Release()
+			wantErr(t, s.Close(), nil)
+			s2 := open(t, disk.ReadOnly{FS: m}, x, Options{ReadOnly: true})
+			wantGet(t, s2, chunk(3))
+		})
+	}
+}
+
+// A delta that is on the disk, and whose base in another segment is not, keeps the watermark before it,
+// though what lies behind it is in the index: it is committed later, and may be late then.
+func TestWatermarkStaysBelowDelta(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, b, 1)
+		two, twoPut := start(g, b, 2)
+		var writes []*gated
+		for v := range 2 {
+			done := make(chan bool, 1)
+			go func() {
+				_, delta := evolve(t, a, 1, v)
+				done <- delta
+			}()
+			writes = append(writes, <-g.writes)
+			writes[v].pass <- nil
+			if delta := <-done; delta != (v > 0) {
+				t.Fatal(v, delta)
+			}
+			if v == 0 { // the base is in the second segment; from here on the first one takes records
+				one.pass <- nil
+				two.pass <- nil
+				wantErr(t, <-onePut, nil)
+				wantErr(t, <-twoPut, nil)
+			}
+		}
+		through(t, g, b, 4)
+		commit(t, b)
+		if want := (cas.Watermark{Segment: 1, Off: writes[1].off}); x.mark != want {
+			t.Errorf("mark %v, a delta at %v", x.mark, want)
+		}
+		commit(t, a)
+		s2 := open(t, m.CrashClone(nil), x.clone(), Options{})
+		wantGet(t, s2, version(1, 1))
+		wantErr(t, s.Close(), nil)
+	})
+}
+
+// What is stored as another kind stays in the index, though what it stands for lies in another segment and is
+// committed later.
+func TestReplacedIsCommittedLater(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, b, 1)
+		two, twoPut := start(g, b, 2)
+		through(t, g, b, 3) // in the second segment
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		commit(t, b)
+		through(t, g, a, 4)
+		b = s.Begin()
+		done := make(chan error, 1)
+		go func() {
+			_, err := b.Put(cas.List, cas.Sum(chunk(4)), chunk(4), codec.Hint{})
+			done <- err
+		}()
+		(<-g.writes).pass <- nil
+		wantErr(t, <-done, nil)
+		commit(t, b)
+		commit(t, a)
+		if loc := x.m[cas.Sum(chunk(4))]; loc.Kind != cas.List || loc.Segment != 2 {
+			t.Errorf("%+v", loc)
+		}
+		wantErr(t, s.Close(), nil)
+	})
 }
