@@ -64,6 +64,7 @@ func (l *limit) leave(turn chan struct{}) {
 func (l *limit) end(at int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	full := l.under >= l.now // else it says nothing of whether more can be made
 	l.under--
 	switch {
 	case errors.Is(err, bucket.ErrBusy):
@@ -71,7 +72,7 @@ func (l *limit) end(at int, err error) {
 			l.now, l.well = max(l.now/2, 1), 0
 			l.halved++
 		}
-	case err == nil:
+	case err == nil && full:
 		if l.well++; l.well >= raise && l.now < l.most {
 			l.now, l.well = l.now+1, 0
 		}

@@ -4,7 +4,7 @@
 //
 // Before it asks again it waits a random time, at most 100 ms at first and twice as long each time, up to
 // 20 s. Requests are made several at a time. How many is found out as in TCP: each time the engine says
-// that it is busy it is half as many, and after ten that went well one more.
+// that it is busy it is half as many, and after ten that went well while so many were made one more.
 package patient
 
 import (
