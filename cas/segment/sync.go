@@ -37,7 +37,7 @@ func (w *Writer) Failed() bool {
 // After an error the segment must not be trusted any more: neither what was written since the last Sync that
 // succeeded, nor a later fsync, which the kernel lets succeed. So every later Sync and Finish fails, too.
 func (w *Writer) Sync(n uint64) error {
-	w.syncing.Lock() // fsync tells of a failed write once: whoever comes after it has to hear of it from here
+	w.syncing.Lock() // fsync tells of a failed write once: later callers have to hear of it from here
 	defer w.syncing.Unlock()
 	w.mu.Lock()
 	finished, err := w.finished, w.err

@@ -11,7 +11,7 @@ import (
 	"ckptfs/cas/disk"
 )
 
-// The kernel tells of a write that failed once. Whoever heard of it, no later Sync succeeds, nothing that is
+// The kernel tells of a write that failed once. After that no later Sync succeeds, nothing that is
 // finished after it counts, and nothing of it stays in the file.
 func TestFailedSync(t *testing.T) {
 	m := newMem(t)

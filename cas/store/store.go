@@ -66,7 +66,7 @@
 // was being written. Before the scan comes an fsync, since a killed process leaves records in the page cache
 // that are on no disk. A segment is appended to only by the process that created it.
 //
-// After an fsync that failed, whoever made it, nothing is believed that is in the segment and not in the
+// After an fsync that failed, of any caller, nothing is believed that is in the segment and not in the
 // index, whatever later reads or fsyncs say. The records fail, the file is cut back and abandoned, and
 // writing goes on in a new one.
 //

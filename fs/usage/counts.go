@@ -92,7 +92,7 @@ func (c *counts) apply(ctx context.Context, changes []delta, names []string) err
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	// Last, so that what a file had before and has now is not counted anew.
+	// Last, so that what a file had before and has now is not counted again.
 	for _, d := range changes {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -12,7 +12,7 @@
 // changes the counts: down to the chunks if no other file of the run has it. A record takes room from the
 // first reference on, of files or of records that are stored against it, until the last one is gone.
 //
-// All is counted again after what the counts do not follow: a counted record was stored anew, which takes
+// All is counted again after what the counts do not follow: a counted record was stored again, which takes
 // another room and may need others (a compaction does that), or one is gone that is needed to take back what
 // was counted.
 //

@@ -225,7 +225,7 @@ func TestRewrittenModel(t *testing.T) {
 
 // A sidecar that comes late, and what is wrong with others.
 // TestLineageOfRun: an answer about many models grows with their number, and not with their chains: each has
-// its parent, whoever owns something of it, and the first.
+// its parent, those that own something of it, and the first.
 func TestLineageOfRun(t *testing.T) {
 	r := newRig(t)
 	const steps = 12

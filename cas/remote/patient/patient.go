@@ -1,6 +1,6 @@
 // Package patient is a bucket whose requests are made again when they failed in a way that passes: when the
 // engine is busy, cannot be reached, or cut an answer off. A Put that may have been done (ErrDoubt) is not:
-// whoever made it knows how to look.
+// the caller knows how to look.
 //
 // Before it asks again it waits a random time, at most 100 ms at first and twice as long each time, up to
 // 20 s. Requests are made several at a time. How many is found out as in TCP: each time the engine says
@@ -80,7 +80,7 @@ func (a *attempts) again(ctx context.Context) bool {
 	}
 }
 
-// well: something came of the request, and patience begins anew.
+// well: something came of the request, and its time begins again.
 func (a *attempts) well() { a.begun, a.n = time.Now(), 0 }
 
 // do makes a request until it succeeds or fails for good.

@@ -126,7 +126,7 @@
 //	0
 //	├── block ──┼── block ──┼ … ┼── directory ──┼── trailer ──┤
 //
-// A block is a list of entries. All blocks together are one list, but that sharing begins anew in each. A
+// A block is a list of entries. All blocks together are one list, but that sharing begins again in each. A
 // block goes on until the next entry would make it longer than 64 KiB, or its paths longer than 1 MiB in all.
 // So one that is longer than 64 KiB has one entry.
 //

@@ -117,7 +117,7 @@ func kindOf(op string, status int, code string) error {
 	case status < 500 && status != 0:
 		return bucket.ErrRefused
 	case op == "put":
-		return bucket.ErrDoubt // whoever answered may not be the one who stores
+		return bucket.ErrDoubt // a proxy may have answered, not the store
 	}
 	return bucket.ErrBusy
 }
