@@ -11,6 +11,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,11 +102,47 @@ func (l *lives) next() {
 	for id, fd := range l.kept {
 		was[id] = again(fd)
 	}
+	l.s = nil
+	l.closed()
 	log := func(level slog.Level, msg string, args ...any) { fmt.Fprintln(&l.log, level, msg, args) }
 	t, err := Take(Mounted{Device: -1, Memory: again(l.mem.Fd()), Kept: was}, Options{Keeper: l, Log: log})
 	l.must(err)
 	l.s, l.mem = t.Server, t.memory
 	l.open(volume.Options{Resume: t.Resume, Lock: t.Lock})
+}
+
+// closed waits until the killed process has no file open. Its end would close them; here the garbage
+// collector does.
+func (l *lives) closed() {
+	l.t.Helper()
+	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		runtime.GC()
+		open := l.openFiles()
+		if len(open) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("the process before has open: %v", open)
+		}
+	}
+}
+
+// openFiles are the files of the store that this process has open, but for what the Keeper has.
+func (l *lives) openFiles() (paths []string) {
+	fds, err := os.ReadDir("/proc/self/fd")
+	l.must(err)
+	kept := map[string]bool{}
+	for _, fd := range l.kept {
+		kept[strconv.Itoa(fd)] = true
+	}
+	for _, fd := range fds {
+		p, _ := os.Readlink("/proc/self/fd/" + fd.Name())
+		st, err := os.Stat(p)
+		if err == nil && st.Mode().IsRegular() && strings.HasPrefix(p, l.dir+"/tree/") && !kept[fd.Name()] {
+			paths = append(paths, p)
+		}
+	}
+	return paths
 }
 
 func (l *lives) must(err error) {
