@@ -28,8 +28,8 @@ type backlog struct {
 	bytes   int64 // sum of both
 	waiting int   // closes that wait
 
-	// order has every file that waits by when it was queued first, the oldest in front, and some that do so no
-	// longer.
+	// order has every file that waits by when it was queued first, the oldest in front, and some that do so
+	// no longer.
 	order []queuedAt
 
 	patience time.Duration
