@@ -181,7 +181,8 @@ func (v *Volume) openWorkers(o Options) {
 func newQueue(v *Volume, o Options) *queue.Queue {
 	return queue.New(queue.Options{
 		MaxUnpacked: o.MaxUnpacked, MaxFiles: o.MaxFiles,
-		Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle, Reserve: v.reserve, Now: v.now, Report: v.report, Count: &v.content.Count,
+		Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle, Reserve: v.reserve, Now: v.now,
+		Report: v.report, Count: &v.content.Count,
 		Stored: v.stored, Failed: v.hot.Wake, Evict: v.hot.Free, Reclaim: v.reclaim,
 	})
 }
