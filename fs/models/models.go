@@ -1,5 +1,6 @@
 // Package models knows which files are models, which came from which, whose each tensor is, and which is most
-// like an architecture: the ledger, brought up to date with the tree (reconcile.go).
+// like an architecture: the ledger, brought up to date with the tree (reconcile.go) for whoever asks about
+// models, and otherwise in the background (background.go).
 //
 // A model is a packed file with tensors below runs/, once its step is complete. The tree and the records of
 // its files are the truth about which there are; only numbers, parents and tombstones are the ledger's own,
@@ -93,12 +94,11 @@ type Options struct {
 type Models struct {
 	o Options
 
-	mu   locks.Mutex[bookLock]
-	book *ledger.Ledger // nil: not read yet
-	// how often the records in use became others without book.Gen
-	recorded uint64
-	seen     map[string]*steps.Step // by "run/step": what the book was brought up to date with
-	settled  uint64                 // steps.gen of when nothing was left to enter; 0: something is
+	mu      locks.Mutex[bookLock]
+	book    *ledger.Ledger         // nil: not read yet
+	version atomic.Uint64          // of the records that the book needs; 0: it was not read
+	seen    map[string]*steps.Step // by "run/step": what the book was brought up to date with
+	settled uint64                 // steps.gen of when nothing was left to enter; 0: something is
 	// foreign are records of a later version; they are kept.
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
@@ -120,84 +120,12 @@ type Models struct {
 	background background
 }
 
-// background is the goroutine that brings the ledger up to date.
-type background struct {
-	wake   chan struct{}
-	stop   chan struct{} // nil: it does not run
-	cancel context.CancelFunc
-	ended  chan struct{}
-}
-
-const (
-	settleDelay = time.Second      // lets a save end before it is looked at
-	lastSettle  = 10 * time.Second // bounds what is done at the end
-)
-
 // New makes Models of which nothing is read yet.
 func New(o Options) *Models {
-	return &Models{o: o, seen: map[string]*steps.Step{}, problems: map[string]string{},
+	m := &Models{o: o, seen: map[string]*steps.Step{}, problems: map[string]string{},
 		background: background{wake: make(chan struct{}, 1)}}
-}
-
-// Start begins the work in the background.
-func (m *Models) Start() {
-	b := &m.background
-	b.stop, b.ended = make(chan struct{}), make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	b.cancel = cancel
-	go func() {
-		defer close(b.ended)
-		for {
-			select {
-			case <-b.stop:
-				return
-			case <-b.wake:
-			}
-			select {
-			case <-b.stop:
-				return
-			case <-time.After(settleDelay):
-			}
-			m.Keep(ctx)
-		}
-	}()
-}
-
-// Stop ends the work in the background.
-func (m *Models) Stop() {
-	b := &m.background
-	if b.stop == nil {
-		return
-	}
-	close(b.stop)
-	b.cancel()
-	<-b.ended
-	b.stop = nil
-}
-
-// Finish does what is left of the work, behind Stop. What there is no time for is found by the next start.
-func (m *Models) Finish() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastSettle)
-	defer cancel()
-	m.Keep(ctx)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.o.ReadOnly || m.asBeforeLocked() {
-		return
-	}
-	if _, was := m.wasKnownLocked(); m.catalogue.Load() == nil && !was {
-		return
-	}
-	err := m.settleLocked(ctx)
-	if err == nil && m.settled == 0 {
-		err = m.settleLocked(ctx) // it sees that the first left nothing
-	}
-	if err == nil {
-		m.upToDateLocked()
-	}
-	if c := m.catalogue.Load(); c != nil && !c.savedAsOf(m.book.Gen, len(m.problems)) {
-		m.saveCatalogueLocked(0)
-	}
+	m.background.ctx, m.background.cancel = context.WithCancel(context.Background())
+	return m
 }
 
 // refusal is why a query, or an attribute, was refused.
@@ -212,54 +140,6 @@ func (m *Models) Judge(what string, err error) {
 		m.refused.Store(&refusal{what, err})
 	} else if last := m.refused.Load(); last != nil && last.what == what {
 		m.refused.CompareAndSwap(last, nil)
-	}
-}
-
-// Rouse has the ledger brought up to date, and recorded, in the background.
-func (m *Models) Rouse() {
-	m.stale.Store(true)
-	select {
-	case m.background.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Keep brings the ledger up to date and makes it durable, if there is something to do. What fails is tried
-// again.
-func (m *Models) Keep(ctx context.Context) {
-	if m.o.ReadOnly || !m.stale.Load() {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	err := m.settleLocked(ctx)
-	if err == nil && m.cataloguedLocked() {
-		m.upToDateLocked()
-		m.saveCatalogueLocked(saveAfter)
-	}
-	if m.book != nil { // also what was entered before it was cut short
-		err = errors.Join(err, m.recordLocked())
-	}
-	if err != nil {
-		m.stale.Store(true)
-	}
-	if err != nil && ctx.Err() == nil {
-		m.o.Report(slog.LevelWarn, "lineage not recorded yet; will retry", "reason", err)
-	}
-}
-
-// Refresh has the problems be those of now, unless the ledger was not asked for yet, or it is being
-// brought up to date.
-func (m *Models) Refresh(ctx context.Context) {
-	if !m.mu.TryLock() {
-		return
-	}
-	defer m.mu.Unlock()
-	if m.book == nil {
-		return
-	}
-	if err := m.settleLocked(ctx); err == nil && len(m.book.Changed()) > 0 {
-		m.Rouse()
 	}
 }
 
@@ -298,6 +178,7 @@ func (m *Models) loadLocked() error {
 		m.o.Report(slog.LevelWarn, "lineage", "reason", p)
 	}
 	m.book = book
+	m.version.Add(1)
 	return nil
 }
 
@@ -333,10 +214,10 @@ func (m *Models) recordLocked() error {
 		return err
 	}
 	m.parts.clear()
-	m.recorded++
 	for i, e := range changed {
 		m.book.Recorded(e, hashes[i])
 	}
+	m.version.Add(1)
 	return nil
 }
 
@@ -349,25 +230,25 @@ func (m *Models) Mark(sweep bool, keep func(cas.Hash)) error {
 		return err
 	}
 	if sweep && m.book.Sweep() > 0 {
-		m.recorded++
+		m.version.Add(1)
 	}
 	m.recordsLocked(keep)
 	return nil
 }
 
 // Records is Mark for a caller who knows what it was at a version. keep is not called when nothing changed
-// since. The first version is 1.
+// since, which is told without waiting for a look that is being made. The first version is 1.
 func (m *Models) Records(version uint64, keep func(cas.Hash)) (now uint64, err error) {
+	if now = m.version.Load(); now == version && now != 0 {
+		return now, nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.loadLocked(); err != nil {
 		return version, err
 	}
-	now = 1 + m.book.Gen + m.recorded
-	if now != version {
-		m.recordsLocked(keep)
-	}
-	return now, nil
+	m.recordsLocked(keep)
+	return m.version.Load(), nil
 }
 
 func (m *Models) recordsLocked(keep func(cas.Hash)) {

@@ -52,7 +52,7 @@ type reconciler struct {
 // settleLocked brings the ledger up to date with the tree.
 func (m *Models) settleLocked(ctx context.Context) error {
 	m.mu.AssertHeld()
-	m.stale.Store(false)
+	stale := m.stale.Swap(false)
 	looked, err := m.reconcileLocked(ctx)
 	if err == nil && !looked {
 		return nil
@@ -68,7 +68,7 @@ func (m *Models) settleLocked(ctx context.Context) error {
 	}
 	slices.Sort(said)
 	m.said.Store(&said)
-	if err != nil {
+	if err != nil && stale { // what was only looked at is entered by the next look
 		m.stale.Store(true)
 	}
 	return err
@@ -80,7 +80,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	if err := m.loadLocked(); err != nil {
 		return false, err
 	}
-	found, gen, err := m.o.Steps.Since(m.settled)
+	found, gen, err := m.o.Steps.Since(ctx, m.settled)
 	if err != nil || found == nil {
 		return false, err
 	}
@@ -134,22 +134,31 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			places = append(places, p)
 		}
 	}
-	if len(changed) == 0 {
+	if len(changed) > 0 {
+		m.recheck = true
+		if err := s.filesLocked(ctx, places, present); err != nil {
+			return true, err
+		}
+	}
+	if s.sawAllLocked() {
 		m.settled = gen
-		return true, nil
 	}
-	m.recheck = true
-	if err := s.filesLocked(ctx, places, present); err != nil {
-		return true, err
-	}
-	for _, run := range names {
-		for _, st := range found[run] {
-			if m.o.Steps.State(st) == control.StepComplete {
-				m.seen[run+"/"+st.Name] = st
+	return true, nil
+}
+
+// sawAllLocked notes that the steps that are complete were looked at, and reports whether all are.
+func (s *reconciler) sawAllLocked() bool {
+	all := true
+	for run, steps := range s.found {
+		for _, st := range steps {
+			if s.o.Steps.State(st) == control.StepComplete {
+				s.seen[run+"/"+st.Name] = st
+			} else {
+				all = false
 			}
 		}
 	}
-	return true, nil
+	return all
 }
 
 // filesLocked enters what is new among places, and makes tombstones of what is gone.
@@ -263,6 +272,9 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 		}
 	}
 	for _, p := range known { // a sidecar may have come late
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := s.againLocked(p); err != nil {
 			return err
 		}

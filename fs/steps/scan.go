@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -27,11 +28,12 @@ func (s *Steps) Of(names ...string) (map[string][]*Step, error) {
 	defer s.mu.Unlock()
 	s.beginLocked()
 	defer s.watch.end()
-	return s.lookAtRunsLocked(names)
+	return s.lookAtRunsLocked(context.Background(), names)
 }
 
 // Since looks at all steps, unless nothing changed since a look: then found is nil. gen is that of this look.
-func (s *Steps) Since(last uint64) (found map[string][]*Step, gen uint64, err error) {
+// One that ctx ends is gone on with by the next.
+func (s *Steps) Since(ctx context.Context, last uint64) (found map[string][]*Step, gen uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beginLocked()
@@ -39,12 +41,12 @@ func (s *Steps) Since(last uint64) (found map[string][]*Step, gen uint64, err er
 	if last == s.gen && last != 0 {
 		return nil, last, nil
 	}
-	found, err = s.lookAtRunsLocked(nil)
+	found, err = s.lookAtRunsLocked(ctx, nil)
 	return found, s.gen, err
 }
 
 // lookAtRunsLocked is Of, between begin and end.
-func (s *Steps) lookAtRunsLocked(names []string) (map[string][]*Step, error) {
+func (s *Steps) lookAtRunsLocked(ctx context.Context, names []string) (map[string][]*Step, error) {
 	s.mu.AssertHeld()
 	every := len(names) == 0
 	out := make(map[string][]*Step, max(len(names), len(s.known)))
@@ -96,7 +98,10 @@ func (s *Steps) lookAtRunsLocked(names []string) (map[string][]*Step, error) {
 		}
 	}
 	for _, name := range names {
-		r, err := s.lookAtRunLocked(fd, name)
+		r, err := s.lookAtRunLocked(ctx, fd, name)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if r == nil || err != nil {
 			s.dropRunLocked(name)
 			if err != nil && !errors.Is(err, unix.EACCES) {
@@ -130,7 +135,7 @@ func (s *Steps) openRunsLocked() (int, error) {
 }
 
 // lookAtRunLocked looks at what is not known of one run; nil when it is none.
-func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
+func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run, error) {
 	s.mu.AssertHeld()
 	s.gen++
 	fd, err := openDirAt(top, name)
@@ -174,6 +179,9 @@ func (s *Steps) lookAtRunLocked(top int, name string) (*run, error) {
 	saved := false // checkpoints in directories
 	look := func(e tree.DirEntry, look func(dir int, of *run, runName, name string) (*Step, error)) error {
 		st := r.steps[e.Name]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if st == nil {
 			var err error
 			if st, err = look(fd, r, name, e.Name); noFolder(err) {

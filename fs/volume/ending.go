@@ -36,6 +36,7 @@ func (e ending) stop() {
 	v.closing.Store(true)
 	<-v.surveyed
 	v.artifacts.Stop()
+	v.models.Stop() // before what asks it for its records
 	v.usage.Stop()
 	if v.readOnly {
 		return
@@ -44,7 +45,6 @@ func (e ending) stop() {
 	v.sums.Stop()
 	v.ids.Stop()
 	v.queue.Stop()
-	v.models.Stop()
 	v.virtual.Close()
 	v.models.Finish()
 	v.hydrator.Stop()

@@ -32,7 +32,7 @@ func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) erro
 	if err := q.v.queue.PackAll(ctx, report); err != nil {
 		return err
 	}
-	q.v.models.Keep(ctx)
+	q.v.models.Settle(ctx)
 	var errs []error
 	err := q.v.queue.MakeDurable(q.v.durability.syncTree, q.v.durability.syncNames)
 	if err == nil && q.v.content.Missed() {

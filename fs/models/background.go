@@ -1,0 +1,150 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// background is what brings the ledger up to date without a caller.
+type background struct {
+	wake   chan struct{}
+	ctx    context.Context // ends with Stop
+	cancel context.CancelFunc
+	ended  chan struct{} // the goroutine's; nil: it was not started
+}
+
+const (
+	settleDelay = time.Second            // lets a save end before it is looked at
+	patience    = 500 * time.Millisecond // of Settle and Refresh
+	lastSettle  = time.Second            // bounds what is done at the end
+)
+
+// Start begins the work in the background.
+func (m *Models) Start() {
+	b := &m.background
+	b.ended = make(chan struct{})
+	go func() {
+		defer close(b.ended)
+		for {
+			select {
+			case <-b.ctx.Done():
+				return
+			case <-b.wake:
+			}
+			select {
+			case <-b.ctx.Done():
+				return
+			case <-time.After(settleDelay):
+			}
+			m.Keep(b.ctx)
+		}
+	}()
+}
+
+// Stop ends the work in the background, and waits for it.
+func (m *Models) Stop() {
+	b := &m.background
+	b.cancel()
+	if b.ended != nil {
+		<-b.ended
+	}
+	m.mu.Lock() // Settle and Refresh may go on
+	defer m.mu.Unlock()
+}
+
+// Finish does what is left of the work, behind Stop. What there is no time for is found by the next start.
+func (m *Models) Finish() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastSettle)
+	defer cancel()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.o.ReadOnly {
+		return
+	}
+	_, was := m.wasKnownLocked()
+	leaves := (m.catalogue.Load() != nil || was) && !m.asBeforeLocked()
+	if leaves || m.stale.Load() {
+		m.keepLocked(ctx, leaves)
+	}
+	if c := m.catalogue.Load(); leaves && c != nil && !c.savedAsOf(m.book.Gen, len(m.problems)) {
+		m.saveCatalogueLocked(0)
+	}
+}
+
+// Rouse has the ledger brought up to date, and recorded, in the background.
+func (m *Models) Rouse() {
+	m.stale.Store(true)
+	select {
+	case m.background.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Keep brings the ledger up to date and makes it durable, if there is something to do. What fails is tried
+// again.
+func (m *Models) Keep(ctx context.Context) {
+	if m.o.ReadOnly || !m.stale.Load() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() == nil && m.keepLocked(ctx, m.cataloguedLocked()) {
+		m.saveCatalogueLocked(saveAfter)
+	}
+}
+
+// keepLocked brings the ledger up to date, or reports false, and makes it durable.
+func (m *Models) keepLocked(ctx context.Context, catalogue bool) bool {
+	m.mu.AssertHeld()
+	err := m.settleLocked(ctx)
+	settled := err == nil
+	if settled && catalogue {
+		m.upToDateLocked()
+	}
+	if m.book != nil { // also what was entered before it was cut short
+		err = errors.Join(err, m.recordLocked())
+	}
+	if err != nil {
+		m.stale.Store(true)
+	}
+	if err != nil && ctx.Err() == nil {
+		m.o.Report(slog.LevelWarn, "lineage not recorded yet; will retry", "reason", err)
+	}
+	return settled
+}
+
+// Settle is Keep, which goes on without the caller if it takes long.
+func (m *Models) Settle(ctx context.Context) { m.start(ctx, m.Keep) }
+
+// Refresh has the problems be those of now, unless the ledger was not asked for yet, or it is being brought
+// up to date. It goes on without the caller if it takes long.
+func (m *Models) Refresh(ctx context.Context) { m.start(ctx, m.refresh) }
+
+// start begins what goes on until it is done, or until Stop, and waits for it for a bounded time.
+func (m *Models) start(ctx context.Context, do func(ctx context.Context)) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(m.background.ctx)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-time.After(patience):
+	}
+}
+
+func (m *Models) refresh(ctx context.Context) {
+	if !m.mu.TryLock() {
+		return
+	}
+	defer m.mu.Unlock()
+	if m.book == nil || ctx.Err() != nil {
+		return
+	}
+	if err := m.settleLocked(ctx); err == nil && len(m.book.Changed()) > 0 {
+		m.Rouse()
+	}
+}
