@@ -6,13 +6,14 @@
 // of a file, or several that are its pieces, or chunks as zarr has them (array.go). Elements are read through
 // plans of views, so that any file that has a layout will do.
 //
-// There is no state and no lock: each request looks at the files again, and keeps them pinned until it is
-// answered.
+// There is no lock, and no state but what one run's steps added (log.go): each request looks at the files
+// again, and keeps them pinned until it is answered.
 package inspect
 
 import (
 	"context"
 	"io"
+	"sync/atomic"
 
 	"ckptfs/cas"
 	"ckptfs/formats"
@@ -96,6 +97,8 @@ type Options struct {
 	Artifacts Artifacts
 	// told of a tensor that could not be read, of which the program sees the end only
 	Unread func(path, tensor string, err error)
+	// KeepLog bounds what is kept of the run whose log was asked for last, in bytes of memory.
+	KeepLog int64
 }
 
 // Inspector answers what tensors there are.
@@ -105,12 +108,14 @@ type Inspector struct {
 	steps     *steps.Steps
 	artifacts Artifacts
 	unread    func(path, tensor string, err error)
+	keepLog   int64
+	lastLog   atomic.Pointer[runLog] // nil: there is none, or it is being added to
 }
 
 // New makes an Inspector.
 func New(o Options) *Inspector {
 	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts,
-		unread: o.Unread}
+		unread: o.Unread, keepLog: o.KeepLog}
 }
 
 // OpenPath makes the bytes of the file at a path readable until done is called.

@@ -1,55 +1,191 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"path"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
+	"ckptfs/index/manifest"
 )
+
+// stepsAtATime is how many steps of a run are read beside each other.
+const stepsAtATime = 64
 
 // Log lists the steps of a run, with what each added to those before it.
 func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error) {
-	out, err := ins.steps.List(ctx, p)
+	run, all, err := ins.steps.Run(ctx, "log", p)
 	if err != nil {
 		return nil, err
 	}
-	l := &logger{ins: ins, objects: map[cas.Hash]int{}, chunks: map[uint64]int32{}}
-	for i := range out.Steps {
-		st := &out.Steps[i]
-		if err := l.step(ctx, i, path.Join(p, st.Step), st); err != nil {
+	out := ins.steps.Describe(run, all)
+	k := ins.lastLog.Swap(nil)
+	if k == nil || !k.begins(all, out) {
+		k = &runLog{sharing: sharing{ins: ins, last: map[uint64]int32{}}}
+	}
+	for i := range k.added {
+		k.added[i].tell(out, i)
+	}
+	whole, now := true, &k.sharing
+	for n := len(k.steps); n < len(all); {
+		held, err := ins.holdings(ctx, p, all[n:min(n+stepsAtATime, len(all))])
+		if err != nil {
 			return nil, err
 		}
-		best, bytes := -1, int64(0)
-		for j, n := range l.shared {
-			if n > bytes || n == bytes && best >= 0 && j > best {
-				best, bytes = j, n
+		for i := range held {
+			if now == &k.sharing && out.Steps[n].State != control.StepComplete {
+				now = &sharing{ins: ins, before: now, last: map[uint64]int32{}}
 			}
+			a, err := now.add(n, &held[i])
+			if err != nil {
+				return nil, err
+			}
+			a.tell(out, n)
+			whole = whole && a.problem == ""
+			if now == &k.sharing {
+				k.steps, k.added = append(k.steps, all[n]), append(k.added, a)
+			}
+			n++
 		}
-		if best >= 0 {
-			st.SharedWith, st.SharedBytes = out.Steps[best].Step, bytes
-		}
+	}
+	if whole && k.takes() <= ins.keepLog {
+		ins.lastLog.Store(k)
 	}
 	return out, nil
 }
 
-// logger adds up what a step shares with those before it. An object, or a chunk, belongs to the last step
-// that had it.
-type logger struct {
-	ins     *Inspector
-	objects map[cas.Hash]int // digest → the last step that had it, known to be whole
-	// by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions
-	chunks map[uint64]int32
-	shared map[int]int64 // of the step at hand: bytes by the step that had them last
+// runLog is what the steps of a run added, from the first one on, as far as they are complete: the next who
+// asks goes on from there.
+type runLog struct {
+	steps []*steps.Step
+	added []added
+	sharing
 }
 
-func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) error {
-	l.shared = map[int]int64{}
-	err := l.ins.files.Walk(ctx, p, func(_ string, n File) error {
+// begins reports whether a run begins with these steps, and they are as they were.
+func (k *runLog) begins(all []*steps.Step, now *control.RunLog) bool {
+	if len(k.steps) > len(all) {
+		return false
+	}
+	for i, st := range k.steps {
+		if all[i] != st || now.Steps[i].State != control.StepComplete {
+			return false
+		}
+	}
+	return true
+}
+
+// takes is about how much memory it takes, in bytes.
+func (k *runLog) takes() int64 {
+	const record, step = 28, 64 // and room to grow
+	return record*int64(len(k.last)) + step*int64(len(k.steps))
+}
+
+// added is what a step added to those before it.
+type added struct {
+	fresh, plain int64
+	from         int32 // the step that has most of its bytes; -1: none
+	shared       int64 // how many
+	problem      string
+}
+
+func (a *added) tell(out *control.RunLog, i int) {
+	st := &out.Steps[i]
+	st.NewBytes, st.PlainBytes = a.fresh, a.plain
+	if a.from >= 0 {
+		st.SharedWith, st.SharedBytes = out.Steps[a.from].Step, a.shared
+	}
+	st.Problem = cmp.Or(a.problem, st.Problem)
+}
+
+// sharing says which step was the last to have each chunk, and each list of chunks that could be read. They
+// are known by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions.
+type sharing struct {
+	ins    *Inspector
+	before *sharing // has what is not in last; or nil
+	last   map[uint64]int32
+}
+
+// of is the last step that had a record.
+func (s *sharing) of(h *cas.Hash) (step int32, ok bool) {
+	k := binary.LittleEndian.Uint64(h[:])
+	if step, ok = s.last[k]; !ok && s.before != nil {
+		step, ok = s.before.last[k]
+	}
+	return step, ok
+}
+
+func (s *sharing) note(h *cas.Hash, step int) { s.last[binary.LittleEndian.Uint64(h[:])] = int32(step) }
+
+// add finds out what a step adds.
+func (s *sharing) add(step int, h *holding) (added, error) {
+	a := added{from: -1, plain: h.plain, problem: h.problem}
+	shared := map[int32]int64{}
+	one := func(hash *cas.Hash, n int64) {
+		if last, ok := s.of(hash); !ok {
+			a.fresh += n
+		} else if int(last) != step {
+			shared[last] += n
+		}
+		s.note(hash, step)
+	}
+	for _, m := range h.manifests {
+		for i := range m.Objects {
+			o := &m.Objects[i]
+			if _, known := s.of(&o.Digest); known || !o.List {
+				one(&o.Digest, o.Len)
+				continue
+			}
+			spans, err := o.Spans(s.ins.store.Get)
+			if missing(err) {
+				a.problem = "a file's chunk list cannot be read: see check"
+				continue
+			}
+			if err != nil {
+				return a, err
+			}
+			for j := range spans {
+				one(&spans[j].Hash, int64(spans[j].Len))
+			}
+			s.note(&o.Digest, step)
+		}
+	}
+	for from, n := range shared {
+		if n > a.shared || n == a.shared && from > a.from {
+			a.from, a.shared = from, n
+		}
+	}
+	return a, nil
+}
+
+// holding is what the files of a step are.
+type holding struct {
+	manifests []*manifest.Manifest
+	plain     int64 // bytes of those that are not packed
+	problem   string
+}
+
+// holdings looks at the files of steps of a run, of several steps at a time.
+func (ins *Inspector) holdings(ctx context.Context, run string, all []*steps.Step) ([]holding, error) {
+	out := make([]holding, len(all))
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(cas.Processors)
+	for i, st := range all {
+		g.Go(func() error { return ins.holding(inner, path.Join(run, st.Name), &out[i]) })
+	}
+	return out, g.Wait()
+}
+
+// holding looks at the files at or below a path. What goes meanwhile is left out.
+func (ins *Inspector) holding(ctx context.Context, p string, h *holding) error {
+	err := ins.files.Walk(ctx, p, func(_ string, n File) error {
 		info, err := n.Info()
 		if err == unix.ENOENT {
 			return nil
@@ -57,53 +193,31 @@ func (l *logger) step(ctx context.Context, i int, p string, st *control.Step) er
 		if err != nil {
 			return err
 		}
-		h, err := n.Manifest()
+		hash, err := n.Manifest()
 		if err != nil {
 			return err
 		}
-		if h.IsZero() {
-			st.PlainBytes += info.Size
+		if hash.IsZero() {
+			h.plain += info.Size
 			return nil
 		}
-		m, err := l.ins.store.Manifest(h)
-		if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) {
-			st.Problem = "a file's manifest cannot be read: see check"
+		m, err := ins.store.Manifest(hash)
+		if missing(err) {
+			h.problem = "a file's manifest cannot be read: see check"
 			return nil
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			h.manifests = append(h.manifests, m)
 		}
-		for _, o := range m.Objects {
-			if j, ok := l.objects[o.Digest]; ok {
-				if j != i {
-					l.shared[j] += o.Len
-				}
-				l.objects[o.Digest] = i
-				continue
-			}
-			spans, err := o.Spans(l.ins.store.Get)
-			if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) {
-				st.Problem = "a file's chunk list cannot be read: see check"
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			for _, s := range spans {
-				k := binary.LittleEndian.Uint64(s.Hash[:])
-				if j, ok := l.chunks[k]; !ok {
-					st.NewBytes += int64(s.Len)
-				} else if int(j) != i {
-					l.shared[int(j)] += int64(s.Len)
-				}
-				l.chunks[k] = int32(i)
-			}
-			l.objects[o.Digest] = i
-		}
-		return nil
+		return err
 	})
 	if errors.Is(err, unix.ENOENT) {
-		return nil // gone meanwhile
+		return nil
 	}
 	return err
+}
+
+// missing reports whether err says that something is not in the store, or damaged there.
+func missing(err error) bool {
+	return errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound)
 }

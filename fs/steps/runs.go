@@ -124,6 +124,11 @@ func (s *Steps) List(ctx context.Context, p string) (*control.RunLog, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.Describe(run, steps), nil
+}
+
+// Describe is List of these steps of a run.
+func (s *Steps) Describe(run string, steps []*Step) *control.RunLog {
 	out := &control.RunLog{Run: run, Steps: make([]control.Step, len(steps))}
 	for i, st := range steps {
 		l := control.Step{Step: st.Name, State: s.State(st), Time: st.Time, Files: len(st.Files),
@@ -134,5 +139,5 @@ func (s *Steps) List(ctx context.Context, p string) (*control.RunLog, error) {
 		}
 		out.Steps[i] = l
 	}
-	return out, nil
+	return out
 }

@@ -52,12 +52,13 @@ func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, erro
 }
 
 // openInspect makes the inspector of tensors.
-func (v *Volume) openInspect() {
+func (v *Volume) openInspect(o Options) {
 	v.inspect = inspect.New(inspect.Options{
 		Files: files{v}, Store: stored{v.store, v.asm}, Steps: v.steps, Artifacts: artifactsOf{v},
 		Unread: func(path, tensor string, err error) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},
+		KeepLog: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
 	})
 }
 

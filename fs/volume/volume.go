@@ -167,7 +167,7 @@ func (v *Volume) open(o Options) error {
 	}
 	v.openWorkers(o)
 	v.steps.Open(v.names.RootFd())
-	v.openInspect()
+	v.openInspect(o)
 	v.openModels()
 	v.openVirtual(o)
 	v.openPasses()

@@ -1,0 +1,92 @@
+package volume
+
+import (
+	"context"
+	"reflect"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/inspect"
+)
+
+// walked counts the steps that are looked through.
+type walked struct {
+	files
+	n *atomic.Int64
+}
+
+func (w walked) Walk(ctx context.Context, p string, do func(path string, f inspect.File) error) error {
+	w.n.Add(1)
+	return w.files.Walk(ctx, p, do)
+}
+
+// A log reads the steps that came since the last one and those that are not complete, and all where another
+// one changed. It says the same as one that reads all.
+func TestLogGoesOn(t *testing.T) {
+	r := newRig(t)
+	var n atomic.Int64
+	o := inspect.Options{Files: walked{files{r.Volume}, &n}, Store: stored{r.store, r.asm}, Steps: r.steps}
+	fresh := inspect.New(o)
+	o.KeepLog = 1 << 20
+	kept := inspect.New(o)
+	o.KeepLog = 100
+	small := inspect.New(o)
+	walks := func(ins *inspect.Inspector) (*control.RunLog, int64) {
+		t.Helper()
+		before := n.Load()
+		l, err := ins.Log(context.Background(), "runs/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l, n.Load() - before
+	}
+	want := func(what string, looks int64) {
+		t.Helper()
+		all, steps := walks(fresh)
+		if got, looked := walks(kept); looked != looks || !reflect.DeepEqual(got, all) {
+			t.Errorf("%s: %d of %d steps were read, want %d\n%+v\nwant %+v", what, looked, steps, looks, got, all)
+		}
+		if _, looked := walks(small); looked != steps {
+			t.Errorf("%s: with hardly any memory %d of %d steps were read", what, looked, steps)
+		}
+	}
+	for _, s := range []string{"1 ABCD", "2 ABCE", "3 ABXE"} {
+		r.save("a/"+s[:1], s[2:])
+	}
+	want("at first", 3)
+	want("again", 0)
+	r.save("a/4", "ABCY")
+	r.write("runs/a/4/plain", random(100, 1))
+	want("a step came", 1)
+	want("again", 0)
+	r.unlink("runs/a/4/plain")
+	want("a file of it went", 4)
+
+	r.mkdir("runs/a/5")
+	h := r.open("runs/a/5/m.safetensors", unix.O_WRONLY|unix.O_CREAT)
+	r.writeAt(h, modelFile(t, "ABCE"), 0)
+	want("a step is being written", 1)
+	r.writeAt(h, modelFile(t, "PBCE"), 0)
+	want("it grows", 1)
+	r.release(h)
+	r.sync()
+	want("it is complete", 1)
+
+	h = r.open("runs/a/2/m.safetensors", unix.O_WRONLY|unix.O_TRUNC)
+	want("another is being written", 5)
+	want("still", 4)
+	r.writeAt(h, modelFile(t, "PQRS"), 0)
+	r.release(h)
+	r.sync()
+	want("it was", 4)
+	r.removeStep("runs/a/1")
+	want("the first went", 4)
+	r.save("b/1", "ABCD")
+	if _, err := kept.Log(context.Background(), "runs/b"); err != nil {
+		t.Fatal(err)
+	}
+	want("another run was asked for", 4)
+}
