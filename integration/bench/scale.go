@@ -71,20 +71,60 @@ func (s *scaleBench) row(r ...string) {
 
 // timed tells what do takes, of the clock and of the daemon, which it may end.
 func (s *scaleBench) timed(what, aim string, do func() error) error {
-	s.resetPeak()
+	peak := s.watchMemory()
 	cpu, start := s.processor(), time.Now()
 	err := do()
-	wall, spent := time.Since(start), s.processor()-cpu
+	wall, spent, most := time.Since(start), s.processor()-cpu, peak()
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	each := func(d time.Duration) string { return digits(d.Seconds() * 1e3 / float64(s.files)) }
 	cores, memory := "–", "–"
-	if _, peak := s.memory(); peak > 0 {
-		cores, memory = each(spent), bytesText(peak)
+	if most > 0 {
+		cores, memory = each(spent), bytesText(most)
 	}
 	s.row(what, fmt.Sprintf("%.2f s", wall.Seconds()), each(wall), cores, memory, aim)
 	return nil
+}
+
+// watchMemory begins to look again and again at what --memory bounds, and returns what tells the most.
+func (s *scaleBench) watchMemory() (peak func() int64) {
+	var most int64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		var pids []int
+		for tick := time.Tick(50 * time.Millisecond); ; {
+			now := anonymous(pids)
+			if now == 0 { // not mounted yet, or mounted anew
+				pids = s.daemon.PIDs()
+				now = anonymous(pids)
+			}
+			most = max(most, now)
+			select {
+			case <-stop:
+				return
+			case <-tick:
+			}
+		}
+	}()
+	return func() int64 {
+		close(stop)
+		<-stopped
+		return most
+	}
+}
+
+// anonymous is the memory of processes that is of no file.
+func anonymous(pids []int) (sum int64) {
+	for _, pid := range pids {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if _, after, ok := strings.Cut(string(text), "RssAnon:"); ok {
+			n, _ := strconv.ParseInt(strings.Fields(after)[0], 10, 64) // kB
+			sum += n << 10
+		}
+	}
+	return sum
 }
 
 // processor is the user and system time of the mount's processes so far.
@@ -268,8 +308,12 @@ func (s *scaleBench) list() error {
 	return os.RemoveAll(filepath.Join(s.daemon.Dir, "listed"))
 }
 
-// passes times what looks through all files.
+// passes times what looks through all files. The daemon has counted them before: the last stats is not its
+// first.
 func (s *scaleBench) passes() error {
+	if err := s.command("stats", "mount"); err != nil {
+		return err
+	}
 	for _, args := range [][]string{
 		{"compact", "--dry-run", "mount"}, {"check", "mount"}, {"evict", "mount"}, {"check", "mount"},
 		{"prune", "--grace", "0", "mount"},
