@@ -116,35 +116,35 @@ func (m *Models) keepLocked(ctx context.Context, catalogue bool) bool {
 }
 
 // Settle is Keep, which goes on without the caller if it takes long.
-func (m *Models) Settle(ctx context.Context) { m.start(ctx, m.Keep) }
+func (m *Models) Settle(ctx context.Context) { m.background.do(ctx, m.Keep) }
 
 // Refresh has the problems be those of now, unless the ledger was not asked for yet, or it is being brought
 // up to date. It goes on without the caller if it takes long.
-func (m *Models) Refresh(ctx context.Context) { m.start(ctx, m.refresh) }
+func (m *Models) Refresh(ctx context.Context) {
+	m.background.do(ctx, func(ctx context.Context) {
+		if !m.mu.TryLock() {
+			return
+		}
+		defer m.mu.Unlock()
+		if m.book == nil || ctx.Err() != nil {
+			return
+		}
+		if err := m.settleLocked(ctx); err == nil && len(m.book.Changed()) > 0 {
+			m.Rouse()
+		}
+	})
+}
 
-// start begins what goes on until it is done, or until Stop, and waits for it for a bounded time.
-func (m *Models) start(ctx context.Context, do func(ctx context.Context)) {
+// do begins what goes on until it is done, or until Stop, and waits for it for a bounded time.
+func (b *background) do(ctx context.Context, what func(ctx context.Context)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		do(m.background.ctx)
+		what(b.ctx)
 	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
 	case <-time.After(patience):
-	}
-}
-
-func (m *Models) refresh(ctx context.Context) {
-	if !m.mu.TryLock() {
-		return
-	}
-	defer m.mu.Unlock()
-	if m.book == nil || ctx.Err() != nil {
-		return
-	}
-	if err := m.settleLocked(ctx); err == nil && len(m.book.Changed()) > 0 {
-		m.Rouse()
 	}
 }

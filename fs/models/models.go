@@ -103,7 +103,6 @@ type Models struct {
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
 	said     atomic.Pointer[[]string] // the problems, for Status
-	refused  atomic.Pointer[refusal]  // the last query or attribute that was none
 
 	parts     graphParts
 	graphs    graphCache
@@ -116,6 +115,8 @@ type Models struct {
 	presumed      bool // presumeLocked was called
 	useless       bool // the file that the last process left cannot be read
 
+	refusals
+
 	stale      atomic.Bool // something was packed below runs/ since the last settle began
 	background background
 }
@@ -126,21 +127,6 @@ func New(o Options) *Models {
 		background: background{wake: make(chan struct{}, 1)}}
 	m.background.ctx, m.background.cancel = context.WithCancel(context.Background())
 	return m
-}
-
-// refusal is why a query, or an attribute, was refused.
-type refusal struct {
-	what string
-	err  error
-}
-
-// Judge notes whether a query, or an attribute, was refused, and why.
-func (m *Models) Judge(what string, err error) {
-	if err != nil {
-		m.refused.Store(&refusal{what, err})
-	} else if last := m.refused.Load(); last != nil && last.what == what {
-		m.refused.CompareAndSwap(last, nil)
-	}
 }
 
 // loadLocked reads the ledger.
@@ -265,14 +251,6 @@ func (m *Models) Problems() []string {
 		return *said
 	}
 	return nil
-}
-
-// Refused is the last query, or attribute, that was refused, and why; "" when it was put right.
-func (m *Models) Refused() string {
-	if q := m.refused.Load(); q != nil {
-		return q.what + ": " + q.err.Error()
-	}
-	return ""
 }
 
 // Stale reports whether something is to be brought up to date, or made durable.
