@@ -98,7 +98,7 @@ type Models struct {
 	book    *ledger.Ledger         // nil: not read yet
 	version atomic.Uint64          // of the records that the book needs; 0: it was not read
 	seen    map[string]*steps.Step // by "run/step": what the book was brought up to date with
-	settled uint64                 // steps.gen of when nothing was left to enter; 0: something is
+	settled uint64                 // steps.gen of the last look; 0: there was none, or it was cut short
 	// foreign are records of a later version; they are kept.
 	foreign  []cas.Hash
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
@@ -277,7 +277,7 @@ func (m *Models) Entries(path string) []*ledger.Entry {
 }
 
 // Reconcile brings the ledger up to date with the tree. looked is false where nothing can be another than it
-// was; before is what it was up to date with, of Steps.Since, 0: something was left to enter.
+// was; before is what it was up to date with, of Steps.Since, 0: something may be left to enter.
 func (m *Models) Reconcile(ctx context.Context) (looked bool, before uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

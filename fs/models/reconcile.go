@@ -140,25 +140,15 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			return true, err
 		}
 	}
-	if s.sawAllLocked() {
-		m.settled = gen
-	}
-	return true, nil
-}
-
-// sawAllLocked notes that the steps that are complete were looked at, and reports whether all are.
-func (s *reconciler) sawAllLocked() bool {
-	all := true
-	for run, steps := range s.found {
-		for _, st := range steps {
-			if s.o.Steps.State(st) == control.StepComplete {
-				s.seen[run+"/"+st.Name] = st
-			} else {
-				all = false
+	for run, all := range found {
+		for _, st := range all {
+			if m.o.Steps.State(st) == control.StepComplete { // one that will be counts as changed then
+				m.seen[run+"/"+st.Name] = st
 			}
 		}
 	}
-	return all
+	m.settled = gen
+	return true, nil
 }
 
 // filesLocked enters what is new among places, and makes tombstones of what is gone.

@@ -337,6 +337,7 @@ func TestCatalogueThroughLink(t *testing.T) {
 // What changed is looked at once: by a sync, which packs it, or else by the next who asks.
 func TestSettledOnce(t *testing.T) {
 	r := newRig(t)
+	var h *Handle
 	for i, c := range []struct {
 		change func()
 		looks  int
@@ -349,6 +350,12 @@ func TestSettledOnce(t *testing.T) {
 		{func() { r.rename("runs/b", "runs/c") }, 1},
 		{func() { r.unlink("runs/c/1/arch.json") }, 1},
 		{func() { r.removeStep("runs/c/1") }, 1},
+		{func() {
+			r.mkdir("runs/a/4")
+			h = r.open("runs/a/4/m.safetensors", unix.O_WRONLY|unix.O_CREAT)
+		}, 1},
+		{func() { r.writeAt(h, modelFile(t, "ABCD"), 0) }, 0},
+		{func() { r.release(h); r.sync() }, 0},
 	} {
 		c.change()
 		n := 0
@@ -369,4 +376,5 @@ func TestSettledOnce(t *testing.T) {
 	if got := r.matched("xyu"); got != "a/3 3" {
 		t.Errorf("%q", got)
 	}
+	r.wantChain("runs/a/4", "a/4 previous step 1; a/3 previous step 0; a/1 none 3")
 }
