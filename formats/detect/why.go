@@ -2,6 +2,7 @@ package detect
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"slices"
@@ -40,7 +41,11 @@ func Why(name string, r io.ReaderAt, size int64) string {
 	if f == nil {
 		return ""
 	}
-	if _, err := parse(f.Parser, r, size); errors.Is(err, formats.ErrNotFormat) {
+	l, err := parse(f.Parser, r, size)
+	switch {
+	case err == nil && len(l.Tensors) > 0:
+		return fmt.Sprintf("%s: %d tensors, more than a manifest holds", l.Format, len(l.Tensors))
+	case errors.Is(err, formats.ErrNotFormat):
 		return strings.Replace(err.Error(), formats.ErrNotFormat.Error()+": ", "", 1)
 	}
 	return ""

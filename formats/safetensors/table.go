@@ -54,8 +54,10 @@ func (t *table) unite() {
 		byName[i] = named{maphash.String(seed, t.name(&t.rows[i])), int32(i)}
 	}
 	slices.SortFunc(byName, func(a, b named) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(t.name(&t.rows[a.row]), t.name(&t.rows[b.row])),
-			cmp.Compare(a.row, b.row))
+		if c := cmp.Compare(a.hash, b.hash); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(t.name(&t.rows[a.row]), t.name(&t.rows[b.row])), cmp.Compare(a.row, b.row))
 	})
 	first, replaced := 0, false
 	for k := 1; k < len(byName); k++ {

@@ -126,9 +126,12 @@ func (p *Packing) Stays() (bool, error) {
 	return stays, err
 }
 
-// Layout finds the layout of the bytes.
+// Layout finds the layout of the bytes: a blob where no manifest holds what they are.
 func (p *Packing) Layout() (*formats.Layout, error) {
 	l, err := p.f.Detect(p.Raw, p.Size)
+	if err == nil && !p.f.c.pack.Keeps(l) {
+		return formats.BlobLayout(p.Size), nil
+	}
 	if err == nil {
 		p.viewSize = view.SizeOf(l)
 	}

@@ -191,6 +191,9 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 		return fmt.Errorf("%w: %w", errLayout, err)
 	}
 	j := newJob(ctx, p, b, r)
+	if j.crowd = p.crowded(l); j.crowd == tooMany {
+		return fmt.Errorf("%w: %d tensors are too many: %w", errLayout, len(l.Tensors), cas.ErrTooLarge)
+	}
 	defer func() {
 		res.Fresh += j.fresh.Load()
 		res.FreshRaw += j.freshRaw.Load()

@@ -1,0 +1,51 @@
+package pack
+
+import (
+	"ckptfs/formats"
+	"ckptfs/index/manifest"
+)
+
+// What a manifest says, at most, of a region that is an object of its own, of one that lies in an object with
+// others, and of all that is no region.
+const (
+	ownRegion    = 32 + 5 + 1
+	joinedRegion = 1 + 4 + 3
+	manifestHead = 1 << 10
+)
+
+// crowd tells how the data of a layout is cut. A manifest is one record, and holds some 300,000 digests. In a
+// file of more tensors the short ones are joined, as small blobs are: they are found again by content, and
+// not by tensor. Of still more, the names alone are too long; such a file is a blob. It is told before
+// anything is packed: a chunk for each tensor, and a manifest that does not fit, would have been for nothing.
+type crowd int
+
+const (
+	apart    crowd = iota // each data region has objects of its own
+	together              // those under smallBlob have them together
+	tooMany
+)
+
+// crowded tells which it is.
+func (p *Packer) crowded(l *formats.Layout) crowd {
+	if len(l.Regions)*ownRegion <= p.record/4 { // then only names as long as the rest could be too much
+		return apart
+	}
+	left := p.record - manifestHead - manifest.TensorsSize(l.Tensors)
+	short := 0
+	for _, r := range l.Regions {
+		if r.Len < smallBlob {
+			short++
+		}
+	}
+	switch long := len(l.Regions) - short; {
+	case len(l.Regions)*ownRegion <= left:
+		return apart
+	case long*ownRegion+short*joinedRegion <= left:
+		return together
+	}
+	return tooMany
+}
+
+// Keeps reports whether a manifest of this layout can be written, as far as that is told by the number of
+// tensors.
+func (p *Packer) Keeps(l *formats.Layout) bool { return p.crowded(l) != tooMany }
