@@ -20,7 +20,7 @@ var compressed = map[string]string{
 
 // Why says why no parser knows a file: it is compressed, or not what its ending has one expect. "" when there
 // is nothing to be said.
-func Why(name string, r io.ReaderAt, size int64) string {
+func (d *Detector) Why(name string, r io.ReaderAt, size int64) string {
 	head := make([]byte, min(size, SniffLen))
 	if err := formats.ReadFull(r, head, 0); err != nil || size == 0 {
 		return ""
@@ -41,7 +41,11 @@ func Why(name string, r io.ReaderAt, size int64) string {
 	if f == nil {
 		return ""
 	}
-	l, err := parse(f.Parser, r, size)
+	p := f.Parser
+	if bounded, ok := p.(formats.Bounded); ok {
+		p = bounded.Bound(d.memory)
+	}
+	l, err := parse(p, r, size)
 	switch {
 	case err == nil && len(l.Tensors) > 0:
 		return fmt.Sprintf("%s: %d tensors, more than a manifest holds", l.Format, len(l.Tensors))

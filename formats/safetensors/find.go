@@ -32,7 +32,7 @@ func HeaderSize(r io.ReaderAt, size int64) int64 {
 // Parse does: what Parse refuses it refuses with ErrNotFormat or ErrUnsure. ErrUnsure also when a name occurs
 // twice.
 func Find(r io.ReaderAt, size int64, is func(name []byte) bool) (*formats.Layout, error) {
-	header, err := readHeader(r, size)
+	header, err := readHeader(r, size, MaxHeader)
 	if err != nil {
 		return nil, err
 	}

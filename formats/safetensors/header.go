@@ -21,13 +21,13 @@ const (
 	usualName  = 64
 )
 
-// parseHeader returns the tensors of a header, which must be UTF-8, by rules 2 to 4. A name that occurs again
-// keeps its place and takes the last value.
-func parseHeader(header []byte) (*table, error) {
+// parseHeader returns the tensors of a header, which must be UTF-8, by rules 2 to 4, if it has no more than so
+// many. A name that occurs again keeps its place and takes the last value.
+func parseHeader(header []byte, most int) (*table, error) {
 	d := decoder{p: header}
-	most := min(bytes.Count(header, []byte(fields[2])), maxTensors) // no growing, which leaves much behind
-	t := &table{rows: make([]row, 0, most), dims: make([]int64, 0, most)}
-	t.names.Grow(min(most*usualName, max(0, len(header)-most*leastEntry)))
+	n := min(bytes.Count(header, []byte(fields[2])), most) // no growing, which leaves much behind
+	t := &table{rows: make([]row, 0, n), dims: make([]int64, 0, n)}
+	t.names.Grow(min(n*usualName, max(0, len(header)-n*leastEntry)))
 	metadata := false
 	err := d.object(func(key []byte) error {
 		if string(key) == metadataKey {
@@ -37,8 +37,8 @@ func parseHeader(header []byte) (*table, error) {
 			metadata = true
 			return d.metadata()
 		}
-		if len(t.rows) == maxTensors {
-			return fmt.Errorf("more than %d tensors", maxTensors)
+		if len(t.rows) == most {
+			return tooMany(most)
 		}
 		name := d.keep(key)
 		e, err := d.entry()
@@ -56,6 +56,13 @@ func parseHeader(header []byte) (*table, error) {
 	}
 	t.unite()
 	return t, nil
+}
+
+func tooMany(most int) error {
+	if most < maxTensors {
+		return fmt.Errorf("more than %d tensors, for which --memory has room", most)
+	}
+	return fmt.Errorf("more than %d tensors", most)
 }
 
 // metadata reads the value of __metadata__.

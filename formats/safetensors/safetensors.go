@@ -79,7 +79,25 @@ var Format = formats.Format{
 }
 
 // Parser is the parser of safetensors files.
-type Parser struct{}
+type Parser struct{ memory int64 }
+
+// perTensor is what the parser takes for a tensor beside the header's bytes, and maxShare over which part of
+// its memory those may take.
+const (
+	perTensor = 250
+	maxShare  = 2
+)
+
+// Bound is a formats.Bounded's: it is a longer header, or more tensors, that are refused.
+func (Parser) Bound(memory int64) formats.Parser { return Parser{memory} }
+
+// limits are the longest header, and how many tensors one of n bytes may have.
+func (p Parser) limits(n int) (header uint64, tensors int) {
+	if p.memory <= 0 {
+		return MaxHeader, maxTensors
+	}
+	return min(MaxHeader, uint64(p.memory/maxShare)), min(maxTensors, int(max(0, p.memory-int64(n))/perTensor))
+}
 
 // Name returns "safetensors".
 func (Parser) Name() string { return Name }
@@ -90,14 +108,16 @@ func reject(format string, args ...any) error {
 
 // Parse returns the layout of a safetensors file.
 func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
-	header, err := readHeader(r, size)
+	longest, _ := p.limits(0)
+	header, err := readHeader(r, size, longest)
 	if err != nil {
 		return nil, err
 	}
 	if !utf8.Valid(header) {
 		return nil, reject("header: not UTF-8")
 	}
-	t, err := parseHeader(header)
+	_, most := p.limits(len(header))
+	t, err := parseHeader(header, most)
 	if err != nil {
 		return nil, reject("header: %v", err)
 	}
@@ -105,7 +125,7 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 }
 
 // readHeader returns the header's bytes. It looks at the first of them before it takes memory for all.
-func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
+func readHeader(r io.ReaderAt, size int64, longest uint64) ([]byte, error) {
 	if size < lenBytes {
 		return nil, reject("header too small: file of %d bytes", size)
 	}
@@ -116,6 +136,9 @@ func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	n := binary.LittleEndian.Uint64(b[:])
 	if n > MaxHeader {
 		return nil, reject("header too large: %d bytes", n)
+	}
+	if n > longest {
+		return nil, reject("a header of %d bytes, more than --memory has room for", n)
 	}
 	if int64(n) > size-lenBytes {
 		return nil, reject("invalid header length: %d bytes in a file of %d", n, size)

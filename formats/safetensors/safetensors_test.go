@@ -433,3 +433,27 @@ func staying(f func()) int64 {
 	runtime.ReadMemStats(&after)
 	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }
+
+// TestBound: what needs more memory than there is is of no format, and takes little to be found so.
+func TestBound(t *testing.T) {
+	var b strings.Builder
+	const tensors = 4000
+	for i := range tensors {
+		fmt.Fprintf(&b, `,"%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}`, i, i, i+1)
+	}
+	p := file("{"+b.String()[1:]+"}", tensors)
+	for memory, want := range map[int64]string{
+		0:       "",
+		4 << 20: "",
+		1 << 20: "for which --memory has room",
+		1 << 18: "more than --memory has room for",
+	} {
+		l, err := Parser{}.Bound(memory).Parse(bytes.NewReader(p), int64(len(p)))
+		switch {
+		case want == "" && (err != nil || len(l.Tensors) != tensors):
+			t.Errorf("%d bytes of memory: %v", memory, err)
+		case want != "" && (!errors.Is(err, formats.ErrNotFormat) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%d bytes of memory: %v", memory, err)
+		}
+	}
+}

@@ -86,8 +86,11 @@ func (f *File) FindTensorLocked(is func(name []byte) bool) (l *formats.Layout, o
 	}
 	defer raw.Close()
 	st, err := raw.Stat()
-	if err != nil || safetensors.HeaderSize(raw, st.Size()) < largeHeader {
+	if err != nil {
 		return nil, false, err
+	}
+	if n := safetensors.HeaderSize(raw, st.Size()); n < largeHeader || !f.c.pack.Detector().Room(n) {
+		return nil, false, nil
 	}
 	l, err = safetensors.Find(raw, st.Size(), is)
 	if errors.Is(err, safetensors.ErrUnsure) || errors.Is(err, formats.ErrNotFormat) {

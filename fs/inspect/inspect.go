@@ -17,6 +17,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/canonical"
+	"ckptfs/formats/detect"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
@@ -94,6 +95,7 @@ type Options struct {
 	Store     Store
 	Steps     *steps.Steps
 	Artifacts Artifacts
+	Detect    *detect.Detector
 	// told of a tensor that could not be read, of which the program sees the end only
 	Unread func(path, tensor string, err error)
 }
@@ -104,13 +106,14 @@ type Inspector struct {
 	store     Store
 	steps     *steps.Steps
 	artifacts Artifacts
+	detect    *detect.Detector
 	unread    func(path, tensor string, err error)
 }
 
 // New makes an Inspector.
 func New(o Options) *Inspector {
 	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts,
-		unread: o.Unread}
+		detect: o.Detect, unread: o.Unread}
 }
 
 // OpenPath makes the bytes of the file at a path readable until done is called.

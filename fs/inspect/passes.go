@@ -33,7 +33,9 @@ func inOrder(f *file) listing {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortStableFunc(order, func(i, j int32) int { return cmp.Compare(f.offset(int(i)), f.offset(int(j))) })
+	slices.SortStableFunc(order, func(i, j int32) int {
+		return cmp.Compare(f.offset(int(i)), f.offset(int(j)))
+	})
 	return listing{len(order), func(k int) array {
 		i := int(order[k])
 		return one(f, i, f.layout.Tensors[i].Name)

@@ -181,7 +181,7 @@ func TestShowInPasses(t *testing.T) {
 	if raceDetector {
 		t.Skip("measures")
 	}
-	const tensors, perTensor = 200_000, 300
+	const tensors, perTensor = 200_000, 220
 	r := newRig(t)
 	// past the mount, so that nobody packs it
 	if err := os.WriteFile(r.at("tree", "f.safetensors"), manyTensors(tensors), 0o644); err != nil {
