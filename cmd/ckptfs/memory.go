@@ -12,8 +12,8 @@ package main
 //	     as many files wait for it as a sixteenth, 32 MiB, has room for
 //
 // The decoded chunks make room, down to a quarter, where what lives on the heap needs it (package heap). The
-// tensors of one file take half of all at most while they are read (layoutBytes); a file that has more of them
-// is packed as one without.
+// tensors of one file take half of all at most while they are read (layoutBytes); a file that has more is
+// packed as one that has none.
 //
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
 // needs it: with two million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB

@@ -21,8 +21,8 @@ const (
 	usualName  = 64
 )
 
-// parseHeader returns the tensors of a header, which must be UTF-8, by rules 2 to 4, if it has no more than so
-// many. A name that occurs again keeps its place and takes the last value.
+// parseHeader returns the tensors of a header, which must be UTF-8, by rules 2 to 4; at most so many. A name
+// that occurs again keeps its place and takes the last value.
 func parseHeader(header []byte, most int) (*table, error) {
 	d := decoder{p: header}
 	n := min(bytes.Count(header, []byte(fields[2])), most) // no growing, which leaves much behind

@@ -96,7 +96,8 @@ func (p Parser) limits(n int) (header uint64, tensors int) {
 	if p.memory <= 0 {
 		return MaxHeader, maxTensors
 	}
-	return min(MaxHeader, uint64(p.memory/maxShare)), min(maxTensors, int(max(0, p.memory-int64(n))/perTensor))
+	left := max(0, p.memory-int64(n))
+	return min(MaxHeader, uint64(p.memory/maxShare)), int(min(maxTensors, left/perTensor))
 }
 
 // Name returns "safetensors".

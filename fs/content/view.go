@@ -123,7 +123,7 @@ func (f *File) detectLocked() (*formats.Layout, error) {
 const largeFile = 16 << 20
 
 // parseAlone waits, if a header is large, until no other such header is parsed, and keeps it so until done is
-// called: many who ask at once need the memory for one. It is called with File.mu held.
+// called: many who ask at once need the memory for one. It may be called with File.mu held.
 func (c *Files) parseAlone(large bool) (done func(), err error) {
 	if !large {
 		return func() {}, nil
