@@ -5,18 +5,12 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// What a manifest says, at most, of a region that is an object of its own, of one that lies in an object with
-// others, and of all that is no region.
-const (
-	ownRegion    = 32 + 5 + 1
-	joinedRegion = 1 + 4 + 3
-	manifestHead = 1 << 10
-)
-
-// crowd tells how the data of a layout is cut. A manifest is one record, and holds some 300,000 digests. In a
-// file of more tensors the short ones are joined, as small blobs are: they are found again by content, and
-// not by tensor. Of still more, the names alone are too long; such a file is a blob. It is told before
-// anything is packed: a chunk for each tensor, and a manifest that does not fit, would have been for nothing.
+// crowd tells how the data of a layout is cut. An object costs some 150 bytes in the store, and until the file
+// is packed some 2,000 bytes of memory; and a manifest, which is one record, holds some 300,000 digests. In a
+// file of very many short tensors these are joined, as small blobs are: they are found again by content, and
+// not by tensor. Of still more, the names alone are too long for a manifest; such a file is a blob. It is told
+// before anything is packed: a chunk for each tensor, and a manifest that does not fit, would have been for
+// nothing.
 type crowd int
 
 const (
@@ -25,22 +19,33 @@ const (
 	tooMany
 )
 
+// maxShort is how many data regions under smallBlob have objects of their own.
+const maxShort = 1 << 16
+
+// What a manifest says, at most, of a region that is an object of its own, of one that lies in an object with
+// others, and of all that is no region.
+const (
+	ownRegion    = 32 + 5 + 1
+	joinedRegion = 1 + 4 + 3
+	manifestHead = 1 << 10
+)
+
 // crowded tells which it is.
 func (p *Packer) crowded(l *formats.Layout) crowd {
-	if len(l.Regions)*ownRegion <= p.record/4 { // then only names as long as the rest could be too much
-		return apart
-	}
-	left := p.record - manifestHead - manifest.TensorsSize(l.Tensors)
-	short := 0
+	all, short := len(l.Regions), 0
 	for _, r := range l.Regions {
-		if r.Len < smallBlob {
+		if r.Len < smallBlob && r.Kind == formats.Data {
 			short++
 		}
 	}
-	switch long := len(l.Regions) - short; {
-	case len(l.Regions)*ownRegion <= left:
+	if short <= maxShort && all*ownRegion <= p.record/4 { // then only names as long could be too much
 		return apart
-	case long*ownRegion+short*joinedRegion <= left:
+	}
+	left := p.record - manifestHead - manifest.TensorsSize(l.Tensors)
+	switch {
+	case short <= maxShort && all*ownRegion <= left:
+		return apart
+	case (all-short)*ownRegion+short*joinedRegion <= left:
 		return together
 	}
 	return tooMany

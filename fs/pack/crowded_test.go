@@ -72,3 +72,13 @@ func TestTooManyTensors(t *testing.T) {
 		t.Error("a blob is not kept")
 	}
 }
+
+// TestManyShort: very many short tensors take no object each, though a manifest would hold their digests.
+func TestManyShort(t *testing.T) {
+	b := memBench(t)
+	src := crowdOf(maxShort+1, 4, "w", 1)
+	m := b.file(t, src).Manifest
+	if len(m.Tensors) != maxShort+2 || len(m.Objects) > 100 {
+		t.Errorf("%d tensors in %d objects", len(m.Tensors), len(m.Objects))
+	}
+}
