@@ -12,7 +12,7 @@ package main
 //	     as many files wait for it as a sixteenth, 32 MiB, has room for
 //
 // The decoded chunks make room, down to a quarter, where what lives on the heap needs it (package heap). The
-// tensors of one file take half of all at most while they are read (layoutBytes); a file that has more is
+// tensors of one file take a third of all at most while they are read (layoutBytes); a file that has more is
 // packed as one that has none.
 //
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
@@ -46,4 +46,4 @@ func (c *mountConfig) memoryLimit() int64 {
 }
 
 // layoutBytes is what the tensors of one file may take while they are read.
-func (c *mountConfig) layoutBytes() int64 { return c.memory.Bytes / 2 }
+func (c *mountConfig) layoutBytes() int64 { return c.memory.Bytes / 3 }

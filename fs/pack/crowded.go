@@ -25,7 +25,7 @@ const maxShort = 1 << 16
 // What a manifest says, at most, of a region that is an object of its own, of one that lies in an object with
 // others, and of all that is no region.
 const (
-	ownRegion    = 32 + 5 + 1
+	ownRegion    = 32 + 5 + 1 + 6
 	joinedRegion = 1 + 4 + 3
 	manifestHead = 1 << 10
 )

@@ -33,8 +33,10 @@ func TestCrowded(t *testing.T) {
 	src := crowdOf(2000, 256, "w", 1)
 	res := b.file(t, src)
 	m := res.Manifest
-	if m.Format != "safetensors" || len(m.Tensors) != 2001 || len(m.Objects) > 10 {
-		t.Fatalf("%s, %d tensors, %d objects", m.Format, len(m.Tensors), len(m.Objects))
+	if m.Format != "safetensors" || len(m.Tensors) != 2001 || len(m.Objects) > 10 ||
+		len(m.Extents) > 10 {
+		t.Fatalf("%s, %d tensors, %d objects, %d extents", m.Format, len(m.Tensors), len(m.Objects),
+			len(m.Extents))
 	}
 	own := 0
 	for _, h := range m.Digests() {

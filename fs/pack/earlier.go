@@ -115,7 +115,7 @@ func (e *earlier) joins(r *formats.Region) bool {
 		return false
 	}
 	x := e.m.Extents[k]
-	return x.Object >= 0 && (x.ObjOff > 0 || x.Len < e.m.Objects[x.Object].Len)
+	return x.Object >= 0 && (x.ObjOff > 0 || e.m.Objects[x.Object].Len != r.Len)
 }
 
 // maxTrail bounds the chunks of a trail.

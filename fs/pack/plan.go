@@ -18,6 +18,7 @@ type plan struct {
 	format   string
 	regions  []region
 	fine     bool
+	joins    bool      // what goes on in one object is one extent, whatever regions it is of
 	skeleton []*object // what is small, or all blobs of a fine layout, joined in file order
 }
 
@@ -38,6 +39,7 @@ type region struct {
 func (j *job) plan(l *formats.Layout) (*plan, error) {
 	p := &plan{format: l.Format, regions: make([]region, len(l.Regions)), fine: l.Fine}
 	join := j.crowd == together
+	p.joins = join && !l.Partial // of a partial layout it is told which data no tensor lies in
 	for i, r := range l.Regions {
 		if r.Kind == formats.Pad {
 			zero, err := isZero(j.r, r.Off, r.Len)
@@ -85,7 +87,9 @@ func hintOf(t *formats.Tensor) codec.Hint {
 func (p *plan) manifest(l *formats.Layout, size int64) *manifest.Manifest {
 	m := &manifest.Manifest{Format: l.Format, Size: size, Tensors: l.Tensors, Partial: l.Partial}
 	m.Regions = make([]formats.Region, 0, len(p.regions)) // no growing, which leaves much behind
-	m.Extents = make([]manifest.Extent, 0, len(p.regions))
+	if !p.joins {
+		m.Extents = make([]manifest.Extent, 0, len(p.regions))
+	}
 	number := map[manifest.Object]int32{} // equal content is one object
 	add := func(o *object, off, n int64) {
 		k, ok := number[o.named]
@@ -93,6 +97,11 @@ func (p *plan) manifest(l *formats.Layout, size int64) *manifest.Manifest {
 			k = int32(len(m.Objects))
 			number[o.named] = k
 			m.Objects = append(m.Objects, o.named)
+		}
+		if e := len(m.Extents) - 1; p.joins && e >= 0 && m.Extents[e].Object == k &&
+			m.Extents[e].ObjOff+m.Extents[e].Len == off {
+			m.Extents[e].Len += n
+			return
 		}
 		m.Extents = append(m.Extents, manifest.Extent{Len: n, Object: k, ObjOff: off})
 	}
