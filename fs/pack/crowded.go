@@ -5,12 +5,12 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// crowd tells how the data of a layout is cut. An object costs some 150 bytes in the store, and until the file
-// is packed some 2,000 bytes of memory; and a manifest, which is one record, holds some 300,000 digests. In a
-// file of very many short tensors these are joined, as small blobs are: they are found again by content, and
-// not by tensor. Of still more, the names alone are too long for a manifest; such a file is a blob. It is told
-// before anything is packed: a chunk for each tensor, and a manifest that does not fit, would have been for
-// nothing.
+// crowd tells how the data of a layout is cut. An object costs some 150 bytes in the store, and until the
+// file is packed some 2,000 bytes of memory; and a manifest, which is one record, holds some 300,000 digests.
+// In a file of very many short tensors these are joined, as small blobs are: they are found again by content,
+// and not by tensor. Of still more, the names alone are too long for a manifest; such a file is a blob. It is
+// told before anything is packed: a chunk for each tensor, and a manifest that does not fit, would have been
+// for nothing.
 type crowd int
 
 const (
