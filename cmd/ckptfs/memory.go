@@ -1,11 +1,5 @@
 package main
 
-import (
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
-)
-
 // How --memory is spent, of 512 MiB:
 //
 //	255  decoded chunks (--cache-size)
@@ -16,6 +10,10 @@ import (
 //	121  requests, packing, the table of files, and what waits for the garbage collector, which is
 //	     held to the rest; packing works with as many cores as an eighth of all, 64 MiB, has room for, and
 //	     as many files wait for it as a sixteenth, 32 MiB, has room for
+//
+// The decoded chunks make room, down to a quarter, where what lives on the heap needs it (package heap). The
+// tensors of one file take a third of all at most while they are read (layoutBytes); a file that has more is
+// packed as one that has none.
 //
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
 // needs it: with two million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB
@@ -42,37 +40,10 @@ func (c *mountConfig) maxFiles() int { return int(c.memory.Bytes / 16 / waitingF
 func (c *mountConfig) expectBytes() int64 { return min(24<<20, c.cacheBytes()/8) }
 
 // memoryLimit is what the Go runtime is held to, together with the decoded chunks that it does not know of;
-// see heapLimit.
+// see package heap.
 func (c *mountConfig) memoryLimit() int64 {
 	return c.memory.Bytes - c.memory.Bytes/16 - 16<<20 - c.expectBytes()
 }
 
-// heapLimit holds the Go runtime to what is left of all by the decoded chunks that lie beside its heap.
-type heapLimit struct {
-	all  int64
-	left atomic.Int64
-	mu   sync.Mutex
-}
-
-// limitStep is in what steps the limit moves: to move it stops the world.
-const limitStep = 16 << 20
-
-func newHeapLimit(all int64) *heapLimit {
-	l := &heapLimit{all: all}
-	l.left.Store(all)
-	debug.SetMemoryLimit(all)
-	return l
-}
-
-// beside is told how many bytes lie beside the heap. It does not wait.
-func (l *heapLimit) beside(n int64) {
-	left := max(l.all-(n+limitStep-1)/limitStep*limitStep, 1)
-	if l.left.Swap(left) == left {
-		return
-	}
-	go func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		debug.SetMemoryLimit(l.left.Load())
-	}()
-}
+// layoutBytes is what the tensors of one file may take while they are read.
+func (c *mountConfig) layoutBytes() int64 { return c.memory.Bytes / 3 }

@@ -55,7 +55,7 @@ func (s *shelf) Check(context.Context, control.CheckOptions,
 	return &control.Checked{}, s.fail
 }
 
-func (s *shelf) Show(_ context.Context, path string) (*control.File, error) {
+func (s *shelf) Show(_ context.Context, path string, _ control.Passes) (*control.File, error) {
 	s.path = path
 	if path != sampleFile.Path {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: syscall.ENOENT}

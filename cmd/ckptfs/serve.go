@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
@@ -97,7 +98,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	if err != nil {
 		return err
 	}
-	heap := newHeapLimit(c.memoryLimit())
+	limit := heap.NewLimit(c.memoryLimit())
 	runtime.GOMAXPROCS(cas.Processors + spareProcs)
 	unpacked, err := c.maxUnpacked.Of(filepath.Dir(c.store))
 	if err != nil {
@@ -119,9 +120,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		MaxFiles:    c.maxFiles(),
 		CacheBytes:  c.cacheBytes(),
 		ExpectBytes: c.expectBytes(),
-		Mapped:      heap.beside,
+		Mapped:      limit.Beside,
+		Room:        func(yield func(int64)) { limit.Watch(c.cacheBytes(), yield) },
 		PackWorkers: c.packCPUs,
 		PackBytes:   c.memory.Bytes / 8,
+		LayoutBytes: c.layoutBytes(),
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],

@@ -51,11 +51,11 @@ in .metadata), or with arrays that Orbax wrote (named by the keys of the tree).`
 // inspect asks a daemon of any version when nothing has to be read.
 func (a *app) inspect(ctx context.Context, s *session, o control.InspectOptions) (*control.File, error) {
 	if o == (control.InspectOptions{}) {
-		return s.Show(ctx, s.place.path)
+		return s.Show(ctx, s.place.path, nil)
 	}
 	update, done := a.progress("reading")
 	defer done()
-	return s.Inspect(ctx, s.place.path, o, update)
+	return s.Inspect(ctx, s.place.path, o, nil, update)
 }
 
 func printFile(w io.Writer, f *control.File) {

@@ -17,15 +17,17 @@ import (
 const maxDepth = 3
 
 // parsers returns each known format's parser once, in the order in which they are asked. depth is how many
-// archives the bytes lie in.
-func parsers(depth int) []formats.Parser {
+// archives the bytes lie in, and memory what a parser may take; 0: no bound but its own.
+func parsers(depth int, memory int64) []formats.Parser {
 	var all []formats.Parser
 	for _, f := range table {
 		switch p := f.Parser.(type) {
 		case nil:
+		case formats.Bounded:
+			all = append(all, p.Bound(memory))
 		case formats.Archive:
 			if depth < maxDepth {
-				within := parsers(depth + 1)
+				within := parsers(depth+1, memory)
 				all = append(all, p.Within(func(r io.ReaderAt, size int64) (*formats.Layout, error) {
 					return detect(within, r, size)
 				}))
@@ -37,10 +39,28 @@ func parsers(depth int) []formats.Parser {
 	return all
 }
 
-var top = parsers(0)
+// Detector finds layouts in so much memory as it is given.
+type Detector struct {
+	parsers []formats.Parser
+	memory  int64
+}
+
+// New returns a Detector whose parsers take no more memory for a file than so many bytes; 0: no more than is
+// their own bound.
+func New(memory int64) *Detector { return &Detector{parsers(0, memory), memory} }
+
+// Room reports whether a header of n bytes may be read at once, and something be made of it.
+func (d *Detector) Room(n int64) bool { return d.memory == 0 || n <= d.memory/2 }
+
+var top = New(0)
+
+// Detect is Detector.Detect without a bound.
+func Detect(r io.ReaderAt, size int64) (*formats.Layout, error) { return top.Detect(r, size) }
 
 // Detect returns the layout of the size bytes of r, which passes Check. Its errors are r's alone.
-func Detect(r io.ReaderAt, size int64) (*formats.Layout, error) { return detect(top, r, size) }
+func (d *Detector) Detect(r io.ReaderAt, size int64) (*formats.Layout, error) {
+	return detect(d.parsers, r, size)
+}
 
 func detect(parsers []formats.Parser, r io.ReaderAt, size int64) (*formats.Layout, error) {
 	for _, p := range parsers {

@@ -124,7 +124,7 @@ func FuzzDetect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte) {
 		size := int64(len(p))
 		known := false
-		for _, parser := range top {
+		for _, parser := range top.parsers {
 			l, err := parser.Parse(bytes.NewReader(p), size)
 			if err != nil {
 				if !errors.Is(err, formats.ErrNotFormat) {

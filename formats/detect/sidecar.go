@@ -32,8 +32,8 @@ func Awaited(name string) bool {
 
 // Named is Detect of a file of a name, which another may describe. What is wrong with that one does not
 // matter.
-func Named(name string, r io.ReaderAt, size int64, beside Beside) (*formats.Layout, error) {
-	l, err := Detect(r, size)
+func (d *Detector) Named(name string, r io.ReaderAt, size int64, beside Beside) (*formats.Layout, error) {
+	l, err := d.Detect(r, size)
 	if err != nil || l.Format != formats.BlobLayout(0).Format || size == 0 {
 		return l, err
 	}
@@ -46,8 +46,8 @@ func Named(name string, r io.ReaderAt, size int64, beside Beside) (*formats.Layo
 		return l, nil
 	}
 	defer done()
-	if d, err := parse(described{f, name, other, otherSize}, r, size); err == nil {
-		return d, nil
+	if known, err := parse(described{f, name, other, otherSize}, r, size); err == nil {
+		return known, nil
 	}
 	return l, nil
 }

@@ -110,7 +110,7 @@ func TestTableFixtures(t *testing.T) {
 	}
 	missing := maps.Clone(listed)
 	look := func(p string, b []byte) {
-		l, err := Named(filepath.Base(p), bytes.NewReader(b), int64(len(b)),
+		l, err := top.Named(filepath.Base(p), bytes.NewReader(b), int64(len(b)),
 			func(name string) (io.ReaderAt, int64, func(), error) {
 				b, err := os.ReadFile(filepath.Join(filepath.Dir(p), name))
 				return bytes.NewReader(b), int64(len(b)), func() {}, err

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"slices"
@@ -19,7 +20,7 @@ var compressed = map[string]string{
 
 // Why says why no parser knows a file: it is compressed, or not what its ending has one expect. "" when there
 // is nothing to be said.
-func Why(name string, r io.ReaderAt, size int64) string {
+func (d *Detector) Why(name string, r io.ReaderAt, size int64) string {
 	head := make([]byte, min(size, SniffLen))
 	if err := formats.ReadFull(r, head, 0); err != nil || size == 0 {
 		return ""
@@ -40,7 +41,15 @@ func Why(name string, r io.ReaderAt, size int64) string {
 	if f == nil {
 		return ""
 	}
-	if _, err := parse(f.Parser, r, size); errors.Is(err, formats.ErrNotFormat) {
+	p := f.Parser
+	if bounded, ok := p.(formats.Bounded); ok {
+		p = bounded.Bound(d.memory)
+	}
+	l, err := parse(p, r, size)
+	switch {
+	case err == nil && len(l.Tensors) > 0:
+		return fmt.Sprintf("%s: %d tensors, more than a manifest holds", l.Format, len(l.Tensors))
+	case errors.Is(err, formats.ErrNotFormat):
 		return strings.Replace(err.Error(), formats.ErrNotFormat.Error()+": ", "", 1)
 	}
 	return ""

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"slices"
 	"unicode/utf8"
 
 	"ckptfs/formats"
@@ -33,17 +32,17 @@ func HeaderSize(r io.ReaderAt, size int64) int64 {
 // Parse does: what Parse refuses it refuses with ErrNotFormat or ErrUnsure. ErrUnsure also when a name occurs
 // twice.
 func Find(r io.ReaderAt, size int64, is func(name []byte) bool) (*formats.Layout, error) {
-	header, err := readHeader(r, size)
+	header, err := readHeader(r, size, MaxHeader)
 	if err != nil {
 		return nil, err
 	}
 	if !utf8.Valid(header) {
 		return nil, reject("header: not UTF-8")
 	}
-	d := decoder{p: header, shaped: make([]uint64, 0, 8)}
+	d := decoder{p: header}
 	base := lenBytes + int64(len(header))
 	data := uint64(size - base)
-	var found []entry
+	found := table{dims: []int64{}}
 	tensors := 0
 	// The tensors lie one behind the other if what begins somewhere, and the end, is what ends somewhere, and
 	// the beginning. Sums of hashes tell, which no file can forge without the seed.
@@ -59,10 +58,7 @@ func Find(r io.ReaderAt, size int64, is func(name []byte) bool) (*formats.Layout
 			metadata = true
 			return d.metadata()
 		}
-		wanted, name := is(key), ""
-		if wanted {
-			name = string(key)
-		}
+		wanted, name := is(key), d.keep(key)
 		e, err := d.entry()
 		if err != nil {
 			return err
@@ -70,7 +66,7 @@ func Find(r io.ReaderAt, size int64, is func(name []byte) bool) (*formats.Layout
 		if tensors++; tensors > maxTensors {
 			return fmt.Errorf("more than %d tensors", maxTensors)
 		}
-		n, err := e.numBytes()
+		n, err := numBytes(e.shape, dtypes[e.dtype])
 		if err != nil {
 			return err
 		}
@@ -79,8 +75,7 @@ func Find(r io.ReaderAt, size int64, is func(name []byte) bool) (*formats.Layout
 		}
 		begins, ends = begins+at(e.start), ends+at(e.end)
 		if wanted {
-			e.name, e.shape = name, slices.Clone(e.shape)
-			found = append(found, e)
+			found.add(name, &e)
 		}
 		return nil
 	})
@@ -91,25 +86,23 @@ func Find(r io.ReaderAt, size int64, is func(name []byte) bool) (*formats.Layout
 		return nil, reject("header: %v", err)
 	case d.pos != len(d.p):
 		return nil, reject("header: trailing characters")
-	case begins != ends, len(found) > 1:
+	case begins != ends, len(found.rows) > 1:
 		return nil, ErrUnsure
-	case len(found) == 0:
+	case len(found.rows) == 0:
 		return nil, nil
 	}
-	return layOutOne(&found[0], base)
+	return layOutOne(&found, base)
 }
 
-// layOutOne is the layout of a file as far as one of its tensors goes.
-func layOutOne(e *entry, base int64) (*formats.Layout, error) {
-	t := formats.Tensor{Name: e.name, DType: e.dtype, Shape: make([]int64, len(e.shape)), Region: 1}
-	for k, n := range e.shape {
-		t.Shape[k] = int64(n)
-	}
-	if t.NumBytes() != int64(e.end-e.start) {
+// layOutOne is the layout of a file as far as the one tensor of t goes.
+func layOutOne(t *table, base int64) (*formats.Layout, error) {
+	r := &t.rows[0]
+	x := formats.Tensor{Name: t.name(r), DType: dtypes[r.dtype], Shape: t.shape(r), Region: 1}
+	if x.NumBytes() != int64(r.end-r.start) {
 		return nil, ErrUnsure
 	}
-	return &formats.Layout{Format: Name, Tensors: []formats.Tensor{t}, Regions: []formats.Region{
+	return &formats.Layout{Format: Name, Tensors: []formats.Tensor{x}, Regions: []formats.Region{
 		{Len: base, Kind: formats.Blob},
-		{Off: base + int64(e.start), Len: int64(e.end - e.start), Kind: formats.Data},
+		{Off: base + int64(r.start), Len: int64(r.end - r.start), Kind: formats.Data},
 	}}, nil
 }

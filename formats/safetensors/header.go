@@ -9,13 +9,25 @@ import (
 // The fields of an entry, in the order of its array form.
 var fields = [...]string{"dtype", "shape", "data_offsets"}
 
-// parseHeader returns the tensors of a header, which must be UTF-8, by rules 2 to 4. A name that occurs again
-// keeps its place and takes the last value.
-func parseHeader(header []byte) ([]entry, error) {
+// entry is one tensor's value. The shape is valid until the next one is read.
+type entry struct {
+	dtype      uint8 // in dtypes
+	shape      []uint64
+	start, end uint64
+}
+
+const (
+	leastEntry = len(`"":{"dtype":"U8","shape":[],"data_offsets":[0,0]},`)
+	usualName  = 64
+)
+
+// parseHeader returns the tensors of a header, which must be UTF-8, by rules 2 to 4; at most so many. A name
+// that occurs again keeps its place and takes the last value.
+func parseHeader(header []byte, most int) (*table, error) {
 	d := decoder{p: header}
-	most := min(bytes.Count(header, []byte(fields[2])), maxTensors) // no growing, which leaves much behind
-	entries := make([]entry, 0, most)
-	index := make(map[string]int, most)
+	n := min(bytes.Count(header, []byte(fields[2])), most) // no growing, which leaves much behind
+	t := &table{rows: make([]row, 0, n), dims: make([]int64, 0, n)}
+	t.names.Grow(min(n*usualName, max(0, len(header)-n*leastEntry)))
 	metadata := false
 	err := d.object(func(key []byte) error {
 		if string(key) == metadataKey {
@@ -25,21 +37,15 @@ func parseHeader(header []byte) ([]entry, error) {
 			metadata = true
 			return d.metadata()
 		}
-		name := string(key)
+		if len(t.rows) == most {
+			return tooMany(most)
+		}
+		name := d.keep(key)
 		e, err := d.entry()
 		if err != nil {
 			return fmt.Errorf("tensor %.64q: %w", name, err)
 		}
-		e.name = name
-		if i, ok := index[name]; ok {
-			entries[i] = e
-			return nil
-		}
-		if len(entries) >= maxTensors {
-			return fmt.Errorf("more than %d tensors", maxTensors)
-		}
-		index[name] = len(entries)
-		entries = append(entries, e)
+		t.add(name, &e)
 		return nil
 	})
 	if err != nil {
@@ -48,7 +54,15 @@ func parseHeader(header []byte) ([]entry, error) {
 	if d.space(); d.pos != len(d.p) {
 		return nil, d.errorf("trailing characters")
 	}
-	return entries, nil
+	t.unite()
+	return t, nil
+}
+
+func tooMany(most int) error {
+	if most < maxTensors {
+		return fmt.Errorf("more than %d tensors, for which --memory has room", most)
+	}
+	return fmt.Errorf("more than %d tensors", most)
 }
 
 // metadata reads the value of __metadata__.
@@ -111,9 +125,9 @@ func (d *decoder) entry() (entry, error) {
 // dtype reads a type's code, or the object {code: null}, which serde takes for the same.
 func (d *decoder) dtype(e *entry) error {
 	set := func(code []byte) error {
-		for _, t := range dtypes {
+		for i, t := range dtypes {
 			if string(code) == string(t) {
-				e.dtype = t
+				e.dtype = uint8(i)
 				return nil
 			}
 		}
@@ -141,18 +155,16 @@ func (d *decoder) dtype(e *entry) error {
 }
 
 func (d *decoder) shape(e *entry) error {
-	e.shape = d.shaped[:0]
+	d.shaped = d.shaped[:0]
 	err := d.array(func() error {
 		v, err := d.uint64()
 		if d.dims++; err == nil && d.dims > maxDims {
 			err = fmt.Errorf("more than %d dimensions in all", maxDims)
 		}
-		e.shape = append(e.shape, v)
+		d.shaped = append(d.shaped, v)
 		return err
 	})
-	if d.shaped != nil {
-		d.shaped = e.shape
-	}
+	e.shape = d.shaped
 	return err
 }
 

@@ -16,8 +16,9 @@ type decoder struct {
 	pos    int
 	depth  int
 	dims   int      // dimensions read in all
-	shaped []uint64 // nil, or what each shape is read into
+	shaped []uint64 // the last shape
 	buf    []byte   // the last string that had escapes
+	kept   []byte   // the last key that had, and is kept
 }
 
 // maxDepth is serde_json's: the 128th open object or array is refused.
@@ -107,6 +108,15 @@ func (d *decoder) object(value func(key []byte) error) error {
 		}
 		return value(key)
 	})
+}
+
+// keep makes a key outlast the reading of its value.
+func (d *decoder) keep(key []byte) []byte {
+	if len(key) == 0 || len(d.buf) == 0 || &key[0] != &d.buf[0] {
+		return key // it lies in the input
+	}
+	d.kept = append(d.kept[:0], key...)
+	return d.kept
 }
 
 // skip reads any value.

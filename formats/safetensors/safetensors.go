@@ -30,19 +30,16 @@
 // Nothing is asked of the order of the entries, of the padding, or of alignment. A name may be empty.
 //
 // Three kinds of headers are refused that the crate accepts. Two because a hostile one must not take memory
-// without bound: more than 1,048,576 tensors, and more than 4,194,304 dimensions in all. One because
+// without bound: more than 1,048,576 entries, and more than 4,194,304 dimensions in all. One because
 // formats.Tensor can't state it: a tensor without elements whose other dimensions multiply to more than 2^62.
-// The parser takes the header's n bytes, and about 200 bytes a tensor.
+// The parser takes the header's n bytes and, when these are read, some 200 bytes a tensor with a name of 20.
 package safetensors
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
-	"math/bits"
 	"slices"
 	"unicode/utf8"
 
@@ -82,7 +79,26 @@ var Format = formats.Format{
 }
 
 // Parser is the parser of safetensors files.
-type Parser struct{}
+type Parser struct{ memory int64 }
+
+// perTensor is what the parser takes for a tensor beside the header's bytes, and maxShare over which part of
+// its memory those may take.
+const (
+	perTensor = 250
+	maxShare  = 2
+)
+
+// Bound is a formats.Bounded's: it is a longer header, or more tensors, that are refused.
+func (Parser) Bound(memory int64) formats.Parser { return Parser{memory} }
+
+// limits are the longest header, and how many tensors one of n bytes may have.
+func (p Parser) limits(n int) (header uint64, tensors int) {
+	if p.memory <= 0 {
+		return MaxHeader, maxTensors
+	}
+	left := max(0, p.memory-int64(n))
+	return min(MaxHeader, uint64(p.memory/maxShare)), int(min(maxTensors, left/perTensor))
+}
 
 // Name returns "safetensors".
 func (Parser) Name() string { return Name }
@@ -93,22 +109,24 @@ func reject(format string, args ...any) error {
 
 // Parse returns the layout of a safetensors file.
 func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
-	header, err := readHeader(r, size)
+	longest, _ := p.limits(0)
+	header, err := readHeader(r, size, longest)
 	if err != nil {
 		return nil, err
 	}
 	if !utf8.Valid(header) {
 		return nil, reject("header: not UTF-8")
 	}
-	entries, err := parseHeader(header)
+	_, most := p.limits(len(header))
+	t, err := parseHeader(header, most)
 	if err != nil {
 		return nil, reject("header: %v", err)
 	}
-	return layOut(entries, lenBytes+int64(len(header)), size)
+	return layOut(t, lenBytes+int64(len(header)), size)
 }
 
 // readHeader returns the header's bytes. It looks at the first of them before it takes memory for all.
-func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
+func readHeader(r io.ReaderAt, size int64, longest uint64) ([]byte, error) {
 	if size < lenBytes {
 		return nil, reject("header too small: file of %d bytes", size)
 	}
@@ -119,6 +137,9 @@ func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	n := binary.LittleEndian.Uint64(b[:])
 	if n > MaxHeader {
 		return nil, reject("header too large: %d bytes", n)
+	}
+	if n > longest {
+		return nil, reject("a header of %d bytes, more than --memory has room for", n)
 	}
 	if int64(n) > size-lenBytes {
 		return nil, reject("invalid header length: %d bytes in a file of %d", n, size)
@@ -153,84 +174,56 @@ func startsObject(p []byte) bool {
 	return len(p) == 0 || p[0] == '{'
 }
 
-// entry is one tensor as the header states it.
-type entry struct {
-	name       string
-	dtype      formats.DType
-	shape      []uint64
-	start, end uint64
-}
-
-// numBytes is the tensor's size by rule 6.
-func (e *entry) numBytes() (uint64, error) {
-	n := uint64(1)
-	for _, d := range append(e.shape[:len(e.shape):len(e.shape)], uint64(e.dtype.Bits())) {
-		hi, lo := bits.Mul64(n, d)
-		if hi != 0 {
-			return 0, fmt.Errorf("validation overflow: shape %v of %s", e.shape, e.dtype)
-		}
-		n = lo
-	}
-	if n%8 != 0 {
-		return 0, fmt.Errorf("misaligned slice: %d bits", n)
-	}
-	return n / 8, nil
-}
-
 // layOut checks rules 5 to 7 and makes the layout of a file whose data starts at base.
-func layOut(entries []entry, base, size int64) (*formats.Layout, error) {
-	order := make([]int, len(entries)) // by offset
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		a, b := &entries[i], &entries[j]
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
-	})
+func layOut(t *table, base, size int64) (*formats.Layout, error) {
 	l := &formats.Layout{
 		Format:  Name,
-		Regions: []formats.Region{{Off: 0, Len: base, Kind: formats.Blob}},
-		Tensors: make([]formats.Tensor, len(entries)),
+		Regions: make([]formats.Region, 1, 1+len(t.rows)),
+		Tensors: make([]formats.Tensor, len(t.rows)),
 	}
+	l.Regions[0] = formats.Region{Off: 0, Len: base, Kind: formats.Blob}
+	data := uint64(size - base)
 	var end uint64
-	for _, i := range order {
-		e := &entries[i]
-		if e.start != end || e.end < e.start {
-			return nil, reject("invalid offset: tensor %.64q has bytes [%d, %d), want a start of %d", e.name,
-				e.start, e.end, end)
-		}
-		n, err := e.numBytes()
+	for _, i := range t.byOffset() {
+		r := &t.rows[i]
+		n, err := t.check(r, end, data)
 		if err != nil {
-			return nil, reject("tensor %.64q: %v", e.name, err)
+			return nil, err
 		}
-		if e.end-e.start != n {
-			return nil, reject("invalid info: tensor %.64q has %d bytes, its shape %d", e.name,
-				e.end-e.start, n)
-		}
-		end = e.end
-		if end > uint64(size-base) {
-			return nil, reject("incomplete buffer: tensor %.64q ends at %d, the file has %d", e.name, end,
-				size-base)
-		}
-		t := formats.Tensor{Name: e.name, DType: e.dtype, Shape: make([]int64, len(e.shape)), Region: -1}
-		for k, d := range e.shape {
-			if d > math.MaxInt64 {
-				return nil, reject("tensor %.64q: dimension %d", e.name, d)
-			}
-			t.Shape[k] = int64(d)
-		}
-		if t.NumBytes() != int64(n) {
-			return nil, reject("tensor %.64q: shape %v", e.name, e.shape)
+		end = r.end
+		x := &l.Tensors[i]
+		*x = formats.Tensor{Name: t.name(r), DType: dtypes[r.dtype], Shape: t.shape(r), Region: -1}
+		if x.NumBytes() != int64(n) { // a dimension that int64 has not
+			return nil, reject("tensor %.64q: shape of %d dimensions", x.Name, len(x.Shape))
 		}
 		if n > 0 {
-			t.Region = len(l.Regions)
-			l.Regions = append(l.Regions, formats.Region{Off: base + int64(e.start), Len: int64(n),
+			x.Region = len(l.Regions)
+			l.Regions = append(l.Regions, formats.Region{Off: base + int64(r.start), Len: int64(n),
 				Kind: formats.Data})
 		}
-		l.Tensors[i] = t
 	}
-	if end != uint64(size-base) {
-		return nil, reject("incomplete buffer: tensors end at %d, the file has %d", end, size-base)
+	if end != data {
+		return nil, reject("incomplete buffer: tensors end at %d, the file has %d", end, data)
 	}
 	return l, nil
+}
+
+// check returns the bytes of a tensor that has to start where the one before it ends, in a file with so many
+// bytes of data.
+func (t *table) check(r *row, start, data uint64) (uint64, error) {
+	if r.start != start || r.end < r.start {
+		return 0, reject("invalid offset: tensor %.64q has bytes [%d, %d), want a start of %d", t.name(r),
+			r.start, r.end, start)
+	}
+	n, err := numBytes(t.shape(r), dtypes[r.dtype])
+	if err != nil {
+		return 0, reject("tensor %.64q: %v", t.name(r), err)
+	}
+	if r.end-r.start != n {
+		return 0, reject("invalid info: tensor %.64q has %d bytes, its shape %d", t.name(r), r.end-r.start, n)
+	}
+	if r.end > data {
+		return 0, reject("incomplete buffer: tensor %.64q ends at %d, the file has %d", t.name(r), r.end, data)
+	}
+	return n, nil
 }

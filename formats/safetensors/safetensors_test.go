@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -397,6 +398,62 @@ func rewrite(t *testing.T, p []byte, l *formats.Layout) {
 			if !bytes.Equal(out[r.Off:r.Off+r.Len], bytesOf[e.Name]) {
 				t.Fatalf("tensor %q: other bytes", x.Name)
 			}
+		}
+	}
+}
+
+// TestManyTensors: of a header of very many tensors each takes little more than what is told of it.
+func TestManyTensors(t *testing.T) {
+	const tensors, perTensor = 50_000, 240
+	var b strings.Builder
+	for i := range tensors {
+		fmt.Fprintf(&b, `,"l.%05d.weight":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}`, i, i, i+1)
+	}
+	header := "{" + b.String()[1:] + "}"
+	p := file(header, tensors)
+	bound := fixture.Bound{Fixed: uint64(len(header)) + tensors*perTensor}
+	if l := fixture.Check(t, Parser{}, p, bound); l == nil || len(l.Tensors) != tensors {
+		t.Fatal("not parsed")
+	}
+	var l *formats.Layout
+	stay := staying(func() { l, _ = parse(p) })
+	runtime.KeepAlive(l)
+	if stay > tensors*160 {
+		t.Errorf("%d bytes stay of each tensor", stay/tensors)
+	}
+}
+
+// staying is what f leaves in the heap.
+func staying(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
+
+// TestBound: what needs more memory than there is is of no format, and takes little to be found so.
+func TestBound(t *testing.T) {
+	var b strings.Builder
+	const tensors = 4000
+	for i := range tensors {
+		fmt.Fprintf(&b, `,"%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}`, i, i, i+1)
+	}
+	p := file("{"+b.String()[1:]+"}", tensors)
+	for memory, want := range map[int64]string{
+		0:       "",
+		4 << 20: "",
+		1 << 20: "for which --memory has room",
+		1 << 18: "more than --memory has room for",
+	} {
+		l, err := Parser{}.Bound(memory).Parse(bytes.NewReader(p), int64(len(p)))
+		switch {
+		case want == "" && (err != nil || len(l.Tensors) != tensors):
+			t.Errorf("%d bytes of memory: %v", memory, err)
+		case want != "" && (!errors.Is(err, formats.ErrNotFormat) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%d bytes of memory: %v", memory, err)
 		}
 	}
 }

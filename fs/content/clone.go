@@ -9,7 +9,6 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/store"
 	"ckptfs/formats"
-	"ckptfs/formats/detect"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 	"ckptfs/index/manifest"
@@ -219,7 +218,8 @@ func (c *Files) splice(b *store.Batch, parts []manifest.Part) (h cas.Hash, viewS
 	if err != nil {
 		return h, 0, err
 	}
-	if l, err := detect.Detect(c.asm.Of(m), m.Size); err == nil && l.Format != formats.BlobLayout(0).Format {
+	l, err := c.pack.Detector().Detect(c.asm.Of(m), m.Size)
+	if err == nil && l.Format != formats.BlobLayout(0).Format {
 		if known, err := manifest.Splice(parts, l); err == nil {
 			m, viewSize = known, view.SizeOf(l)
 		}

@@ -13,16 +13,17 @@ import (
 )
 
 // describedWait is how long a file waits for the one that describes it. A file of raw bytes may be described
-// by another in its folder, of the same owner (detect.Named). Programs write the data first: what is only
-// known by another is packed when that is there, or that long after it was written.
+// by another in its folder, of the same owner (detect.Detector.Named). Programs write the data first: what is
+// only known by another is packed when that is there, or that long after it was written.
 const describedWait = 5 * time.Second
 
 // Detect finds the layout of a file's present bytes.
 func (f *File) Detect(raw io.ReaderAt, size int64) (*formats.Layout, error) {
 	p := f.Path()
-	return detect.Named(path.Base(p), raw, size, func(name string) (io.ReaderAt, int64, func(), error) {
+	beside := func(name string) (io.ReaderAt, int64, func(), error) {
 		return f.c.beside(f.node, path.Join(path.Dir(p), name))
-	})
+	}
+	return f.c.pack.Detector().Named(path.Base(p), raw, size, beside)
 }
 
 // beside opens another file of n's owner. It takes none of its locks, since the caller may have n's, and it

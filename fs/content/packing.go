@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
@@ -126,9 +127,16 @@ func (p *Packing) Stays() (bool, error) {
 	return stays, err
 }
 
-// Layout finds the layout of the bytes.
+// Layout finds the layout of the bytes: a blob where no manifest holds what they are.
 func (p *Packing) Layout() (*formats.Layout, error) {
+	done, err := p.f.c.parseAlone(safetensors.HeaderSize(p.Raw, p.Size) >= largeHeader)
+	if err != nil {
+		return nil, err
+	}
 	l, err := p.f.Detect(p.Raw, p.Size)
+	if done(); err == nil && !p.f.c.pack.Keeps(l) {
+		return formats.BlobLayout(p.Size), nil
+	}
 	if err == nil {
 		p.viewSize = view.SizeOf(l)
 	}

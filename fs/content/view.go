@@ -86,8 +86,11 @@ func (f *File) FindTensorLocked(is func(name []byte) bool) (l *formats.Layout, o
 	}
 	defer raw.Close()
 	st, err := raw.Stat()
-	if err != nil || safetensors.HeaderSize(raw, st.Size()) < largeHeader {
+	if err != nil {
 		return nil, false, err
+	}
+	if n := safetensors.HeaderSize(raw, st.Size()); n < largeHeader || !f.c.pack.Detector().Room(n) {
+		return nil, false, nil
 	}
 	l, err = safetensors.Find(raw, st.Size(), is)
 	if errors.Is(err, safetensors.ErrUnsure) || errors.Is(err, formats.ErrNotFormat) {
@@ -120,7 +123,7 @@ func (f *File) detectLocked() (*formats.Layout, error) {
 const largeFile = 16 << 20
 
 // parseAlone waits, if a header is large, until no other such header is parsed, and keeps it so until done is
-// called: many who ask at once need the memory for one. It is called with File.mu held.
+// called: many who ask at once need the memory for one. It may be called with File.mu held.
 func (c *Files) parseAlone(large bool) (done func(), err error) {
 	if !large {
 		return func() {}, nil

@@ -108,8 +108,17 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 }
 
 // Show is Volume.Show.
-func (c *Client) Show(ctx context.Context, path string) (*File, error) {
-	return ask[File](ctx, c, http.MethodGet, "show", url.Values{"path": {path}})
+func (c *Client) Show(ctx context.Context, path string, tensors Passes) (*File, error) {
+	t, err := ask[told](ctx, c, http.MethodGet, "show", url.Values{"path": {path}})
+	switch {
+	case err != nil:
+		return nil, err
+	case t.Error != nil:
+		return nil, t.Error
+	case t.File == nil:
+		t.File = &File{}
+	}
+	return t.File, tensors.give(t.File)
 }
 
 // Unmount asks the daemon to free the mountpoint; see Mount.Unmount.
@@ -224,6 +233,11 @@ func ask[T any](ctx context.Context, c *Client, method, verb string, query url.V
 
 func follow[T any](ctx context.Context, c *Client, verb string, query url.Values,
 	progress func(Progress)) (*T, error) {
+	return followPasses[T](ctx, c, verb, query, nil, progress)
+}
+
+func followPasses[T any](ctx context.Context, c *Client, verb string, query url.Values, tensors Passes,
+	progress func(Progress)) (*T, error) {
 	body, err := c.send(ctx, http.MethodPost, verb, query)
 	if err != nil {
 		return nil, err
@@ -239,6 +253,10 @@ func follow[T any](ctx context.Context, c *Client, verb string, query url.Values
 		switch {
 		case l.Error != nil:
 			return nil, l.Error
+		case l.Tensors != nil && tensors != nil:
+			if err := tensors(l.Tensors); err != nil {
+				return nil, err
+			}
 		case l.Progress == nil:
 			return v, nil
 		case progress != nil:

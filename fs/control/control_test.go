@@ -105,7 +105,7 @@ func (s *shelf) Check(_ context.Context, o CheckOptions, _ func(Progress)) (*Che
 	return c, s.fail
 }
 
-func (s *shelf) Show(_ context.Context, path string) (*File, error) {
+func (s *shelf) Show(_ context.Context, path string, _ Passes) (*File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, path)
@@ -159,8 +159,8 @@ func TestQueries(t *testing.T) {
 		if got, err := c.Status(t.Context()); err != nil || !reflect.DeepEqual(got, wantStatus) {
 			t.Errorf("status: %+v, %v", got, err)
 		}
-		wantFile, _ := s.Show(t.Context(), "runs/a/1/model.pt")
-		if got, err := c.Show(t.Context(), "runs/a/1/model.pt"); err != nil ||
+		wantFile, _ := s.Show(t.Context(), "runs/a/1/model.pt", nil)
+		if got, err := c.Show(t.Context(), "runs/a/1/model.pt", nil); err != nil ||
 			!reflect.DeepEqual(got, wantFile) {
 			t.Errorf("show: %+v, %v", got, err)
 		}
@@ -217,13 +217,13 @@ func TestPathsArriveWhole(t *testing.T) {
 			"line\nbreak":            "line\nbreak",
 		} {
 			s.asked = nil
-			_, _ = c.Show(t.Context(), sent)
+			_, _ = c.Show(t.Context(), sent, nil)
 			if len(s.asked) != 1 || s.asked[0] != want {
 				t.Errorf("%q arrived as %q, want %q", sent, s.asked, want)
 			}
 		}
 		s.asked = nil
-		_, err := c.Show(t.Context(), "a\x00b")
+		_, err := c.Show(t.Context(), "a\x00b", nil)
 		if !errors.Is(err, syscall.EINVAL) || s.asked != nil {
 			t.Errorf("a zero byte: %v, asked %q", err, s.asked)
 		}

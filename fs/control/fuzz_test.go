@@ -25,7 +25,10 @@ func (v recording) path(p string) {
 	}
 }
 
-func (v recording) Show(_ context.Context, p string) (*File, error) { v.path(p); return &File{}, nil }
+func (v recording) Show(_ context.Context, p string, _ Passes) (*File, error) {
+	v.path(p)
+	return &File{}, nil
+}
 
 func (v recording) Evict(_ context.Context, p string, _ func(Progress)) (*Moved, error) {
 	v.path(p)
@@ -94,7 +97,7 @@ func FuzzAnswer(f *testing.F) {
 		lines := 0
 		count := func(Progress) { lines++ }
 		_, err1 := c.Stats(ctx)
-		_, err2 := c.Show(ctx, "a")
+		_, err2 := c.Show(ctx, "a", nil)
 		_, err3 := c.Evict(ctx, "a", count)
 		err4 := c.Sync(ctx, count)
 		for _, err := range []error{err1, err2, err3, err4} {

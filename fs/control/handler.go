@@ -57,7 +57,7 @@ func NewHandler(s Services, m Mount) *Handler {
 		return v.Stats(r.Context())
 	}))
 	h.mux.HandleFunc("GET /v1/status", plain(h.status))
-	h.mux.HandleFunc("GET /v1/show", plain(h.show))
+	h.mux.HandleFunc("GET /v1/show", h.show)
 	h.mux.HandleFunc("POST /v1/unmount", plain(h.unmount))
 	h.mux.HandleFunc("POST /v1/upgrade", plain(h.upgrade))
 	h.mux.HandleFunc("POST /v1/sync", stream(h.sync))
@@ -105,14 +105,6 @@ func (h *Handler) status(r *http.Request) (any, error) {
 		out.Failures = []Failure{}
 	}
 	return &out, nil
-}
-
-func (h *Handler) show(r *http.Request) (any, error) {
-	p, err := pathOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return h.vol.Show(r.Context(), p)
 }
 
 func (h *Handler) unmount(r *http.Request) (any, error) {

@@ -12,15 +12,30 @@ const progressInterval = 50 * time.Millisecond
 // stream runs do and writes its progress as it comes, then its result. do is never held up by a slow reader:
 // a progress that could not be written yet gives way to the next.
 func stream(do func(*http.Request, func(Progress)) (any, error)) http.HandlerFunc {
+	return passes(func(r *http.Request, _ Passes, progress func(Progress)) (any, error) {
+		return do(r, progress)
+	})
+}
+
+// passes is stream of a result whose tensors come before it. With these do waits for the reader.
+func passes(do func(*http.Request, Passes, func(Progress)) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		enc := json.NewEncoder(w)
 		flush := http.NewResponseController(w)
 
 		latest := make(chan Progress, 1)
+		parts := make(chan []Tensor)
 		finished := make(chan line)
 		go func() {
-			v, err := do(r, func(p Progress) {
+			v, err := do(r, func(t []Tensor) error {
+				select {
+				case parts <- t:
+					return nil
+				case <-r.Context().Done():
+					return r.Context().Err()
+				}
+			}, func(p Progress) {
 				select { // take back what was not written; there is one sender, so the send then succeeds
 				case <-latest:
 				default:
@@ -36,17 +51,25 @@ func stream(do func(*http.Request, func(Progress)) (any, error)) http.HandlerFun
 		}()
 
 		// Write errors are not looked at: they mean that the caller has gone, and then r's context ends do.
-		for p := range latest {
-			_ = enc.Encode(line{Progress: &p})
-			_ = flush.Flush()
+		progress := latest // nil: it is not time for the next
+		var pause <-chan time.Time
+		for {
 			select {
+			case p, ok := <-progress:
+				if progress = nil; ok {
+					_ = enc.Encode(line{Progress: &p})
+					_ = flush.Flush()
+					pause = time.After(progressInterval)
+				}
+			case <-pause:
+				progress = latest
+			case t := <-parts:
+				_ = enc.Encode(line{Tensors: t})
 			case l := <-finished:
 				writeLast(enc, latest, l)
 				return
-			case <-time.After(progressInterval):
 			}
 		}
-		_ = enc.Encode(<-finished)
 	}
 }
 

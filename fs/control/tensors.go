@@ -12,7 +12,8 @@ import (
 // Tensors is what a volume knows of files' tensors, besides where they are.
 type Tensors interface {
 	// Inspect is Volume.Show, and what it has to read the tensors for.
-	Inspect(ctx context.Context, path string, o InspectOptions, progress func(Progress)) (*File, error)
+	Inspect(ctx context.Context, path string, o InspectOptions, tensors Passes,
+		progress func(Progress)) (*File, error)
 	// Tensor opens one tensor of a file: its elements, row-major and without gaps, with the header of a .npy
 	// file before them if npy is set.
 	Tensor(ctx context.Context, path, name string, npy bool) (*TensorData, error)
@@ -55,14 +56,18 @@ func (o InspectOptions) query(path string) url.Values {
 
 // tensors adds what Tensors answers.
 func (h *Handler) tensors(t Tensors) {
-	h.mux.HandleFunc("POST /v1/inspect", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+	h.mux.HandleFunc("POST /v1/inspect", passes(func(r *http.Request, tensors Passes,
+		progress func(Progress)) (any, error) {
 		p, err := pathOf(r)
 		if err != nil {
 			return nil, err
 		}
 		q := r.URL.Query()
-		return t.Inspect(r.Context(), p,
-			InspectOptions{Stats: q.Get("stats") == "1", Artifact: q.Get("artifact") == "1"}, progress)
+		if q.Get("passes") != "1" {
+			tensors = nil
+		}
+		return t.Inspect(r.Context(), p, InspectOptions{Stats: q.Get("stats") == "1",
+			Artifact: q.Get("artifact") == "1"}, tensors, progress)
 	}))
 	h.mux.HandleFunc("GET /v1/tensor", func(w http.ResponseWriter, r *http.Request) {
 		p, err := pathOf(r)
@@ -85,9 +90,26 @@ func (h *Handler) tensors(t Tensors) {
 }
 
 // Inspect is Tensors.Inspect.
-func (c *Client) Inspect(ctx context.Context, path string, o InspectOptions,
+func (c *Client) Inspect(ctx context.Context, path string, o InspectOptions, tensors Passes,
 	progress func(Progress)) (*File, error) {
-	return follow[File](ctx, c, "inspect", o.query(path), progress)
+	var all []Tensor
+	take := tensors
+	if take == nil {
+		take = func(some []Tensor) error {
+			all = append(all, some...)
+			return nil
+		}
+	}
+	q := o.query(path)
+	q.Set("passes", "1")
+	f, err := followPasses[File](ctx, c, "inspect", q, take, progress)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.Tensors) == 0 { // an older daemon has them in its result
+		f.Tensors = all
+	}
+	return f, tensors.give(f)
 }
 
 // Tensor is Tensors.Tensor. A read of it that cannot go on is an error, and no end.

@@ -14,9 +14,9 @@ import (
 // loom is a shelf with tensors. One called "torn" ends early.
 type loom struct{ *shelf }
 
-func (l loom) Inspect(ctx context.Context, path string, o InspectOptions,
+func (l loom) Inspect(ctx context.Context, path string, o InspectOptions, tensors Passes,
 	progress func(Progress)) (*File, error) {
-	f, err := l.Show(ctx, path)
+	f, err := l.Show(ctx, path, nil)
 	if err == nil && o.Stats {
 		progress(Progress{DoneBytes: 1, TotalBytes: 1})
 		f.Tensors[0].Stats = &TensorStats{Count: 6, Min: -1, Max: 2, Mean: Number(0.5)}
@@ -45,7 +45,7 @@ func (l loom) Tensor(_ context.Context, path, name string, npy bool) (*TensorDat
 func TestTensors(t *testing.T) {
 	test := func(t *testing.T, c *Client) {
 		f, err := c.Inspect(t.Context(), "runs/a/1/model.pt", InspectOptions{Stats: true, Artifact: true},
-			nil)
+			nil, nil)
 		if err != nil || f.Tensors[0].Stats == nil || f.Tensors[0].Stats.Mean != 0.5 || f.Artifact != "mi2" {
 			t.Errorf("%+v, %v", f, err)
 		}

@@ -22,5 +22,6 @@ type Volume interface {
 	Compact(ctx context.Context, o CompactOptions, progress func(Progress)) (*Compacted, error)
 	// Check looks for damage and changes nothing. Damage is no error.
 	Check(ctx context.Context, o CheckOptions, progress func(Progress)) (*Checked, error)
-	Show(ctx context.Context, path string) (*File, error)
+	// Show describes a file, or a set of files, and its tensors.
+	Show(ctx context.Context, path string, tensors Passes) (*File, error)
 }

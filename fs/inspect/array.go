@@ -69,11 +69,7 @@ func (a *array) offset() int64 {
 	if len(a.pieces) == 0 {
 		return 0
 	}
-	t := a.pieces[0].tensor()
-	if t.Region < 0 {
-		return 0
-	}
-	return a.pieces[0].f.layout.Regions[t.Region].Off + t.Offset
+	return a.pieces[0].f.offset(a.pieces[0].i)
 }
 
 // one is an array that is a tensor of a file.

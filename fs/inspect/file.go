@@ -49,6 +49,15 @@ func (f *file) digest(i int) cas.Hash {
 	return f.digests[i]
 }
 
+// offset is where the first element of a tensor lies; 0 for one without bytes.
+func (f *file) offset(i int) int64 {
+	t := &f.layout.Tensors[i]
+	if t.Region < 0 {
+		return 0
+	}
+	return f.layout.Regions[t.Region].Off + t.Offset
+}
+
 // storedAt is the hash of n bytes of a file; zero when they are no object of their own.
 func (ins *Inspector) storedAt(f *file, off, n int64) cas.Hash {
 	if f == nil || f.whole.IsZero() {

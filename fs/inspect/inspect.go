@@ -18,6 +18,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/formats/canonical"
+	"ckptfs/formats/detect"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
@@ -95,6 +96,7 @@ type Options struct {
 	Store     Store
 	Steps     *steps.Steps
 	Artifacts Artifacts
+	Detect    *detect.Detector
 	// told of a tensor that could not be read, of which the program sees the end only
 	Unread func(path, tensor string, err error)
 	// KeepLog bounds what is kept of the run whose log was asked for last, in bytes of memory.
@@ -107,6 +109,7 @@ type Inspector struct {
 	store     Store
 	steps     *steps.Steps
 	artifacts Artifacts
+	detect    *detect.Detector
 	unread    func(path, tensor string, err error)
 	keepLog   int64
 	lastLog   atomic.Pointer[runLog] // nil: there is none, or it is being added to
@@ -115,7 +118,7 @@ type Inspector struct {
 // New makes an Inspector.
 func New(o Options) *Inspector {
 	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts,
-		unread: o.Unread, keepLog: o.KeepLog}
+		detect: o.Detect, unread: o.Unread, keepLog: o.KeepLog}
 }
 
 // OpenPath makes the bytes of the file at a path readable until done is called.

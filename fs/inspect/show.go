@@ -1,14 +1,13 @@
 package inspect
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
-	"sort"
 
 	"ckptfs/cas"
 	"ckptfs/formats"
@@ -21,20 +20,23 @@ import (
 // maxShared bounds the paths that Show names for one tensor.
 const maxShared = 16
 
-// Show describes one file and its tensors, or those of a set: an index, or a folder that has one.
-func (ins *Inspector) Show(ctx context.Context, path string) (*control.File, error) {
-	return ins.Inspect(ctx, path, control.InspectOptions{}, nil)
-}
-
-// Inspect is Show, and what it takes a reading of the tensors to say. progress may be nil.
+// Inspect describes one file and its tensors, or those of a set: an index, or a folder that has one; and what
+// it takes a reading of the tensors to say. tensors and progress may be nil.
 func (ins *Inspector) Inspect(ctx context.Context, path string, o control.InspectOptions,
-	progress func(control.Progress)) (*control.File, error) {
+	tensors control.Passes, progress func(control.Progress)) (*control.File, error) {
 	n, err := ins.files.Open(path)
 	if err != nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 	}
 	defer n.Unpin()
-	out := &control.File{Path: path, State: control.StatePlain, Tensors: []control.Tensor{}}
+	out := &control.File{Path: path, State: control.StatePlain}
+	if tensors == nil {
+		out.Tensors = []control.Tensor{}
+		tensors = func(some []control.Tensor) error {
+			out.Tensors = append(out.Tensors, some...)
+			return nil
+		}
+	}
 	info, err := n.Info()
 	if err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 		out.View = true
 		out.Format, only = w.Format, w.Only
 		n = w.Source
-	} else if set, err := ins.showSet(ctx, path, n, info, o, out, progress); set || err != nil {
+	} else if set, err := ins.showSet(ctx, path, n, info, o, out, tensors, progress); set || err != nil {
 		if err != nil {
 			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 		}
@@ -75,24 +77,16 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 			return nil, err
 		}
 	}
-	arrays := arraysOf(f)
+	l := inOrder(f)
 	if only != nil {
-		arrays = slices.DeleteFunc(arrays, func(a array) bool { return a.Name != only.Name })
+		l = l.named(only.Name)
 	}
-	slices.SortStableFunc(arrays, func(a, b array) int { return cmp.Compare(a.offset(), b.offset()) })
-	out.Tensors = describeArrays(arrays)
-	if m != nil {
-		err = ins.findShared(ctx, out.Tensors, n)
-	}
-	if err == nil && o.Stats {
-		err = ins.arrayStats(ctx, path, arrays, out.Tensors, progress)
-	}
-	return out, err
+	return out, ins.tell(ctx, path, l, []File{n}, o.Stats, tensors, progress)
 }
 
 // showSet describes a folder, or what a file is an index of. false: it is a file.
 func (ins *Inspector) showSet(ctx context.Context, path string, n File, info Info, o control.InspectOptions,
-	out *control.File, progress func(control.Progress)) (bool, error) {
+	out *control.File, tensors control.Passes, progress func(control.Progress)) (bool, error) {
 	if !info.Dir && !safetensors.IsIndex(path) && !isDCP(path) && !isONNX(path) {
 		return false, nil
 	}
@@ -144,18 +138,11 @@ func (ins *Inspector) showSet(ctx context.Context, path string, n File, info Inf
 	for _, why := range slices.Sorted(maps.Keys(unread)) {
 		out.Notes = append(out.Notes, fmt.Sprintf("elements %s (%d)", why, unread[why]))
 	}
-	out.Tensors = describeArrays(c.arrays)
 	members := make([]File, len(c.files))
 	for i, f := range c.files {
 		members[i] = f.node
 	}
-	if err := ins.findShared(ctx, out.Tensors, members...); err != nil {
-		return true, err
-	}
-	if o.Stats {
-		return true, ins.arrayStats(ctx, path, c.arrays, out.Tensors, progress)
-	}
-	return true, nil
+	return true, ins.tell(ctx, path, listed(c.arrays), members, o.Stats, tensors, progress)
 }
 
 func describeArrays(arrays []array) []control.Tensor {
@@ -218,27 +205,26 @@ func (c *Contents) describe(out *control.File) {
 
 // storedBytes is what a manifest's chunks take in the segments.
 func (ins *Inspector) storedBytes(m *manifest.Manifest) (int64, error) {
-	seen := map[cas.Hash]bool{}
-	var hashes []cas.Hash
+	hashes := make([]cas.Hash, 0, len(m.Objects))
 	for _, o := range m.Objects {
 		spans, err := o.Spans(ins.store.Get)
 		if err != nil {
 			return 0, err
 		}
 		for _, s := range spans {
-			if !seen[s.Hash] {
-				seen[s.Hash] = true
-				hashes = append(hashes, s.Hash)
-			}
+			hashes = append(hashes, s.Hash)
 		}
 	}
-	locs := make([]cas.Location, len(hashes))
-	if err := ins.store.Locate(hashes, locs); err != nil {
-		return 0, err
-	}
+	slices.SortFunc(hashes, func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) })
 	var sum int64
-	for _, l := range locs {
-		sum += l.RecordSize()
+	locs := make([]cas.Location, 4096)
+	for some := range slices.Chunk(slices.Compact(hashes), len(locs)) {
+		if err := ins.store.Locate(some, locs[:len(some)]); err != nil {
+			return 0, err
+		}
+		for _, l := range locs[:len(some)] {
+			sum += l.RecordSize()
+		}
 	}
 	return sum, nil
 }
@@ -268,16 +254,21 @@ func (ins *Inspector) findShared(ctx context.Context, tensors []control.Tensor, 
 		}
 		for _, o := range m.Objects {
 			for _, i := range want[o.Digest] {
-				tensors[i].SharedWith = append(tensors[i].SharedWith, path)
+				share(&tensors[i], path)
 			}
 		}
 		return nil
 	})
-	for i := range tensors {
-		t := &tensors[i]
-		sort.Strings(t.SharedWith)
-		t.Shared = len(t.SharedWith)
-		t.SharedWith = t.SharedWith[:min(t.Shared, maxShared)]
-	}
 	return err
+}
+
+// share notes a file that holds a tensor's bytes, of which the first few are named.
+func share(t *control.Tensor, path string) {
+	t.Shared++
+	at, _ := slices.BinarySearch(t.SharedWith, path)
+	if at == maxShared {
+		return
+	}
+	t.SharedWith = slices.Insert(t.SharedWith, at, path)
+	t.SharedWith = t.SharedWith[:min(len(t.SharedWith), maxShared)]
 }

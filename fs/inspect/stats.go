@@ -25,6 +25,20 @@ import (
 // StatsPiece is how many bytes of a tensor a worker looks at at a time; a multiple of every element's width.
 const StatsPiece = 4 << 20
 
+// statsBytes is how many bytes arrayStats reads of an array.
+func statsBytes(a *array) (n int64) {
+	if !numbers.Known(a.DType) {
+		return 0
+	}
+	if a.zarr != nil {
+		n = a.NumBytes()
+	}
+	for _, x := range a.pieces {
+		n += x.tensor().NumBytes()
+	}
+	return n
+}
+
 // arrayStats sets out[k].Stats, of arrays[k]. It takes StatsPiece of memory a core.
 func (ins *Inspector) arrayStats(ctx context.Context, path string, arrays []array, out []control.Tensor,
 	progress func(control.Progress)) error {
@@ -35,11 +49,7 @@ func (ins *Inspector) arrayStats(ctx context.Context, path string, arrays []arra
 		if !numbers.Known(a.DType) {
 			continue
 		}
-		if a.zarr != nil {
-			p.TotalBytes += a.NumBytes()
-		}
 		for _, x := range a.pieces {
-			p.TotalBytes += x.tensor().NumBytes()
 			if n := x.f.node; !open[n] {
 				_, _, done, err := n.Open()
 				if err != nil {

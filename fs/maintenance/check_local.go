@@ -120,6 +120,8 @@ func (c *check) skips() bool { return c.samples() && rand.Float64() >= c.o.Subse
 func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manifest) (int64, error) {
 	r := &reader{raw: raw}
 	var off int64
+	last := int32(-1) // the object whose chunks spans are
+	var spans []manifest.Span
 	for _, e := range m.Extents {
 		start := off
 		off += e.Len
@@ -128,7 +130,11 @@ func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manife
 		if e.Object < 0 {
 			at, err = r.zeros(ctx, start, off)
 		} else {
-			at, err = c.same(ctx, r, m.Objects[e.Object], e, start)
+			if e.Object != last { // many short extents may lie in one
+				last = e.Object
+				spans, _ = m.Objects[last].Spans(c.passes.Store.Get) // check.object reported the error
+			}
+			at, err = c.same(ctx, r, spans, e, start)
 		}
 		if err != nil {
 			return at, err
@@ -137,15 +143,11 @@ func (c *check) compare(ctx context.Context, raw io.ReaderAt, m *manifest.Manife
 	return 0, nil
 }
 
-// same compares the chunks of o that lie whole in the extent e, which begins at start. It returns the
+// same compares the chunks of an object that lie whole in the extent e, which begins at start. It returns the
 // offset of the first difference.
 func (c *check) same(
-	ctx context.Context, r *reader, o manifest.Object, e manifest.Extent, start int64,
+	ctx context.Context, r *reader, spans []manifest.Span, e manifest.Extent, start int64,
 ) (int64, error) {
-	spans, err := o.Spans(c.passes.Store.Get)
-	if err != nil {
-		return 0, nil // check.object reported it
-	}
 	var in int64 // in the object
 	for _, s := range spans {
 		from, size := in, int64(s.Len)

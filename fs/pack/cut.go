@@ -26,9 +26,10 @@ func (j *job) cut(p *plan) error {
 		var err error
 		switch {
 		case r.master != nil:
+		case r.small:
 		case r.Kind == formats.Data:
 			err = c.onGrid(r)
-		case r.Kind == formats.Blob && !r.small:
+		case r.Kind == formats.Blob:
 			err = c.byContent(r)
 		}
 		if err != nil {
@@ -59,13 +60,13 @@ func (j *job) cut(p *plan) error {
 func (c *cutter) relate(p *plan) (late []*region, err error) {
 	half := slices.ContainsFunc(p.regions, func(r region) bool { return codec.MayBeRounded(r.hint()) })
 	for i := range p.regions {
-		if r := &p.regions[i]; half && r.tensor != nil {
+		if r := &p.regions[i]; half && r.tensor != nil && !r.small {
 			c.masters.add(master{t: r.tensor, r: &r.Region, own: r})
 		}
 	}
 	for i := range p.regions {
 		r := &p.regions[i]
-		if r.Kind != formats.Data {
+		if r.Kind != formats.Data || r.small {
 			continue
 		}
 		if prev := c.origins[i].chunks(); prev != nil {

@@ -69,8 +69,8 @@ func (e *earlier) list(o manifest.Object) ([]manifest.Span, bool) {
 	return spans, true
 }
 
-// skeleton is the chunks of e's blobs, in order: the skeleton, and large ones, which do no harm; nil when
-// they cannot be read.
+// skeleton is the chunks of e's blobs, in order: the skeleton, with short data where it is in it, and large
+// ones, which do no harm; nil when they cannot be read.
 func (e *earlier) skeleton() *trail {
 	if e == nil {
 		return nil
@@ -79,7 +79,7 @@ func (e *earlier) skeleton() *trail {
 	seen := map[int32]bool{}
 	for i := range e.m.Regions {
 		r := &e.m.Regions[i]
-		if r.Kind != formats.Blob {
+		if r.Kind != formats.Blob && !e.joins(r) {
 			continue
 		}
 		for k, found := slices.BinarySearch(e.starts, r.Off); found && k < len(e.starts) &&
@@ -103,6 +103,19 @@ func (e *earlier) skeleton() *trail {
 		}
 	}
 	return t
+}
+
+// joins reports whether short data lies in an object with what is beside it.
+func (e *earlier) joins(r *formats.Region) bool {
+	if r.Kind != formats.Data || r.Len >= smallBlob {
+		return false
+	}
+	k, found := slices.BinarySearch(e.starts, r.Off)
+	if !found {
+		return false
+	}
+	x := e.m.Extents[k]
+	return x.Object >= 0 && (x.ObjOff > 0 || e.m.Objects[x.Object].Len != r.Len)
 }
 
 // maxTrail bounds the chunks of a trail.

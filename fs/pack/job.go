@@ -80,6 +80,7 @@ type job struct {
 	group  *errgroup.Group
 	alone  bool // there is too little for several workers: the caller is the one
 
+	crowd    crowd
 	series   string   // of the file
 	before   *earlier // whose skeleton and manifest are the file's a version before; nil: not known
 	origins  []origin // of the regions

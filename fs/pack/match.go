@@ -266,9 +266,10 @@ func plainName(name string) string {
 }
 
 // Signs are hashes of the ends of tensors' names with their shapes, in order: two files have as many of them
-// in common as they have tensors, whatever else stands before the names, and in whatever types. They are good
-// for the life of the process.
+// in common as they have tensors, whatever else stands before the names, and in whatever types; of very many
+// the first ones speak for all. They are good for the life of the process.
 func Signs(tensors []formats.Tensor) (signs []uint64) {
+	tensors = tensors[:min(len(tensors), maxRenamed)]
 	var h maphash.Hash
 	h.SetSeed(seed)
 	var shape []byte

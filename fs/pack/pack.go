@@ -70,6 +70,8 @@ type Batch interface {
 type Options struct {
 	Workers int   // batches hashed at a time, over all files; 0: as many as processors
 	Bytes   int64 // that what works on them may take, with one of them at least; 0: no bound
+	// LayoutBytes is what the tensors of a file may take while they are read; 0: what the formats allow.
+	LayoutBytes int64
 	// Turn is called before a batch is worked on, and over when it is done; it may wait. nil: nothing is
 	// waited for.
 	Turn func(ctx context.Context) (over func(), err error)
@@ -82,6 +84,7 @@ const workerBytes = 4 << 20
 // Packer packs files into one store. It is safe for concurrent use.
 type Packer struct {
 	store  Store
+	detect *detect.Detector
 	lists  *lists
 	trials *Trials
 	slots  chan struct{} // one in it for each batch at work
@@ -106,6 +109,7 @@ func New(st Store, opt Options) *Packer {
 	}
 	return &Packer{
 		store:  st,
+		detect: detect.New(opt.LayoutBytes),
 		lists:  newLists(),
 		trials: NewTrials(),
 		slots:  make(chan struct{}, opt.Workers),
@@ -117,6 +121,9 @@ func New(st Store, opt Options) *Packer {
 		record: cas.MaxChunk,
 	}
 }
+
+// Detector is what finds the layouts of files that are to be packed.
+func (p *Packer) Detector() *detect.Detector { return p.detect }
 
 // Result is a packed file.
 type Result struct {
@@ -134,7 +141,7 @@ func (p *Packer) File(ctx context.Context, b Batch, r io.ReaderAt, size int64) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	l, err := detect.Detect(r, size)
+	l, err := p.detect.Detect(r, size)
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +198,9 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 		return fmt.Errorf("%w: %w", errLayout, err)
 	}
 	j := newJob(ctx, p, b, r)
+	if j.crowd = p.crowded(l); j.crowd == tooMany {
+		return fmt.Errorf("%w: %d tensors are too many: %w", errLayout, len(l.Tensors), cas.ErrTooLarge)
+	}
 	defer func() {
 		res.Fresh += j.fresh.Load()
 		res.FreshRaw += j.freshRaw.Load()

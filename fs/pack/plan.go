@@ -18,12 +18,13 @@ type plan struct {
 	format   string
 	regions  []region
 	fine     bool
-	skeleton []*object // the small blobs, or all of a fine layout, joined in file order
+	joins    bool      // what goes on in one object is one extent, whatever regions it is of
+	skeleton []*object // what is small, or all blobs of a fine layout, joined in file order
 }
 
 type region struct {
 	formats.Region
-	small   bool            // lies in the skeleton
+	small   bool            // lies in the skeleton: a blob, or data of a crowded layout
 	keep    bool            // what its objects are made of is asked for later
 	objects []*object       // of data and of large blobs, in order
 	tensor  *formats.Tensor // the first that lies in it; nil: none
@@ -37,6 +38,8 @@ type region struct {
 // is a blob.
 func (j *job) plan(l *formats.Layout) (*plan, error) {
 	p := &plan{format: l.Format, regions: make([]region, len(l.Regions)), fine: l.Fine}
+	join := j.crowd == together
+	p.joins = join && !l.Partial // of a partial layout it is told which data no tensor lies in
 	for i, r := range l.Regions {
 		if r.Kind == formats.Pad {
 			zero, err := isZero(j.r, r.Off, r.Len)
@@ -47,7 +50,8 @@ func (j *job) plan(l *formats.Layout) (*plan, error) {
 				r.Kind = formats.Blob
 			}
 		}
-		p.regions[i] = region{Region: r, small: r.Kind == formats.Blob && (l.Fine || r.Len < smallBlob)}
+		p.regions[i] = region{Region: r, small: r.Kind == formats.Blob && (l.Fine || r.Len < smallBlob) ||
+			r.Kind == formats.Data && join && r.Len < smallBlob}
 	}
 	for i, k := range firsts(l.Tensors, len(l.Regions)) {
 		if k >= 0 {
@@ -82,6 +86,10 @@ func hintOf(t *formats.Tensor) codec.Hint {
 // manifest puts the plan's objects, which all have their digests now, into file order.
 func (p *plan) manifest(l *formats.Layout, size int64) *manifest.Manifest {
 	m := &manifest.Manifest{Format: l.Format, Size: size, Tensors: l.Tensors, Partial: l.Partial}
+	m.Regions = make([]formats.Region, 0, len(p.regions)) // no growing, which leaves much behind
+	if !p.joins {
+		m.Extents = make([]manifest.Extent, 0, len(p.regions))
+	}
 	number := map[manifest.Object]int32{} // equal content is one object
 	add := func(o *object, off, n int64) {
 		k, ok := number[o.named]
@@ -89,6 +97,11 @@ func (p *plan) manifest(l *formats.Layout, size int64) *manifest.Manifest {
 			k = int32(len(m.Objects))
 			number[o.named] = k
 			m.Objects = append(m.Objects, o.named)
+		}
+		if e := len(m.Extents) - 1; p.joins && e >= 0 && m.Extents[e].Object == k &&
+			m.Extents[e].ObjOff+m.Extents[e].Len == off {
+			m.Extents[e].Len += n
+			return
 		}
 		m.Extents = append(m.Extents, manifest.Extent{Len: n, Object: k, ObjOff: off})
 	}
@@ -228,7 +241,7 @@ func (o *object) full(n int, l limits) bool {
 func (o *object) add(n int) *manifest.Span {
 	k := len(o.spans) - 1
 	if k < 0 || len(o.spans[k]) == cap(o.spans[k]) {
-		o.spans = append(o.spans, make([]manifest.Span, 0, min(spanBlock, max(4, 4*o.count))))
+		o.spans = append(o.spans, make([]manifest.Span, 0, min(spanBlock, max(1, 4*o.count))))
 		k++
 	}
 	o.spans[k] = append(o.spans[k], manifest.Span{Len: uint32(n)})

@@ -46,11 +46,18 @@ func (j *recoding) regions() error {
 	m := j.own.m
 	j.first = firsts(m.Tensors, len(m.Regions))
 	blobs := &odds{} // they are many and small
+	done := int32(-1)
 	for i := range m.Regions {
 		if j.ctx.Err() != nil {
 			return j.ctx.Err()
 		}
 		r := &m.Regions[i]
+		if o := j.own.objectAt(r.Off); r.Kind == formats.Data {
+			if o >= 0 && o == done { // of short data in a row
+				continue
+			}
+			done = o
+		}
 		var t *formats.Tensor
 		if j.first[i] >= 0 && r.Kind == formats.Data {
 			t = &m.Tensors[j.first[i]]
@@ -149,6 +156,18 @@ func (j *job) kin(own *earlier, t *formats.Tensor, i int) relatives {
 		kin.masters = m.of.grid(m.r)
 	}
 	return kin
+}
+
+// objectAt is the object in which the byte at off lies; -1: none.
+func (e *earlier) objectAt(off int64) int32 {
+	i, found := slices.BinarySearch(e.starts, off)
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return -1
+	}
+	return e.m.Extents[i].Object
 }
 
 // within are the chunks of all objects that have a part of the region.

@@ -25,7 +25,7 @@ func TestPieces(t *testing.T) {
 			r.evictAll()
 		}
 		for _, p := range []string{"runs/a/1/m.h5", "runs/a/2/m.h5"} {
-			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
+			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil, nil)
 			if err != nil || len(f.Tensors) != 6 {
 				t.Fatalf("%s: %+v, %v", p, f, err)
 			}
@@ -89,7 +89,7 @@ func TestLeftOut(t *testing.T) {
 				r.sync() // small ones that are no checkpoint stay as they are
 				r.evictAll()
 			}
-			f, err := r.Show(t.Context(), "m")
+			f, err := r.Show(t.Context(), "m", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestLeftOut(t *testing.T) {
 				r.sync()
 				r.evictAll()
 			}
-			f, err := r.Show(t.Context(), name)
+			f, err := r.Show(t.Context(), name, nil)
 			if err != nil || f.Format != "blob" {
 				t.Fatalf("%s: %+v, %v", name, f, err)
 			}

@@ -102,7 +102,7 @@ func TestArtifact(t *testing.T) {
 					t.Errorf("%q, %v; or computed again", got, err)
 				}
 				r.same(artifactsDir+want+".safetensors", canon)
-				if f, err := r.Show(t.Context(), "moved"); err != nil || f.Artifact != want {
+				if f, err := r.Show(t.Context(), "moved", nil); err != nil || f.Artifact != want {
 					t.Errorf("show: %+v, %v", f, err)
 				}
 				r.unlink("moved")

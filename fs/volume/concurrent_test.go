@@ -167,7 +167,7 @@ func TestConcurrent(t *testing.T) {
 			case 3:
 				_, err = w.Status(ctx)
 			case 4:
-				_, err = w.Show(ctx, file(g))
+				_, err = w.Show(ctx, file(g), nil)
 			case 5:
 				err = w.Sync(ctx, nil)
 			case 6:

@@ -37,7 +37,7 @@ func TestDCP(t *testing.T) {
 	cols := f32s(280, func(i int) float32 { return float32(i) })
 	check := func(when string) {
 		t.Helper()
-		f, err := r.Inspect(t.Context(), "runs/a/1", control.InspectOptions{Stats: true}, nil)
+		f, err := r.Inspect(t.Context(), "runs/a/1", control.InspectOptions{Stats: true}, nil, nil)
 		if err != nil || f.Format != "dcp" || len(f.Notes) != 2 || f.Notes[0] != "not listed: objects that are no tensors (1)" {
 			t.Fatalf("%s: %+v, %v", when, f, err)
 		}
@@ -74,7 +74,7 @@ func TestDCP(t *testing.T) {
 	r.sync()
 	r.evictAll()
 	check("packed")
-	if f, err := r.Show(t.Context(), "runs/a/2/__0_0.distcp"); err != nil || f.State != control.StatePacked ||
+	if f, err := r.Show(t.Context(), "runs/a/2/__0_0.distcp", nil); err != nil || f.State != control.StatePacked ||
 		f.Stored == 0 || f.Format != "dcp" {
 		t.Errorf("%+v, %v", f, err)
 	}

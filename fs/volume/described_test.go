@@ -11,7 +11,7 @@ import (
 // listing of a file's tensors.
 func (r *rig) tensorsOf(p string) (names []string) {
 	r.t.Helper()
-	f, err := r.Show(r.test.Context(), p)
+	f, err := r.Show(r.test.Context(), p, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func TestCorruptChunk(t *testing.T) {
 	if _, err := r.Stats(context.Background()); err != nil {
 		t.Errorf("stats: %v", err)
 	}
-	if _, err := r.Show(context.Background(), "m.safetensors"); err != nil {
+	if _, err := r.Show(context.Background(), "m.safetensors", nil); err != nil {
 		t.Errorf("show: %v", err)
 	}
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
 )
 
 // manyTensors is a safetensors file of n tensors of a byte each.
@@ -171,5 +173,42 @@ func TestLargeHeaders(t *testing.T) {
 	asked.Wait()
 	if most.Load() != 1 || all.Load() != files {
 		t.Errorf("%d at a time, %d in all", most.Load(), all.Load())
+	}
+}
+
+// TestShowInPasses: what is told of very many tensors is not all in memory at once.
+func TestShowInPasses(t *testing.T) {
+	if raceDetector {
+		t.Skip("measures")
+	}
+	const tensors, perTensor = 200_000, 220
+	r := newRig(t)
+	// past the mount, so that nobody packs it
+	if err := os.WriteFile(r.at("tree", "f.safetensors"), manyTensors(tensors), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	before, most, told, last := m.HeapAlloc, uint64(0), 0, int64(-1)
+	f, err := r.Show(t.Context(), "f.safetensors", func(some []control.Tensor) error {
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapAlloc-before)
+		for _, x := range some {
+			if x.Offset <= last {
+				return fmt.Errorf("%s at %d after %d", x.Name, x.Offset, last)
+			}
+			last = x.Offset
+		}
+		told += len(some)
+		return nil
+	})
+	if err != nil || f.Tensors != nil || told != tensors {
+		t.Fatalf("%d told, %v", told, err)
+	}
+	t.Logf("%d bytes a tensor", most/tensors)
+	if most > tensors*perTensor {
+		t.Errorf("%d bytes of memory for each tensor", most/tensors)
 	}
 }

@@ -30,7 +30,7 @@ func TestExternalModel(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		for _, p := range []string{first, second} {
-			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
+			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil, nil)
 			if err != nil || f.Format != "onnx" || f.Size != int64(len(model)) || len(f.Tensors) != 1 ||
 				f.Tensors[0].Name != "w" || f.Tensors[0].Stats == nil || f.Artifact != "" {
 				t.Fatalf("%s: %s: %+v, %v", when, p, f, err)
@@ -62,12 +62,12 @@ func TestExternalModel(t *testing.T) {
 		return strings.HasPrefix(note, `not listed: tensors in "external.bin"`)
 	}
 	r.write("runs/a/1/external.bin", data[1:])
-	f, err := r.Show(t.Context(), first)
+	f, err := r.Show(t.Context(), first, nil)
 	if err != nil || len(f.Tensors) != 0 || !slices.ContainsFunc(f.Notes, notListed) {
 		t.Errorf("too short: %+v, %v", f, err)
 	}
 	r.unlink("runs/a/1/external.bin")
-	f, err = r.Show(t.Context(), first)
+	f, err = r.Show(t.Context(), first, nil)
 	if err != nil || len(f.Tensors) != 0 || !slices.ContainsFunc(f.Notes, notListed) {
 		t.Errorf("not there: %+v, %v", f, err)
 	}
@@ -84,7 +84,7 @@ func TestExternalOutside(t *testing.T) {
 		"..........."} {
 		r.write("in/m.onnx", bytes.Replace(model, []byte("external.bin"),
 			[]byte(name + strings.Repeat("/", 12-len(name)))[:12], 1))
-		if f, err := r.Show(t.Context(), "in/m.onnx"); err != nil || len(f.Tensors) != 0 ||
+		if f, err := r.Show(t.Context(), "in/m.onnx", nil); err != nil || len(f.Tensors) != 0 ||
 			len(f.Notes) == 0 {
 			t.Errorf("%q: %+v, %v", name, f, err)
 		}

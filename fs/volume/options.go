@@ -36,9 +36,13 @@ type Options struct {
 	ExpectBytes int64 // bytes of segments to read ahead into memory; 0: a default
 	// Mapped is called with how many of CacheBytes do not lie in Go's heap, whenever that changes. It must
 	// not wait; nil: none.
-	Mapped      func(int64)
+	Mapped func(int64)
+	// Room is called once, with what is to be told how many of CacheBytes are needed for something else; nil:
+	// none ever are.
+	Room        func(yield func(n int64))
 	PackWorkers int   // cores that packing may use; 0: those that other programs leave idle
 	PackBytes   int64 // memory that packing may use, beside the store's; 0: no bound
+	LayoutBytes int64 // memory that a file's tensors may take while they are read; 0: the formats' own bounds
 	NoDelta     bool  // store every chunk alone, not against an earlier version of it
 	// SumAfter is for how long a plain file rests before its checksum is made; 0: a default; negative: no
 	// checksums.

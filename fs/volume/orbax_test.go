@@ -30,7 +30,7 @@ func TestShowOrbax(t *testing.T) {
 		for _, name := range []string{"ocdbt", "zarr3", "loose"} {
 			for p, prefix := range map[string]string{"runs/" + name: "state/",
 				"runs/" + name + "/state": ""} {
-				f, err := r.Show(t.Context(), p)
+				f, err := r.Show(t.Context(), p, nil)
 				if err != nil || f.Format != "orbax" || len(f.Tensors) != 6 || f.Size < 3000 {
 					t.Errorf("%s, %s: %+v, %v", when, p, f, err)
 					continue
@@ -45,13 +45,13 @@ func TestShowOrbax(t *testing.T) {
 	r.sync()
 	r.evictAll()
 	check("packed")
-	_, err := r.Show(t.Context(), "runs")
+	_, err := r.Show(t.Context(), "runs", nil)
 	wantErr(t, "a folder of something else", err, tree.ErrNotRegular)
 	r.write("runs/ocdbt/state/manifest.ocdbt", []byte("nothing"))
-	_, err = r.Show(t.Context(), "runs/ocdbt")
+	_, err = r.Show(t.Context(), "runs/ocdbt", nil)
 	wantErr(t, "a damaged database", err, formats.ErrNotFormat)
 	r.unlink("runs/ocdbt/state/manifest.ocdbt")
-	if _, err = r.Show(t.Context(), "runs/ocdbt/state"); !errors.Is(err, formats.ErrNotFormat) ||
+	if _, err = r.Show(t.Context(), "runs/ocdbt/state", nil); !errors.Is(err, formats.ErrNotFormat) ||
 		errors.Is(err, unix.ENOENT) {
 		t.Errorf("without its database: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestReadOrbax(t *testing.T) {
 					t.Errorf("%s, %s: %s: %d bytes, want %d", name, state, array, len(got), len(want))
 				}
 			}
-			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
+			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil, nil)
 			if err != nil || len(f.Notes) != 1 || len(f.Tensors) != 6 {
 				t.Fatalf("%s, %s: %+v, %v", name, state, f, err)
 			}
@@ -142,7 +142,7 @@ func TestReadOrbax(t *testing.T) {
 	}
 	// An error names the array that is not read, and why.
 	r.write("runs/loose/1/state/params.layer.0.kernel/.zarray", []byte(`{"zarr_format":2,"shape":[20,30],"chunks":[20,30],"dtype":"bfloat16","order":"C","compressor":{"id":"blosc"}}`))
-	f, err := r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil)
+	f, err := r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil, nil)
 	if err != nil || len(f.Notes) != 2 || !strings.Contains(f.Notes[1], `compressed by "blosc" (1)`) {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -163,7 +163,7 @@ func TestReadOrbax(t *testing.T) {
 		t.Error(err)
 	}
 	d.Close()
-	_, err = r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil)
+	_, err = r.Inspect(t.Context(), "runs/loose/1", control.InspectOptions{Stats: true}, nil, nil)
 	if !errors.Is(err, formats.ErrNotFormat) {
 		t.Error(err)
 	}

@@ -55,6 +55,7 @@ func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, erro
 func (v *Volume) openInspect(o Options) {
 	v.inspect = inspect.New(inspect.Options{
 		Files: files{v}, Store: stored{v.store, v.asm}, Steps: v.steps, Artifacts: artifactsOf{v},
+		Detect: v.pack.Detector(),
 		Unread: func(path, tensor string, err error) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},
@@ -126,7 +127,7 @@ func (v *Volume) parents(p string) []string { return v.steps.Parents(p, v.mount(
 
 // openContent makes the part that all files share.
 func (v *Volume) openContent(o Options) {
-	packing := pack.Options{Workers: o.PackWorkers, Bytes: o.PackBytes}
+	packing := pack.Options{Workers: o.PackWorkers, Bytes: o.PackBytes, LayoutBytes: o.LayoutBytes}
 	if o.PackWorkers == 0 {
 		v.throttle = throttle.New(cas.Processors, func() bool { return v.queue.Presses() })
 		packing.Turn = v.throttle.Turn

@@ -62,15 +62,16 @@ func (v *Volume) pendingPaths() (paths []string) {
 }
 
 // Show describes one file and its tensors, or those of a set.
-func (q *Requests) Show(ctx context.Context, path string) (*control.File, error) {
-	return q.v.inspect.Show(ctx, path)
+func (q *Requests) Show(ctx context.Context, path string, tensors control.Passes) (*control.File, error) {
+	return q.v.inspect.Inspect(ctx, path, control.InspectOptions{}, tensors, nil)
 }
 
 // Inspect is Show, and reads the tensors for the facts that o asks for. progress may be nil.
 func (q *Requests) Inspect(
-	ctx context.Context, path string, o control.InspectOptions, progress func(control.Progress),
+	ctx context.Context, path string, o control.InspectOptions, tensors control.Passes,
+	progress func(control.Progress),
 ) (*control.File, error) {
-	return q.v.inspect.Inspect(ctx, path, o, progress)
+	return q.v.inspect.Inspect(ctx, path, o, tensors, progress)
 }
 
 // Diff compares the tensors of two files, steps or runs.

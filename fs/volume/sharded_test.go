@@ -25,7 +25,7 @@ func TestShowSharded(t *testing.T) {
 	r.write(index, []byte(`{"metadata":{},"weight_map":{"a":"1.safetensors","b":"1.safetensors","c":"2.safetensors"}}`))
 	check := func(when string) {
 		t.Helper()
-		f, err := r.Show(t.Context(), index)
+		f, err := r.Show(t.Context(), index, nil)
 		if err != nil || f.Format != "safetensors-index" || f.Size < 200<<10 {
 			t.Fatalf("%s: %+v, %v", when, f, err)
 		}
@@ -49,13 +49,13 @@ func TestShowSharded(t *testing.T) {
 		"itself":                   {`{"weight_map":{"z":"` + index + `"}}`, formats.ErrNotFormat},
 	} {
 		r.write(index, []byte(c.index))
-		_, err := r.Show(t.Context(), index)
+		_, err := r.Show(t.Context(), index, nil)
 		wantErr(t, what, err, c.want)
 	}
 	for what, text := range map[string]string{"none": "{}", "too many files": `{"weight_map":{` +
 		strings.TrimSuffix(many(inspect.MaxShards+1), ",") + `}}`} {
 		r.write(index, []byte(text))
-		if f, err := r.Show(t.Context(), index); err != nil || f.Format != "blob" {
+		if f, err := r.Show(t.Context(), index, nil); err != nil || f.Format != "blob" {
 			t.Errorf("%s: %+v, %v", what, f, err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestSets(t *testing.T) {
 			}
 		}
 		for _, p := range []string{set, "runs/a/1"} {
-			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil)
+			f, err := r.Inspect(t.Context(), p, control.InspectOptions{Stats: true}, nil, nil)
 			if err != nil || f.Format != "safetensors-index" || len(f.Tensors) != 3 ||
 				f.Tensors[2].Stats == nil || f.Tensors[2].Stats.Count != 200<<10 {
 				t.Fatalf("%s: %s: %+v, %v", when, p, f, err)
@@ -153,7 +153,7 @@ func TestSets(t *testing.T) {
 	}
 	r.unlink("runs/a/1/ema.safetensors.index.json")
 	r.unlink("runs/a/1/2.safetensors")
-	_, err := r.Show(t.Context(), "runs/a/1")
+	_, err := r.Show(t.Context(), "runs/a/1", nil)
 	wantErr(t, "a set without a file", err, unix.ENOENT)
 	if e := r.diff("runs/a/1", "runs/a/2"); len(e.Added) != 4 || len(e.Removed) != 2 || len(e.Others) != 1 {
 		t.Errorf("%+v", e)

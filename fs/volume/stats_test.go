@@ -135,7 +135,7 @@ func TestShow(t *testing.T) {
 	r.evictAll()
 	show := func(p string) *control.File {
 		t.Helper()
-		f, err := r.Show(context.Background(), p)
+		f, err := r.Show(context.Background(), p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestShow(t *testing.T) {
 	r.forget(link)
 	for p, want := range map[string]error{"none": os.ErrNotExist, "d": tree.ErrNotRegular,
 		"": tree.ErrNotRegular, "link": tree.ErrNotRegular} {
-		_, err := r.Show(context.Background(), p)
+		_, err := r.Show(context.Background(), p, nil)
 		var pe *os.PathError
 		if !errors.Is(err, want) || !errors.As(err, &pe) {
 			t.Errorf("show %q: %v", p, err)
@@ -200,7 +200,7 @@ func TestShowStates(t *testing.T) {
 	}
 	var want []string
 	for _, state := range []string{control.StatePlain, control.StateResident, control.StatePacked} {
-		f, err := r.Show(context.Background(), "runs/a/m.pt")
+		f, err := r.Show(context.Background(), "runs/a/m.pt", nil)
 		if err != nil || f.State != state || f.Format != "torch-zip" || f.Size != int64(len(src)) {
 			t.Errorf("%s: %+v, %v", state, f, err)
 		}
@@ -218,7 +218,7 @@ func TestShowStates(t *testing.T) {
 			r.evictAll()
 		}
 	}
-	f, err := r.Show(context.Background(), "runs/a/m.safetensors")
+	f, err := r.Show(context.Background(), "runs/a/m.safetensors", nil)
 	if err != nil || !f.View || f.Format != "safetensors" || f.Size != int64(len(viewBytes(t, src))) ||
 		!slices.Equal(names(f), want) {
 		t.Errorf("%+v, %v", f, err)

@@ -71,6 +71,9 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 			"`ckptfs check --read-data` ends that")
 	}
 	s.asm = assemble.New(s.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
+	if o.Room != nil {
+		o.Room(s.asm.Yield)
+	}
 	return nil
 }
 

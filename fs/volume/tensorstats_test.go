@@ -30,7 +30,7 @@ func TestTensorStats(t *testing.T) {
 		r.write("m", src)
 		for _, state := range []string{both, packed} {
 			r.bring("m", state)
-			f, err := r.Inspect(t.Context(), "m", control.InspectOptions{Stats: true}, nil)
+			f, err := r.Inspect(t.Context(), "m", control.InspectOptions{Stats: true}, nil, nil)
 			if err != nil || len(f.Tensors) != len(l.Tensors) {
 				t.Fatalf("%s: %d tensors, want %d, %v", name, len(f.Tensors), len(l.Tensors), err)
 			}
@@ -74,7 +74,7 @@ func TestTensorStatsLarge(t *testing.T) {
 	r.write("m.safetensors", floats(t, "w", p))
 	r.packOut("m.safetensors")
 	var last control.Progress
-	f, err := r.Inspect(t.Context(), "m.safetensors", control.InspectOptions{Stats: true},
+	f, err := r.Inspect(t.Context(), "m.safetensors", control.InspectOptions{Stats: true}, nil,
 		func(p control.Progress) { last = p })
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestTensorStatsLarge(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = r.Inspect(ctx, "m.safetensors", control.InspectOptions{Stats: true}, nil)
+	_, err = r.Inspect(ctx, "m.safetensors", control.InspectOptions{Stats: true}, nil, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -160,11 +160,11 @@ func TestTensor(t *testing.T) {
 func TestShowVirtual(t *testing.T) {
 	r := newRig(t)
 	r.write("m.npz", sample(t, "numpy/several.npz"))
-	f, err := r.Show(t.Context(), tensors+"m.npz/b.npy")
+	f, err := r.Show(t.Context(), tensors+"m.npz/b.npy", nil)
 	if err != nil || f.Format != "npy" || len(f.Tensors) != 1 || f.Tensors[0].Name != "b" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if _, err := r.Show(t.Context(), tensors+"m.npz"); !errors.Is(err, tree.ErrNotRegular) {
+	if _, err := r.Show(t.Context(), tensors+"m.npz", nil); !errors.Is(err, tree.ErrNotRegular) {
 		t.Error(err)
 	}
 }

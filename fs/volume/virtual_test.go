@@ -164,7 +164,7 @@ func TestVirtualCommands(t *testing.T) {
 	if m, err := r.Evict(t.Context(), ".ckptfs/tensors", nil); err != nil || m.Files != 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if _, err := r.Show(t.Context(), ".ckptfs/tensors"); !errors.Is(err, tree.ErrNotRegular) {
+	if _, err := r.Show(t.Context(), ".ckptfs/tensors", nil); !errors.Is(err, tree.ErrNotRegular) {
 		t.Error(err)
 	}
 }

@@ -93,45 +93,77 @@ func appendTensors(p []byte, ts []formats.Tensor) []byte {
 	if len(ts) == 0 {
 		return p
 	}
-	index := map[formats.DType]int64{}
-	var types []formats.DType
+	e := newTensorEncoder(ts)
+	p = e.types(p)
 	for i := range ts {
-		if _, ok := index[ts[i].DType]; !ok {
-			index[ts[i].DType] = int64(len(types))
-			types = append(types, ts[i].DType)
+		p = e.append(p, &ts[i])
+	}
+	return p
+}
+
+// TensorsSize is the length in bytes of what a manifest says of ts.
+func TensorsSize(ts []formats.Tensor) int {
+	e := newTensorEncoder(ts)
+	p := e.types(num(nil, int64(len(ts))))
+	n := len(p)
+	for i := range ts {
+		p = e.append(p[:0], &ts[i])
+		n += len(p)
+	}
+	return n
+}
+
+// tensorEncoder follows the tensors, each of which is written as it differs from the one before.
+type tensorEncoder struct {
+	index  map[formats.DType]int64
+	order  []formats.DType // of first use
+	name   string
+	region int
+}
+
+func newTensorEncoder(ts []formats.Tensor) *tensorEncoder {
+	e := &tensorEncoder{index: map[formats.DType]int64{}}
+	for i := range ts {
+		if _, ok := e.index[ts[i].DType]; !ok {
+			e.index[ts[i].DType] = int64(len(e.order))
+			e.order = append(e.order, ts[i].DType)
 		}
 	}
-	p = num(p, int64(len(types)))
-	for _, d := range types {
+	return e
+}
+
+func (e *tensorEncoder) types(p []byte) []byte {
+	p = num(p, int64(len(e.order)))
+	for _, d := range e.order {
 		p = str(p, string(d))
 	}
-	name, region := "", 0
-	for i := range ts {
-		t := &ts[i]
-		n := shared(name, t.Name)
-		p = str(num(p, int64(n)), t.Name[n:])
-		mode := int64(strideNone)
-		switch {
-		case t.Stride == nil:
-		case rowMajor(t.Shape, t.Stride):
-			mode = strideRowMajor
-		default:
-			mode = strideGiven
-		}
-		p = num(p, index[t.DType]<<2|mode)
-		p = num(p, int64(len(t.Shape)))
-		for _, d := range t.Shape {
-			p = num(p, d)
-		}
-		p = binary.AppendVarint(p, int64(t.Region-region))
-		p = num(p, t.Offset)
-		if mode == strideGiven {
-			for _, s := range t.Stride {
-				p = binary.AppendVarint(p, s)
-			}
-		}
-		name, region = t.Name, t.Region
+	return p
+}
+
+func (e *tensorEncoder) append(p []byte, t *formats.Tensor) []byte {
+	n := shared(e.name, t.Name)
+	p = str(num(p, int64(n)), t.Name[n:])
+	mode := int64(strideNone)
+	switch {
+	case t.Stride == nil:
+	case rowMajor(t.Shape, t.Stride):
+		mode = strideRowMajor
+	default:
+		mode = strideGiven
 	}
+	p = num(p, e.index[t.DType]<<2|mode)
+	p = num(p, int64(len(t.Shape)))
+	for _, d := range t.Shape {
+		p = num(p, d)
+	}
+	p = binary.AppendVarint(p, int64(t.Region-e.region))
+	p = num(p, t.Offset)
+	if mode == strideGiven {
+		for _, s := range t.Stride {
+			p = binary.AppendVarint(p, s)
+		}
+	}
+	e.name, e.region = t.Name, t.Region
 	return p
 }
 

@@ -46,15 +46,24 @@ func (m *Manifest) WholeObjects() map[int64]Object {
 // Digests is the digest of each tensor's storage; zero for a tensor without bytes, and for one whose storage
 // is not exactly one object.
 func (m *Manifest) Digests() []cas.Hash {
-	at := m.WholeObjects()
-	out := make([]cas.Hash, len(m.Tensors))
-	for i, t := range m.Tensors {
-		if t.Region < 0 {
-			continue
+	object := make([]int32, len(m.Regions)) // of each region, one above its number; 0: not exactly one
+	r := 0
+	for off, x := range m.Located() {
+		for r < len(m.Regions) && m.Regions[r].Off < off {
+			r++
 		}
-		r := m.Regions[t.Region]
-		if o := at[r.Off]; o.Len == r.Len {
-			out[i] = o.Digest
+		if r == len(m.Regions) {
+			break
+		}
+		if at := m.Regions[r]; at.Off == off && at.Len == x.Len && x.Object >= 0 && x.ObjOff == 0 &&
+			x.Len == m.Objects[x.Object].Len {
+			object[r] = x.Object + 1
+		}
+	}
+	out := make([]cas.Hash, len(m.Tensors))
+	for i := range m.Tensors {
+		if k := m.Tensors[i].Region; k >= 0 && object[k] > 0 {
+			out[i] = m.Objects[object[k]-1].Digest
 		}
 	}
 	return out
