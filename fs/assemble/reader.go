@@ -144,8 +144,8 @@ func (r *Reader) Manifest(h cas.Hash) (*manifest.Manifest, error) {
 	return d.Manifest, nil
 }
 
-// Keep keeps a manifest as that of the record h, which may not be durable yet. The manifest is shared from now
-// on and must not be changed.
+// Keep keeps a manifest as that of the record h, which may not be durable yet. It is shared from now on and
+// must not be changed.
 func (r *Reader) Keep(h cas.Hash, m *manifest.Manifest) {
 	d := newDoc(m)
 	r.docs.add(h, d, d.weight())

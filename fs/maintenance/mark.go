@@ -69,7 +69,7 @@ func (k *marker) needed(h cas.Hash, path string) {
 }
 
 // file notes what a file needs.
-func (k *marker) file(path string, n *names.Node) error {
+func (k *marker) file(path string, n *names.Node, _ *unix.Stat_t) error {
 	f := n.File()
 	f.Lock()
 	defer f.Unlock()

@@ -290,8 +290,8 @@ func (p *stepPlace) inode(rel string) uint64 {
 }
 
 // open makes the bytes of a file readable until done is called.
-func (m *Models) open(path string, ino uint64) (r io.ReaderAt, size int64, done func(), err error) {
-	f, err := m.o.Files.OpenInode(path, ino)
+func (s *reconciler) open(path string, ino uint64) (r io.ReaderAt, size int64, done func(), err error) {
+	f, err := s.o.Files.OpenInode(path, ino)
 	if err != nil {
 		return nil, 0, nil, err
 	}

@@ -190,6 +190,22 @@ func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return openNode(
 
 func (f inspected) Ino() uint64 { return f.n.Ino() }
 
+// resolveInode is resolve of a path that inode ino was seen at. ENOENT when another is there; 0: any may be.
+func (f files) resolveInode(p string, ino uint64) (*names.Node, error) {
+	if n := f.names.Known(ino); n != nil {
+		if n.Path() == p {
+			return n, nil // as most that were packed just now
+		}
+		n.Unpin()
+	}
+	n, err := f.resolve(p)
+	if err == nil && ino != 0 && n.Ino() != ino {
+		n.Unpin()
+		return nil, unix.ENOENT
+	}
+	return n, err
+}
+
 // OpenInode is Open of the inode that was seen at a path.
 func (f files) OpenInode(path string, ino uint64) (inspect.File, error) {
 	n, err := f.resolveInode(path, ino)

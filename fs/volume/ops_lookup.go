@@ -56,22 +56,6 @@ func (v *Volume) resolve(p string) (*names.Node, error) {
 	return n, nil
 }
 
-// resolveInode is resolve of a path that inode ino was seen at. ENOENT when another is there; 0: any may be.
-func (v *Volume) resolveInode(p string, ino uint64) (*names.Node, error) {
-	if n := v.names.Known(ino); n != nil {
-		if n.Path() == p {
-			return n, nil // as most that were packed just now
-		}
-		n.Unpin()
-	}
-	n, err := v.resolve(p)
-	if err == nil && ino != 0 && n.Ino() != ino {
-		n.Unpin()
-		return nil, unix.ENOENT
-	}
-	return n, err
-}
-
 // walk calls f with every regular file at or below p, each with its path. It passes over names that are
 // removed meanwhile and, without privileges, folders below p that their owner has locked.
 func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *names.Node) error) error {
