@@ -227,8 +227,12 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, again pac
 		return err
 	}
 	b.Release()
+	written := k.Stats().After - k.retired
+	if written == 0 {
+		return nil // as of most files
+	}
 	spare, err := p.Reserve.Spare()
-	if written := k.Stats().After - k.retired; err == nil && written >= min(retireBytes, spare) {
+	if err == nil && written >= min(retireBytes, spare) {
 		return k.retire(ctx)
 	}
 	return err
