@@ -213,6 +213,18 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// A manifest that is kept is not read.
+func TestKeep(t *testing.T) {
+	s := newShelf()
+	r := New(s, Options{})
+	m := &manifest.Manifest{Format: "blob"}
+	h := s.manifest(t, m)
+	r.Keep(h, m)
+	if got, err := r.Manifest(h); err != nil || got != m || s.gets[h] != 0 {
+		t.Errorf("%+v, %v, read %d times", got, err, s.gets[h])
+	}
+}
+
 // Many readers of one chunk fetch it once.
 func TestOneFetch(t *testing.T) {
 	s := newShelf()

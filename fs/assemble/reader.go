@@ -144,6 +144,13 @@ func (r *Reader) Manifest(h cas.Hash) (*manifest.Manifest, error) {
 	return d.Manifest, nil
 }
 
+// Keep keeps a manifest as that of the record h, which may not be durable yet. It is shared from now on and
+// must not be changed.
+func (r *Reader) Keep(h cas.Hash, m *manifest.Manifest) {
+	d := newDoc(m)
+	r.docs.add(h, d, d.weight())
+}
+
 func (r *Reader) doc(h cas.Hash) (*doc, error) {
 	if d, ok := r.docs.get(h); ok {
 		return d, nil

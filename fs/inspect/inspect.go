@@ -129,6 +129,11 @@ func OpenPath(files interface {
 	if err != nil {
 		return nil, 0, nil, err
 	}
+	return OpenPinned(f)
+}
+
+// OpenPinned makes the bytes of a pinned file readable until done is called, which unpins it.
+func OpenPinned(f File) (r io.ReaderAt, size int64, done func(), err error) {
 	r, size, closeIt, err := f.Open()
 	if err != nil {
 		f.Unpin()

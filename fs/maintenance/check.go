@@ -45,7 +45,7 @@ func (p *Passes) Check(
 		return nil, err
 	}
 	segments := len(c.out.Problems)
-	err := p.tour(ctx, func(path string, n *names.Node) error {
+	err := p.tour(ctx, func(path string, n *names.Node, _ *unix.Stat_t) error {
 		c.count(func() {
 			c.out.Files++
 			if report != nil && c.out.Files%64 == 1 {

@@ -103,8 +103,8 @@ type compaction struct {
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
 	var total, done int64
-	err := k.passes.tour(ctx, func(path string, n *names.Node) error {
-		rec, size, err := packedFile(n)
+	err := k.passes.tour(ctx, func(path string, n *names.Node, st *unix.Stat_t) error {
+		rec, size, err := packedFile(n, st)
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if err != nil || !rec.Packed() || k.to[rec.Manifest] {
@@ -158,15 +158,14 @@ func (k *compaction) wanted(h cas.Hash) bool {
 }
 
 // packedFile is the record of a file, packed or not, and its size.
-func packedFile(n *names.Node) (tree.Record, int64, error) {
+func packedFile(n *names.Node, found *unix.Stat_t) (tree.Record, int64, error) {
 	f := n.File()
 	f.Lock()
 	defer f.Unlock()
 	if err := f.LoadLocked(); err != nil {
 		return tree.Record{}, 0, err
 	}
-	var st unix.Stat_t
-	err := n.Stat(&st)
+	st, err := asFound(n, found)
 	return f.StateLocked().Record, st.Size, err
 }
 
@@ -228,8 +227,12 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, again pac
 		return err
 	}
 	b.Release()
+	written := k.Stats().After - k.retired
+	if written == 0 {
+		return nil // as of most files
+	}
 	spare, err := p.Reserve.Spare()
-	if written := k.Stats().After - k.retired; err == nil && written >= min(retireBytes, spare) {
+	if err == nil && written >= min(retireBytes, spare) {
 		return k.retire(ctx)
 	}
 	return err

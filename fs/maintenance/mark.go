@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -69,7 +72,7 @@ func (k *marker) needed(h cas.Hash, path string) {
 }
 
 // file notes what a file needs.
-func (k *marker) file(path string, n *names.Node) error {
+func (k *marker) file(path string, n *names.Node, _ *unix.Stat_t) error {
 	f := n.File()
 	f.Lock()
 	defer f.Unlock()
@@ -141,25 +144,31 @@ func (p *Passes) lostManifests() map[cas.Hash]string {
 
 // read keeps manifests and all that they name. If lenient, it passes over what is lost or damaged.
 func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenient bool) error {
+	todo := slices.Collect(maps.Keys(manifests))
+	var next atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(cas.Processors)
-	for h, path := range manifests {
-		if gctx.Err() != nil {
-			break
-		}
+	for range cas.Processors { // not a goroutine for each manifest: the stack of each would grow anew
 		g.Go(func() error {
-			err := k.manifest(h)
-			if err == nil || lenient && (errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) ||
-				disk.Unreadable(err)) {
-				return nil
+			for i := next.Add(1) - 1; i < int64(len(todo)) && gctx.Err() == nil; i = next.Add(1) - 1 {
+				err := k.manifest(todo[i])
+				if err == nil || lenient && gone(err) {
+					continue
+				}
+				return fmt.Errorf("%s: what it needs is unknown: %w; `ckptfs check` says how to mend it",
+					manifests[todo[i]], err)
 			}
-			return fmt.Errorf("%s: what it needs is unknown: %w; `ckptfs check` says how to mend it", path, err)
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	return ctx.Err()
+}
+
+// gone reports whether what was to be read is lost or damaged.
+func gone(err error) bool {
+	return errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) || disk.Unreadable(err)
 }
 
 func (k *marker) manifest(h cas.Hash) error {

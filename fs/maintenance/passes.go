@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/fs/artifacts"
@@ -48,12 +50,26 @@ type Passes struct {
 	Packed func(f *content.File)
 }
 
+// look looks at a file, which st describes as it was found; nil: it is not known.
+type look func(path string, n *names.Node, st *unix.Stat_t) error
+
 // tour calls do with each file of the tree, from several goroutines.
-func (p *Passes) tour(ctx context.Context, do func(path string, n *names.Node) error) error {
+func (p *Passes) tour(ctx context.Context, do look) error {
 	return p.Names.Tour(ctx, p.with(do))
 }
 
 // with is a tour by as many as there may be.
-func (p *Passes) with(do func(path string, n *names.Node) error) names.Tour {
+func (p *Passes) with(do look) names.Tour {
 	return names.Tour{Workers: p.Workers, Turn: p.Throttle.Turn, File: do}
+}
+
+// asFound describes the inode of a file, whose record is loaded and whose mu is held. What a tour saw of it
+// before that holds unless this process, or a program by it, has changed it since the start.
+func asFound(n *names.Node, found *unix.Stat_t) (st unix.Stat_t, err error) {
+	is := n.File().StateLocked()
+	if found != nil && !is.Moved && is.Gen == 0 && !is.InUse {
+		return *found, nil
+	}
+	err = n.Stat(&st)
+	return st, err
 }

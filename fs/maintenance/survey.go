@@ -84,11 +84,11 @@ func (s *Survey) Run() {
 }
 
 // look looks at a file. It reports and passes over one that it cannot look at.
-func (s *Survey) look(path string, n *names.Node) error {
+func (s *Survey) look(path string, n *names.Node, st *unix.Stat_t) error {
 	if s.Stop() {
 		return errStopped
 	}
-	if err := s.file(n); err != nil && !n.Dead() {
+	if err := s.file(n, st); err != nil && !n.Dead() {
 		s.skip(path, err)
 	}
 	return nil
@@ -99,7 +99,7 @@ func (s *Survey) skip(path string, err error) {
 	s.Passes.Report(slog.LevelError, "could not be looked at", "path", path, "reason", err)
 }
 
-func (s *Survey) file(n *names.Node) error {
+func (s *Survey) file(n *names.Node, found *unix.Stat_t) error {
 	p, f := s.Passes, n.File()
 	f.Lock()
 	defer f.Unlock()
@@ -111,8 +111,8 @@ func (s *Survey) file(n *names.Node) error {
 	if is.Damage != nil {
 		return nil
 	}
-	var st unix.Stat_t
-	if err := n.Stat(&st); err != nil {
+	st, err := asFound(n, found)
+	if err != nil {
 		return err
 	}
 	if is.Packed() && !p.ReadOnly {

@@ -73,7 +73,7 @@ func (s *reconciler) graphOf(p *stepPlace, m *manifest.Manifest,
 			files[i].Rel = rel
 		}
 		if f.Rel == p.rel {
-			files[i].Attr = s.graphAttr(p.path)
+			files[i].Attr = s.graphAttr(p)
 		}
 	}
 	tensors, behind := m.Tensors, ""
@@ -95,7 +95,7 @@ func (s *reconciler) graphOf(p *stepPlace, m *manifest.Manifest,
 			return nil, before, true
 		}
 		g, err := source.Read(&src, func(rel string) (io.ReaderAt, int64, func(), error) {
-			return inspect.OpenPath(s.o.Files, path.Join(at, rel))
+			return s.open(path.Join(at, rel), p.inode(rel))
 		}, tensors)
 		if err == nil {
 			s.taken[path.Join(at, src.Rel)] = true
@@ -110,8 +110,8 @@ func (s *reconciler) graphOf(p *stepPlace, m *manifest.Manifest,
 }
 
 // graphAttr is the attribute of a model that has its graph; nil when there is none.
-func (m *Models) graphAttr(p string) []byte {
-	value, err := m.o.Files.Attribute(p, source.Xattr)
+func (m *Models) graphAttr(p *stepPlace) []byte {
+	value, err := m.o.Files.Attribute(p.path, p.ino, source.Xattr)
 	if err != nil {
 		return nil
 	}
@@ -302,11 +302,8 @@ func (m *Models) answerTo(ctx context.Context, c *catalogue, g *graph.Graph, sel
 			gone[seq] = true
 			continue
 		}
-		n, err := m.o.Files.Open(k.Path)
-		if err == nil && n.Ino() != k.ino {
-			n.Unpin()
-		}
-		if err != nil || n.Ino() != k.ino {
+		n, err := m.o.Files.OpenInode(k.Path, k.ino)
+		if err != nil {
 			gone[seq] = true
 			continue
 		}

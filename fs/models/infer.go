@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"ckptfs/cas"
-	"ckptfs/fs/inspect"
 	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
@@ -39,7 +38,7 @@ func (s *reconciler) likely(p *stepPlace, m *manifest.Manifest, tensors []lineag
 			continue
 		}
 		if c == nil {
-			r, _, done, err := inspect.OpenPath(s.o.Files, p.path)
+			r, _, done, err := s.open(p.path, p.ino)
 			if err != nil {
 				return 0
 			}

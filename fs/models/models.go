@@ -49,15 +49,15 @@ func (bookLock) Rank() (int, string)  { return locks.Volume + 1, "Models.mu" }
 func (leafLock) Rank() (int, string)  { return locks.Volume + 970, "graphParts.mu or graphCache.mu" }
 func (knownLock) Rank() (int, string) { return locks.Index + 900, "catalogue.mu" }
 
-// Files is what of the tree is read for models.
+// Files is what of the tree is read for models. An inode number says which inode was seen at a path; the
+// error is ENOENT when another is there. 0: any may be.
 type Files interface {
-	// Open finds a file, a folder or a view, and pins it.
-	Open(path string) (inspect.File, error)
-	// Record is what is recorded of a regular file with an inode number, 0: of any. The error is ENOENT when
-	// another is there.
+	// OpenInode finds a file and pins it.
+	OpenInode(path string, ino uint64) (inspect.File, error)
+	// Record is what is recorded of a regular file.
 	Record(path string, ino uint64) (Record, error)
 	// Attribute is the value of an extended attribute.
-	Attribute(path, name string) ([]byte, error)
+	Attribute(path string, ino uint64, name string) ([]byte, error)
 	// Source is the path that a view stands for, or the path.
 	Source(path string) string
 }

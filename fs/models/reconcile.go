@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/control"
+	"ckptfs/fs/inspect"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/ledger"
@@ -277,6 +279,25 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 		}
 	}
 	return nil
+}
+
+// inode is the inode of a file of the step as it was found, rel being the name that graphOf gives it.
+func (p *stepPlace) inode(rel string) uint64 {
+	for i := range p.step.Files {
+		if f := &p.step.Files[i]; f.Rel == rel || p.step.IsFile {
+			return f.Ino
+		}
+	}
+	return 0
+}
+
+// open makes the bytes of a file readable until done is called.
+func (s *reconciler) open(path string, ino uint64) (r io.ReaderAt, size int64, done func(), err error) {
+	f, err := s.o.Files.OpenInode(path, ino)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	return inspect.OpenPinned(f)
 }
 
 // lookAtPlace reads the record of a file, which may be any with p.ino 0. False when the file is no model: not

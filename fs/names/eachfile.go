@@ -93,7 +93,7 @@ func (ns *Names) EachFile(ctx context.Context, t Tour) error {
 	// Last, since what is looked up and removed while the names are gone through has none to be found by.
 	ns.Each(func(n *Node) {
 		if n.file != nil && err == nil {
-			err = t.File(n.Path(), n)
+			err = t.File(n.Path(), n, nil)
 		}
 	})
 	return err

@@ -25,7 +25,7 @@ import (
 func (r *rig) each() map[*Node][]string {
 	r.t.Helper()
 	met := map[*Node][]string{}
-	r.must("walk", r.EachFile(context.Background(), Tour{File: func(p string, n *Node) error {
+	r.must("walk", r.EachFile(context.Background(), Tour{File: func(p string, n *Node, _ *unix.Stat_t) error {
 		met[n] = append(met[n], p)
 		return nil
 	}}))
@@ -110,7 +110,7 @@ func TestEachFileOvertaken(t *testing.T) {
 				move(r, map[string]string{"a": "z", "z": "a"}[to], to)
 			}
 			met := map[uint64]bool{}
-			r.must("walk", r.EachFile(t.Context(), Tour{File: func(p string, n *Node) error {
+			r.must("walk", r.EachFile(t.Context(), Tour{File: func(p string, n *Node, _ *unix.Stat_t) error {
 				met[n.Ino()] = true
 				return nil
 			}}))
@@ -270,7 +270,7 @@ func TestEachFileRemovedBehind(t *testing.T) {
 	}
 	var held *Node
 	met := map[*Node]bool{}
-	r.must("walk", r.EachFile(t.Context(), Tour{File: func(p string, n *Node) error {
+	r.must("walk", r.EachFile(t.Context(), Tour{File: func(p string, n *Node, _ *unix.Stat_t) error {
 		met[n] = true
 		if len(moved) > 0 && p == moved[0] && held == nil {
 			held = r.keep(moved[1])
@@ -305,7 +305,7 @@ func TestEachFileProperty(t *testing.T) {
 			}
 		}
 		s.AfterDir = func(string) { meanwhile() }
-		s.must("walk", s.EachFile(t.Context(), Tour{File: func(p string, n *Node) error {
+		s.must("walk", s.EachFile(t.Context(), Tour{File: func(p string, n *Node, _ *unix.Stat_t) error {
 			met[n.Ino()] = true
 			meanwhile()
 			return nil
@@ -334,7 +334,9 @@ func TestEachFileRace(t *testing.T) {
 			}
 		})
 		var mu sync.Mutex
-		err := s.EachFile(t.Context(), Tour{Workers: 1 + int(seed%4), File: func(p string, n *Node) error {
+		workers := 1 + int(seed%4)
+		err := s.EachFile(t.Context(), Tour{Workers: workers, File: func(_ string, n *Node,
+			_ *unix.Stat_t) error {
 			mu.Lock()
 			defer mu.Unlock()
 			met[n.Ino()] = true
@@ -366,7 +368,7 @@ func TestEachFileEndsEarly(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		err := r.EachFile(ctx, Tour{File: func(string, *Node) error {
+		err := r.EachFile(ctx, Tour{File: func(string, *Node, *unix.Stat_t) error {
 			if calls++; calls == at && at%2 == 0 {
 				return wrong
 			} else if calls == at {
@@ -412,7 +414,7 @@ func TestEachFileUnreadable(t *testing.T) {
 	for _, mode := range []os.FileMode{0, 0o444, 0o111} {
 		r.must("chmod", os.Chmod(r.at("d/e"), mode))
 		unprivileged(t, func() {
-			err := r.EachFile(t.Context(), Tour{File: func(string, *Node) error { return nil }})
+			err := r.EachFile(t.Context(), Tour{File: func(string, *Node, *unix.Stat_t) error { return nil }})
 			var pe *fs.PathError
 			if !errors.Is(err, unix.EACCES) || !errors.As(err, &pe) || pe.Path != "d/e" {
 				t.Errorf("mode %o: %v", mode, err)
@@ -454,10 +456,14 @@ func TestEachFileTwice(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("a")
 	r.write("f", "g")
+	none := Tour{File: func(string, *Node, *unix.Stat_t) error { return nil }}
 	again := 0
-	r.must("walk", r.EachFile(t.Context(), Tour{File: func(string, *Node) error {
+	r.must("walk", r.EachFile(t.Context(), Tour{File: func(string, *Node, *unix.Stat_t) error {
 		r.rename("f", "a/f", 0)
-		err := r.EachFile(t.Context(), Tour{File: func(string, *Node) error { again++; return nil }})
+		err := r.EachFile(t.Context(), Tour{File: func(string, *Node, *unix.Stat_t) error {
+			again++
+			return nil
+		}})
 		r.want("another walk", err, unix.EBUSY)
 		if r.moves == nil {
 			t.Error("moves are not written down any more")
@@ -467,5 +473,5 @@ func TestEachFileTwice(t *testing.T) {
 	if again > 0 {
 		t.Error("it walked")
 	}
-	r.must("the next walk", r.EachFile(t.Context(), Tour{File: func(string, *Node) error { return nil }}))
+	r.must("the next walk", r.EachFile(t.Context(), none))
 }

@@ -72,6 +72,19 @@ func (ns *Names) findLocked(dir *Node, name string, st *unix.Stat_t) *Node {
 	return n
 }
 
+// Known returns the node of an inode, with one reference more, or nil: this process does not know it. The
+// names that a node is known by are the inode's, since every change of a name passes through here.
+func (ns *Names) Known(ino uint64) *Node {
+	t := ns.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byIno[inoKey(ino)]
+	if n != nil {
+		n.refs++
+	}
+	return n
+}
+
 // Each calls f with every node, outside the table's lock; each node is pinned while f runs.
 func (ns *Names) Each(f func(*Node)) {
 	ns.tab.mu.Lock()

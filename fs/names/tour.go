@@ -20,10 +20,11 @@ type Tour struct {
 	Workers int // at most; 0: one
 	// Turn waits until a goroutine may work, which it does until over. nil: it always may.
 	Turn func(ctx context.Context) (over func(), err error)
-	// File is called with each file, by several goroutines. Its error ends the tour.
-	File func(path string, n *Node) error
+	// File is called with each file, by several goroutines. Its error ends the tour. st is how the inode was
+	// found, nil if it was not looked at.
+	File func(path string, n *Node, st *unix.Stat_t) error
 	// Failed is told of a folder that cannot be listed, or of a name that cannot be looked at. Its error ends
-	// the tour. nil: see Names.passed.
+	// the tour. nil: see tour.passed.
 	Failed func(dir *Node, path string, err error) error
 	// AfterDir, if not nil, is called behind each folder and all that is below it.
 	AfterDir func(path string)
@@ -44,13 +45,13 @@ func (ns *Names) tourBelow(ctx context.Context, p string, n *Node, t Tour) error
 		return nil
 	}
 	if n.file != nil {
-		return t.File(p, n)
-	}
-	if t.Failed == nil {
-		t.Failed = ns.passed
+		return t.File(p, n, nil)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	u := &tour{Tour: t, ns: ns, cancel: cancel}
+	if t.Failed == nil {
+		u.Failed = u.passed
+	}
 	u.cond.L = &u.mu
 	n.Pin()
 	u.todo = []part{{of: newFolder(n, p, nil)}}
@@ -63,19 +64,6 @@ func (ns *Names) tourBelow(ctx context.Context, p string, n *Node, t Tour) error
 	helpers.Wait()
 	u.drop()
 	return u.err
-}
-
-// passed is what becomes of a walk when something cannot be looked at: folders that go meanwhile, and without
-// privileges those that their owner has locked, are left out.
-func (ns *Names) passed(dir *Node, p string, err error) error {
-	switch {
-	case err == unix.ENOENT:
-		return nil
-	case err == unix.EACCES && !ns.privileged:
-		ns.o.Report(slog.LevelWarn, "a locked folder is left out", "path", p)
-		return nil
-	}
-	return err
 }
 
 // tour is one under way.
@@ -206,7 +194,7 @@ func (t *tour) look(ctx context.Context, p part) (more []part, err error) {
 			continue
 		}
 		at := path.Join(f.path, e.Name)
-		n, _, err := t.ns.Child(f.node, e.Name)
+		n, st, err := t.ns.Child(f.node, e.Name)
 		if err == unix.ENOENT {
 			continue
 		}
@@ -222,7 +210,7 @@ func (t *tour) look(ctx context.Context, p part) (more []part, err error) {
 			continue
 		}
 		if n.file != nil {
-			err = t.File(at, n)
+			err = t.File(at, n, &st)
 		}
 		n.Unpin()
 		if err != nil {
@@ -230,6 +218,19 @@ func (t *tour) look(ctx context.Context, p part) (more []part, err error) {
 		}
 	}
 	return more, nil
+}
+
+// passed is what becomes of a walk when something cannot be looked at: folders that go meanwhile, and without
+// privileges those that their owner has locked, are left out.
+func (t *tour) passed(dir *Node, p string, err error) error {
+	switch {
+	case err == unix.ENOENT:
+		return nil
+	case err == unix.EACCES && !t.ns.privileged:
+		t.ns.o.Report(slog.LevelWarn, "a locked folder is left out", "path", p)
+		return nil
+	}
+	return err
 }
 
 // done says that a part of f is done.

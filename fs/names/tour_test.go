@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // many makes folders of different sizes, and returns the paths of the files, in order.
@@ -45,11 +47,11 @@ func TestTour(t *testing.T) {
 			var met []string
 			behind := map[string]int{}
 			r.must("walk", r.Tour(t.Context(), Tour{Workers: workers, Turn: turn,
-				File: func(p string, n *Node) error {
+				File: func(p string, n *Node, st *unix.Stat_t) error {
 					mu.Lock()
 					defer mu.Unlock()
-					if met = append(met, p); n.Path() != p {
-						t.Errorf("%s is %s", p, n.Path())
+					if met = append(met, p); n.Path() != p || st == nil || st.Ino != n.Ino() {
+						t.Errorf("%s is %s, found as %+v", p, n.Path(), st)
 					}
 					return nil
 				},
@@ -77,7 +79,7 @@ func TestTourSideBySide(t *testing.T) {
 	var together sync.WaitGroup
 	together.Add(workers)
 	var met atomic.Int64
-	r.must("walk", r.Tour(t.Context(), Tour{Workers: workers, File: func(string, *Node) error {
+	r.must("walk", r.Tour(t.Context(), Tour{Workers: workers, File: func(string, *Node, *unix.Stat_t) error {
 		if met.Add(1) <= workers {
 			together.Done()
 			together.Wait()
@@ -93,7 +95,7 @@ func TestTourEndsEarly(t *testing.T) {
 	wrong := errors.New("wrong")
 	for at := 1; at <= all; at += 151 {
 		var met atomic.Int64
-		file := func(string, *Node) error {
+		file := func(string, *Node, *unix.Stat_t) error {
 			if met.Add(1) == int64(at) {
 				return wrong
 			}
@@ -104,7 +106,7 @@ func TestTourEndsEarly(t *testing.T) {
 		}
 		r.onlyRoot()
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := r.Tour(ctx, Tour{Workers: 4, File: func(string, *Node) error {
+		if err := r.Tour(ctx, Tour{Workers: 4, File: func(string, *Node, *unix.Stat_t) error {
 			cancel()
 			return nil
 		}}); err != context.Canceled {

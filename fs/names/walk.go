@@ -4,6 +4,8 @@ import (
 	"context"
 	"path"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Resolve finds the node of a path of the tree, with one reference more. Symlinks are not followed, and what
@@ -35,7 +37,8 @@ func (ns *Names) Walk(ctx context.Context, do func(path string, n *Node) error) 
 func (ns *Names) WalkBelow(
 	ctx context.Context, p string, n *Node, do func(path string, n *Node) error,
 ) error {
-	return ns.tourBelow(ctx, p, n, Tour{File: do})
+	file := func(p string, n *Node, _ *unix.Stat_t) error { return do(p, n) }
+	return ns.tourBelow(ctx, p, n, Tour{File: file})
 }
 
 // Below reports whether the node is below a folder of the root, by one of its names.

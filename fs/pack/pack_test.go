@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -117,9 +118,16 @@ func (b *bench) layout(t testing.TB, src []byte, l *formats.Layout) *Result {
 	return res
 }
 
-// same reads the whole file back.
+// same reads the whole file back, and the manifest, which is used before anyone reads it.
 func (b *bench) same(t testing.TB, res *Result, src []byte) {
 	t.Helper()
+	stored, err := b.st.Get(res.Hash, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := manifest.Decode(stored); err != nil || !reflect.DeepEqual(m, res.Manifest) {
+		t.Fatalf("the manifest comes back as %+v, %v; it was %+v", m, err, res.Manifest)
+	}
 	f, err := b.asm.Open(res.Hash)
 	if err != nil {
 		t.Fatal(err)

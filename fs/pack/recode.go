@@ -29,6 +29,7 @@ type Recoding struct {
 // does not pay only now and then one, as in packing. What cannot be read of the file is passed over.
 func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, r Recoding) error {
 	j := &recoding{job: newJob(ctx, p, nil, nil), Recoding: r, own: newEarlier(p.store, m)}
+	j.alone = m.Size <= batchBytes
 	defer j.cancel()
 	return j.finish(j.regions())
 }

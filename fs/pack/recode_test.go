@@ -2,6 +2,7 @@ package pack
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -69,5 +70,26 @@ func TestRecode(t *testing.T) {
 			!pays && related > 12 {
 			t.Errorf("pays %v: %d chunks, %d related, %d turns, %d over", pays, len(seen), related, turns.Load(), over.Load())
 		}
+	}
+}
+
+// Of a small file the caller tries the chunks, one after the other, so that the first error is the end.
+func TestRecodeSmall(t *testing.T) {
+	b := memBench(t)
+	var ts []named
+	for i := range 20 {
+		ts = append(ts, named{string(rune('a' + i)), random(256, byte(i))})
+	}
+	res := b.file(t, tensors(t, ts...))
+	wrong, tried := errors.New("wrong"), 0
+	err := New(b.st, Options{Workers: 2}).Recode(t.Context(), res.Manifest, Recoding{Trials: NewTrials(),
+		Chunk: func(cas.Hash, codec.Hint, cas.Related) (bool, error) {
+			tried++
+			return false, wrong
+		},
+		Claim:   func(cas.Hash) bool { return true },
+		Related: func() Related { return Related{} }})
+	if err != wrong || tried != 1 {
+		t.Errorf("%v, %d chunks tried", err, tried)
 	}
 }

@@ -178,6 +178,7 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 		j.res, err = q.o.Pack.Layout(ctx, b, guard(q, p.Raw), p.Size, layout, rel)
 	}
 	if err == nil {
+		q.o.Keep(j.res)
 		q.o.Bases.Note(f.Path(), j.res.Hash, layout, was)
 	}
 	return j, err

@@ -157,8 +157,11 @@ type Options struct {
 	Now         func() time.Time
 	Report      func(level slog.Level, msg string, args ...any)
 	Count       *content.Counters
-	Stored      func(*content.File) // called when a file was packed
-	Failed      func()              // called when one could not be packed: the disk may be full
+	// Keep is given the manifest of each file as soon as its chunks are in a batch. Files after it ask for it
+	// before the batch is committed, and lineage soon after.
+	Keep   func(*pack.Result)
+	Stored func(*content.File) // called when a file was packed
+	Failed func()              // called when one could not be packed: the disk may be full
 	// Evict evicts local copies of packed files that nobody uses, until enough is true. May be nil.
 	Evict func(enough func() bool)
 	// Reclaim gives back what the segments hold that no file needs, and returns how many bytes. May be nil.

@@ -69,7 +69,8 @@ func newRig(t *testing.T, set ...func(*Options)) *rig {
 	})
 	o := Options{
 		MaxUnpacked: -1, Store: st, Pack: p, Reserve: NewReserve(room, r.report), Now: time.Now,
-		Report: r.report, Count: &r.files.Count, Stored: func(*content.File) {}, Failed: func() {},
+		Report: r.report, Count: &r.files.Count, Failed: func() {},
+		Keep: func(*pack.Result) {}, Stored: func(*content.File) {},
 	}
 	for _, f := range set {
 		f(&o)

@@ -190,18 +190,40 @@ func (f inspected) Open() (io.ReaderAt, int64, func(), error) { return openNode(
 
 func (f inspected) Ino() uint64 { return f.n.Ino() }
 
-// Record is what is recorded of a regular file. ENOENT when it is not inode ino, unless that is 0.
+// resolveInode is resolve of a path that inode ino was seen at. ENOENT when another is there; 0: any may be.
+func (f files) resolveInode(p string, ino uint64) (*names.Node, error) {
+	if n := f.names.Known(ino); n != nil {
+		if n.Path() == p {
+			return n, nil // as most that were packed just now
+		}
+		n.Unpin()
+	}
+	n, err := f.resolve(p)
+	if err == nil && ino != 0 && n.Ino() != ino {
+		n.Unpin()
+		return nil, unix.ENOENT
+	}
+	return n, err
+}
+
+// OpenInode is Open of the inode that was seen at a path.
+func (f files) OpenInode(path string, ino uint64) (inspect.File, error) {
+	n, err := f.resolveInode(path, ino)
+	if err != nil {
+		return nil, err
+	}
+	return inspected{f.Volume, n}, nil
+}
+
+// Record is what is recorded of a regular file.
 func (f files) Record(path string, ino uint64) (models.Record, error) {
-	n, err := f.resolve(path)
+	n, err := f.resolveInode(path, ino)
 	if err != nil {
 		return models.Record{}, err
 	}
 	defer n.Unpin()
 	if n.File() == nil {
 		return models.Record{}, tree.ErrNotRegular
-	}
-	if ino != 0 && n.Ino() != ino {
-		return models.Record{}, unix.ENOENT
 	}
 	n.File().Lock()
 	defer n.File().Unlock()
@@ -215,8 +237,8 @@ func (f files) Record(path string, ino uint64) (models.Record, error) {
 }
 
 // Attribute is the value of an extended attribute.
-func (f files) Attribute(path, name string) ([]byte, error) {
-	n, err := f.resolve(path)
+func (f files) Attribute(path string, ino uint64, name string) ([]byte, error) {
+	n, err := f.resolveInode(path, ino)
 	if err != nil {
 		return nil, err
 	}

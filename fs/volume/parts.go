@@ -185,6 +185,7 @@ func newQueue(v *Volume, o Options) *queue.Queue {
 		MaxUnpacked: o.MaxUnpacked, MaxFiles: o.MaxFiles,
 		Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle, Reserve: v.reserve, Now: v.now,
 		Report: v.report, Count: &v.content.Count,
+		Keep:   func(p *pack.Result) { v.asm.Keep(p.Hash, p.Manifest) },
 		Stored: v.stored, Failed: v.hot.Wake, Evict: v.hot.Free, Reclaim: v.reclaim,
 	})
 }
