@@ -57,12 +57,13 @@ type recovery struct {
 	from, last cas.Watermark
 }
 
-// again has the next start look at segment n, too, if the index may lack what was committed there.
+// again has the next start look at segment n, too, from behind what was found so far, if the index may lack
+// what was committed there.
 func (rc *recovery) again(n uint32) {
 	switch x := &rc.s.indexer; {
 	case rc.from == (cas.Watermark{}) || n < rc.from.Segment || x.floor != (cas.Watermark{}):
-	case n == rc.from.Segment:
-		x.floor = rc.from
+	case n == rc.last.Segment:
+		x.floor = rc.last
 	default:
 		x.floor = cas.Watermark{Segment: n}
 	}
@@ -138,6 +139,9 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	seal := true
 	var recs []segment.Record
 	for sc.Next() {
+		if sc.Unread() != nil {
+			rc.again(n) // before the mark passes what was not read
+		}
 		if sc.Gap() {
 			if gap, zero := sc.Range(); !zero {
 				rc.gap(n, gap)

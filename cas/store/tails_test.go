@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -214,5 +216,56 @@ func TestReplacedIsCommittedLater(t *testing.T) {
 			t.Errorf("%+v", loc)
 		}
 		wantErr(t, s.Close(), nil)
+	})
+}
+
+// What was written after the fsync that a commit waits for keeps the watermark before it, though what lies
+// behind it is in the index: it is committed later, and may be late then.
+func TestWatermarkStaysBelowNotDurable(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		through(t, g, b, 2)
+		tails, _ := s.appender.tails.All()
+		s.appender.sync(tails[0], 1) // as a goroutine of its own does
+		one.pass <- nil
+		wantErr(t, <-onePut, nil)
+		commit(t, b)
+		if want := (cas.Watermark{Segment: 1, Off: one.off}); x.mark != want {
+			t.Errorf("mark %v, what is not durable at %v", x.mark, want)
+		}
+		x.writeLocked()
+		commit(t, a)
+		s2 := open(t, m.CrashClone(nil), x.clone(), Options{})
+		wantGet(t, s2, chunk(1))
+		wantErr(t, s.Close(), nil)
+	})
+}
+
+// A segment that a sweep removes while a lower one is being written is not where the watermark goes then.
+func TestWatermarkPassesWhatWasRemoved(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		two, twoPut := start(g, a, 2)
+		through(t, g, b, 3) // in the second segment
+		wantErr(t, s.appender.tails.Retire(), nil)
+		wantErr(t, b.Commit(), nil)
+		b.Release()
+		synctest.Wait() // it is sealed, and the first one is not
+		w := sweep{s: s, deadline: time.Now()}
+		if _, err := w.segments(t.Context(), []uint32{2}); err != nil || w.st.Removed != 1 {
+			t.Fatalf("%+v, %v", w.st, err)
+		}
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		commit(t, a)
+		wantErr(t, s.Close(), nil)
+		x.writeLocked()
+		s2 := open(t, m, x.clone(), Options{})
+		wantGet(t, s2, chunk(1))
+		s2.Close()
 	})
 }
