@@ -186,7 +186,11 @@ func (s *Store) held(r *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r.alone = r.suspect || s.lost.Has(loc.Segment)
+	gone := s.lost.Has(loc.Segment)
+	if gone {
+		s.unreadable(loc.Segment, errMissing) // unless it was told of: only now is it known to be needed
+	}
+	r.alone = r.suspect || gone
 	r.first = r.first && !r.alone && loc.Segment == 0
 	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
 		return false, nil

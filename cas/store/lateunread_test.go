@@ -114,8 +114,8 @@ func TestLateUnreadFooter(t *testing.T) {
 }
 
 // lateUnread is a store that was opened after a kill. The index had no more than a first chunk of segment 1,
-// and the disk does not read the block at an offset of that, which bad tells of the store before the kill, and
-// of where big(1) lies.
+// and the disk does not read the block at an offset of that, which bad tells of the store before the kill,
+// and of where big(1) lies.
 func lateUnread(t *testing.T, bad func(*Store, cas.Location) int64) (*disk.Mem, *memIndex, *Store) {
 	m, x := newMem(), newIndex()
 	s := open(t, m, x, Options{})

@@ -242,6 +242,66 @@ func TestWatermarkStaysBelowNotDurable(t *testing.T) {
 	})
 }
 
+// After a kill the index knows of a segment that is missing, above one that was being written: it is made
+// again, and no new segment takes the number of the old one.
+func TestHigherSegmentMissing(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		two, twoPut := start(g, a, 2)
+		through(t, g, b, 3) // in the second segment
+		commit(t, b)
+		x.writeLocked()
+		killed, y := m.CrashClone(nil), newIndex()
+		_, err := Open(killed, dir, storeID, x.clone(), Options{})
+		wantErr(t, err, nil)
+		wantErr(t, killed.Remove(segment.Path(dir, 2)), nil)
+		renew := func(reason error) (Locator, error) {
+			wantErr(t, reason, ErrIndexAhead)
+			return y, nil
+		}
+		s2 := open(t, killed, x.clone(), Options{NewIndex: renew})
+		if s2.indexer.index != y || has(t, s2, 3) {
+			t.Error("believed to be held")
+		}
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		s.Close()
+	})
+}
+
+// After a kill a store that is only read opens if the index has all, though the watermark is behind.
+func TestReadOnlyAfterKill(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		two, twoPut := start(g, a, 2)
+		through(t, g, b, 3) // in the second segment
+		commit(t, b)
+		x.writeLocked()
+		if x.mark.Segment != 1 {
+			t.Fatal(x.mark)
+		}
+		read := func(x *memIndex) (*Store, error) {
+			return Open(disk.ReadOnly{FS: m.CrashClone(nil)}, dir, storeID, x, Options{ReadOnly: true})
+		}
+		s2, err := read(x.clone())
+		wantErr(t, err, nil)
+		wantGet(t, s2, chunk(3))
+		wantErr(t, s2.Close(), nil)
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		commit(t, a) // of which the disk's index has nothing
+		_, err = read(x.clone())
+		wantErr(t, err, ErrNeedsRecovery)
+		s.Close()
+	})
+}
+
 // A segment that a sweep removes while a lower one is being written is not where the watermark goes then.
 func TestWatermarkPassesWhatWasRemoved(t *testing.T) {
 	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
