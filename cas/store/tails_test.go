@@ -329,3 +329,68 @@ func TestWatermarkPassesWhatWasRemoved(t *testing.T) {
 		s2.Close()
 	})
 }
+
+// At the end nothing is said of a segment to which nothing was written, and which a crash may take away.
+func TestMarkStaysInWhatIsDurable(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		b := s.Begin()
+		through(t, g, b, 1)
+		commit(t, b)
+		a := s.Begin()
+		two, twoPut := start(g, a, 2)
+		three, threePut := start(g, a, 3)
+		four, fourPut := start(g, a, 4) // in the second segment
+		four.pass <- syscall.EIO
+		wantErr(t, <-fourPut, syscall.EIO)
+		two.pass <- nil
+		three.pass <- nil
+		wantErr(t, <-twoPut, nil)
+		wantErr(t, <-threePut, nil)
+		wantErr(t, s.Close(), nil)
+		x.writeLocked()
+		s2 := open(t, m.CrashClone(nil), x.clone(), Options{})
+		wantGet(t, s2, chunk(2))
+	})
+}
+
+// A delta that is written after its base has failed does not come into the index, nor into a footer.
+func TestDeltaAfterItsBaseFailed(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, b, 1)
+		two, twoPut := start(g, b, 2)
+		var last *gated
+		done := make(chan bool, 1)
+		for v := range 2 {
+			go func() {
+				_, delta := evolve(t, a, 1, v)
+				done <- delta
+			}()
+			if last = <-g.writes; v == 0 { // the base, in the second segment
+				last.pass <- nil
+				<-done
+				one.pass <- nil
+				two.pass <- nil
+				wantErr(t, <-onePut, nil)
+				wantErr(t, <-twoPut, nil)
+			}
+		}
+		m.Inject(failing(2, syscall.EIO, isSync))
+		tails, _ := s.appender.tails.All()
+		s.appender.sync(tails[1], 1)
+		last.pass <- nil
+		if !<-done {
+			t.Fatal("no delta")
+		}
+		commit(t, b)
+		wantErr(t, a.Commit(), syscall.EIO)
+		a.Release()
+		wantErr(t, s.Close(), nil)
+		for what, x := range map[string]*memIndex{"this": x, "a new": newIndex()} {
+			s2 := open(t, m.CrashClone(nil), x, Options{})
+			if held, err := s2.Has([]cas.Hash{cas.Sum(version(1, 1))}); err != nil || held[0] {
+				t.Errorf("%s index has it: %v", what, err)
+			}
+		}
+	})
+}
