@@ -13,12 +13,25 @@ type Use struct {
 	Takes  int64 // exclusive ones
 	Waited int64 // those of them that found it held
 	Shared int64 // takes that were shared
-	Long   int64 // exclusive ones that took longer than Long
-	// Held is how long it was held exclusively; Brief is that without the long ones.
+	Long   int64 // exclusive ones that were held for longer than Long
+	// Held is how long they were held exclusively; Brief is that without the long ones.
 	Held, Brief time.Duration
 }
 
-// Long is how long nobody holds a lock who waits for nothing, unless the system runs another program.
+// Since is what came after before.
+func (u Use) Since(before Use) Use {
+	return Use{u.Takes - before.Takes, u.Waited - before.Waited, u.Shared - before.Shared,
+		u.Long - before.Long, u.Held - before.Held, u.Brief - before.Brief}
+}
+
+// Least has the less of each.
+func (u Use) Least(o Use) Use {
+	return Use{min(u.Takes, o.Takes), min(u.Waited, o.Waited), min(u.Shared, o.Shared), min(u.Long, o.Long),
+		min(u.Held, o.Held), min(u.Brief, o.Brief)}
+}
+
+// Long is how long nobody holds a lock that is not held over I/O, unless the system runs another program
+// meanwhile.
 const Long = 100 * time.Microsecond
 
 // Uses is how the locks were used so far, by name. What is held still is not in it.
