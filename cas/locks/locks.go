@@ -1,6 +1,6 @@
 // Package locks has mutexes whose order is checked. Built with the tag lockrank, every goroutine's held locks
 // are known, and taking one out of order panics, whether or not two goroutines would have met there. Built
-// without it, Mutex and RWMutex are sync.Mutex and sync.RWMutex: the same size, the same inlined calls, no
+// without tags, Mutex and RWMutex are sync.Mutex and sync.RWMutex: the same size, the same inlined calls, no
 // cost.
 //
 // # Declaring an order
@@ -47,6 +47,11 @@
 // higher rank held panics.
 //
 //	go test -race -tags lockrank ./...
+//
+// # Counting
+//
+// With the tag locktime the order is not checked. How often each lock is taken is counted (Uses), how often
+// somebody had to wait for it, and how long it was held; BenchmarkCores in fs/volume prints that.
 package locks
 
 // Ranked is implemented by an empty struct that stands for one place in the order of the locks.

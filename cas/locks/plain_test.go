@@ -1,4 +1,4 @@
-//go:build !lockrank
+//go:build !lockrank && !locktime
 
 package locks
 

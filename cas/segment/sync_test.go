@@ -115,3 +115,21 @@ func TestSyncOfSealed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// One caller is told that much was written since the last fsync began; after that one, another is.
+func TestBehind(t *testing.T) {
+	w := create(t, newMem(t))
+	const limit = 100
+	for n := range uint64(3) {
+		if w.Behind(limit) {
+			t.Errorf("round %d: before anything was written", n)
+		}
+		mustPut(t, w, cas.Chunk, string(make([]byte, limit)))
+		if !w.Behind(limit) || w.Behind(limit) {
+			t.Errorf("round %d: not told, or twice", n)
+		}
+		if err := w.Sync(n + 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -55,12 +55,14 @@ const writersATail = 2
 type (
 	growingLock struct{} // Tails.growing
 	syncingLock struct{} // Writer.syncing
-	tailsLock   struct{} // Tails.mu; Writer.mu is taken under it
+	tailsLock   struct{} // Tails.mu
+	writerLock  struct{} // Writer.mu
 )
 
 func (growingLock) Rank() (int, string) { return locks.Store + 50, "segment.Tails.growing" }
 func (syncingLock) Rank() (int, string) { return locks.Store + 55, "segment.Writer.syncing" }
 func (tailsLock) Rank() (int, string)   { return locks.Store + 75, "segment.Tails.mu" }
+func (writerLock) Rank() (int, string)  { return locks.Store + 77, "segment.Writer.mu" }
 
 // Init makes t the tails of a store in dir, none yet. As many as most segments, of about size bytes, take
 // records at a time.

@@ -89,3 +89,29 @@ func TestTails(t *testing.T) {
 		t.Error(err, tails.Last())
 	}
 }
+
+// What may not lie in any segment does not go to a lower one when the newest is full.
+func TestNewestIsFull(t *testing.T) {
+	var tails Tails
+	tails.Init(newMem(t), dir, testID.Store, 1000, 2)
+	var slots []func()
+	reserve := func(stored int, first bool) uint32 {
+		w, s, _, err := tails.Reserve(stored, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slots = append(slots, func() { _, _ = w.Finish(s, &Record{Off: s.Off, Stored: uint32(stored)}, nil) })
+		return w.Number()
+	}
+	for i, want := range []uint32{1, 1, 2} { // two write to the first
+		if n := reserve([]int{10, 10, 700}[i], true); n != want {
+			t.Fatalf("record %d in segment %d", i, n)
+		}
+	}
+	if n := reserve(400, false); n != 3 {
+		t.Errorf("in segment %d, before what the second one has", n)
+	}
+	for _, finish := range slots {
+		finish()
+	}
+}

@@ -32,7 +32,7 @@ type Writer struct {
 	asked   atomic.Bool  // somebody is about to sync them
 	writing atomic.Int32 // how many slots are not finished
 
-	mu   sync.Mutex
+	mu   locks.Mutex[writerLock]
 	idle sync.Cond // on mu: a slot was finished
 	off  int64     // next free byte; every range below is written, reserved or a hole
 	busy []Range   // reserved and not finished

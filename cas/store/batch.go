@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"ckptfs/cas"
@@ -15,19 +16,19 @@ type Batch struct {
 	s *Store
 
 	// Under appender.mu:
-	done  bool                 // takes no more
-	deps  map[cas.Hash]*record // what it needs that was not in the index when last looked at
-	prune int                  // deps is gone through when it has grown to this
-	part  []*record            // that it claimed since Mark
-	// Under pins.mu:
-	pinned map[key]struct{}
-	also   []key                 // pinned by PutHeld, as often as they occur: a set would cost more
+	done  bool      // takes no more
+	deps  []*record // what it needs that was not in the index when last looked at, in order of their Puts
+	prune int       // deps is gone through when it has grown to this
+	part  []*record // that it claimed since Mark
+	// Under pins.mu, for which all writers wait: a list takes less time than a set.
+	pinned []key                 // as often as they were put
+	sure   int                   // of pinned: before Mark
 	naming map[cas.Hash]struct{} // those that are no chunks
 }
 
 // Begin starts a batch.
 func (s *Store) Begin() *Batch {
-	return &Batch{s: s, pinned: make(map[key]struct{}), deps: make(map[cas.Hash]*record), prune: 1024}
+	return &Batch{s: s, prune: 1024}
 }
 
 // Put adds a chunk. h must be cas.Sum(raw); raw is not kept. fresh reports whether the chunk was not held and
@@ -82,6 +83,7 @@ func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 // to, or did. plain is the record's.
 func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 	s := b.s
+	fresh := &record{hash: h, kind: kind, plain: plain, done: make(chan struct{})} // nobody waits for that
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
 	for {
@@ -93,11 +95,11 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 		}
 		r := s.appender.pending[h]
 		if r == nil || r.state != claimed && !serves(r.kind, kind) {
-			old := r
-			r = &record{hash: h, kind: kind, plain: plain, first: r == nil, done: make(chan struct{})}
-			if old != nil {
-				old.next = r
+			fresh.first = r == nil
+			if r != nil {
+				r.next = fresh
 			}
+			r = fresh
 			s.appender.pending[h] = r
 			b.part = append(b.part, r)
 			s.pins.mu.Lock()
@@ -124,10 +126,8 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 func (b *Batch) keepLocked(kind cas.Kind, h cas.Hash) {
 	b.s.pins.mu.AssertHeld()
 	k := keyOf(h)
-	if _, ok := b.pinned[k]; !ok {
-		b.pinned[k] = struct{}{}
-		b.s.pins.count[k]++
-	}
+	b.pinned = append(b.pinned, k)
+	b.s.pins.count[k]++
 	b.touchLocked(kind, h)
 }
 
@@ -157,17 +157,23 @@ func (b *Batch) holdLocked(r *record) (doomed bool) {
 	s := b.s
 	s.appender.mu.AssertHeld()
 	b.keepLocked(r.kind, r.hash)
-	b.deps[r.hash] = r
+	b.deps = append(b.deps, r)
 	if len(b.deps) >= b.prune {
-		for h, r := range b.deps {
-			if ok, _ := r.fateLocked(); ok {
-				delete(b.deps, h)
-			}
-		}
-		b.prune = max(1024, 2*len(b.deps))
+		b.pruneLocked()
 	}
 	_, doomed = s.pins.doomed[keyOf(r.hash)]
 	return doomed
+}
+
+// pruneLocked forgets what is in the index by now. While something failed all stay: the same chunk may have
+// been put again, with success.
+func (b *Batch) pruneLocked() {
+	b.s.appender.mu.AssertHeld()
+	fails := func(r *record) bool { _, err := r.fateLocked(); return err != nil }
+	if !slices.ContainsFunc(b.deps, fails) {
+		b.deps = slices.DeleteFunc(b.deps, func(r *record) bool { in, _ := r.fateLocked(); return in })
+	}
+	b.prune = max(1024, 2*len(b.deps))
 }
 
 // held asks the index for r, which is claimed.
@@ -180,7 +186,11 @@ func (s *Store) held(r *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r.alone = r.suspect || s.lost.Has(loc.Segment)
+	gone := s.lost.Has(loc.Segment)
+	if gone {
+		s.unreadable(loc.Segment, errMissing) // unless it was told of: only now is it known to be needed
+	}
+	r.alone = r.suspect || gone
 	r.first = r.first && !r.alone && loc.Segment == 0
 	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
 		return false, nil
@@ -253,15 +263,23 @@ func (b *Batch) Commit() error {
 		return ErrBatchDone
 	}
 	b.done = true
-	deps := make([]*record, 0, len(b.deps))
-	for _, r := range b.deps {
-		if ok, _ := r.fateLocked(); !ok {
-			deps = append(deps, r)
-		}
-	}
+	b.pruneLocked()
+	deps := b.deps
 	b.deps = nil
 	s.appender.mu.Unlock()
-	return s.commit(deps)
+	return s.commit(lastOfEach(deps))
+}
+
+// lastOfEach is deps without those whose chunk was put again later.
+func lastOfEach(deps []*record) (last []*record) {
+	seen := make(map[cas.Hash]struct{}, len(deps))
+	for _, r := range slices.Backward(deps) {
+		if _, again := seen[r.hash]; !again {
+			seen[r.hash] = struct{}{}
+			last = append(last, r)
+		}
+	}
+	return last
 }
 
 // commit waits until all of deps are in the index.
@@ -303,16 +321,11 @@ func (b *Batch) Release() {
 	defer s.pins.mu.Unlock()
 	b.done = true
 	b.disownLocked()
-	for k := range b.pinned {
-		s.pins.unpinLocked(k)
-	}
-	for _, k := range b.also {
-		s.pins.unpinLocked(k)
-	}
+	s.pins.unpinLocked(b.pinned...)
 	for h := range b.naming {
 		if s.pins.naming[h]--; s.pins.naming[h] == 0 {
 			delete(s.pins.naming, h)
 		}
 	}
-	b.pinned, b.also, b.naming, b.deps = nil, nil, nil, nil
+	b.pinned, b.sure, b.naming, b.deps = nil, 0, nil, nil
 }

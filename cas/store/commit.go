@@ -159,13 +159,11 @@ func (a *appender) failLostLocked() {
 
 // indexed settles records that are in the index now.
 func (s *Store) indexed(recs []*record) {
+	s.pins.trusts(recs)
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
-	s.pins.mu.Lock()
-	defer s.pins.mu.Unlock()
 	for _, r := range recs {
 		s.appender.settleLocked(r, indexed, nil)
-		delete(s.pins.suspect, r.hash)
 		s.appender.stats.Count(&segment.Record{Kind: r.entry.Kind, Raw: r.entry.Raw, Stored: r.entry.Stored})
 	}
 }

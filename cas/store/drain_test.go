@@ -132,3 +132,20 @@ func TestSyncAheadFails(t *testing.T) {
 		wantGet(t, s2, chunk(i))
 	}
 }
+
+// A full segment whose fsync fails is abandoned, and counted once.
+func TestFullSegmentIsAbandoned(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{SegmentSize: 2 << 10})
+	m.Inject(failing(1, syscall.EIO, isSync))
+	b := s.Begin()
+	for n := 0; s.appender.tails.Last() < 2; n++ {
+		put(t, b, cas.Chunk, chunk(n))
+	}
+	s.appender.aside.Wait()
+	wantErr(t, b.Commit(), syscall.EIO)
+	if st := s.Stats(); st.Abandoned != 1 || st.Unsealed != 0 || st.Segments != 2 {
+		t.Errorf("%+v", st)
+	}
+	wantErr(t, s.Close(), nil)
+}

@@ -2,6 +2,8 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"syscall"
 
 	"ckptfs/cas/segment"
@@ -21,6 +23,8 @@ var (
 	// ErrBatchDone: the batch was committed or released.
 	ErrBatchDone = errors.New("the batch is done")
 
+	// errMissing: the index knows of a segment that is not there. It is fs.ErrNotExist.
+	errMissing = fmt.Errorf("the segment is missing: %w", fs.ErrNotExist)
 	// errIndexCorrupt marks what the index itself found damaged in it.
 	errIndexCorrupt = errors.New("the index is damaged")
 )

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -83,7 +84,25 @@ func TestSegmentMissing(t *testing.T) {
 	wantErr(t, err, cas.ErrCorrupt)
 	wantErr(t, err, fs.ErrNotExist)
 	wantGet(t, s, chunk(1))
+	// What lay there is stored afresh, and the segment is named.
+	var told []uint32
 	s.Close()
+	s = open(t, m, x, Options{Unreadable: func(n uint32, err error) {
+		wantErr(t, err, fs.ErrNotExist)
+		told = append(told, n)
+	}})
+	b := s.Begin()
+	held := make([]bool, 2)
+	if err := b.PutHeld(cas.Chunk, []cas.Hash{cas.Sum(chunk(0)), cas.Sum(chunk(1))}, held); err != nil ||
+		held[0] || !held[1] {
+		t.Error(held, err)
+	}
+	if !put(t, b, cas.Chunk, chunk(0)) || !slices.Equal(told, []uint32{1}) {
+		t.Errorf("believed to be held; told of %v", told)
+	}
+	b.Release()
+	s.Close()
+	m.Remove(segment.Path(dir, 4))
 	// The last one: the index knows too much.
 	if err := m.Remove(segment.Path(dir, 3)); err != nil {
 		t.Fatal(err)

@@ -85,6 +85,15 @@ func (x *memIndex) Watermark() (cas.Watermark, error) {
 	return x.mark, nil
 }
 
+func (x *memIndex) Highest() (n uint32, _ error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, l := range x.m {
+		n = max(n, l.Segment)
+	}
+	return n, nil
+}
+
 func (x *memIndex) Remove(entries []cas.Entry) error {
 	x.begin("Remove")
 	x.mu.Lock()

@@ -101,17 +101,17 @@ func (p *pins) leadsLocked(k, to key) bool {
 	return k == to || slices.ContainsFunc(p.needs[k], func(b key) bool { return p.leadsLocked(b, to) })
 }
 
-// unpinLocked takes one pin off k, and with the last one those that it has on its bases.
-func (p *pins) unpinLocked(k key) {
+// unpinLocked takes one pin off each of keys, and with the last one those that it has on its bases.
+func (p *pins) unpinLocked(keys ...key) {
 	p.mu.AssertHeld()
-	if p.count[k]--; p.count[k] > 0 {
-		return
-	}
-	delete(p.count, k)
-	bases := p.needs[k]
-	delete(p.needs, k)
-	for _, b := range bases {
-		p.unpinLocked(b)
+	for _, k := range keys {
+		if p.count[k]--; p.count[k] > 0 {
+			continue
+		}
+		delete(p.count, k)
+		bases := p.needs[k]
+		delete(p.needs, k)
+		p.unpinLocked(bases...)
 	}
 }
 
@@ -122,6 +122,18 @@ func (p *pins) suspects(h cas.Hash) {
 	defer p.mu.Unlock()
 	if len(p.suspect) < maxSuspects {
 		p.suspect[h] = struct{}{}
+	}
+}
+
+// trusts notes that recs, which stand for what was found corrupt, are on the disk.
+func (p *pins) trusts(recs []*record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.suspect) == 0 {
+		return
+	}
+	for _, r := range recs {
+		delete(p.suspect, r.hash)
 	}
 }
 

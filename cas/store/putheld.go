@@ -52,15 +52,13 @@ func (b *Batch) keepThose(kind cas.Kind, hashes []cas.Hash, kept []bool) error {
 	if b.done {
 		return ErrBatchDone
 	}
-	b.also = slices.Grow(b.also, len(hashes))
+	b.pinned = slices.Grow(b.pinned, len(hashes))
 	for i, h := range hashes {
 		k := keyOf(h)
 		_, doomed := s.pins.doomed[k]
 		_, doubted := s.pins.suspect[h]
 		if kept[i] = !doomed && !doubted && s.appender.pending[h] == nil; kept[i] {
-			b.also = append(b.also, k)
-			s.pins.count[k]++
-			b.touchLocked(kind, h)
+			b.keepLocked(kind, h)
 		}
 	}
 	return nil

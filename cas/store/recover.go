@@ -16,6 +16,10 @@ func (s *Store) recover() error {
 	if err != nil {
 		return indexError(err)
 	}
+	highest, err := s.indexer.index.Highest()
+	if err != nil {
+		return indexError(err)
+	}
 	// A process that was killed leaves names that no disk has.
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		return err
@@ -29,15 +33,16 @@ func (s *Store) recover() error {
 		last = numbers[len(numbers)-1]
 	}
 	s.appender.tails.Follow(last)
-	if mark.Segment > last+1 || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
-		return fmt.Errorf("segment %d is missing: %w", mark.Segment, ErrIndexAhead)
+	// Of those that are not there the highest counts: new segments would take its number.
+	if highest > last || mark.Segment > last+1 || mark.Off > 0 && !slices.Contains(numbers, mark.Segment) {
+		return fmt.Errorf("segment %d is missing: %w", max(highest, mark.Segment), ErrIndexAhead)
 	}
 	rc := recovery{replay: newReplay(s), from: mark, last: mark}
 	rc.mark = mark
 	if s.opt.ReadOnly {
 		rc.refused = ErrNeedsRecovery
 	}
-	s.lost.Reset()
+	s.lost.Reset(numbers)
 	s.indexer.floor = cas.Watermark{}
 	for _, n := range numbers {
 		err := rc.segment(n)
@@ -57,12 +62,13 @@ type recovery struct {
 	from, last cas.Watermark
 }
 
-// again has the next start look at segment n, too, if the index may lack what was committed there.
+// again has the next start look at segment n, too, from behind what was found so far, if the index may lack
+// what was committed there.
 func (rc *recovery) again(n uint32) {
 	switch x := &rc.s.indexer; {
 	case rc.from == (cas.Watermark{}) || n < rc.from.Segment || x.floor != (cas.Watermark{}):
-	case n == rc.from.Segment:
-		x.floor = rc.from
+	case n == rc.last.Segment:
+		x.floor = rc.last
 	default:
 		x.floor = cas.Watermark{Segment: n}
 	}
@@ -138,6 +144,9 @@ func (rc *recovery) scan(r *segment.Reader, size int64) error {
 	seal := true
 	var recs []segment.Record
 	for sc.Next() {
+		if sc.Unread() != nil {
+			rc.again(n) // before the mark passes what was not read
+		}
 		if sc.Gap() {
 			if gap, zero := sc.Range(); !zero {
 				rc.gap(n, gap)

@@ -38,7 +38,7 @@ func (in *replay) commit() error {
 		return nil
 	}
 	if in.refused != nil {
-		return in.refused
+		return in.refuse()
 	}
 	entries, err := in.lowest()
 	if err == nil {
@@ -46,6 +46,25 @@ func (in *replay) commit() error {
 	}
 	in.entries, in.failed = in.entries[:0], err
 	return err
+}
+
+// refuse drops the entries that the index has already, here or elsewhere: the watermark may be far behind.
+// The error says that it lacks one.
+func (in *replay) refuse() error {
+	hashes, locs := make([]cas.Hash, len(in.entries)), make([]cas.Location, len(in.entries))
+	for i := range in.entries {
+		hashes[i] = in.entries[i].Hash
+	}
+	if in.failed = in.s.indexer.index.Locate(hashes, locs); in.failed != nil {
+		return in.failed
+	}
+	for i, l := range locs {
+		if l.Segment == 0 || !serves(l.Kind, in.entries[i].Kind) {
+			return in.refused
+		}
+	}
+	in.entries = in.entries[:0]
+	return nil
 }
 
 // unread reports whether err, which ended the look at a segment, is one of that segment's: damage of it and

@@ -95,6 +95,8 @@ type Locator interface {
 	Commit(entries []cas.Entry, mark cas.Watermark) error
 	// Watermark is the mark of the last Commit; zero: the index is empty.
 	Watermark() (cas.Watermark, error)
+	// Highest is no less than the segment of any entry that it has, and no more than that of any it ever had.
+	Highest() (uint32, error)
 	// Remove takes entries out, each only if its hash still has that very location. When it returns nil, that
 	// and every Commit before are durable.
 	Remove(entries []cas.Entry) error

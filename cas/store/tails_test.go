@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -214,5 +216,181 @@ func TestReplacedIsCommittedLater(t *testing.T) {
 			t.Errorf("%+v", loc)
 		}
 		wantErr(t, s.Close(), nil)
+	})
+}
+
+// What was written after the fsync that a commit waits for keeps the watermark before it, though what lies
+// behind it is in the index: it is committed later, and may be late then.
+func TestWatermarkStaysBelowNotDurable(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		through(t, g, b, 2)
+		tails, _ := s.appender.tails.All()
+		s.appender.sync(tails[0], 1) // as a goroutine of its own does
+		one.pass <- nil
+		wantErr(t, <-onePut, nil)
+		commit(t, b)
+		if want := (cas.Watermark{Segment: 1, Off: one.off}); x.mark != want {
+			t.Errorf("mark %v, what is not durable at %v", x.mark, want)
+		}
+		x.writeLocked()
+		commit(t, a)
+		s2 := open(t, m.CrashClone(nil), x.clone(), Options{})
+		wantGet(t, s2, chunk(1))
+		wantErr(t, s.Close(), nil)
+	})
+}
+
+// After a kill the index knows of a segment that is missing, above one that was being written: it is made
+// again, and no new segment takes the number of the old one.
+func TestHigherSegmentMissing(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		two, twoPut := start(g, a, 2)
+		through(t, g, b, 3) // in the second segment
+		commit(t, b)
+		x.writeLocked()
+		killed, y := m.CrashClone(nil), newIndex()
+		_, err := Open(killed, dir, storeID, x.clone(), Options{})
+		wantErr(t, err, nil)
+		wantErr(t, killed.Remove(segment.Path(dir, 2)), nil)
+		renew := func(reason error) (Locator, error) {
+			wantErr(t, reason, ErrIndexAhead)
+			return y, nil
+		}
+		s2 := open(t, killed, x.clone(), Options{NewIndex: renew})
+		if s2.indexer.index != y || has(t, s2, 3) {
+			t.Error("believed to be held")
+		}
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		s.Close()
+	})
+}
+
+// After a kill a store that is only read opens if the index has all, though the watermark is behind.
+func TestReadOnlyAfterKill(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		two, twoPut := start(g, a, 2)
+		through(t, g, b, 3) // in the second segment
+		commit(t, b)
+		x.writeLocked()
+		if x.mark.Segment != 1 {
+			t.Fatal(x.mark)
+		}
+		read := func(x *memIndex) (*Store, error) {
+			return Open(disk.ReadOnly{FS: m.CrashClone(nil)}, dir, storeID, x, Options{ReadOnly: true})
+		}
+		s2, err := read(x.clone())
+		wantErr(t, err, nil)
+		wantGet(t, s2, chunk(3))
+		wantErr(t, s2.Close(), nil)
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		commit(t, a) // of which the disk's index has nothing
+		_, err = read(x.clone())
+		wantErr(t, err, ErrNeedsRecovery)
+		s.Close()
+	})
+}
+
+// A segment that a sweep removes while a lower one is being written is not where the watermark goes then.
+func TestWatermarkPassesWhatWasRemoved(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, a, 1)
+		two, twoPut := start(g, a, 2)
+		through(t, g, b, 3) // in the second segment
+		wantErr(t, s.appender.tails.Retire(), nil)
+		wantErr(t, b.Commit(), nil)
+		b.Release()
+		synctest.Wait() // it is sealed, and the first one is not
+		w := sweep{s: s, deadline: time.Now()}
+		if _, err := w.segments(t.Context(), []uint32{2}); err != nil || w.st.Removed != 1 {
+			t.Fatalf("%+v, %v", w.st, err)
+		}
+		one.pass <- nil
+		two.pass <- nil
+		wantErr(t, <-onePut, nil)
+		wantErr(t, <-twoPut, nil)
+		commit(t, a)
+		wantErr(t, s.Close(), nil)
+		x.writeLocked()
+		s2 := open(t, m, x.clone(), Options{})
+		wantGet(t, s2, chunk(1))
+		s2.Close()
+	})
+}
+
+// At the end nothing is said of a segment to which nothing was written, and which a crash may take away.
+func TestMarkStaysInWhatIsDurable(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		b := s.Begin()
+		through(t, g, b, 1)
+		commit(t, b)
+		a := s.Begin()
+		two, twoPut := start(g, a, 2)
+		three, threePut := start(g, a, 3)
+		four, fourPut := start(g, a, 4) // in the second segment
+		four.pass <- syscall.EIO
+		wantErr(t, <-fourPut, syscall.EIO)
+		two.pass <- nil
+		three.pass <- nil
+		wantErr(t, <-twoPut, nil)
+		wantErr(t, <-threePut, nil)
+		wantErr(t, s.Close(), nil)
+		x.writeLocked()
+		s2 := open(t, m.CrashClone(nil), x.clone(), Options{})
+		wantGet(t, s2, chunk(2))
+	})
+}
+
+// A delta that is written after its base has failed does not come into the index, nor into a footer.
+func TestDeltaAfterItsBaseFailed(t *testing.T) {
+	bubble(t, Options{Tails: 2}, func(t *testing.T, m *disk.Mem, x *memIndex, g *gate, s *Store) {
+		a, b := s.Begin(), s.Begin()
+		one, onePut := start(g, b, 1)
+		two, twoPut := start(g, b, 2)
+		var last *gated
+		done := make(chan bool, 1)
+		for v := range 2 {
+			go func() {
+				_, delta := evolve(t, a, 1, v)
+				done <- delta
+			}()
+			if last = <-g.writes; v == 0 { // the base, in the second segment
+				last.pass <- nil
+				<-done
+				one.pass <- nil
+				two.pass <- nil
+				wantErr(t, <-onePut, nil)
+				wantErr(t, <-twoPut, nil)
+			}
+		}
+		m.Inject(failing(2, syscall.EIO, isSync))
+		tails, _ := s.appender.tails.All()
+		s.appender.sync(tails[1], 1)
+		last.pass <- nil
+		if !<-done {
+			t.Fatal("no delta")
+		}
+		commit(t, b)
+		wantErr(t, a.Commit(), syscall.EIO)
+		a.Release()
+		wantErr(t, s.Close(), nil)
+		for what, x := range map[string]*memIndex{"this": x, "a new": newIndex()} {
+			s2 := open(t, m.CrashClone(nil), x, Options{})
+			if held, err := s2.Has([]cas.Hash{cas.Sum(version(1, 1))}); err != nil || held[0] {
+				t.Errorf("%s index has it: %v", what, err)
+			}
+		}
 	})
 }

@@ -18,6 +18,7 @@ func (b *Batch) Mark() {
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
 	b.disownLocked()
+	b.sure = len(b.pinned)
 }
 
 // disownLocked ends the part: what it wrote stays.
@@ -39,6 +40,7 @@ func (b *Batch) TakeBack() (freed int64) {
 	a.flushing.Lock() // what a flush has taken may be in the index
 	defer a.flushing.Unlock()
 	back := map[*segment.Tail][]segment.Range{}
+	gone := map[*record]bool{}
 	a.mu.Lock()
 	pins.mu.Lock()
 	for _, r := range b.part {
@@ -48,11 +50,12 @@ func (b *Batch) TakeBack() (freed int64) {
 			back[r.tail] = append(back[r.tail], slot)
 			freed += slot.End - slot.Off
 		}
-		if r.state == failed && b.deps[r.hash] == r {
-			delete(b.deps, r.hash)
-		}
+		gone[r] = r.state == failed
 	}
+	b.deps = slices.DeleteFunc(b.deps, func(r *record) bool { return gone[r] })
 	b.disownLocked()
+	pins.unpinLocked(b.pinned[b.sure:]...)
+	b.pinned = b.pinned[:b.sure]
 	pins.mu.Unlock()
 	a.written = slices.DeleteFunc(a.written, func(r *record) bool { return r.err == errTakenBack })
 	a.mu.Unlock()

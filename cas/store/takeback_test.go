@@ -85,6 +85,31 @@ func TestTakeBack(t *testing.T) {
 	wantGet(t, s, chunk(1))
 }
 
+// What a batch takes back it pins no more, and needs no more. What was put before Mark it does, though it was
+// put again since, as another kind.
+func TestTakeBackOfAgain(t *testing.T) {
+	m, x := newMem(), newIndex()
+	s := open(t, m, x, Options{})
+	b := s.Begin()
+	put(t, b, cas.Chunk, chunk(1))
+	b.Mark()
+	put(t, b, cas.Manifest, chunk(1))
+	put(t, b, cas.Chunk, chunk(2))
+	m.Inject(failing(1, syscall.EIO, func(op disk.Op) bool { return op.Kind == disk.OpWrite }))
+	if _, err := b.Put(cas.Chunk, cas.Sum(chunk(3)), chunk(3), codec.Hint{}); err == nil {
+		t.Fatal("put, on a disk that fails")
+	}
+	m.Inject(nil)
+	b.TakeBack()
+	for i, want := range map[int]bool{1: true, 2: false, 3: false} {
+		if got := s.Pinned(cas.Sum(chunk(i))); got != want {
+			t.Errorf("chunk %d is pinned: %v", i, got)
+		}
+	}
+	commit(t, b)
+	wantGet(t, open(t, m.CrashClone(nil), x.clone(), Options{}), chunk(1))
+}
+
 // TestTakeBackRandomly: batches at the same time put and take back what they like, and whatever one of them
 // committed is there, also in the segments alone.
 func TestTakeBackRandomly(t *testing.T) {

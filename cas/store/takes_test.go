@@ -39,7 +39,8 @@ func TestTakes(t *testing.T) {
 		}
 	}
 	within("fresh", takes(n, putAll),
-		map[string]float64{"appender.mu": 2, "pins.mu": 1, "indexer.mu": 1, "segment.Tails.mu": 1})
+		map[string]float64{"appender.mu": 2, "pins.mu": 1, "indexer.mu": 1, "segment.Tails.mu": 1,
+			"segment.Writer.mu": 2})
 	within("commit", takes(n, func() { commit(t, b) }), nil)
 	b = s.Begin()
 	within("held", takes(n, putAll), map[string]float64{"appender.mu": 2, "pins.mu": 1, "indexer.mu": 1})

@@ -9,6 +9,8 @@
 //	meta     "format"  "ckptfs-index" u32 version
 //	         "store"   16 bytes: the id of the store
 //	         "mark"    u32 segment, u64 offset: every record below is in the index; u32 checksum
+//	         "highest" u32 segment, the highest that an entry ever had; u32 checksum. It may be missing: a
+//	                   start then does not notice that the segments above the mark are
 //	chunks   one pair for every 16-bit prefix in use:
 //
 //	key      2 bytes   the first 16 bits of the hashes

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
@@ -364,4 +365,42 @@ func TestAside(t *testing.T) {
 			t.Error(string(p), err)
 		}
 	}
+}
+
+// The highest segment stays known when its entries have gone, and a damaged one is noticed.
+func TestHighest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	db := open(t, path)
+	want := func(n uint32) {
+		t.Helper()
+		if got, err := db.Highest(); got != n || err != nil {
+			t.Errorf("%d, %v; want %d", got, err, n)
+		}
+	}
+	want(0)
+	es := entries(1, 9000)
+	if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+		t.Fatal(err)
+	}
+	want(3)
+	if err := db.Remove(es); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Commit(es[:1], cas.Watermark{Segment: 1}); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	db = open(t, path)
+	want(3)
+	err := db.file.update(func(tx *bolt.Tx) error {
+		return tx.Bucket(bucketMeta).Put(keyHighest, []byte("damaged!"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	if db = open(t, path); db.Recovered() == "" {
+		t.Error("not noticed")
+	}
+	want(0)
 }

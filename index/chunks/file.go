@@ -36,9 +36,10 @@ var (
 	bucketMeta   = []byte("meta")
 	bucketChunks = []byte("chunks")
 
-	keyFormat = []byte("format")
-	keyStore  = []byte("store")
-	keyMark   = []byte("mark")
+	keyFormat  = []byte("format")
+	keyStore   = []byte("store")
+	keyMark    = []byte("mark")
+	keyHighest = []byte("highest")
 )
 
 // file is an open index file.
@@ -134,7 +135,8 @@ func verify(tx *bolt.Tx, opt Options, size int64) error {
 		return fmt.Errorf("of store %x, want %x: %w", id, opt.StoreID, cas.ErrCorrupt)
 	}
 	_, err := readMark(meta)
-	return err
+	_, herr := readHighest(meta)
+	return errors.Join(err, herr)
 }
 
 // create makes an empty index, so that path never names a half-made one.

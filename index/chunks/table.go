@@ -45,6 +45,17 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 // commit adds the entries and sets the watermark.
 func (f *file) commit(entries []cas.Entry, mark cas.Watermark) error {
 	return f.rewrite(entries, merge, func(meta *bolt.Bucket) error {
+		highest, err := readHighest(meta)
+		if err != nil {
+			return err
+		}
+		for i := range entries {
+			highest = max(highest, entries[i].Segment)
+		}
+		h := binary.BigEndian.AppendUint32(nil, highest)
+		if err := meta.Put(keyHighest, seal(keyHighest, h)); err != nil {
+			return err
+		}
 		m := binary.BigEndian.AppendUint32(nil, mark.Segment)
 		return meta.Put(keyMark, seal(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off))))
 	})
@@ -147,6 +158,30 @@ func readMark(meta *bolt.Bucket) (cas.Watermark, error) {
 		return cas.Watermark{}, fmt.Errorf("index: watermark of %d bytes: %w", len(p), cas.ErrCorrupt)
 	}
 	return cas.Watermark{Segment: binary.BigEndian.Uint32(p), Off: int64(binary.BigEndian.Uint64(p[4:]))}, nil
+}
+
+// Highest is the highest segment that an entry on the disk has, or had; 0: none.
+func (db *DB) Highest() (n uint32, err error) {
+	err = db.view(func(tx *bolt.Tx) error {
+		n, err = readHighest(tx.Bucket(bucketMeta))
+		return err
+	})
+	return n, err
+}
+
+func readHighest(meta *bolt.Bucket) (uint32, error) {
+	p := meta.Get(keyHighest)
+	if p == nil {
+		return 0, nil // of an index that no later version has written to
+	}
+	p, err := unseal(keyHighest, p)
+	if err != nil {
+		return 0, err
+	}
+	if len(p) != 4 {
+		return 0, fmt.Errorf("index: highest segment of %d bytes: %w", len(p), cas.ErrCorrupt)
+	}
+	return binary.BigEndian.Uint32(p), nil
 }
 
 // ForEach calls f with every entry whose hash begins with a prefix in [from, to]: those on the disk
