@@ -19,7 +19,8 @@ func AppendRecord(dst []byte, id ID, r *Record, payload []byte) []byte {
 	return append(dst, make([]byte, int(Size(len(payload)))-(len(dst)-n))...)
 }
 
-// AppendFooter appends the footer and the trailer of a segment of recs, ascending by offset, which end at end.
+// AppendFooter appends the footer and the trailer of a segment of recs, ascending by offset, which end at
+// end.
 func AppendFooter(dst []byte, id ID, recs []Record, end int64) []byte {
 	a := appender(dst)
 	writeFooter(&a, id, end, recs, time.Time{}) // an appender gives no error

@@ -38,8 +38,8 @@ func (c *Commit) Encode() ([]byte, error) {
 	return p, nil
 }
 
-// DecodeCommit reads what Encode wrote and nothing else. It takes up to 100 bytes of memory for each of p, and
-// 16 MiB at most for paths.
+// DecodeCommit reads what Encode wrote and nothing else. It takes up to 100 bytes of memory for each of p,
+// and 16 MiB at most for paths.
 func DecodeCommit(p []byte) (*Commit, error) {
 	r := newReader(p, "commit record")
 	r.Magic(commitMagic)
