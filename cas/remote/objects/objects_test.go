@@ -123,7 +123,8 @@ func TestPack(t *testing.T) {
 			}
 			return rapid.SliceOfN(rapid.SampledFrom(from), 0, n).Draw(t, name)
 		}
-		size := func() int { return rapid.SampledFrom([]int{1, 700, 32<<10 - 1, 32 << 10, 40_000}).Draw(t, "size") }
+		sizes := rapid.SampledFrom([]int{1, 700, 32<<10 - 1, 32 << 10, 40_000})
+		size := func() int { return sizes.Draw(t, "size") }
 		t.Repeat(map[string]func(*rapid.T){
 			"chunk": func(*rapid.T) { chunks = append(chunks, r.store.Alone(cas.Chunk, size())) },
 			"delta": func(t *rapid.T) {

@@ -36,8 +36,8 @@ func merged(own record.Writer, lists ...[]record.Entry) []record.Entry {
 }
 
 // withoutGone takes entries out that nothing needs. An entry of the same path in one of the older tables
-// would come to light; where there may be one, a tombstone stays. So it does of what is over something. It has
-// the version of the entry: who replaced that has replaced it, too.
+// would come to light; where there may be one, a tombstone stays. So it does of what is over something. It
+// has the version of the entry: who replaced that has replaced it, too.
 func (w *Writer) withoutGone(entries []record.Entry, gone []Gone, older []record.Table) (
 	left []record.Entry, changed bool) {
 	going := map[string]Gone{}

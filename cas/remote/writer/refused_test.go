@@ -89,7 +89,8 @@ func TestFaults(t *testing.T) {
 				mem := &bucket.Mem{}
 				f := &faulty{Bucket: mem}
 				r := newRig(t, f, 1)
-				a, b := fileOf("runs/a/1", r.store.Simple(2, 40_000)), fileOf("runs/a/2", r.store.Simple(2, 40_000))
+				a := fileOf("runs/a/1", r.store.Simple(2, 40_000))
+				b := fileOf("runs/a/2", r.store.Simple(2, 40_000))
 				r.mustPush(inline("runs/a/0", ""))
 				f.once("put", prefix, what)
 				r.mustPush(a)
@@ -358,7 +359,8 @@ func TestForeign(t *testing.T) {
 	r.mustPush(inline("runs/a/0", ""))
 	o := r.options()
 	o.Remote = record.ID{9}
-	if _, err := New(o).Push(t.Context(), nil, Changes{Entries: []record.Entry{inline("runs/a/1", "")}}); err == nil {
+	r.w = New(o)
+	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, cas.ErrCorrupt) {
 		t.Error("the head of another remote")
 	}
 	p, _ := (&record.State{Remote: record.ID{9}, Epoch: 1}).Encode()
@@ -439,7 +441,8 @@ func TestChanged(t *testing.T) {
 	a := r.store.Simple(2, 40_000)
 	chunks := r.store.Chunks(a)
 	src := &changing{r.store, func() { r.store.Recode(chunks[1], 35_000, chunks[0]) }}
-	if _, err := r.w.Push(t.Context(), src, Changes{Entries: []record.Entry{fileOf("runs/a/1", a)}}); err != nil {
+	ch := Changes{Entries: []record.Entry{fileOf("runs/a/1", a)}}
+	if _, err := r.w.Push(t.Context(), src, ch); err != nil {
 		t.Fatal(err)
 	}
 	r.check(fileOf("runs/a/1", a))
