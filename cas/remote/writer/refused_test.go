@@ -343,7 +343,7 @@ func TestEpochRolledBack(t *testing.T) {
 	if err := mem.Delete(t.Context(), []string{record.StateKey}); err != nil {
 		t.Fatal(err)
 	}
-	for _, state := range []*Mem{r.state, {id: r.state.id}} {
+	for _, state := range []*Mem{r.state, {id: r.state.id}, {id: r.state.id, epoch: 2}} {
 		r.state = state
 		r.restart()
 		if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, ErrRolledBack) {
@@ -366,6 +366,24 @@ func TestForeign(t *testing.T) {
 	p, _ := (&record.State{Remote: record.ID{9}, Epoch: 1}).Encode()
 	collector{t, mem}.put(record.StateKey, p)
 	r.restart()
+	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, cas.ErrCorrupt) {
+		t.Error(err)
+	}
+	c := collector{t, mem}
+	c.condemn(1, record.ClassData.Key(record.ID{1}))
+	p, _, err := bucket.Read(t.Context(), mem, record.EpochKey(1), record.MaxObject, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := record.DecodeEpoch(1, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Remote = record.ID{9}
+	if p, err = e.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	c.put(record.EpochKey(1), p)
 	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, cas.ErrCorrupt) {
 		t.Error(err)
 	}

@@ -259,23 +259,32 @@ func TestGoneEntries(t *testing.T) {
 	}
 }
 
-// What is no change at all is refused before anything is put.
+// What no head can hold is named before anything of it is put, and the others are committed.
 func TestBadChanges(t *testing.T) {
 	mem := &bucket.Mem{}
 	r := newRig(t, mem, 1)
 	m := r.store.Simple(1, 40_000)
-	for name, entries := range map[string][]record.Entry{
-		"path":  {fileOf("tmp/x", m)},
-		"twice": {fileOf("runs/x", m), tombstone("runs/x")},
-	} {
-		if _, err := r.push(entries...); err == nil || len(keys(t, mem, "d/")) > 0 {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := r.push(fileOf("runs/x", m), tombstone("runs/x")); err == nil {
+		t.Error("changed twice")
 	}
-	e := inline("runs/x", "")
-	e.Mode = 0o4777
-	if _, err := r.push(e); err == nil {
-		t.Error("a bad mode")
+	mode, model, large := fileOf("runs/mode", m), fileOf("runs/model", m), inline("runs/large", "")
+	mode.Mode = 0o4777
+	model.File.Model = &record.Model{How: "?"}
+	large = record.Entry{Path: large.Path, Kind: record.KindFolder}
+	for i := range 10 {
+		large.Attrs = append(large.Attrs, record.Attr{Name: fmt.Sprint("user.", i),
+			Value: strings.Repeat("x", 60_000)})
+	}
+	res := r.mustPush(fileOf("tmp/x", m), mode, model, large, inline("runs/good", ""))
+	if len(res.Failed) != 4 || len(keys(t, mem, "d/")) > 0 {
+		t.Errorf("%+v", res.Failed)
+	}
+	r.check(inline("runs/good", ""))
+	// One whose graph has yet to be put is fine.
+	model.File.Model = &record.Model{Graph: []record.Part{{Hash: r.store.Alone(cas.Event, 70)}}}
+	if res := r.mustPush(model); len(res.Failed) > 0 || res.Head.Tail[1].File.Model.Graph[0].Off == 0 ||
+		model.File.Model.Graph[0].Off != 0 {
+		t.Errorf("%+v", res)
 	}
 }
 

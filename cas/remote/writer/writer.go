@@ -128,7 +128,8 @@ type Result struct {
 	Bytes    int64          // of these
 }
 
-// Failed is a path whose file could not be put, since the local store does not give it.
+// Failed is a path that could not be published: the local store does not give its file, or no head can hold
+// its entry.
 type Failed struct {
 	Path string
 	Err  error
