@@ -95,10 +95,13 @@ func (p *push) check(e record.Entry) error {
 	}
 	c := record.Commit{Writer: p.w.id.Writer, ID: p.id, Sequence: 1, Entries: []record.Entry{e}}
 	b, err := c.Encode()
-	if err == nil && len(b) > record.MaxEntry-roomForDeps {
-		err = fmt.Errorf("%.200q: entry of %d bytes: %w", e.Path, len(b), cas.ErrTooLarge)
+	if err != nil {
+		return cmp.Or(errors.Unwrap(err), err)
 	}
-	return err
+	if len(b) > record.MaxEntry-roomForDeps {
+		return fmt.Errorf("%.200q: entry of %d bytes: %w", e.Path, len(b), cas.ErrTooLarge)
+	}
+	return nil
 }
 
 // fail leaves a path out.

@@ -42,13 +42,13 @@ func TestParallel(t *testing.T) {
 		}
 		return done
 	}
-	if _, err := r.push(fileOf("runs/b", r.store.Simple(14, 10<<20))); !errors.Is(err, bucket.ErrDenied) {
+	if _, err := r.push(fileOf("runs/b", r.store.Simple(8, 10<<20))); !errors.Is(err, bucket.ErrDenied) {
 		t.Error(err)
 	}
 	broken := errors.New("broken")
 	f.fault = nil
-	m := r.store.Simple(14, 10<<20)
-	r.store.Lose(r.store.Chunks(m)[9], broken)
+	m := r.store.Simple(8, 10<<20)
+	r.store.Lose(r.store.Chunks(m)[5], broken)
 	if res := r.mustPush(fileOf("runs/c", m)); len(res.Failed) != 1 || !errors.Is(res.Failed[0].Err, broken) {
 		t.Errorf("%+v", res.Failed)
 	}

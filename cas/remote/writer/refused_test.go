@@ -93,13 +93,14 @@ func TestFaults(t *testing.T) {
 				b := fileOf("runs/a/2", r.store.Simple(2, 40_000))
 				r.mustPush(inline("runs/a/0", ""))
 				f.once("put", prefix, what)
-				r.mustPush(a)
+				res := r.mustPush(a)
 				f.settle()
 				r.check(a, inline("runs/a/0", ""))
 				r.mustPush(b)
 				r.check(a, b, inline("runs/a/0", ""))
-				if h, _ := names(t, mem, r.w.id.Writer); h.Sequence != 3 {
-					t.Errorf("sequence %d", h.Sequence)
+				if h, _ := names(t, mem, r.w.id.Writer); h.Sequence != 3 || res.Sequence != 2 ||
+					res.Commit.IsZero() {
+					t.Errorf("sequence %d, %+v", h.Sequence, res)
 				}
 			})
 		}
@@ -165,6 +166,31 @@ func TestStamped(t *testing.T) {
 				t.Errorf("%+v", h)
 			}
 		})
+	}
+}
+
+// A commit that a stamp came before cannot be made any more: it is not remembered.
+func TestStampedAndDenied(t *testing.T) {
+	mem := &bucket.Mem{}
+	f := &faulty{Bucket: mem}
+	r := newRig(t, f, 1)
+	r.mustPush(inline("runs/a/0", ""))
+	tries := 0
+	f.fault = func(op, key string, n int) fault {
+		if op != "put" || !strings.HasPrefix(key, record.Heads) {
+			return done
+		}
+		if tries++; tries == 2 {
+			return denied
+		}
+		c := collector{t, mem}
+		c.condemn(1, record.ClassData.Key(record.ID{1}))
+		c.stamp(r.w.id.Writer, 1)
+		return done
+	}
+	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, bucket.ErrDenied) || tries != 2 ||
+		len(r.state.id.Pending) > 0 {
+		t.Errorf("%v, %+v", err, r.state.id)
 	}
 }
 

@@ -271,8 +271,8 @@ func TestBadChanges(t *testing.T) {
 	mode.Mode = 0o4777
 	model.File.Model = &record.Model{How: "?"}
 	large = record.Entry{Path: large.Path, Kind: record.KindFolder}
-	for i := range 10 {
-		large.Attrs = append(large.Attrs, record.Attr{Name: fmt.Sprint("user.", i),
+	for i := range 20 {
+		large.Attrs = append(large.Attrs, record.Attr{Name: fmt.Sprintf("user.%02d", i),
 			Value: strings.Repeat("x", 60_000)})
 	}
 	res := r.mustPush(fileOf("tmp/x", m), mode, model, large, inline("runs/good", ""))
