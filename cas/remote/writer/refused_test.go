@@ -331,6 +331,24 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// A head that was folded is the writer's still: the next commit is made on it.
+func TestFolded(t *testing.T) {
+	mem := &bucket.Mem{}
+	r := newRig(t, mem, 1)
+	r.mustPush(inline("runs/a/0", ""))
+	h, _ := r.getHead(t)
+	h.Folded, h.Tail = true, nil
+	p, err := h.Encode(r.w.id.Writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	collector{t, mem}.put(record.HeadKey(r.w.id.Writer), p)
+	if res := r.mustPush(inline("runs/a/1", "")); res.Sequence != 2 || res.Version != 2 || res.Head.Folded {
+		t.Errorf("%+v", res)
+	}
+	r.check(inline("runs/a/1", ""))
+}
+
 // What was acknowledged and is not there any more stops all writing.
 func TestRolledBack(t *testing.T) {
 	mem := &bucket.Mem{}
