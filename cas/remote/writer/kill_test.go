@@ -29,9 +29,9 @@ func story(r *rig) (pushes [][]record.Entry, names []record.Entry) {
 		{fileOf("runs/a/1/m", a), inline("runs/a/1/c", "{}")},
 		append(full("2"), fileOf("runs/a/2/m", delta)),
 		{tombstone("runs/a/1/m"), fileOf("runs/a/3/m", b)},
-		full("4"),
+		append(full("4"), inline("runs/a/1/c", "[]")),
 	}
-	names = append(append(full("2"), full("4")...), inline("runs/a/1/c", "{}"), tombstone("runs/a/1/m"),
+	names = append(append(full("2"), full("4")...), inline("runs/a/1/c", "[]"), tombstone("runs/a/1/m"),
 		fileOf("runs/a/2/m", delta), fileOf("runs/a/3/m", b))
 	return pushes, names
 }

@@ -207,8 +207,6 @@ func (p *push) upload(ctx context.Context) error {
 			switch err := packer.Add(e.File.Manifest, graphOf(e)); {
 			case errors.Is(err, errAgain):
 				return err
-			case errors.Is(err, objects.ErrChanged):
-				return fmt.Errorf("%w: %w", errAgain, err)
 			case errors.As(err, &lost):
 				p.fail(e.Path, lost)
 			case err != nil:

@@ -107,6 +107,8 @@ func TestLargePushes(t *testing.T) {
 	for i := range 33_000 {
 		entries = append(entries, inline(fmt.Sprintf("runs/a/%05d", i), text))
 	}
+	// With a meta object, so that there are commit records: more than one.
+	entries = append(entries, fileOf("runs/b", r.store.Simple(1, 100)))
 	tables := r.mustPush(entries...).Head.Tables
 	if len(tables) != 2 || tables[0].Last >= tables[1].First {
 		t.Errorf("%+v", tables)
