@@ -189,7 +189,7 @@ func TestPush(t *testing.T) {
 func TestRequests(t *testing.T) {
 	f := &faulty{Bucket: &bucket.Mem{}}
 	r := newRig(t, f, 1)
-	r.mustPush(inline("runs/a/0", ""))
+	r.mustPush(full("0")...)
 	f.log = nil
 	r.mustPush(fileOf("runs/a/1", r.store.Simple(3, 40_000)))
 	var ops []string
