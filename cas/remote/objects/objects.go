@@ -38,6 +38,7 @@ package objects
 import (
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -192,8 +193,10 @@ func (r *reader) record(i int) error {
 	}
 	size := int(segment.Size(int(rec.Stored)))
 	r.buf = segment.AppendRecord(r.buf[:0], r.o.segment(), rec, nil)[:segment.RecordHeaderSize]
-	r.buf = append(r.buf, make([]byte, size-len(r.buf))...)
-	if err := r.src.Payload(rec, r.buf[segment.RecordHeaderSize:][:rec.Stored]); err != nil {
+	r.buf = slices.Grow(r.buf, size-len(r.buf))[:size]
+	payload := r.buf[segment.RecordHeaderSize:]
+	clear(payload[rec.Stored:])
+	if err := r.src.Payload(rec, payload[:rec.Stored]); err != nil {
 		return &LostError{rec.Hash, err}
 	}
 	return nil

@@ -252,9 +252,8 @@ func (p *Packer) addGraph(f *file) error {
 		if err != nil {
 			return &LostError{h, err}
 		}
-		at := &known[i]
-		if usable(&r, at) && at.Object.Class == record.ClassMeta {
-			f.graph = append(f.graph, p.relyOn(at))
+		if usable(&r, &known[i]) {
+			f.graph = append(f.graph, p.relyOn(&known[i]))
 			continue
 		}
 		placed, err := p.layOut(r)

@@ -80,8 +80,8 @@ func (f *faulty) Put(ctx context.Context, key string, body bucket.Body, cond buc
 	twice := cond.Absent && f.put[key]
 	f.put[key] = f.put[key] || cond.Absent
 	f.mu.Unlock()
-	if twice || isObject && !cond.Absent {
-		panic(key + " is put where it was, or may be")
+	if twice || isObject && !cond.Absent || isObject != body.Immutable {
+		panic(key + " is put otherwise than once and for all")
 	}
 	do := func() (bucket.Version, error) { return f.Bucket.Put(ctx, key, body, cond) }
 	switch what {
