@@ -151,7 +151,7 @@ func (p *push) committed(ctx context.Context, h *record.Head, version bucket.Ver
 	if err := w.acknowledge(h); err != nil {
 		return fmt.Errorf("commit %d of %s was made: %w", h.Sequence, w.id.Writer, err)
 	}
-	w.head, w.version, w.landed = h, version, false
+	w.head, w.version = h, version
 	p.result.Commit, p.result.Sequence, p.result.Version = h.Commit, h.Sequence, p.clock
 	if hint, err := w.draw(); err == nil {
 		// Who does not see it finds the commit when it looks the next time.

@@ -71,7 +71,7 @@ func (p *push) prepare(ctx context.Context) (err error) {
 		}
 	}
 	p.dropFailed()
-	return p.dropLanded(ctx)
+	return p.dropRepeated(ctx)
 }
 
 // roomForDeps is what the objects of a file take in its entry at most: 20,000, of a terabyte.
@@ -143,53 +143,6 @@ func (w *Writer) over(e *record.Entry) []record.Replaced {
 		over = append(over, record.Replaced{Writer: writer, Version: versions[writer]})
 	}
 	return over
-}
-
-// dropLanded leaves out what a commit did of which no answer had come. Else it would be done twice, the
-// second time without regard to what others did meanwhile.
-func (p *push) dropLanded(ctx context.Context) error {
-	if !p.w.landed {
-		return nil
-	}
-	have := map[string]record.Entry{}
-	for _, e := range p.w.head.Tail {
-		have[e.Path] = e
-	}
-	want := map[string]bool{}
-	for i := range p.entries {
-		if _, ok := have[p.entries[i].Path]; !ok {
-			want[p.entries[i].Path] = true
-		}
-	}
-	for i := range p.w.head.Tables {
-		if len(want) == 0 {
-			break
-		}
-		if err := p.w.scan(ctx, &p.w.head.Tables[i], func(e *record.Entry) {
-			if want[e.Path] {
-				delete(want, e.Path)
-				have[e.Path] = *e
-			}
-		}); err != nil {
-			return err
-		}
-	}
-	p.entries = slices.DeleteFunc(p.entries, func(e record.Entry) bool {
-		h, ok := have[e.Path]
-		return ok && same(&e, &h)
-	})
-	return nil
-}
-
-// same reports whether a and b say the same of their path.
-func same(a, b *record.Entry) bool {
-	if a.Kind != b.Kind || a.Mode != b.Mode || a.MTime != b.MTime || a.Link != b.Link ||
-		!slices.Equal(a.Attrs, b.Attrs) || !slices.Equal(a.Metrics, b.Metrics) ||
-		!slices.Equal(a.Over, b.Over) {
-		return false
-	}
-	return a.File == nil || a.File.Size == b.File.Size && a.File.Inline == b.File.Inline &&
-		a.File.Manifest == b.File.Manifest && (a.File.Model == nil) == (b.File.Model == nil)
 }
 
 // upload puts what the files need, and says in the entries where it lies.
