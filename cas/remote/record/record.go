@@ -1,7 +1,7 @@
 // Package record is what the objects of a remote say besides the bytes of checkpoints: where the records of a
-// file lie (Plan), what a writer says of each name (Entry), and the two objects that hold entries: a Table
-// never changes, and a Head is a writer's one object that does. It also makes and parses all keys. It turns
-// bytes into values and back, and reads nothing itself.
+// file lie (Plan), what a writer says of each name (Entry), the two objects that hold entries, and what
+// collectors note (State, Epoch, Aging). A Table never changes, and a Head is a writer's one object that does.
+// The package also makes and parses all keys. It turns bytes into values and back, and reads nothing itself.
 //
 // A remote may be hostile. So memory is bounded by the bytes that were fetched before it is taken, and each
 // value has one encoding: a decoder encodes again what it has read, and refuses what is not the same. Errors
@@ -13,7 +13,8 @@
 //	heads/WRITER        a Head. WRITER is NAME.xxxxxxxx: NAME 1 to 40 of a-z 0-9 -, and 8 hex digits;
 //	                    or @index, @archive, @exports
 //	d/xx/ID             a data object: a segment of chunks and columns. ID is 32 hex digits, xx the first two
-//	m/xx/ID             a meta object: a segment of manifests, lists, small chunks, plans, graphs
+//	m/xx/ID             a meta object: a segment of manifests, lists, small chunks, plans, graphs, commit
+//	                    records
 //	t/xx/ID             a Table
 //	i/xx/ID             a shard of the index
 //	gc/e/NNNNNNNN       epoch N in 8 hex digits, so that they are listed in order; there is no epoch 0
@@ -159,6 +160,20 @@
 // A head names a table with the BLAKE3 of all from the directory on. So a reader of one run gets the
 // directory and the blocks with that run, and has checked all that it read.
 //
+// # Commit record, version 1
+//
+// What a commit added, as the content of a record in a meta object that the commit made, so at most
+// 16 MiB - 1. A commit of more has several; one that made no meta object has none, since nothing would keep
+// it. A commit that was refused leaves its record behind: it was never seen.
+//
+//	"CKC1"
+//	writer        string: whose commit it is
+//	commit        16 bytes: as in the head
+//	sequence      number: as in the head
+//	dictionary    as in a table
+//	writers       as in a table
+//	entries       a list of entries to the end, at least one. Their paths have at most 16 MiB
+//
 // # Head, version 1
 //
 // At most 1 MiB:
@@ -195,6 +210,37 @@
 // A head of 0 bytes is that of a writer which is registered and has no commit: the zero Head. If a collector
 // comes before the first commit, it writes remote, stamp, perhaps the flag, and else zeros. From the first
 // commit on, sequence, remote, instance and commit are not zero. A folded head has neither tables nor tail.
+//
+// # State, epoch and aging, version 1
+//
+// What collectors of unreferenced objects note (package sweep). Each begins and ends with
+//
+//	 0  8  magic "ckptstat", "ckptepoc", "ckptagin"
+//	 8  2  version: 1
+//	10  6  0
+//	16 16  remote: its id
+//	   …
+//	-4  4  CRC-32C of all before
+//
+// gc/state, which is there from the first epoch on:
+//
+//	32  4  number of the newest epoch that is published
+//
+// gc/e/NNNNNNNN, at most 64 MiB. It is made with what is condemned, and overwritten once with what of that
+// is deleted:
+//
+//	32  4  epoch
+//	36  4  flags: 1 deleted
+//	40  8  time: ns since 1970, for people
+//	48     collector     string: a writer
+//	       objects       keys; at least one, unless deleted
+//
+// gc/aging, at most 64 MiB:
+//
+//	32     times         number n, then n times zz, ascending: s since 1970; each of some object
+//	       objects       keys, each followed by a number: of the time since when it is unreferenced
+//
+//	keys   for each of d, i, m, t: number n, then n times, by ascending id: 16 bytes id
 package record
 
 import (
