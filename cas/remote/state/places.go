@@ -78,8 +78,8 @@ func append24(p []byte, v uint32) []byte { return append(p, byte(v>>16), byte(v>
 // Learn notes that an object is there, and what lies in it. What is learned of a hash later wins.
 func (db *DB) Learn(o record.Object, records []objects.Placed) error {
 	for i := range records {
-		if x := &records[i]; x.Off < 0 || x.Off%8 != 0 || x.Off >= record.MaxObject || x.Stored > cas.MaxChunk ||
-			x.Raw > cas.MaxChunk || x.Kind >= basedBit {
+		if x := &records[i]; x.Off < 0 || x.Off%8 != 0 || x.Off >= record.MaxObject ||
+			x.Stored > cas.MaxChunk || x.Raw > cas.MaxChunk || x.Kind >= basedBit {
 			return fmt.Errorf("place %+v cannot be held", *x)
 		}
 	}

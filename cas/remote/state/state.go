@@ -60,7 +60,7 @@ type DB struct {
 	file   *chunks.DB
 	tables struct{ self, objects, places, condemned, heads, names *chunks.Bucket }
 
-	// swap is held shared while the file is used, and to replace it: numbers of objects are those of one file.
+	// swap is held shared while the file is used, and to replace it: an object has its number in one file.
 	swap    sync.RWMutex
 	renewed int        // how often it was replaced
 	changes sync.Mutex // held to change objects and places; after swap

@@ -54,7 +54,8 @@ func TestKept(t *testing.T) {
 	}
 	must(t, db.SetIdentity(me))
 	must(t, db.Condemn(3, []record.ID{{8}, {9}}))
-	must(t, db.SetHeads(map[record.Writer]Kept{"a.00000001": {"v1", []byte("head")}, "b.00000002": {"v2", nil}}))
+	must(t, db.SetHeads(map[record.Writer]Kept{"a.00000001": {"v1", []byte("head")},
+		"b.00000002": {"v2", nil}}))
 	must(t, db.SetHeads(map[record.Writer]Kept{"b.00000002": {}}))
 	db = reopen(t, db, path)
 	if id, err := db.Identity(); err != nil || !reflect.DeepEqual(id, me) {
@@ -136,7 +137,8 @@ func TestPlaces(t *testing.T) {
 		var recs []objects.Placed
 		for range r.IntN(20) {
 			x := objects.Placed{Hash: hash(), Off: int64(r.IntN(1<<23)) * 8, Raw: uint32(r.IntN(1 << 24)),
-				Stored: uint32(r.IntN(1 << 24)), CRC: r.Uint32(), Kind: cas.Kind(1 + r.IntN(4)), Based: r.IntN(2) == 0}
+				Stored: uint32(r.IntN(1 << 24)), CRC: r.Uint32(), Kind: cas.Kind(1 + r.IntN(4)),
+				Based: r.IntN(2) == 0}
 			recs, want[x.Hash] = append(recs, x), objects.Place{Object: o, Placed: x}
 		}
 		must(t, db.Learn(o, recs))
@@ -174,7 +176,8 @@ func TestLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if id, err := db.Identity(); err != nil || !reflect.DeepEqual(id, me) && !reflect.DeepEqual(id, writer.Identity{}) {
+		id, err := db.Identity()
+		if err != nil || !reflect.DeepEqual(id, me) && !reflect.DeepEqual(id, writer.Identity{}) {
 			t.Errorf("%+v, %v", id, err)
 		}
 		got := make([]objects.Place, 1)
