@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/fetch"
@@ -270,6 +271,38 @@ func TestLocalBaseDamaged(t *testing.T) {
 	got, err := bringTo(t, to, b, nil, p.entry(t, b.Mem, plan))
 	if err != nil || !bytes.Equal(got, f.content) {
 		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+}
+
+// What another batch is just putting is not relied on: it may be taken back.
+func TestPendingElsewhere(t *testing.T) {
+	from, to := newStore(t), newStore(t)
+	f := save(t, from, 0, nil)
+	b := &bucket.Mem{}
+	p, plan := publish(t, from, f.manifest, 1000, nil)
+	e := p.entry(t, b, plan)
+	other := to.Begin()
+	defer other.Release()
+	for c := range chunksOf {
+		raw := chunkOf(0, c, 0)
+		if _, err := other.Put(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch := to.Begin()
+	defer batch.Release()
+	x := &Bringer{Reader: &fetch.Reader{Bucket: b}, Store: to}
+	if err := x.File(t.Context(), batch, e); err != nil {
+		t.Fatal(err)
+	}
+	other.TakeBack()
+	if err := batch.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range f.hashes {
+		if _, err := to.Get(h, nil); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
