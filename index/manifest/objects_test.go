@@ -85,7 +85,8 @@ func TestNamed(t *testing.T) {
 	}
 	m.Objects[3].Digest = a.Hash
 	m.Objects[0].Digest = b.Hash
-	if _, err := m.Chunks(func(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }); err == nil {
+	nothing := func(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }
+	if _, err := m.Chunks(nothing); err == nil {
 		t.Error("a list that is not there")
 	}
 }
