@@ -203,6 +203,34 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// Damage that is met later is as that which is met by Open.
+func TestLostLater(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "remote.db"))
+	must(t, db.SetIdentity(me))
+	var objs []record.Object
+	for i := range byte(2) {
+		objs = append(objs, record.Object{ID: record.ID{i + 1}, Class: record.ClassData, Len: 1 << 20})
+		must(t, db.Learn(objs[i], []objects.Placed{{Hash: cas.Hash{i}, Off: 64, Kind: cas.Chunk}}))
+	}
+	got := make([]objects.Place, 2)
+	must(t, db.Find([]cas.Hash{{0}, {1}}, got))
+	tries := 0
+	must(t, db.use(func() error {
+		if tries++; tries == 1 {
+			return cas.ErrCorrupt
+		}
+		return nil
+	}))
+	if id, err := db.Identity(); err != nil || id.Writer != "" || db.Recovered() == "" || tries != 2 {
+		t.Errorf("%+v, %v, %d tries", id, err, tries)
+	}
+	must(t, db.Learn(objs[1], []objects.Placed{{Hash: cas.Hash{1}, Off: 64, Kind: cas.Chunk}}))
+	must(t, db.Find([]cas.Hash{{0}, {1}}, got))
+	if got[0] != (objects.Place{}) || got[1].Object != objs[1] {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestNewer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "remote.db")
 	db := open(t, path)
