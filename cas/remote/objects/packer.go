@@ -124,8 +124,8 @@ func (p *Packer) find(hashes []cas.Hash) ([]Place, error) {
 			known[i] = Place{}
 		}
 		if at, ok := p.laid[h]; ok {
-			known[i] = Place{p.objects[at.Object], Placed{Hash: h, Off: at.Off, Stored: at.Stored, CRC: at.crc,
-				Kind: at.kind, Based: true}} // it has the bases that it has here
+			known[i] = Place{p.objects[at.Object], Placed{Hash: h, Off: at.Off, Stored: at.Stored,
+				CRC: at.crc, Kind: at.kind, Based: true}} // it has the bases that it has here
 		}
 	}
 	return known, nil
@@ -252,9 +252,8 @@ func (p *Packer) addGraph(f *file) error {
 		if err != nil {
 			return &LostError{h, err}
 		}
-		at := &known[i]
-		if usable(&r, at) && at.Object.Class == record.ClassMeta {
-			f.graph = append(f.graph, p.relyOn(at))
+		if usable(&r, &known[i]) {
+			f.graph = append(f.graph, p.relyOn(&known[i]))
 			continue
 		}
 		placed, err := p.layOut(r)

@@ -45,7 +45,7 @@ func (p *Packer) Finish(commit func([]Filed) ([][]byte, error)) ([]Filed, error)
 func (p *Packer) settle(commit func([]Filed) ([][]byte, error)) ([]Filed, error) {
 	before := p.open[meta]
 	for size := before.size(0, 0); ; {
-		o := &Object{Object: before.Object, records: slices.Clip(before.records), end: before.end}
+		o := &Object{Object: before.Object, records: before.records, end: before.end}
 		p.open[meta] = o
 		p.objects[p.numbers[o.ID]].Len = size
 		e := &ending{Packer: p, planned: map[cas.Hash]record.Ref{}}
@@ -179,7 +179,7 @@ func (e *ending) layPlan(b []byte) (record.Ref, error) {
 		return record.Ref{}, err
 	}
 	ref := record.Ref{Object: known[0].Object.ID, Off: known[0].Off, Stored: known[0].Stored}
-	if known[0].Kind != cas.Plan || known[0].Based || known[0].Object.Class != record.ClassMeta {
+	if known[0].Kind != cas.Plan {
 		if ref, err = e.layOwn(cas.Plan, h, b); err != nil {
 			return ref, err
 		}

@@ -52,15 +52,13 @@ func (w *Writer) become(writer record.Writer) error {
 	if err != nil {
 		return err
 	}
-	clear(w.covers)
-	w.head = nil
+	w.head, w.last = nil, nil
 	return w.setIdentity(Identity{Writer: writer, Instance: instance})
 }
 
 // setIdentity changes the identity once the State has it.
 func (w *Writer) setIdentity(id Identity) error {
 	if err := w.State.SetIdentity(id); err != nil {
-		w.loaded, w.head = false, nil // what it has now is not known
 		return err
 	}
 	w.id = id
@@ -113,7 +111,7 @@ func (w *Writer) recognize(ctx context.Context, h *record.Head) error {
 	case h.Commit == w.id.Commit:
 		return nil
 	case slices.Contains(w.id.Pending, h.Commit):
-		w.landed = true
+		w.last = nil
 		return w.acknowledge(h)
 	case h.Sequence < w.id.Sequence:
 		return fmt.Errorf("%s is of commit %d, and %d was acknowledged: %w", record.HeadKey(w.id.Writer),

@@ -31,6 +31,8 @@
 // since. A commit is noted there before it is sent. So a process that dies is followed by one that recognizes
 // what it did, and a request that is late may come at any time.
 //
+// Who asked for the last commit may not know of it, either. So what it did is not done twice.
+//
 // A Put of an object or a table whose answer was lost is settled by looking whether it is there, of that
 // length: objects are there as a whole or not at all, and nobody else draws its name. One that is not there
 // may come yet. So its name is never used again: what was to be in it is laid out anew, in another one.
@@ -80,11 +82,12 @@ type Writer struct {
 	Options
 	mu     sync.Mutex
 	id     Identity
-	loaded bool // id is what State has
-	landed bool // a commit of which no answer had come was made: its entries may be pushed again
+	loaded bool // id is that of State
 	// head is the writer's as it was at version, or nil: it has to be read.
 	head    *record.Head
 	version bucket.Version
+	// last has entries of the last commit of which the answer may have been lost; nil: they are to be read.
+	last map[string]record.Entry
 	// covers has what entries in tables are over, for each table that was looked at.
 	covers map[record.ID]map[string][]record.Replaced
 }
@@ -128,7 +131,8 @@ type Result struct {
 	Bytes    int64          // of these
 }
 
-// Failed is a path whose file could not be put, since the local store does not give it.
+// Failed is a path that could not be published: the local store does not give its file, or no head can hold
+// its entry.
 type Failed struct {
 	Path string
 	Err  error
@@ -153,7 +157,7 @@ func (e *RegisteredError) Error() string {
 	return fmt.Sprintf("%s: this store, which was %s, publishes as %s from now on", e.Why, e.Was, e.Now)
 }
 
-const attempts = 16 // of a push, without anything new being put or found lost
+const attempts = 8 // of a push, without anything new being put or found lost
 
 // errAgain: the push goes on from its first step.
 var errAgain = errors.New("interrupted again and again")
@@ -171,6 +175,9 @@ func (w *Writer) Push(ctx context.Context, src objects.Source, ch Changes) (Resu
 	for left := attempts; left > 0; left-- {
 		before := p.progress()
 		err := p.attempt(ctx)
+		if err == nil {
+			w.told(&ch)
+		}
 		if err == nil || !errors.Is(err, errAgain) {
 			p.result.Writer, p.result.Head, p.result.At = w.id.Writer, w.head, w.version
 			return p.result, err
