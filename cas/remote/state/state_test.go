@@ -166,7 +166,7 @@ func TestLost(t *testing.T) {
 	whole, err := os.ReadFile(path)
 	must(t, err)
 	r := rand.New(rand.NewPCG(2, 2))
-	for range 12 {
+	for range 6 {
 		p := slices.Clone(whole)
 		for n := 0; n < 64; {
 			if i := r.IntN(len(p)); p[i] != 0 {
