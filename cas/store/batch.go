@@ -24,6 +24,7 @@ type Batch struct {
 	pinned []key                 // as often as they were put
 	sure   int                   // of pinned: before Mark
 	naming map[cas.Hash]struct{} // those that are no chunks
+	steady []cas.Hash            // by Hold
 }
 
 // Begin starts a batch.
@@ -65,14 +66,7 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 // put is PutRelated for r, which is claimed and is settled then. full: a segment was found full.
 func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	fresh bool, id byte, full bool, err error) {
-	s := b.s
-	held, err := s.held(r)
-	if held || err != nil {
-		st := indexed
-		if err != nil {
-			st = failed
-		}
-		s.appender.settle(r, st, err)
+	if held, err := b.s.heldSettled(r); held || err != nil {
 		return false, 0, false, err
 	}
 	id, full, err = b.store(r, raw, hint, rel)
@@ -174,6 +168,16 @@ func (b *Batch) pruneLocked() {
 		b.deps = slices.DeleteFunc(b.deps, func(r *record) bool { in, _ := r.fateLocked(); return in })
 	}
 	b.prune = max(1024, 2*len(b.deps))
+}
+
+// heldSettled is held, and settles r if there is nothing left to be done for it.
+func (s *Store) heldSettled(r *record) (held bool, err error) {
+	if held, err = s.held(r); err != nil {
+		s.appender.settle(r, failed, err)
+	} else if held {
+		s.appender.settle(r, indexed, nil)
+	}
+	return held, err
 }
 
 // held asks the index for r, which is claimed.
@@ -321,11 +325,14 @@ func (b *Batch) Release() {
 	defer s.pins.mu.Unlock()
 	b.done = true
 	b.disownLocked()
+	for _, h := range b.steady {
+		s.pins.easeLocked(keyOf(h))
+	}
 	s.pins.unpinLocked(b.pinned...)
 	for h := range b.naming {
 		if s.pins.naming[h]--; s.pins.naming[h] == 0 {
 			delete(s.pins.naming, h)
 		}
 	}
-	b.pinned, b.sure, b.naming, b.deps = nil, 0, nil, nil
+	b.pinned, b.sure, b.naming, b.deps, b.steady = nil, 0, nil, nil, nil
 }
