@@ -237,3 +237,36 @@ func (s *Store) Close() error {
 
 // Pinned reports whether an open batch has put h: no sweep may take it.
 func (s *Store) Pinned(h cas.Hash) bool { return s.pins.pinned(keyOf(h)) }
+
+// folder is where the segments of a store lie.
+type folder struct {
+	fs  disk.FS
+	dir string
+	id  [16]byte // the store's
+}
+
+func (d folder) segment(n uint32) segment.ID { return segment.ID{Store: d.id, Number: n} }
+
+// open opens segment n for reading.
+func (d folder) open(n uint32) (*segment.Reader, error) {
+	return segment.Open(d.fs, d.dir, d.segment(n))
+}
+
+// numbers lists the segments in the directory, ascending.
+func (d folder) numbers() ([]uint32, error) { return segment.Numbers(d.fs, d.dir) }
+
+// room reports whether n bytes may be written that only save room. Until written is called they count as not
+// being on the disk yet.
+func (s *Store) room(n int64) (written func(), err error) {
+	if s.opt.Room == nil {
+		return func() {}, nil
+	}
+	if err := s.opt.Room(s.spending.Add(n)); err != nil {
+		s.spending.Add(-n)
+		return nil, err
+	}
+	return func() { s.spending.Add(-n) }, nil
+}
+
+// makeRoom reports whether there is more room on the disk now.
+func (s *Store) makeRoom() bool { return s.opt.MakeRoom != nil && s.opt.MakeRoom() }
