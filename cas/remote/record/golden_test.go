@@ -44,6 +44,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "head-stamped", annotateHead(stamped))
+	goldenCollections(t)
 }
 
 func golden(t *testing.T, name, got string) {

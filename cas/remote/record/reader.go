@@ -42,3 +42,19 @@ func many[T any](r *reader, size int, one func() T) []T {
 	}
 	return items
 }
+
+// uint32 reads a fixed number.
+func (r *reader) uint32() uint32 {
+	if q := r.Take(4); q != nil {
+		return le.Uint32(q)
+	}
+	return 0
+}
+
+// uint64 reads a fixed number.
+func (r *reader) uint64() uint64 {
+	if q := r.Take(8); q != nil {
+		return le.Uint64(q)
+	}
+	return 0
+}

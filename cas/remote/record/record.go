@@ -1,7 +1,8 @@
 // Package record is what the objects of a remote say besides the bytes of checkpoints: where the records of a
-// file lie (Plan), what a writer says of each name (Entry), and the two objects that hold entries: a Table
-// never changes, and a Head is a writer's one object that does. It also makes and parses all keys. It turns
-// bytes into values and back, and reads nothing itself.
+// file lie (Plan), what a writer says of each name (Entry), the two objects that hold entries, and what
+// collectors note (State, Epoch, Aging). A Table never changes, and a Head is a writer's one object that
+// does. The package also makes and parses all keys. It turns bytes into values and back, and reads nothing
+// itself.
 //
 // A remote may be hostile. So memory is bounded by the bytes that were fetched before it is taken, and each
 // value has one encoding: a decoder encodes again what it has read, and refuses what is not the same. Errors
@@ -195,6 +196,37 @@
 // A head of 0 bytes is that of a writer which is registered and has no commit: the zero Head. If a collector
 // comes before the first commit, it writes remote, stamp, perhaps the flag, and else zeros. From the first
 // commit on, sequence, remote, instance and commit are not zero. A folded head has neither tables nor tail.
+//
+// # State, epoch and aging, version 1
+//
+// What collectors of unreferenced objects note (package sweep). Each begins and ends with
+//
+//	 0  8  magic "ckptstat", "ckptepoc", "ckptagin"
+//	 8  2  version: 1
+//	10  6  0
+//	16 16  remote: its id
+//	   …
+//	-4  4  CRC-32C of all before
+//
+// gc/state, which is there from the first epoch on:
+//
+//	32  4  number of the newest epoch that is published
+//
+// gc/e/NNNNNNNN, at most 64 MiB. It is made with what is condemned, and overwritten once with what of that
+// is deleted:
+//
+//	32  4  epoch
+//	36  4  flags: 1 deleted
+//	40  8  time: ns since 1970, for people
+//	48     collector     string: a writer
+//	       objects       keys; at least one, unless deleted
+//
+// gc/aging, at most 64 MiB:
+//
+//	32     times         number n, then n times zz, ascending: s since 1970; each of some object
+//	       objects       keys, each followed by a number: of the time since when it is unreferenced
+//
+//	keys   for each of d, i, m, t: number n, then n times, by ascending id: 16 bytes id
 package record
 
 import (
