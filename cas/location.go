@@ -13,6 +13,9 @@ const (
 	// Event is something that only an index would know else: a model's parents and owners, its architecture,
 	// a tombstone (see package ckptfs/index/ledger).
 	Event Kind = 4
+	// Plan and Commit are in objects of remotes alone (see package ckptfs/cas/remote/record).
+	Plan   Kind = 5
+	Commit Kind = 6
 )
 
 func (k Kind) String() string {
@@ -25,6 +28,10 @@ func (k Kind) String() string {
 		return "manifest"
 	case Event:
 		return "event"
+	case Plan:
+		return "plan"
+	case Commit:
+		return "commit record"
 	}
 	return "unknown"
 }

@@ -146,7 +146,7 @@ func (r *Reader) ReadPayload(loc cas.Location, rec *Record, p []byte) error {
 	if err := r.read(p, loc.Off+RecordHeaderSize); err != nil {
 		return err
 	}
-	return checkPayload(rec, p)
+	return rec.CheckPayload(p)
 }
 
 // ReadRecord reads header and payload in one go, into buf, which is RecordHeaderSize + loc.Stored bytes long.
@@ -166,7 +166,7 @@ func (r *Reader) Record(buf []byte, loc cas.Location, h cas.Hash, rec *Record) (
 	if err != nil {
 		return nil, err
 	}
-	return payload, checkPayload(rec, payload)
+	return payload, rec.CheckPayload(payload)
 }
 
 // Unsummed is Record without the payload's checksum, for a caller that compares the decoded payload with its
@@ -189,13 +189,6 @@ func (r *Reader) match(p []byte, loc cas.Location, h cas.Hash, rec *Record) erro
 	}
 	if rec.Hash != h || rec.Stored != loc.Stored || rec.Raw != loc.Raw {
 		return fmt.Errorf("another record than the index says: %w", cas.ErrCorrupt)
-	}
-	return nil
-}
-
-func checkPayload(rec *Record, p []byte) error {
-	if crc(p) != rec.CRC {
-		return fmt.Errorf("payload checksum: %w", cas.ErrCorrupt)
 	}
 	return nil
 }

@@ -53,6 +53,21 @@ func headerCRC(p []byte, id ID) uint32 {
 	return crc32.Update(crc(p[:76]), castagnoli, tail[:])
 }
 
+// ParseRecord reads the header at p of the record at off in the segment id. The error is cas.ErrCorrupt when
+// there is none.
+func ParseRecord(p []byte, id ID, off int64) (r Record, err error) {
+	err = r.parse(p, id, off)
+	return r, err
+}
+
+// CheckPayload holds the payload as stored against the header. The error is cas.ErrCorrupt.
+func (r *Record) CheckPayload(p []byte) error {
+	if crc(p) != r.CRC {
+		return fmt.Errorf("payload checksum: %w", cas.ErrCorrupt)
+	}
+	return nil
+}
+
 // parse reads the header at p, which lies at off. What it accepts lies below 2^63 and within the bounds of
 // the format. The caller checks that it lies within the file.
 func (r *Record) parse(p []byte, id ID, off int64) error {

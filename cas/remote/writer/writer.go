@@ -1,0 +1,2 @@
+// Package writer publishes.
+package writer
