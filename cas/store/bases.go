@@ -162,23 +162,11 @@ func (s *Store) take(h cas.Hash, b segment.Base, had []byte) *against {
 
 // takeOne is take for one of the bases.
 func (s *Store) takeOne(h, base cas.Hash, a *against, had []byte) bool {
-	// Nothing of it was pinned: from here on it is.
-	on, ok := s.link(h, base)
+	loc, on, ok := s.linkBase(h, base, a.Number)
 	if !ok {
 		return false
 	}
-	if on != nil {
-		a.on = append(a.on, on)
-	}
-	loc, err := s.locateNow(false, base)
-	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
-		return false
-	}
-	number, more, err := s.secure(base, loc)
-	if err != nil || number >= a.Number {
-		return false
-	}
-	a.on = append(a.on, more...)
+	a.on = append(a.on, on...)
 	if len(had) == int(loc.Raw) && len(had) > 0 && cas.Check(had, base) == nil {
 		*a.raw = append(*a.raw, had...)
 		return true
@@ -189,4 +177,23 @@ func (s *Store) takeOne(h, base cas.Hash, a *against, had []byte) bool {
 		return false
 	}
 	return true
+}
+
+// linkBase pins base, and all that it needs, for the record of h, which is pinned and has a number. loc is
+// where it lies, on are the records that are pending. false: it is not available.
+func (s *Store) linkBase(h, base cas.Hash, number uint8) (loc cas.Location, on []*record, ok bool) {
+	// Nothing of it was pinned: from here on it is.
+	rec, ok := s.link(h, base)
+	if !ok {
+		return loc, nil, false
+	}
+	loc, err := s.locateNow(false, base)
+	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
+		return loc, nil, false
+	}
+	has, on, err := s.secure(base, loc)
+	if rec != nil {
+		on = append(on, rec)
+	}
+	return loc, on, err == nil && has < number
 }

@@ -23,6 +23,7 @@ type Batch struct {
 	pinned map[key]struct{}
 	also   []key                 // pinned by PutHeld, as often as they occur: a set would cost more
 	naming map[cas.Hash]struct{} // those that are no chunks
+	steady []cas.Hash            // by Hold
 }
 
 // Begin starts a batch.
@@ -64,14 +65,7 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 // put is PutRelated for r, which is claimed and is settled then. full: a segment was found full.
 func (b *Batch) put(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	fresh bool, id byte, full bool, err error) {
-	s := b.s
-	held, err := s.held(r)
-	if held || err != nil {
-		st := indexed
-		if err != nil {
-			st = failed
-		}
-		s.appender.settle(r, st, err)
+	if held, err := b.s.heldSettled(r); held || err != nil {
 		return false, 0, false, err
 	}
 	id, full, err = b.store(r, raw, hint, rel)
@@ -168,6 +162,16 @@ func (b *Batch) holdLocked(r *record) (doomed bool) {
 	}
 	_, doomed = s.pins.doomed[keyOf(r.hash)]
 	return doomed
+}
+
+// heldSettled is held, and settles r if there is nothing left to be done for it.
+func (s *Store) heldSettled(r *record) (held bool, err error) {
+	if held, err = s.held(r); err != nil {
+		s.appender.settle(r, failed, err)
+	} else if held {
+		s.appender.settle(r, indexed, nil)
+	}
+	return held, err
 }
 
 // held asks the index for r, which is claimed.
@@ -303,6 +307,9 @@ func (b *Batch) Release() {
 	defer s.pins.mu.Unlock()
 	b.done = true
 	b.disownLocked()
+	for _, h := range b.steady {
+		s.pins.easeLocked(keyOf(h))
+	}
 	for k := range b.pinned {
 		s.pins.unpinLocked(k)
 	}
@@ -314,5 +321,5 @@ func (b *Batch) Release() {
 			delete(s.pins.naming, h)
 		}
 	}
-	b.pinned, b.also, b.naming, b.deps = nil, nil, nil, nil
+	b.pinned, b.also, b.naming, b.deps, b.steady = nil, nil, nil, nil, nil
 }

@@ -312,19 +312,21 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 }
 
 // replace makes r, which a batch holds then, the pending record of its hash. false: another is, a sweep is
-// just taking what the index has of it, or something was written against it, so that its number may not rise.
+// just taking what the index has of it, it is held as it is (Batch.Hold), or something was written against
+// it, so that its number may not rise.
 func (c *Compaction) replace(b *Batch, r *record, number, was uint8) (bool, error) {
 	s := c.s
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
-	switch _, doomed := s.pins.doomed[keyOf(r.hash)]; {
+	switch {
 	case s.appender.closed:
 		return false, ErrClosed
 	case b.done:
 		return false, ErrBatchDone
-	case doomed || s.appender.pending[r.hash] != nil || number > was && !c.risesLocked(keyOf(r.hash), number):
+	case s.pins.fixedLocked(keyOf(r.hash)) || s.appender.pending[r.hash] != nil ||
+		number > was && !c.risesLocked(keyOf(r.hash), number):
 		return false, nil
 	}
 	r.rising = number > was
@@ -333,7 +335,7 @@ func (c *Compaction) replace(b *Batch, r *record, number, was uint8) (bool, erro
 	return true, nil
 }
 
-// pin keeps h from sweeps until b is released. false: one is just taking it.
+// pin keeps h from sweeps until b is released. false: one is just taking it, or it is held as it is.
 func (b *Batch) pin(h cas.Hash) (bool, error) {
 	s := b.s
 	s.appender.mu.Lock()
@@ -346,11 +348,18 @@ func (b *Batch) pin(h cas.Hash) (bool, error) {
 	}
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
-	if _, doomed := s.pins.doomed[keyOf(h)]; doomed {
+	if s.pins.fixedLocked(keyOf(h)) {
 		return false, nil
 	}
 	b.keepLocked(cas.Chunk, h)
 	return true, nil
+}
+
+// fixedLocked reports whether a sweep is just taking k, or a batch holds it as it is.
+func (p *pins) fixedLocked(k key) bool {
+	p.mu.AssertHeld()
+	_, doomed := p.doomed[k]
+	return doomed || p.steady[k] > 0
 }
 
 // Retire takes what was replaced, by batches that were committed, out of the segments.

@@ -38,6 +38,7 @@ type pins struct {
 	named   map[cas.Hash]struct{} // those of touched that are no chunks
 	doomed  map[key]struct{}      // about to leave the index: a Put of one of these stores it afresh
 	linked  map[key]struct{}      // bases of what was written since the Compaction began, and what was pinned
+	steady  map[key]int           // what no Compaction stores otherwise: how often it is held
 }
 
 func (p *pins) init() {
@@ -46,6 +47,7 @@ func (p *pins) init() {
 	p.own = make(map[key]*Batch)
 	p.naming = make(map[cas.Hash]int)
 	p.suspect = make(map[cas.Hash]struct{})
+	p.steady = make(map[key]int)
 }
 
 // pinned reports whether k has a pin.
@@ -112,6 +114,14 @@ func (p *pins) unpinLocked(k key) {
 	delete(p.needs, k)
 	for _, b := range bases {
 		p.unpinLocked(b)
+	}
+}
+
+// easeLocked undoes one Hold of k.
+func (p *pins) easeLocked(k key) {
+	p.mu.AssertHeld()
+	if p.steady[k]--; p.steady[k] == 0 {
+		delete(p.steady, k)
 	}
 }
 

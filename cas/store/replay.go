@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/cas/copies"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 )
@@ -12,7 +13,7 @@ import (
 type replay struct {
 	s       *Store
 	entries []cas.Entry
-	copies  deltaCopies
+	copies  copies.Deltas
 	// mark is up to where the index has all. While one is made from nothing it stays zero until the end, so
 	// that a start goes on where this was cut short: at the beginning.
 	mark    cas.Watermark
@@ -20,7 +21,7 @@ type replay struct {
 	failed  error // the index's
 }
 
-func newReplay(s *Store) *replay { return &replay{s: s, copies: deltaCopies{}} }
+func newReplay(s *Store) *replay { return &replay{s: s, copies: copies.Deltas{}} }
 
 func (in *replay) add(n uint32, rec *segment.Record) error {
 	if !known(rec.Kind) {
@@ -57,11 +58,13 @@ func (in *replay) finish(mark cas.Watermark) error {
 	if err := in.commit(); err != nil {
 		return err
 	}
-	better, err := in.copies.resolve(in.s)
+	s := in.s
+	better, err := in.copies.Resolve(copies.Index{Base: s.reader.baseAt,
+		Locate: func(h cas.Hash) (cas.Location, error) { return one(h, s.indexer.index.Locate) }})
 	if err != nil || len(better) == 0 && mark == in.mark {
 		return err
 	}
-	return in.s.indexer.index.Commit(better, mark)
+	return s.indexer.index.Commit(better, mark)
 }
 
 // lowest is the entries, which lie behind what the index has, without the records of which there is one of a
@@ -102,7 +105,7 @@ func (in *replay) lowest() ([]cas.Entry, error) {
 	return slices.DeleteFunc(entries, func(e cas.Entry) bool {
 		l, ok := have[keyOf(e.Hash)]
 		if ok && e.Delta && l.Delta {
-			in.copies.add(e.Hash, l, e.Location)
+			in.copies.Add(e.Hash, l, e.Location)
 		}
 		if ok && e.Delta && serves(l.Kind, e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
 			return true

@@ -80,3 +80,34 @@ func (m *Manifest) Hidden() cas.Hash {
 	}
 	return cas.Sum(all)
 }
+
+// Lists names the lists of the objects, each once, in their order.
+func (m *Manifest) Lists() (lists []cas.Hash) {
+	seen := map[cas.Hash]bool{}
+	for _, o := range m.Objects {
+		if o.List && !seen[o.Digest] {
+			seen[o.Digest] = true
+			lists = append(lists, o.Digest)
+		}
+	}
+	return lists
+}
+
+// Chunks lists the chunks of the objects, each once, in the order in which the objects and their lists first
+// name them. get is as for Spans.
+func (m *Manifest) Chunks(get func(h cas.Hash, buf []byte) ([]byte, error)) (chunks []Span, err error) {
+	seen := map[cas.Hash]bool{}
+	for _, o := range m.Objects {
+		spans, err := o.Spans(get)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range spans {
+			if !seen[s.Hash] {
+				seen[s.Hash] = true
+				chunks = append(chunks, s)
+			}
+		}
+	}
+	return chunks, nil
+}
