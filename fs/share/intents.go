@@ -33,7 +33,12 @@ type intents struct {
 
 	mu    sync.Mutex
 	file  *os.File
-	paths []string // in the order in which they were noted
+	noted []*intent // in the order in which they were noted
+}
+
+type intent struct {
+	path string
+	over bool // it was done, or has failed
 }
 
 // openIntents reads STORE/remote.log, and makes it if there is none. What a kill or a power cut has torn off its
@@ -51,7 +56,10 @@ func openIntents(folder *disk.Folder) (*intents, error) {
 	in := &intents{folder: folder, file: f}
 	paths, n, err := parseIntents(p)
 	if err == nil {
-		in.paths, err = paths, f.Truncate(int64(n))
+		for _, path := range paths {
+			in.noted = append(in.noted, &intent{path, true})
+		}
+		err = f.Truncate(int64(n))
 	}
 	if err == nil && n == 0 {
 		_, err = f.WriteAt([]byte(logMagic), 0)
@@ -94,40 +102,52 @@ func appendIntent(p []byte, path string) []byte {
 	return p
 }
 
-// add notes that a name is about to be removed, or moved away, with all that is below it.
-func (in *intents) add(path string) error {
+// add notes that a name is about to be removed, or moved away, with all that is below it. done says that this
+// was done, or has failed.
+func (in *intents) add(path string) (done func(), err error) {
 	if len(path) > record.MaxPath {
-		return nil // no such name is shared
+		return func() {}, nil // no such name is shared
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	end, err := in.file.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return err
+		return func() {}, err
 	}
 	if _, err := in.file.Write(appendIntent(nil, path)); err != nil {
 		_, serr := in.file.Seek(end, io.SeekStart)
-		return errors.Join(fmt.Errorf("%s: %w", LogFile, err), in.file.Truncate(end), serr)
+		return func() {}, errors.Join(fmt.Errorf("%s: %w", LogFile, err), in.file.Truncate(end), serr)
 	}
-	in.paths = append(in.paths, path)
-	return nil
+	one := &intent{path: path}
+	in.noted = append(in.noted, one)
+	return func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		one.over = true
+	}, nil
 }
 
 // sync makes durable what was noted, before the folder is in which the names were.
 func (in *intents) sync() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if len(in.paths) == 0 {
+	if len(in.noted) == 0 {
 		return nil
 	}
 	return in.file.Sync()
 }
 
-// all are the names that were noted.
-func (in *intents) all() []string {
+// all are the names that were noted, up to one whose removal is under way.
+func (in *intents) all() (paths []string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return slices.Clone(in.paths)
+	for _, one := range in.noted {
+		if !one.over {
+			break
+		}
+		paths = append(paths, one.path)
+	}
+	return paths
 }
 
 // cut forgets the first n of all, which were published, or did not happen.
@@ -138,8 +158,8 @@ func (in *intents) cut(n int) error {
 		return nil
 	}
 	p := []byte(logMagic)
-	for _, path := range in.paths[n:] {
-		p = appendIntent(p, path)
+	for _, one := range in.noted[n:] {
+		p = appendIntent(p, one.path)
 	}
 	const next = LogFile + ".new"
 	if err := in.folder.Remove(next); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -161,7 +181,7 @@ func (in *intents) cut(n int) error {
 		return err
 	}
 	in.file.Close()
-	in.file, in.paths = f, slices.Clone(in.paths[n:])
+	in.file, in.noted = f, slices.Clone(in.noted[n:])
 	return nil
 }
 
