@@ -108,21 +108,20 @@ func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, on
 	}
 	ranges := split(records, only)
 	found := make([][]wrong, len(ranges))
-	g, ctx := errgroup.WithContext(ctx)
+	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(r.Requests, 4))
 	for i, rg := range ranges {
-		if ctx.Err() != nil {
-			break
-		}
 		g.Go(func() (err error) {
-			found[i], err = r.get(ctx, b, records, rg, f)
+			if err = each.Err(); err == nil {
+				found[i], err = r.get(each, b, records, rg, f)
+			}
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return slices.Concat(found...), ctx.Err()
+	return slices.Concat(found...), nil
 }
 
 // split sorts only, numbers of records, and cuts it into ranges of one request each.

@@ -46,17 +46,21 @@ func (x *Source) Record(h cas.Hash) (segment.Record, error) {
 }
 
 // Payload fills p, r.Stored bytes long, with the payload of r, held against its checksum. The error wraps
-// cas.ErrCorrupt when it is damaged, or stored otherwise since r was listed.
+// objects.ErrChanged when it is stored otherwise since r was listed, and cas.ErrCorrupt when it is damaged.
 func (x *Source) Payload(r *segment.Record, p []byte) error {
 	locs := make([]cas.Location, 1)
 	if err := x.store.Locate([]cas.Hash{r.Hash}, locs); err != nil {
 		return err
 	}
 	err := x.store.With(r.Hash, locs[0], func(f *segment.Reader, at cas.Location) error {
-		if int(at.Stored) != len(p) {
-			return fmt.Errorf("it is stored otherwise now: %w", cas.ErrCorrupt)
+		var now segment.Record
+		if err := f.ReadHeader(at, r.Hash, &now); err != nil {
+			return err
 		}
-		return f.ReadPayload(at, r, p)
+		if now.Codec != r.Codec || now.Stored != r.Stored || now.CRC != r.CRC {
+			return objects.ErrChanged
+		}
+		return f.ReadPayload(at, &now, p)
 	})
 	if err != nil {
 		return &cas.ChunkError{Hash: r.Hash, Loc: locs[0], Err: err}

@@ -1,0 +1,227 @@
+package bring
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/remote/local"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/segment"
+	"ckptfs/cas/store"
+)
+
+// sameStored holds that two stores have the records of a file in the same encoding.
+func sameStored(t *testing.T, from, to *store.Store, f *saved) {
+	t.Helper()
+	var all [2]map[cas.Hash]segment.Record
+	for i, s := range []*store.Store{from, to} {
+		src := local.Begin(s)
+		defer src.Close()
+		c, err := src.Closure(f.manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = map[cas.Hash]segment.Record{}
+		for _, r := range c.Records {
+			r.Off = 0
+			all[i][r.Hash] = r.Record
+		}
+	}
+	for h, r := range all[0] {
+		if all[1][h] != r {
+			t.Errorf("%s is stored as %+v, was %+v", h.Short(), all[1][h], r)
+		}
+	}
+}
+
+// What is brought can be read from the local store alone, in whatever order its records lie.
+func TestBring(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		each    int
+		version int
+		shuffle bool
+	}{
+		{"alone", 1000, 0, false}, {"deltas", 1000, 7, false}, {"small objects", 5, 7, false},
+		{"shuffled", 1000, 7, true}, {"shuffled, small", 3, 6, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			from := newStore(t)
+			var f *saved
+			for v := range c.version + 1 {
+				f = save(t, from, v, f)
+			}
+			var shuffle func(int, func(i, j int))
+			if c.shuffle {
+				shuffle = rand.New(rand.NewPCG(1, 2)).Shuffle
+			}
+			p, plan := publish(t, from, f.manifest, c.each, shuffle)
+			if (len(plan.Bases) > 0) != (c.version > 0) {
+				t.Fatalf("%d bases", len(plan.Bases))
+			}
+			b := &counting{Mem: &bucket.Mem{}}
+			e := p.entry(t, b.Mem, plan)
+			to := newStore(t)
+			got, err := bringTo(t, to, b, nil, e)
+			if err != nil || !bytes.Equal(got, f.content) {
+				t.Fatalf("%d bytes of %d, %v", len(got), len(f.content), err)
+			}
+			sameStored(t, from, to, f)
+			b.gets = 0
+			if _, err := bringTo(t, to, b, nil, e); err != nil || b.gets > 0 {
+				t.Errorf("again: %d requests, %v", b.gets, err)
+			}
+		})
+	}
+}
+
+// What the local store has is not fetched, and a delta's base that is local serves.
+func TestHeld(t *testing.T) {
+	from, to := newStore(t), newStore(t)
+	var f [6]*saved
+	for v := range f {
+		var prev *saved
+		if v > 0 {
+			prev = f[v-1]
+		}
+		f[v] = save(t, from, v, prev)
+	}
+	b := &counting{Mem: &bucket.Mem{}}
+	p, plan := publish(t, from, f[4].manifest, 1000, nil)
+	if _, err := bringTo(t, to, b, nil, p.entry(t, b.Mem, plan)); err != nil {
+		t.Fatal(err)
+	}
+	b.Mem, b.gets = &bucket.Mem{}, 0
+	p, plan = publish(t, from, f[5].manifest, 1000, nil)
+	e := p.entry(t, b.Mem, plan)
+	batch := to.Begin()
+	defer batch.Release()
+	var put atomic.Int64
+	x := &Bringer{Reader: &fetch.Reader{Bucket: b}, Store: to, Progress: func(n, _ int64) { put.Add(n) }}
+	err := x.File(t.Context(), batch, e)
+	if err == nil {
+		err = batch.Commit()
+	}
+	if own := int64(len(f[5].hashes)); err != nil || b.gets > 3 || put.Load() != own {
+		t.Errorf("%d requests, %d records, want %d; %v", b.gets, put.Load(), own, err)
+	}
+	sameStored(t, from, to, f[5])
+}
+
+// Whatever bytes come instead of the right ones, there is an error that says where, and no wrong byte; or the
+// right bytes are had from the origin.
+func TestWrongBytes(t *testing.T) {
+	from := newStore(t)
+	var f *saved
+	for v := range 4 {
+		f = save(t, from, v, f)
+	}
+	b := &counting{Mem: &bucket.Mem{}}
+	p, plan := publish(t, from, f.manifest, 12, nil)
+	e := p.entry(t, b.Mem, plan)
+	r := rand.New(rand.NewPCG(3, 4))
+	failed := 0
+	for n := range 300 {
+		i := r.IntN(len(p.infos))
+		object, key := p.objects[i], p.infos[i].Class.Key(p.infos[i].ID)
+		bit := r.IntN(8 * len(object))
+		change := func(k string, off int64, q []byte) []byte {
+			if at := int64(bit/8) - off; k == key && at >= 0 && at < int64(len(q)) {
+				q[at] ^= 1 << (bit % 8)
+			}
+			return q
+		}
+		switch n % 3 {
+		case 1: // cut
+			change = func(k string, off int64, q []byte) []byte {
+				if k == key {
+					q = q[:max(0, min(int64(len(q)), int64(bit/8)-off))]
+				}
+				return q
+			}
+		case 2: // another object, or another place
+			other := p.objects[r.IntN(len(p.objects))]
+			change = func(k string, off int64, q []byte) []byte {
+				if k == key {
+					clear(q)
+					copy(q, other[min(int(off), len(other)):])
+				}
+				return q
+			}
+		}
+		b.change = change
+		to := newStore(t)
+		got, err := bringTo(t, to, b, nil, e)
+		switch {
+		case err == nil && !bytes.Equal(got, f.content):
+			t.Fatalf("%d: wrong bytes", n)
+		case err != nil:
+			failed++
+			var at *fetch.Error
+			if !errors.As(err, &at) || at.Key != key || !strings.Contains(err.Error(), e.Path) {
+				t.Fatalf("%d: of %s: %v", n, key, err)
+			}
+			if got, err := bringTo(t, to, b, b.Mem, e); err != nil || !bytes.Equal(got, f.content) {
+				t.Fatalf("%d: from the origin: %v", n, err)
+			}
+		}
+	}
+	if failed < 200 {
+		t.Errorf("%d of 300 failed", failed)
+	}
+}
+
+// A plan that lies is an error, and no record comes from it that is not what its hash names.
+func TestPlanLies(t *testing.T) {
+	from := newStore(t)
+	var f, before *saved
+	for v := range 4 {
+		before, f = f, save(t, from, v, f)
+	}
+	for name, lie := range map[string]func(p *record.Plan){
+		"another file":  func(p *record.Plan) { p.Manifest = before.manifest },
+		"size":          func(p *record.Plan) { p.Size++ },
+		"manifest":      func(p *record.Plan) { p.Record.Place = p.Chunks[0] },
+		"manifest raw":  func(p *record.Plan) { p.Record.Raw++ },
+		"a list":        func(p *record.Plan) { p.Lists[0], p.Lists[1] = p.Lists[1], p.Lists[0] },
+		"few lists":     func(p *record.Plan) { p.Lists = p.Lists[1:] },
+		"list raw":      func(p *record.Plan) { p.Lists[2].Raw = 16<<20 - 1 },
+		"few chunks":    func(p *record.Plan) { p.Chunks = p.Chunks[:len(p.Chunks)-1] },
+		"many chunks":   func(p *record.Plan) { p.Chunks = append(p.Chunks, p.Chunks[0]) },
+		"swapped":       func(p *record.Plan) { p.Chunks[3], p.Chunks[9] = p.Chunks[9], p.Chunks[3] },
+		"twice":         func(p *record.Plan) { p.Chunks[3] = p.Chunks[9] },
+		"length":        func(p *record.Plan) { p.Chunks[5].Stored -= 8 },
+		"long":          func(p *record.Plan) { p.Chunks[5].Stored += 8 },
+		"offset":        func(p *record.Plan) { p.Chunks[5].Off += 8 },
+		"no bases":      func(p *record.Plan) { p.Bases = nil },
+		"a base's hash": func(p *record.Plan) { p.Bases[7].Hash[0]++ },
+		"a base's raw":  func(p *record.Plan) { p.Bases[7].Raw++ },
+		"a base's kind": func(p *record.Plan) { p.Bases[7].Kind = cas.List },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &counting{Mem: &bucket.Mem{}}
+			p, plan := publish(t, from, f.manifest, 1000, nil)
+			lie(plan)
+			e := p.entry(t, b.Mem, plan)
+			e.File.Manifest, e.File.Size = f.manifest, int64(len(f.content))
+			to := newStore(t)
+			got, err := bringTo(t, to, b, nil, e)
+			harmless := name == "a list" && err == nil && bytes.Equal(got, f.content)
+			if !harmless && !errors.Is(err, cas.ErrCorrupt) {
+				t.Errorf("%v", err)
+			}
+			st, err := to.Check(context.Background(), store.CheckOptions{ReadData: true})
+			if err != nil || st.Findings > 0 {
+				t.Errorf("%+v, %v", st, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,293 @@
+package bring
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/remote/local"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/segment"
+	"ckptfs/cas/store"
+	"ckptfs/formats"
+	"ckptfs/fs/assemble"
+	"ckptfs/index/chunks"
+	"ckptfs/index/manifest"
+)
+
+const (
+	tensors  = 5
+	chunksOf = 6    // of a tensor
+	elements = 1024 // of a chunk
+)
+
+func newStore(t testing.TB) *store.Store {
+	t.Helper()
+	m := disk.NewMem()
+	for _, err := range []error{m.MkdirAll("/store", 0o755), m.SyncDir("/")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := [16]byte{1}
+	x, err := chunks.Open(t.TempDir()+"/index.db", chunks.Options{StoreID: id, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(m, "/store/segments", id, x, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(); x.Close() })
+	return s
+}
+
+// chunkOf is version v of a chunk in training.
+func chunkOf(tensor, chunk, v int) (p []byte) {
+	r := rand.New(rand.NewPCG(uint64(tensor), uint64(chunk)))
+	x := make([]float64, elements)
+	for i := range x {
+		x[i] = r.NormFloat64()
+	}
+	for range v {
+		for i := range x {
+			x[i] *= 1 + 3e-5*r.NormFloat64()
+		}
+	}
+	for _, f := range x {
+		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(float32(f)))
+	}
+	return p
+}
+
+// saved is a version of the file in a store.
+type saved struct {
+	manifest cas.Hash
+	content  []byte
+	hashes   []cas.Hash // of all that the manifest leads to
+}
+
+// save stores version v, against prev if it is not nil.
+func save(t testing.TB, s *store.Store, v int, prev *saved) *saved {
+	t.Helper()
+	b := s.Begin()
+	defer b.Release()
+	f := &saved{}
+	put := func(kind cas.Kind, raw []byte, hint codec.Hint) cas.Hash {
+		h := cas.Sum(raw)
+		var rel cas.Related
+		if prev != nil {
+			rel.Prev = prev.hashes[len(f.hashes)]
+		}
+		if _, _, err := b.PutRelated(kind, h, raw, hint, rel); err != nil {
+			t.Fatal(err)
+		}
+		f.hashes = append(f.hashes, h)
+		return h
+	}
+	m := &manifest.Manifest{Format: "blob"}
+	for i := range tensors {
+		var spans []manifest.Span
+		n := 0
+		for c := range chunksOf {
+			raw := chunkOf(i, c, v)
+			h := put(cas.Chunk, raw, codec.Hint{DType: "F32", Elem: 4})
+			spans = append(spans, manifest.Span{Hash: h, Len: uint32(len(raw))})
+			f.content = append(f.content, raw...)
+			n += len(raw)
+		}
+		o := manifest.Object{Digest: put(cas.List, manifest.EncodeList(spans), codec.Hint{}), Len: int64(n), List: true}
+		m.Extents = append(m.Extents, manifest.Extent{Len: o.Len, Object: int32(len(m.Objects))})
+		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: o.Len, Kind: formats.Blob})
+		m.Objects, m.Size = append(m.Objects, o), m.Size+o.Len
+	}
+	p, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.manifest = put(cas.Manifest, p, codec.Hint{})
+	if err := b.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// published are objects as a push makes them, before they are put.
+type published struct {
+	objects [][]byte
+	infos   []record.Object
+	open    []segment.Record // of the last object
+	at      map[cas.Hash]record.Place
+}
+
+// begin begins an object.
+func (p *published) begin(class record.Class) {
+	id := record.ID{byte(len(p.infos)), 0xaa}
+	p.infos = append(p.infos, record.Object{ID: id, Class: class})
+	p.objects = append(p.objects, segment.AppendFileHeader(nil, p.id()))
+	p.open = nil
+}
+
+func (p *published) id() segment.ID {
+	return segment.ID{Store: p.infos[len(p.infos)-1].ID, Number: 1}
+}
+
+func (p *published) add(r segment.Record, payload []byte) record.Place {
+	n := len(p.infos) - 1
+	r.Off = int64(len(p.objects[n]))
+	p.objects[n] = segment.AppendRecord(p.objects[n], p.id(), &r, payload)
+	p.open = append(p.open, r)
+	at := record.Place{Object: uint32(n), Off: r.Off, Stored: r.Stored}
+	p.at[r.Hash] = at
+	return at
+}
+
+func (p *published) end() {
+	n := len(p.infos) - 1
+	p.objects[n] = segment.AppendFooter(p.objects[n], p.id(), p.open, int64(len(p.objects[n])))
+	p.infos[n].Len = int64(len(p.objects[n]))
+}
+
+// publish lays the file out, data in objects of some records each, in the order of shuffle, if it is not nil.
+func publish(t testing.TB, s *store.Store, h cas.Hash, each int, shuffle func(int, func(i, j int))) (
+	*published, *record.Plan) {
+	t.Helper()
+	src := local.Begin(s)
+	defer src.Close()
+	c, err := src.Closure(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &published{at: map[cas.Hash]record.Place{}}
+	order := make([]int, len(c.Records))
+	for i := range order {
+		order[i] = i
+	}
+	if shuffle != nil {
+		shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	for n, i := range order {
+		if n%each == 0 {
+			if n > 0 {
+				p.end()
+			}
+			p.begin(record.ClassData)
+		}
+		r := &c.Records[i]
+		payload := make([]byte, r.Stored)
+		if err := src.Payload(&r.Record, payload); err != nil {
+			t.Fatal(err)
+		}
+		p.add(r.Record, payload)
+	}
+	p.end()
+	plan := &record.Plan{Manifest: h, Size: c.Size, Objects: p.infos}
+	own := map[int32]bool{c.Manifest: true}
+	at := func(i int32) record.Record {
+		own[i] = true
+		return record.Record{Place: p.at[c.Records[i].Hash], Raw: c.Records[i].Raw}
+	}
+	plan.Record = at(c.Manifest)
+	for _, i := range c.Lists {
+		plan.Lists = append(plan.Lists, at(i))
+	}
+	for _, i := range c.Chunks {
+		plan.Chunks = append(plan.Chunks, at(i).Place)
+	}
+	for i := range c.Records {
+		if r := &c.Records[i]; !own[int32(i)] {
+			plan.Bases = append(plan.Bases, record.Base{Record: at(int32(i)), Hash: [16]byte(r.Hash[:16]),
+				Number: r.Number, Kind: r.Kind})
+		}
+	}
+	slices.SortFunc(plan.Bases, func(a, b record.Base) int {
+		return int(a.Object)*1e8 + int(a.Off) - int(b.Object)*1e8 - int(b.Off)
+	})
+	return p, plan
+}
+
+// entry puts the plan, as given, and all objects, and returns the file's entry.
+func (p *published) entry(t testing.TB, b *bucket.Mem, plan *record.Plan) *record.Entry {
+	t.Helper()
+	raw, err := plan.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.begin(record.ClassMeta)
+	at := p.add(segment.Record{Kind: cas.Plan, Raw: uint32(len(raw)), Stored: uint32(len(raw)), Hash: cas.Sum(raw),
+		XXH3: cas.SumXXH3(raw), CRC: bucket.Bytes(raw).CRC32C}, raw)
+	p.end()
+	f := &record.File{Size: plan.Size, Manifest: plan.Manifest, Plan: record.Ref{Object: p.infos[at.Object].ID,
+		Off: at.Off, Stored: at.Stored}}
+	for i, o := range p.infos {
+		f.Deps = append(f.Deps, o.ID)
+		body := bucket.Bytes(p.objects[i])
+		if _, err := b.Put(t.Context(), o.Class.Key(o.ID), body, bucket.Cond{Absent: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &record.Entry{Path: "runs/a/1/model.pt", File: f, Version: 1}
+}
+
+// counting counts Gets, and damages what they give if it is told to.
+type counting struct {
+	*bucket.Mem
+	mu     sync.Mutex
+	gets   int
+	bytes  int64
+	change func(key string, off int64, p []byte) []byte
+}
+
+func (c *counting) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	r, info, err := c.Mem.Get(ctx, key, off, n, unless)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gets++
+	if err != nil {
+		return r, info, err
+	}
+	p, err := io.ReadAll(r)
+	c.bytes += int64(len(p))
+	if c.change != nil {
+		p = c.change(key, off, slices.Clone(p))
+	}
+	return io.NopCloser(bytes.NewReader(p)), info, err
+}
+
+// bringTo brings e into s, and reads it back.
+func bringTo(t testing.TB, s *store.Store, b, origin bucket.Bucket, e *record.Entry) ([]byte, error) {
+	t.Helper()
+	x := &Bringer{Reader: &fetch.Reader{Bucket: b, Origin: origin}, Store: s}
+	batch := s.Begin()
+	defer batch.Release()
+	if err := x.File(t.Context(), batch, e); err != nil {
+		return nil, err
+	}
+	if err := batch.Commit(); err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	r := assemble.New(s, assemble.Options{})
+	defer r.Close()
+	f, err := r.Open(e.File.Manifest)
+	if err != nil {
+		return nil, fmt.Errorf("opened: %w", err)
+	}
+	p := make([]byte, f.Size())
+	if _, err := f.ReadAt(p, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	return p, nil
+}
