@@ -190,14 +190,14 @@ func (c *collector) add(n *names.Node, p string, st *steps.Step) error {
 		return err
 	}
 	e, look, err := c.entry(n, p, st, k)
-	if err == nil && e != nil && e.Size() > record.MaxEntry {
+	if err == nil && e != nil && attrBytes(e) > record.MaxEntry/2 {
 		err = fmt.Errorf("its attributes are too long for an entry")
 	}
 	switch {
 	case gone(err) == nil && err != nil || err == nil && e == nil:
 		return nil
-	case c.ctx.Err() != nil:
-		return c.ctx.Err()
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return err
 	case err != nil:
 		c.note(p, err.Error())
 		return nil
@@ -209,6 +209,14 @@ func (c *collector) add(n *names.Node, p string, st *steps.Step) error {
 	return nil
 }
 
+// attrBytes is what an entry's attributes take.
+func attrBytes(e *record.Entry) (n int) {
+	for _, a := range e.Attrs {
+		n += len(a.Name) + len(a.Value)
+	}
+	return n
+}
+
 func (c *collector) note(p, why string) {
 	c.later = append(c.later, control.Skip{Path: p, Reason: why})
 }
@@ -216,7 +224,7 @@ func (c *collector) note(p, why string) {
 // removed adds tombstones of names that programs removed.
 func (c *collector) removed() error {
 	seen := map[string]bool{}
-	all := c.intents.all()
+	all := c.Share.intents.all()
 	for _, at := range all {
 		if !leads(at, c.path) && !c.whole() {
 			continue

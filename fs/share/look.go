@@ -2,6 +2,7 @@ package share
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,7 @@ var (
 // looker makes entries of what the tree shows.
 type looker struct {
 	*Share
+	ctx   context.Context
 	batch *store.Batch // holds the manifests that were made for entries
 }
 

@@ -251,7 +251,7 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 
 // note notes that the tree shows what the remote has.
 func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry) error {
-	l := &looker{Share: p.Share, batch: p.o.Store.Begin()}
+	l := &looker{Share: p.Share, ctx: context.Background(), batch: p.o.Store.Begin()}
 	defer l.batch.Release()
 	has, look, err := l.entry(made, n.Path, nil, nil)
 	if err != nil || has == nil {

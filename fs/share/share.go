@@ -163,12 +163,16 @@ func nameOf(w record.Writer) string {
 	return name
 }
 
-// Close ends what Open and Start began.
-func (s *Share) Close() error {
+// Stop ends what Start began.
+func (s *Share) Stop() {
 	if s.stop != nil {
 		s.stop()
 		s.end.Wait()
 	}
+}
+
+// Close ends what Open began.
+func (s *Share) Close() error {
 	return errors.Join(s.intents.close(), s.o.State.Close())
 }
 

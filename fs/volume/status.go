@@ -62,6 +62,9 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 			f.Unlock()
 		}
 	})
+	if q.v.share != nil {
+		s.Remote = q.v.share.Status()
+	}
 	s.Unidentified.Files, s.Unidentified.More = q.v.ids.Pending()
 	s.ResidentBytes = q.v.hot.Bytes()
 	return s, nil

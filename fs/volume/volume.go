@@ -41,6 +41,7 @@ import (
 	"ckptfs/fs/pack"
 	"ckptfs/fs/queue"
 	"ckptfs/fs/residency"
+	"ckptfs/fs/share"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
@@ -63,6 +64,8 @@ type Volume struct {
 	models    *models.Models
 	passes    *maintenance.Passes
 	usage     *usage.Usage
+	share     *share.Share // nil: the store is joined to no remote, or it cannot be used
+	unshared  error        // why it cannot be used
 
 	workers
 
@@ -172,11 +175,13 @@ func (v *Volume) open(o Options) error {
 	v.openVirtual(o)
 	v.openPasses()
 	v.usage.Start(counted(v))
-	return v.recover(o.Resume)
+	v.openShare(o)
+	return v.recover(o.Resume, o.Publish)
 }
 
-// recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume.
-func (v *Volume) recover(resume func(*Volume) error) error {
+// recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume,
+// publish Options.Publish.
+func (v *Volume) recover(resume func(*Volume) error, publish bool) error {
 	before := v.lock.Before
 	s := &maintenance.Survey{
 		Passes: v.passes, Repair: !before.Clean && before.PID != 0, Stop: v.closing.Load,
@@ -215,6 +220,9 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		v.sums.Start()
 		v.ids.Start()
 		v.durability.start()
+		if v.share != nil && publish {
+			v.share.Start()
+		}
 	}
 	switch {
 	case resume != nil && s.Repair:

@@ -91,7 +91,10 @@ func (v *Volume) SetXattr(n *names.Node, name string, value []byte, flags int) e
 	if err != nil {
 		return unix.EINVAL
 	}
-	return n.SetXattr(name, value, flags)
+	if err = n.SetXattr(name, value, flags); err == nil {
+		v.touch(n)
+	}
+	return err
 }
 
 // checkMetadata checks the value of an attribute that describes the model or the step at p.
@@ -124,7 +127,11 @@ func (v *Volume) RemoveXattr(n *names.Node, name string) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
-	return n.RemoveXattr(name)
+	err := n.RemoveXattr(name)
+	if err == nil {
+		v.touch(n)
+	}
+	return err
 }
 
 func (v *Volume) mayChangeXattr(n *names.Node, name string) error {
