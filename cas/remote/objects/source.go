@@ -2,6 +2,7 @@ package objects
 
 import (
 	"errors"
+	"fmt"
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/record"
@@ -22,6 +23,17 @@ type Source interface {
 
 // ErrChanged: a record was stored otherwise since its closure was listed, which is to be listed anew.
 var ErrChanged = errors.New("the record is stored otherwise now")
+
+// LostError says that the local store does not give a record, or not what the one of a manifest needs.
+type LostError struct {
+	Hash cas.Hash
+	Err  error // of the Source
+}
+
+func (e *LostError) Error() string { return fmt.Sprintf("record %s: %v", e.Hash.Short(), e.Err) }
+
+// Unwrap returns the error of the Source.
+func (e *LostError) Unwrap() error { return e.Err }
 
 // Closure is what decoding one file reads.
 type Closure struct {

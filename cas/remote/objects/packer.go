@@ -1,0 +1,296 @@
+package objects
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/segment"
+)
+
+// smallest is the stored length, in bytes, from which on a chunk lies in a data object.
+const smallest = 32 << 10
+
+// Options of a Packer.
+type Options struct {
+	Source Source
+	Places Places
+	Random io.Reader // gives the ids of objects
+	// Put is told of each object that is full, and may return before it is put.
+	Put func(*Object) error
+}
+
+// Packer lays out what a push puts.
+type Packer struct {
+	Options
+	objects []record.Object // that places of this push name by index: those relied on, and those laid out
+	numbers map[record.ID]uint32
+	gone    map[record.ID]bool // of those relied on or not: condemned
+	laid    map[cas.Hash]laid  // out in this push, and not known to Places yet
+	open    [2]*Object         // of data, of meta; nil: none
+	files   []*file
+}
+
+// laid is a record of this push.
+type laid struct {
+	record.Place
+	kind cas.Kind
+	crc  uint32
+}
+
+// file is what a plan is made of. Places are by Packer.objects.
+type file struct {
+	manifest cas.Hash
+	size     int64
+	record   record.Record
+	lists    []record.Record
+	chunks   []record.Place
+	bases    []record.Base
+	graph    []record.Place
+	parts    []cas.Hash // of the graph
+}
+
+// Filed is where what a file's entry names lies.
+type Filed struct {
+	Plan  record.Ref
+	Deps  []record.ID
+	Graph []record.Part
+}
+
+// New returns a Packer.
+func New(o Options) *Packer {
+	return &Packer{Options: o, numbers: map[record.ID]uint32{}, gone: map[record.ID]bool{},
+		laid: map[cas.Hash]laid{}}
+}
+
+// Add lays out what of a file, and of a graph, is not in the remote. An error of the Source leaves the Packer
+// as it was, but that bases or parts may have been laid out for nothing.
+func (p *Packer) Add(manifest cas.Hash, graph []cas.Hash) error {
+	c, err := p.Source.Closure(manifest)
+	if err != nil {
+		return &LostError{manifest, err}
+	}
+	f := &file{manifest: manifest, size: c.Size, parts: graph}
+	if err := p.addClosure(f, c); err != nil {
+		return err
+	}
+	if err := p.addGraph(f); err != nil {
+		return err
+	}
+	p.files = append(p.files, f)
+	return nil
+}
+
+func (p *Packer) addClosure(f *file, c *Closure) error {
+	hashes := make([]cas.Hash, len(c.Records))
+	for i := range c.Records {
+		hashes[i] = c.Records[i].Hash
+	}
+	known, err := p.find(hashes)
+	if err != nil {
+		return err
+	}
+	needed, alone := choose(c, known)
+	placed := make([]record.Place, len(c.Records))
+	for i := range c.Records {
+		switch r := &c.Records[i]; {
+		case !needed[i]:
+		case usable(&r.Record, &known[i]):
+			placed[i] = p.relyOn(&known[i])
+		default:
+			if placed[i], err = p.layOut(r.Record); err != nil {
+				return err
+			}
+		}
+	}
+	f.fill(c, placed, needed, alone)
+	return nil
+}
+
+// find is what is known of records, in this push and before, but for what is condemned.
+func (p *Packer) find(hashes []cas.Hash) ([]Place, error) {
+	known := make([]Place, len(hashes))
+	if err := p.Places.Find(hashes, known); err != nil {
+		return nil, err
+	}
+	if err := p.learnGone(known); err != nil {
+		return nil, err
+	}
+	for i, h := range hashes {
+		if p.gone[known[i].Object.ID] {
+			known[i] = Place{}
+		}
+		if at, ok := p.laid[h]; ok {
+			known[i] = Place{p.objects[at.Object], Placed{Hash: h, Off: at.Off, Stored: at.Stored, CRC: at.crc,
+				Kind: at.kind, Based: true}} // it has the bases that it has here
+		}
+	}
+	return known, nil
+}
+
+// learnGone asks what objects are condemned, once for each.
+func (p *Packer) learnGone(known []Place) error {
+	var ids []record.ID
+	for i := range known {
+		id := known[i].Object.ID
+		if _, asked := p.gone[id]; !asked && !id.IsZero() {
+			p.gone[id] = true
+			ids = append(ids, id)
+		}
+	}
+	gone := make([]bool, len(ids))
+	if err := p.Places.Condemned(ids, gone); err != nil {
+		return err
+	}
+	for i, id := range ids {
+		p.gone[id] = gone[i]
+	}
+	return nil
+}
+
+// usable reports whether a reader can use the record at a place as it would use r.
+func usable(r *segment.Record, at *Place) bool {
+	return at.Stored > 0 && at.Kind == r.Kind && (!at.Based || at.Stored == r.Stored && at.CRC == r.CRC)
+}
+
+// choose says which records the plan has: what the file consists of, and what of that, where it lies, needs.
+// alone are those that need none there, though perhaps here.
+func choose(c *Closure, known []Place) (needed, alone []bool) {
+	needed, alone = make([]bool, len(c.Records)), make([]bool, len(c.Records))
+	needed[c.Manifest] = true
+	for _, list := range [][]int32{c.Lists, c.Chunks} {
+		for _, i := range list {
+			needed[i] = true
+		}
+	}
+	for i := len(c.Records) - 1; i >= 0; i-- {
+		r := &c.Records[i]
+		alone[i] = usable(&r.Record, &known[i]) && !known[i].Based
+		for _, base := range r.Bases {
+			if needed[i] && !alone[i] && base >= 0 {
+				needed[base] = true
+			}
+		}
+	}
+	return needed, alone
+}
+
+// number is an object's index.
+func (p *Packer) number(o record.Object) uint32 {
+	n, ok := p.numbers[o.ID]
+	if !ok {
+		n = uint32(len(p.objects))
+		p.numbers[o.ID] = n
+		p.objects = append(p.objects, o)
+	}
+	return n
+}
+
+func (p *Packer) relyOn(at *Place) record.Place {
+	return record.Place{Object: p.number(at.Object), Off: at.Off, Stored: at.Stored}
+}
+
+// layOut gives a record a place in an object of this push.
+func (p *Packer) layOut(r segment.Record) (record.Place, error) {
+	class, slot := record.ClassMeta, meta
+	if r.Kind == cas.Chunk && r.Stored >= smallest {
+		class, slot = record.ClassData, 0
+	}
+	o, err := p.room(class, slot, int(r.Stored))
+	if err != nil {
+		return record.Place{}, err
+	}
+	at := record.Place{Object: p.numbers[o.ID], Off: o.add(r), Stored: r.Stored}
+	p.laid[r.Hash] = laid{at, r.Kind, r.CRC}
+	return at, nil
+}
+
+// room is the open object of a class, which takes a record more.
+func (p *Packer) room(class record.Class, slot, stored int) (*Object, error) {
+	if o := p.open[slot]; o != nil && !o.takes(stored) {
+		if err := p.seal(slot); err != nil {
+			return nil, err
+		}
+	}
+	if p.open[slot] == nil {
+		o := &Object{Object: record.Object{Class: class}, end: segment.FileHeaderSize}
+		if _, err := io.ReadFull(p.Random, o.ID[:]); err != nil {
+			return nil, err
+		}
+		p.number(o.Object)
+		p.open[slot] = o
+	}
+	return p.open[slot], nil
+}
+
+// seal puts an object.
+func (p *Packer) seal(slot int) error {
+	o := p.open[slot]
+	p.open[slot] = nil
+	if o == nil {
+		return nil
+	}
+	o.Len = o.size(0, 0)
+	p.objects[p.numbers[o.ID]].Len = o.Len
+	return p.Put(o)
+}
+
+// addGraph lays out the parts of a graph. They are in meta objects, and need nothing.
+func (p *Packer) addGraph(f *file) error {
+	known, err := p.find(f.parts)
+	if err != nil {
+		return err
+	}
+	for i, h := range f.parts {
+		r, err := p.Source.Record(h)
+		if err == nil && codec.NeedsBase(r.Codec) {
+			err = fmt.Errorf("part %s of a graph is stored against another record: %w", h.Short(), cas.ErrCorrupt)
+		}
+		if err != nil {
+			return &LostError{h, err}
+		}
+		at := &known[i]
+		if usable(&r, at) && at.Object.Class == record.ClassMeta {
+			f.graph = append(f.graph, p.relyOn(at))
+			continue
+		}
+		placed, err := p.layOut(r)
+		if err != nil {
+			return err
+		}
+		f.graph = append(f.graph, placed)
+	}
+	return nil
+}
+
+// fill notes where what a plan has lies.
+func (f *file) fill(c *Closure, placed []record.Place, needed, alone []bool) {
+	at := func(i int32) record.Record { return record.Record{Place: placed[i], Raw: c.Records[i].Raw} }
+	f.record = at(c.Manifest)
+	needed[c.Manifest] = false
+	for _, i := range c.Lists {
+		f.lists = append(f.lists, at(i))
+		needed[i] = false
+	}
+	for _, i := range c.Chunks {
+		f.chunks = append(f.chunks, placed[i])
+		needed[i] = false
+	}
+	for i := range c.Records {
+		r := &c.Records[i]
+		if !needed[i] {
+			continue
+		}
+		number := r.Number
+		if alone[i] {
+			number = 0
+		}
+		f.bases = append(f.bases, record.Base{Record: at(int32(i)), Hash: [16]byte(r.Hash[:16]), Number: number,
+			Kind: r.Kind})
+	}
+}
+
+func compareIDs(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }

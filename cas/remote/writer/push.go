@@ -1,0 +1,237 @@
+package writer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/objects"
+	"ckptfs/cas/remote/record"
+)
+
+// push is one Push.
+type push struct {
+	w       *Writer
+	src     *source
+	changes Changes
+	last    error // why it was interrupted
+
+	mu     sync.Mutex
+	result Result // Objects and Bytes under mu while objects are put
+
+	// Of an attempt:
+	id      record.ID // of the commit
+	clock   int64
+	entries []record.Entry // to be committed, ascending
+}
+
+func newPush(w *Writer, src objects.Source, ch Changes) *push {
+	return &push{w: w, changes: ch, src: &source{Source: src, lost: map[cas.Hash]error{}}}
+}
+
+// prepare makes the entries, but for what says where files lie.
+func (p *push) prepare(ctx context.Context) (err error) {
+	if p.id, err = p.w.draw(); err != nil {
+		return err
+	}
+	if err := p.w.readCovers(ctx); err != nil {
+		return err
+	}
+	own, head := p.w.id.Writer, p.w.head
+	p.clock = max(head.Clock, p.changes.Seen)
+	p.entries = slices.Clone(p.changes.Entries)
+	for i := range p.entries {
+		e := &p.entries[i]
+		if err := record.CheckPath(e.Path); err != nil {
+			return err
+		}
+		e.Over = p.w.over(e)
+		for _, o := range e.Over {
+			p.clock = max(p.clock, o.Version)
+		}
+	}
+	p.clock++
+	for i := range p.entries {
+		p.entries[i].Origin, p.entries[i].Version = own, p.clock
+	}
+	sortEntries(p.entries, own)
+	for i := range p.entries[min(1, len(p.entries)):] {
+		if p.entries[i].Path == p.entries[i+1].Path {
+			return fmt.Errorf("%q is changed twice", p.entries[i].Path)
+		}
+	}
+	return p.dropLanded(ctx)
+}
+
+// over is what an entry is to be over: what it says, and what the own entries of its path are over.
+func (w *Writer) over(e *record.Entry) []record.Replaced {
+	versions := map[record.Writer]int64{}
+	add := func(over []record.Replaced) {
+		for _, o := range over {
+			if o.Writer != w.id.Writer {
+				versions[o.Writer] = max(versions[o.Writer], o.Version)
+			}
+		}
+	}
+	add(e.Over)
+	for _, before := range w.head.Find(e.Path) {
+		add(before.Over)
+	}
+	for i := range w.head.Tables {
+		add(w.covers[w.head.Tables[i].ID][e.Path])
+	}
+	if len(versions) == 0 {
+		return nil
+	}
+	over := make([]record.Replaced, 0, len(versions))
+	for _, writer := range slices.Sorted(maps.Keys(versions)) {
+		over = append(over, record.Replaced{Writer: writer, Version: versions[writer]})
+	}
+	return over
+}
+
+// dropLanded leaves out what a commit did of which no answer had come. Else it would be done twice, the
+// second time without regard to what others did meanwhile.
+func (p *push) dropLanded(ctx context.Context) error {
+	if !p.w.landed {
+		return nil
+	}
+	have := map[string]record.Entry{}
+	for _, e := range p.w.head.Tail {
+		have[e.Path] = e
+	}
+	want := map[string]bool{}
+	for i := range p.entries {
+		if _, ok := have[p.entries[i].Path]; !ok {
+			want[p.entries[i].Path] = true
+		}
+	}
+	for i := range p.w.head.Tables {
+		if len(want) == 0 {
+			break
+		}
+		if err := p.w.scan(ctx, &p.w.head.Tables[i], func(e *record.Entry) {
+			if want[e.Path] {
+				delete(want, e.Path)
+				have[e.Path] = *e
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	p.entries = slices.DeleteFunc(p.entries, func(e record.Entry) bool {
+		h, ok := have[e.Path]
+		return ok && same(&e, &h)
+	})
+	return nil
+}
+
+// same reports whether a and b say the same of their path.
+func same(a, b *record.Entry) bool {
+	if a.Kind != b.Kind || a.Mode != b.Mode || a.MTime != b.MTime || a.Link != b.Link ||
+		!slices.Equal(a.Attrs, b.Attrs) || !slices.Equal(a.Metrics, b.Metrics) || !slices.Equal(a.Over, b.Over) {
+		return false
+	}
+	return a.File == nil || a.File.Size == b.File.Size && a.File.Inline == b.File.Inline &&
+		a.File.Manifest == b.File.Manifest && (a.File.Model == nil) == (b.File.Model == nil)
+}
+
+// upload puts what the files need, and says in the entries where it lies.
+func (p *push) upload(ctx context.Context) error {
+	p.result.Failed = nil
+	var filed []int // entries that the packer has, by their order there
+	var failed []string
+	ups := p.begin(ctx)
+	packer := objects.New(objects.Options{Source: p.src, Places: p.w.State, Random: p.w.Random, Put: ups.put})
+	err := func() error {
+		for i := range p.entries {
+			e := &p.entries[i]
+			if e.File == nil || e.File.Manifest.IsZero() {
+				continue
+			}
+			var lost *objects.LostError
+			switch err := packer.Add(e.File.Manifest, graphOf(e)); {
+			case errors.Is(err, errAgain):
+				return err
+			case errors.Is(err, objects.ErrChanged):
+				return fmt.Errorf("%w: %w", errAgain, err)
+			case errors.As(err, &lost):
+				p.result.Failed = append(p.result.Failed, Failed{e.Path, lost})
+				failed = append(failed, e.Path)
+			case err != nil:
+				return err
+			default:
+				filed = append(filed, i)
+			}
+		}
+		if len(filed) == 0 {
+			return nil
+		}
+		places, err := packer.Finish(func(places []objects.Filed) ([][]byte, error) {
+			p.file(filed, places)
+			return p.records(p.without(failed))
+		})
+		if err == nil {
+			p.file(filed, places)
+		}
+		return err
+	}()
+	if waited := ups.wait(); waited != nil {
+		err = cmp.Or(waited, err)
+	}
+	p.entries = p.without(failed)
+	return err
+}
+
+func graphOf(e *record.Entry) (parts []cas.Hash) {
+	if e.File.Model != nil {
+		for _, part := range e.File.Model.Graph {
+			parts = append(parts, part.Hash)
+		}
+	}
+	return parts
+}
+
+// without are the entries but for some paths.
+func (p *push) without(paths []string) []record.Entry {
+	if len(paths) == 0 {
+		return p.entries
+	}
+	return slices.DeleteFunc(slices.Clone(p.entries), func(e record.Entry) bool {
+		return slices.Contains(paths, e.Path)
+	})
+}
+
+// file says in entries where their files lie.
+func (p *push) file(entries []int, places []objects.Filed) {
+	for k, i := range entries {
+		f := *p.entries[i].File
+		f.Plan, f.Deps = places[k].Plan, places[k].Deps
+		if f.Model != nil {
+			m := *f.Model
+			m.Graph = places[k].Graph
+			f.Model = &m
+		}
+		p.entries[i].File = &f
+	}
+}
+
+// records are the commit records of entries: one, unless there are too many.
+func (p *push) records(entries []record.Entry) ([][]byte, error) {
+	c := &record.Commit{Writer: p.w.id.Writer, ID: p.id, Sequence: p.w.head.Sequence + 1, Entries: entries}
+	b, err := c.Encode()
+	if !errors.Is(err, cas.ErrTooLarge) || len(entries) < 2 {
+		return [][]byte{b}, err
+	}
+	first, err := p.records(entries[:len(entries)/2])
+	if err != nil {
+		return nil, err
+	}
+	second, err := p.records(entries[len(entries)/2:])
+	return append(first, second...), err
+}
