@@ -59,7 +59,7 @@ func (b *Bucket) Write(pairs []Pair) error {
 func (b *Bucket) Scan(prefix []byte, f func(key, value []byte) error) error {
 	return b.view(func(in *bolt.Bucket) error {
 		c := in.Cursor()
-		for key, value := c.Seek(prefix); bytes.HasPrefix(key, prefix); key, value = c.Next() {
+		for key, value := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = c.Next() {
 			v, err := unseal(key, value)
 			if err != nil {
 				continue

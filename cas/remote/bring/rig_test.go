@@ -108,7 +108,8 @@ func save(t testing.TB, s *store.Store, v int, prev *saved) *saved {
 			f.content = append(f.content, raw...)
 			n += len(raw)
 		}
-		o := manifest.Object{Digest: put(cas.List, manifest.EncodeList(spans), codec.Hint{}), Len: int64(n), List: true}
+		list := put(cas.List, manifest.EncodeList(spans), codec.Hint{})
+		o := manifest.Object{Digest: list, Len: int64(n), List: true}
 		m.Extents = append(m.Extents, manifest.Extent{Len: o.Len, Object: int32(len(m.Objects))})
 		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: o.Len, Kind: formats.Blob})
 		m.Objects, m.Size = append(m.Objects, o), m.Size+o.Len
@@ -226,11 +227,12 @@ func (p *published) entry(t testing.TB, b *bucket.Mem, plan *record.Plan) *recor
 		t.Fatal(err)
 	}
 	p.begin(record.ClassMeta)
-	at := p.add(segment.Record{Kind: cas.Plan, Raw: uint32(len(raw)), Stored: uint32(len(raw)), Hash: cas.Sum(raw),
-		XXH3: cas.SumXXH3(raw), CRC: bucket.Bytes(raw).CRC32C}, raw)
+	n := uint32(len(raw))
+	at := p.add(segment.Record{Kind: cas.Plan, Raw: n, Stored: n, Hash: cas.Sum(raw), XXH3: cas.SumXXH3(raw),
+		CRC: bucket.Bytes(raw).CRC32C}, raw)
 	p.end()
-	f := &record.File{Size: plan.Size, Manifest: plan.Manifest, Plan: record.Ref{Object: p.infos[at.Object].ID,
-		Off: at.Off, Stored: at.Stored}}
+	f := &record.File{Size: plan.Size, Manifest: plan.Manifest,
+		Plan: record.Ref{Object: p.infos[at.Object].ID, Off: at.Off, Stored: at.Stored}}
 	for i, o := range p.infos {
 		f.Deps = append(f.Deps, o.ID)
 		body := bucket.Bytes(p.objects[i])
