@@ -59,6 +59,7 @@ var layers = []struct {
 	{"cas/remote/s3/s3test", []string{"cas/remote/bucket", "cas/remote/s3"}},
 	{"cas/remote/probe", []string{"cas/remote/bucket"}},
 	{"cas/remote/record", []string{"cas", "cas/document", "cas/segment"}},
+	{"cas/remote/names", []string{"cas/remote/record"}},
 	{"cas/remote", []string{"cas", "cas/disk", "cas/remote/bucket", "cas/remote/record", "cas/remote/s3"}},
 	{"formats", nil},
 	{"formats/numbers", []string{"formats"}},
