@@ -261,7 +261,7 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	for _, f := range res.Failed {
 		failed[f.Path] = true
 		p.out.Skipped = append(p.out.Skipped, control.Skip{Path: f.Path, Reason: f.Err.Error()})
-		delete(p.done, inStep(f.Path))
+		delete(p.found.done, inStep(f.Path))
 	}
 	set := map[string][]byte{}
 	tips := []record.Replaced{{Writer: res.Writer, Version: res.Version}}

@@ -208,7 +208,8 @@ func (w *world) tidy() {
 // it is the name, a conflict, or its successor's author had seen it.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{t: t, heads: map[record.Writer][]*record.Entry{}, last: map[record.Writer]map[string]int{}}
+		w := &world{t: t, heads: map[record.Writer][]*record.Entry{},
+			last: map[record.Writer]map[string]int{}}
 		for _, of := range []record.Writer{alice, bob, carol} {
 			w.last[of] = map[string]int{}
 			w.machines = append(w.machines, &machine{w: of, heads: map[record.Writer][]*record.Entry{},

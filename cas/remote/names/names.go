@@ -4,32 +4,34 @@
 // # Merging
 //
 // Let X be all that heads and their tables hold of one path. Of one origin the entry of the highest version
-// counts. An entry e is replaced if some f in X of another origin says that it is over (e.Origin, v), v ≥
-// e.Version. What is not replaced are the path's tips.
+// counts. An entry e is replaced if some f in X of another origin is over (e.Origin, v), and v ≥ e.Version.
+// What is not replaced are the path's tips.
 //
 //   - Tips of equal content are one, which has the attributes of the best.
 //   - Better is a folder than a file or link, these than a tombstone; else the higher version, then the
 //     greater name of the origin.
-//   - The best tip has the name, unless it is a tombstone: then nothing has. The other ones are conflicts, but
-//     for tombstones: a deletion does not win against a write that it had not seen.
-//   - What has names below it is a folder, with a file's entry or without an own one; the file is a conflict.
+//   - The best tip has the name, unless it is a tombstone: then nothing has. Others are conflicts, but for
+//     tombstones: a deletion does not win against a write that it had not seen.
+//   - What has names below it is a folder, also without an entry; a file's entry is a conflict.
 //
 // So machines that have read the same heads show the same.
 //
 // # What a writer owes
 //
-// Its version is greater than any that it has seen. Its entry is over what the local tree showed when the
-// change was made, and over what its entry before was over (Over). And:
+// Its commit builds on its head as it is, from which a collector may have taken something out. The version is
+// greater than any that it has seen. An entry is over what the local tree showed when the change was made,
+// and over what its entry before was over (Over). And:
 //
 //	what covers something never goes, and never loses its over, while what it covers is in any head or table
 //
-// So what is replaced stays so: no committed version is lost, and it is the name, a conflict, or covered by an
-// entry whose author had seen it. An entry may go (Spare) when it is replaced, or a tombstone, and covers
+// So what is replaced stays so: no committed version is lost, and it is the name, a conflict, or covered by
+// an entry whose author had seen it. An entry may go (Spare) when it is replaced, or a tombstone, and covers
 // nothing that is held.
 //
-// That may be asked of heads read one after the other, since what was taken out of a head does not come back.
-// Only folding brings an entry into another head: into @archive first, and out of its writer's then. So
-// @archive's head is to be read last.
+// That may be asked of heads that are read one after the other, if those of writers that e is over are read
+// after e was seen: what e covers was there before, and once taken out of a head it does not come back. Only
+// folding brings an entry into another head: into @archive first, and out of its writer's then. So @archive's
+// head is to be read last.
 package names
 
 import (

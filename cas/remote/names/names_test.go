@@ -46,7 +46,8 @@ func TestMerge(t *testing.T) {
 		"of one version the greater writer": {held: list(b, c), name: c, conflicts: list(b),
 			tips: list(c, b)},
 		"equal contents are one": {held: list(a, twin), name: twin, tips: list(twin, a)},
-		"a folder wins":          {held: list(folder, b), name: folder, conflicts: list(b), tips: list(folder, b)},
+		"a folder wins": {held: list(folder, b), name: folder, conflicts: list(b),
+			tips: list(folder, b)},
 		"a link is another":      {held: list(a, link), name: link, conflicts: list(a), tips: list(link, a)},
 		"a deletion that saw it": {held: list(a, late), tips: list(late), replaced: list(a)},
 		"a deletion that did not": {held: list(file(alice, 1, "a"), b, late)[1:], name: b,
@@ -84,9 +85,10 @@ func TestSpare(t *testing.T) {
 			t.Errorf("%s: spare %v", name, got)
 		}
 	}
-	over := Over(bob, []record.Replaced{{Writer: carol, Version: 3}, {Writer: bob, Version: 2}}, list(a, b, c))
-	if want := []record.Replaced{{Writer: alice, Version: 1}, {Writer: carol, Version: 3}}; !slices.Equal(over,
-		want) {
+	shown := []record.Replaced{{Writer: carol, Version: 3}, {Writer: bob, Version: 2}}
+	over := Over(bob, shown, list(a, b, c))
+	want := []record.Replaced{{Writer: alice, Version: 1}, {Writer: carol, Version: 3}}
+	if !slices.Equal(over, want) {
 		t.Errorf("%v", over)
 	}
 	if over := Over(bob, []record.Replaced{{Writer: carol, Version: 3}}, list(b)); over != nil {
@@ -100,8 +102,9 @@ func TestLevel(t *testing.T) {
 		return *e
 	}
 	heads := [][]record.Entry{
-		{at("runs/a", kind(file(alice, 1, ""), record.KindFolder)), at("runs/a/3/model.pt", file(alice, 2, "m")),
-			at("runs/a/3/x", file(alice, 4, "x")), at("runs/a/30", file(alice, 5, "30")),
+		{at("runs/a", kind(file(alice, 1, ""), record.KindFolder)),
+			at("runs/a/3/model.pt", file(alice, 2, "m")), at("runs/a/3/x", file(alice, 4, "x")),
+			at("runs/a/30", file(alice, 5, "30")),
 			at("runs/a/5/f", file(alice, 6, "f")), at("runs/a-b/f", file(alice, 3, "f"))},
 		{at("runs/a/3", file(bob, 3, "a file")), at("runs/a/4", kind(file(bob, 4, ""), record.KindFolder)),
 			at("runs/a/5/f", kind(file(bob, 9, "", record.Replaced{Writer: alice, Version: 6}),
@@ -127,6 +130,14 @@ func TestLevel(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q", dir, got)
 		}
+	}
+	var all []string
+	for _, n := range Tree(heads...) {
+		all = append(all, n.Path)
+	}
+	if want := []string{"runs/a", "runs/a/3", "runs/a/3/model.pt", "runs/a/3/x", "runs/a/30", "runs/a/4",
+		"runs/a-b", "runs/a-b/f"}; !slices.Equal(all, want) {
+		t.Errorf("%q", all)
 	}
 	for _, n := range Level("runs/a", heads...) {
 		if n.Path == "runs/a/3" && (n.Name != nil || len(n.Conflicts) != 1 || n.Conflicts[0].Origin != bob) {

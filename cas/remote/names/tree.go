@@ -39,32 +39,47 @@ func Paths(lists ...[]record.Entry) iter.Seq2[string, []*record.Entry] {
 	}
 }
 
-// Level is what a folder holds, one level of it, ascending. The lists have all that is held of what is below
-// the folder.
-func Level(dir string, lists ...[]record.Entry) []Node {
+// Tree is all names, ascending, with the folders that are there by what they hold. The lists have all that is
+// held of what is to be seen, and of what is below it.
+func Tree(lists ...[]record.Entry) []Node {
 	var nodes []Node
+	index := map[string]int{}
 	for path, held := range Paths(lists...) {
-		rest, inside := strings.CutPrefix(path, dir+"/")
-		if !inside {
+		m := Merge(held)
+		if m.Name == nil {
 			continue
 		}
-		name, _, deeper := strings.Cut(rest, "/")
-		at, m := dir+"/"+name, Merge(held)
-		if deeper && m.Name == nil {
-			continue
+		for _, dir := range folders(path) {
+			if i, there := index[dir]; there {
+				nodes[i].holds()
+			} else {
+				index[dir] = len(nodes)
+				nodes = append(nodes, Node{Path: dir, Folder: true})
+			}
 		}
-		if n := len(nodes); n == 0 || nodes[n-1].Path != at {
-			nodes = append(nodes, Node{Path: at})
-		}
-		n := &nodes[len(nodes)-1]
-		if deeper {
-			n.holds()
-		} else {
-			n.Merged = m
-			n.Folder = m.Name != nil && m.Name.Kind == record.KindFolder
+		index[path] = len(nodes)
+		nodes = append(nodes, Node{path, m.Name.Kind == record.KindFolder, m})
+	}
+	return nodes
+}
+
+// Level is what a folder holds, one level of it. The lists have all that is held below it.
+func Level(dir string, lists ...[]record.Entry) []Node {
+	return slices.DeleteFunc(Tree(lists...), func(n Node) bool {
+		name, inside := strings.CutPrefix(n.Path, dir+"/")
+		return !inside || strings.Contains(name, "/")
+	})
+}
+
+// folders are those that a path lies in, but for the shared root.
+func folders(path string) []string {
+	var dirs []string
+	for i, c := range path {
+		if c == '/' {
+			dirs = append(dirs, path[:i])
 		}
 	}
-	return slices.DeleteFunc(nodes, func(n Node) bool { return n.Name == nil && !n.Folder })
+	return dirs[1:]
 }
 
 // holds makes the node the folder of something.
@@ -73,7 +88,5 @@ func (n *Node) holds() {
 		return
 	}
 	n.Folder = true
-	if n.Name != nil {
-		n.Name, n.Conflicts = nil, slices.Insert(n.Conflicts, 0, n.Name)
-	}
+	n.Name, n.Conflicts = nil, slices.Insert(n.Conflicts, 0, n.Name)
 }
