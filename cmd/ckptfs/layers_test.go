@@ -69,6 +69,7 @@ var layers = []struct {
 		"cas/segment"}},
 	{"cas/remote/fetch", []string{"cas", "cas/codec", "cas/remote/bucket", "cas/remote/record",
 		"cas/segment"}},
+	{"cas/remote/names", []string{"cas/remote/record"}},
 	{"cas/remote", []string{"cas", "cas/disk", "cas/remote/bucket", "cas/remote/record", "cas/remote/s3"}},
 	{"formats", nil},
 	{"formats/numbers", []string{"formats"}},

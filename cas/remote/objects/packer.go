@@ -288,8 +288,8 @@ func (f *file) fill(c *Closure, placed []record.Place, needed, alone []bool) {
 		if alone[i] {
 			number = 0
 		}
-		f.bases = append(f.bases, record.Base{Record: at(int32(i)), Hash: [16]byte(r.Hash[:16]), Number: number,
-			Kind: r.Kind})
+		f.bases = append(f.bases, record.Base{Record: at(int32(i)), Hash: [16]byte(r.Hash[:16]),
+			Number: number, Kind: r.Kind})
 	}
 }
 

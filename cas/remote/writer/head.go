@@ -22,8 +22,8 @@ func (p *push) next(epoch uint32) (*record.Head, bool) {
 		return nil, false
 	}
 	return &record.Head{
-		Remote: p.w.Remote, Instance: p.w.id.Instance, Commit: p.id, Sequence: head.Sequence + 1, Stamp: epoch,
-		Clock: p.clock, Time: p.w.Now().UnixNano(), Tables: slices.Clone(head.Tables),
+		Remote: p.w.Remote, Instance: p.w.id.Instance, Commit: p.id, Sequence: head.Sequence + 1,
+		Stamp: epoch, Clock: p.clock, Time: p.w.Now().UnixNano(), Tables: slices.Clone(head.Tables),
 		Tail: merged(p.w.id.Writer, p.entries, tail),
 	}, true
 }
@@ -35,9 +35,9 @@ func merged(own record.Writer, lists ...[]record.Entry) []record.Entry {
 	return slices.CompactFunc(all, func(a, b record.Entry) bool { return a.Compare(&b, own) == 0 })
 }
 
-// withoutGone takes entries out that nothing needs. An entry of the same path in one of the older tables would
-// come to light; where there may be one, it stays. What is over something leaves a tombstone, with its
-// version: who replaced the entry replaced that.
+// withoutGone takes entries out that nothing needs. An entry of the same path in one of the older tables
+// would come to light; where there may be one, a tombstone stays. So it does of what is over something. It has
+// the version of the entry: who replaced that has replaced it, too.
 func (w *Writer) withoutGone(entries []record.Entry, gone []Gone, older []record.Table) (
 	left []record.Entry, changed bool) {
 	going := map[string]Gone{}
@@ -114,7 +114,9 @@ func (p *push) commit(ctx context.Context, next *record.Head, body []byte) error
 // refused forgets a commit that was not made.
 func (w *Writer) refused(next *record.Head, err error) error {
 	id := w.id
-	id.Pending = slices.DeleteFunc(slices.Clone(id.Pending), func(c record.ID) bool { return c == next.Commit })
+	id.Pending = slices.DeleteFunc(slices.Clone(id.Pending), func(c record.ID) bool {
+		return c == next.Commit
+	})
 	return errors.Join(fmt.Errorf("push of %s: %w", id.Writer, err), w.setIdentity(id))
 }
 

@@ -134,7 +134,8 @@ func (p *push) dropLanded(ctx context.Context) error {
 // same reports whether a and b say the same of their path.
 func same(a, b *record.Entry) bool {
 	if a.Kind != b.Kind || a.Mode != b.Mode || a.MTime != b.MTime || a.Link != b.Link ||
-		!slices.Equal(a.Attrs, b.Attrs) || !slices.Equal(a.Metrics, b.Metrics) || !slices.Equal(a.Over, b.Over) {
+		!slices.Equal(a.Attrs, b.Attrs) || !slices.Equal(a.Metrics, b.Metrics) ||
+		!slices.Equal(a.Over, b.Over) {
 		return false
 	}
 	return a.File == nil || a.File.Size == b.File.Size && a.File.Inline == b.File.Inline &&

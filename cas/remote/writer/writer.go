@@ -20,11 +20,11 @@
 //	it is the commit                     done: the answer was lost, or a stamp came after it
 //	it is the one that was built on,
 //	    as it was read                   again, the same bytes
-//	    with another stamp               from 2 on. What was put for this commit is looked at as anything else:
-//	                                     an epoch may have condemned it
-//	there is none, or it is any other    the head was folded and deleted, or another process has this identity:
-//	                                     one of a copied disk, or of a state that was put back. Registers anew
-//	                                     (RegisteredError)
+//	    with another stamp               from 2 on. What was put for this commit is looked at as anything
+//	                                     else: an epoch may have condemned it
+//	there is none, or it is any other    the head was folded and deleted, or another process has this
+//	                                     identity: one of a copied disk, or of a state that was put back.
+//	                                     Registers anew (RegisteredError)
 //	it is an earlier one                 the engine, or somebody, lost acknowledged commits: ErrRolledBack
 //
 // Which commits are its own it knows from State: the last that was acknowledged, and those that were sent
@@ -38,8 +38,8 @@
 // # Heads and tables
 //
 // A commit's entries go to the tail, each in the place of the writer's own entry of the path. They keep what
-// that was over: what covers something goes on doing so. When the tail passes 128 KiB it becomes a table; when
-// that and the three before it, or more, are of like size (none is of more than twice the size), they
+// that was over: what covers something goes on doing so. When the tail passes 128 KiB it becomes a table.
+// When this and three before it, or more, are of like size (none is of more than twice the size), they
 // become one, up to 16 MiB.
 //
 // Versions are Lamport's: each commit's is one more than any that the writer has seen.
@@ -110,7 +110,8 @@ type Changes struct {
 type Gone struct {
 	Path    string
 	Version int64
-	// Bare: nothing is left in any head or table of what it is over. Else a tombstone remains that is over it.
+	// Bare: nothing is left in any head or table of what it is over. Else a tombstone remains that is over
+	// that.
 	Bare bool
 }
 
@@ -158,8 +159,8 @@ const attempts = 16 // of a push, without anything new being put or found lost
 var errAgain = errors.New("interrupted again and again")
 
 // Push puts what the changes need and commits them, all at once, but for Result.Failed. src may be nil if no
-// entry has a manifest. After an error nothing is committed, unless it is ErrUnsettled or the context's; in any
-// case the changes may be pushed again.
+// entry has a manifest. After an error they may be committed or not, and may be pushed again: what was
+// committed is not committed twice.
 func (w *Writer) Push(ctx context.Context, src objects.Source, ch Changes) (Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

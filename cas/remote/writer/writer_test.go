@@ -75,8 +75,8 @@ func fileOf(path string, manifest cas.Hash) record.Entry {
 }
 
 func inline(path, text string) record.Entry {
-	return record.Entry{Path: path, Kind: record.KindFile, Mode: 0o600, File: &record.File{Size: int64(len(text)),
-		Inline: text}}
+	return record.Entry{Path: path, Kind: record.KindFile, Mode: 0o600,
+		File: &record.File{Size: int64(len(text)), Inline: text}}
 }
 
 func tombstone(path string) record.Entry { return record.Entry{Path: path, Kind: record.KindTombstone} }
