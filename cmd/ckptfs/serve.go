@@ -19,6 +19,7 @@ import (
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/systemd"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"

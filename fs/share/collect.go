@@ -34,6 +34,7 @@ type collector struct {
 	looker
 	found
 	path   string // of what was asked for: it, what is below it, and the folders above it
+	dirty  cleaned
 	now    bool   // it was asked for: what is complete is not left alone first
 	steps  map[string]*steps.Step
 	run    string
@@ -41,8 +42,8 @@ type collector struct {
 }
 
 // collect finds out what is to be published at or below a path, which is "runs" or below it.
-func (l *looker) collect(ctx context.Context, at string, now bool) (*found, error) {
-	c := &collector{looker: *l, path: at, now: now}
+func (l *looker) collect(ctx context.Context, at string, dirty cleaned, now bool) (*found, error) {
+	c := &collector{looker: *l, path: at, dirty: dirty, now: now}
 	c.looks, c.done = map[string]sum{}, map[string]*steps.Step{}
 	if err := c.removed(); err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func below(p, dir string) bool {
 // inRun looks through a run.
 func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error {
 	c.run = path.Base(at)
-	if !c.now && c.isClean(at) {
+	if !c.dirty.has(at) {
 		return nil
 	}
 	all, err := c.o.Steps.Of(c.run)
@@ -133,7 +134,9 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 	for _, st := range all[c.run] {
 		c.steps[st.Name] = st
 	}
-	if err := c.add(dir, at, nil); err != nil {
+	if why := c.waits(at, nil); why != "" {
+		c.note(at, why)
+	} else if err := c.add(dir, at, nil); err != nil {
 		return err
 	}
 	return c.each(ctx, dir, at, func(n *names.Node, p string) error {

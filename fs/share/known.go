@@ -46,9 +46,14 @@ func decodeKnown(path string, p []byte) (*known, error) {
 	return k, r.End()
 }
 
-// contentOf is the sum of all that an entry says but whose it is and what it replaces.
+// contentOf is the sum of all that an entry says but whose it is and what it replaces. A folder's time is none of
+// it: it changes with each name that comes into it, on each machine.
 func contentOf(e *record.Entry) sum {
-	p := fmt.Appendf(nil, "%d %o %d %q", e.Kind, e.Mode, e.MTime, e.Link)
+	mtime := e.MTime
+	if e.Kind == record.KindFolder {
+		mtime = 0
+	}
+	p := fmt.Appendf(nil, "%d %o %d %q", e.Kind, e.Mode, mtime, e.Link)
 	if f := e.File; f != nil {
 		p = fmt.Appendf(p, " file %d %q %x", f.Size, f.Inline, f.Manifest)
 	}

@@ -78,11 +78,11 @@ func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*re
 	e := &record.Entry{Path: path, Mode: uint16(a.Mode & 0o777), MTime: nanoseconds(a.Mtime), Metrics: metricsOf(st)}
 	e.File = &record.File{Size: a.Size}
 	switch {
+	case a.Size <= record.MaxInline:
+		e.File.Inline, err = inline(n.File(), a.Size)
 	case is.Packed():
 		e.File.Manifest = is.Record.Manifest
 		return e, look, nil
-	case a.Size <= record.MaxInline:
-		e.File.Inline, err = inline(n.File(), a.Size)
 	default:
 		e.File.Manifest, err = l.pack(n.File(), a.Size)
 	}
@@ -95,7 +95,7 @@ func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*re
 	return e, look, nil
 }
 
-// settled is how a file is that nobody writes, and that needs no packing.
+// settled is how a file is that nobody writes, and that needs no packing to be published.
 func settled(n *names.Node) (a tree.Attr, is content.State, err error) {
 	f := n.File()
 	f.Lock()
@@ -111,23 +111,30 @@ func settled(n *names.Node) (a tree.Attr, is content.State, err error) {
 		return a, is, errLost
 	case is.Writers > 0 || f.MappedLocked():
 		return a, is, errOpen
-	case is.Dirty:
-		return a, is, errUnpacked
 	}
 	a, err = n.AttrLocked()
 	a.Atime, a.Blocks = unix.Timespec{}, 0
+	if err == nil && is.Dirty && a.Size > record.MaxInline {
+		err = errUnpacked
+	}
 	return a, is, err
 }
 
 // inline reads a small file.
 func inline(f *content.File, size int64) (string, error) {
-	p := make([]byte, size)
-	raw, err := f.OpenQuietly()
+	f.Lock()
+	err := f.UseLocked()
+	f.Unlock()
 	if err != nil {
 		return "", err
 	}
-	defer raw.Close()
-	if _, err := io.ReadFull(raw, p); err != nil {
+	defer func() {
+		f.Lock()
+		defer f.Unlock()
+		f.DoneLocked()
+	}()
+	p := make([]byte, size)
+	if n, err := f.ReadAt(p, 0); n < len(p) {
 		return "", errors.Join(errChanged, err)
 	}
 	return string(p), nil

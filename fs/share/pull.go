@@ -15,6 +15,7 @@ import (
 	"ckptfs/cas/remote/heads"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/steps"
@@ -318,10 +319,12 @@ func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *name
 			n.Unpin()
 		}
 	}()
-	if err := p.fill(m, e); err != nil {
-		return nil, err
+	done, err := p.fill(m, e)
+	if err == nil {
+		err = p.place(n, dir, name, old)
 	}
-	if err := p.place(n, dir, name, old); err != nil {
+	done()
+	if err != nil {
 		return nil, err
 	}
 	p.out.Files++
@@ -334,27 +337,27 @@ func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *name
 	return n, nil
 }
 
-// fill gives a new file its bytes, mode and times.
-func (p *pull) fill(m names.Made, e *record.Entry) error {
+// fill gives a new file its bytes, mode and times. done ends its use, once it has its name, or after an error.
+func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
+	done = func() {}
 	mtime := tree.TimespecOf(time.Unix(0, e.MTime))
 	if e.File.Manifest != ([32]byte{}) && e.File.Size >= tree.HeaderSize {
 		m.Close()
-		if err := m.Node.File().Adopt(e.File.Manifest, e.MTime); err != nil {
-			return err
-		}
+		err = m.Node.File().Adopt(e.File.Manifest, e.MTime)
 	} else {
-		h, err := m.Open(unix.O_RDWR, 0)
-		if err != nil {
-			return err
+		var h *content.Handle
+		if h, err = m.Open(unix.O_RDWR, 0); err != nil {
+			return done, err
 		}
-		_, err = h.Write([]byte(e.File.Inline), 0)
-		h.Release()
-		if err != nil {
-			return err
+		done = h.Release
+		if len(e.File.Inline) > 0 {
+			_, err = h.Write([]byte(e.File.Inline), 0)
 		}
 	}
-	_, err := p.o.Tree.Setattr(m.Node, &tree.SetAttr{Mtime: &mtime})
-	return err
+	if err == nil {
+		_, err = p.o.Tree.Setattr(m.Node, &tree.SetAttr{Mtime: &mtime})
+	}
+	return done, err
 }
 
 // place gives a new file its name.

@@ -46,15 +46,15 @@ func (s *Share) push(ctx context.Context, at string, now bool, report func(contr
 	out *control.Pushed, soon time.Time, err error) {
 	s.pushing.Lock()
 	defer s.pushing.Unlock()
-	clean := s.lookedThrough(at)
+	was := s.lookedThrough(at)
 	defer func() {
 		if err != nil {
-			clean.undo()
+			was.undo()
 		}
 	}()
 	l := &looker{Share: s, ctx: ctx, batch: s.o.Store.Begin()}
 	defer l.batch.Release()
-	f, err := l.collect(ctx, at, now)
+	f, err := l.collect(ctx, at, was, now)
 	if err == nil {
 		err = l.batch.Commit()
 	}
@@ -69,8 +69,8 @@ func (s *Share) push(ctx context.Context, at string, now bool, report func(contr
 	maps.Copy(s.done, f.done)
 	s.status.Waiting, s.status.Writer = f.later, p.out.Writer
 	s.mu.Unlock()
-	if !f.soon.IsZero() {
-		clean.undo()
+	if len(f.later) > 0 {
+		was.undo()
 	}
 	if p.out.Skipped == nil {
 		p.out.Skipped = []control.Skip{}
@@ -91,12 +91,15 @@ func (s *Share) lookedThrough(at string) cleaned {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at != steps.Dir {
-		return cleaned{}
+		return cleaned{all: true}
 	}
 	was := cleaned{s, s.all, s.dirty}
 	s.all, s.dirty = false, map[string]bool{}
 	return was
 }
+
+// has reports whether a run is to be looked through.
+func (c cleaned) has(run string) bool { return c.all || c.dirty[run] }
 
 // undo has them looked through again.
 func (c cleaned) undo() {

@@ -253,13 +253,6 @@ func (s *Share) rests(p string) time.Duration {
 	return s.o.Now().Sub(at)
 }
 
-// isClean reports whether a run is as it was when it was looked through.
-func (s *Share) isClean(run string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.all && !s.dirty[run]
-}
-
 // wasDone reports whether all of a step is published.
 func (s *Share) wasDone(p string, st *steps.Step) bool {
 	s.mu.Lock()
