@@ -70,6 +70,8 @@ var layers = []struct {
 	{"cas/remote/fetch", []string{"cas", "cas/codec", "cas/remote/bucket", "cas/remote/record",
 		"cas/segment"}},
 	{"cas/remote/names", []string{"cas/remote/record"}},
+	{"cas/remote/fetch",
+		[]string{"cas", "cas/codec", "cas/remote/bucket", "cas/remote/record", "cas/segment"}},
 	{"cas/remote", []string{"cas", "cas/disk", "cas/remote/bucket", "cas/remote/record", "cas/remote/s3"}},
 	{"formats", nil},
 	{"formats/numbers", []string{"formats"}},

@@ -96,8 +96,12 @@ func (m *Manifest) Lists() (lists []cas.Hash) {
 // Chunks lists the chunks of the objects, each once, in the order in which the objects and their lists first
 // name them. get is as for Spans.
 func (m *Manifest) Chunks(get func(h cas.Hash, buf []byte) ([]byte, error)) (chunks []Span, err error) {
-	seen := map[cas.Hash]bool{}
+	seen, read := map[cas.Hash]bool{}, map[cas.Hash]bool{}
 	for _, o := range m.Objects {
+		if read[o.Digest] {
+			continue
+		}
+		read[o.Digest] = true
 		spans, err := o.Spans(get)
 		if err != nil {
 			return nil, err

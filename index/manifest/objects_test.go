@@ -61,3 +61,32 @@ func TestSpans(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Lists and chunks are listed once, in the order of their first names, and a list is read once.
+func TestNamed(t *testing.T) {
+	a, b, c := Span{cas.Sum([]byte("a")), 7}, Span{cas.Sum([]byte("b")), 5}, Span{cas.Sum([]byte("c")), 3}
+	one, two := EncodeList([]Span{b, a}), EncodeList([]Span{c, b})
+	lists := map[cas.Hash][]byte{cas.Sum(one): one, cas.Sum(two): two}
+	m := &Manifest{Objects: []Object{{Digest: a.Hash, Len: 7}, {Digest: cas.Sum(one), Len: 12, List: true},
+		{Digest: cas.Sum(two), Len: 8, List: true}, {Digest: cas.Sum(one), Len: 12, List: true}}}
+	if got := m.Lists(); !slices.Equal(got, []cas.Hash{cas.Sum(one), cas.Sum(two)}) {
+		t.Errorf("%v", got)
+	}
+	reads := 0
+	got, err := m.Chunks(func(h cas.Hash, _ []byte) ([]byte, error) {
+		reads++
+		if p := lists[h]; p != nil {
+			return p, nil
+		}
+		return nil, cas.ErrNotFound
+	})
+	if err != nil || !slices.Equal(got, []Span{a, b, c}) || reads != 2 {
+		t.Errorf("%v, %d reads, %v", got, reads, err)
+	}
+	m.Objects[3].Digest = a.Hash
+	m.Objects[0].Digest = b.Hash
+	nothing := func(cas.Hash, []byte) ([]byte, error) { return nil, cas.ErrNotFound }
+	if _, err := m.Chunks(nothing); err == nil {
+		t.Error("a list that is not there")
+	}
+}

@@ -125,7 +125,7 @@ func (t *transfer) lists(ctx context.Context, m *manifest.Manifest) error {
 	}
 	var all []want
 	for _, i := range not {
-		if !t.there(hashes[i]) {
+		if !t.put[keyOf(hashes[i])] {
 			all = append(all, t.at(t.plan.Lists[i], cas.List, hashes[i]))
 		}
 	}
@@ -154,18 +154,12 @@ func (t *transfer) chunks(ctx context.Context, m *manifest.Manifest) error {
 	}
 	var all []want
 	for _, i := range not {
-		if !t.there(hashes[i]) {
+		if !t.put[keyOf(hashes[i])] {
 			r := record.Record{Place: t.plan.Chunks[i], Raw: spans[i].Len}
 			all = append(all, t.at(r, cas.Chunk, hashes[i]))
 		}
 	}
 	return t.bring(ctx, all, func(cas.Kind) bool { return true })
-}
-
-// there reports whether h can be read, though it may not be durable yet, as what this batch has put.
-func (t *transfer) there(h cas.Hash) bool {
-	var loc [1]cas.Location
-	return t.Store.Locate([]cas.Hash{h}, loc[:]) == nil && loc[0].Segment != 0
 }
 
 func (t *transfer) lies(format string, args ...any) error {

@@ -14,8 +14,8 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// maxWaiting bounds the payloads that wait for bases, in bytes.
-const maxWaiting = 64 << 20
+// maxWaiting bounds the payloads that wait for bases, in bytes. A test replaces it.
+var maxWaiting = 64 << 20
 
 // key is as much of a hash as a plan says of a base.
 type key [16]byte

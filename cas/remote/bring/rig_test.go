@@ -33,9 +33,10 @@ const (
 	elements = 1024 // of a chunk
 )
 
-func newStore(t testing.TB) *store.Store {
+func newStore(t testing.TB) *store.Store { return newStoreOn(t, disk.NewMem()) }
+
+func newStoreOn(t testing.TB, m *disk.Mem) *store.Store {
 	t.Helper()
-	m := disk.NewMem()
 	for _, err := range []error{m.MkdirAll("/store", 0o755), m.SyncDir("/")} {
 		if err != nil {
 			t.Fatal(err)

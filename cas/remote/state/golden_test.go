@@ -25,7 +25,8 @@ func TestGolden(t *testing.T) {
 	o := record.Object{ID: record.ID{0xaa}, Class: record.ClassMeta, Len: 0x123456}
 	must(t, db.Learn(o, []objects.Placed{
 		{Hash: cas.Hash{1, 2, 3}, Off: 0x40, Raw: 0x30, Stored: 0x20, CRC: 0x01020304, Kind: cas.Manifest},
-		{Hash: cas.Hash{1, 2, 2}, Off: 0x100, Raw: 0x40000, Stored: 0x21, CRC: 0xf1f2f3f4, Kind: cas.Chunk, Based: true},
+		{Hash: cas.Hash{1, 2, 2}, Off: 0x100, Raw: 0x40000, Stored: 0x21, CRC: 0xf1f2f3f4, Kind: cas.Chunk,
+			Based: true},
 	}))
 	var got strings.Builder
 	for _, name := range []string{"self", "objects", "places", "condemned", "heads", "names"} {

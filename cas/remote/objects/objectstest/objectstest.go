@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
-	"slices"
 	"sync"
 
 	"ckptfs/cas"
@@ -19,7 +18,7 @@ import (
 // Store is an objects.Source.
 type Store struct {
 	mu      sync.Mutex
-	rand    *rand.Rand
+	rand    *rand.ChaCha8
 	records map[cas.Hash]*stored
 	files   map[cas.Hash]file
 	lost    map[cas.Hash]error
@@ -39,7 +38,8 @@ type file struct {
 
 // New is an empty store, whose records come from seed.
 func New(seed uint64) *Store {
-	return &Store{rand: rand.New(rand.NewPCG(seed, 0)), records: map[cas.Hash]*stored{},
+	key := [32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}
+	return &Store{rand: rand.NewChaCha8(key), records: map[cas.Hash]*stored{},
 		files: map[cas.Hash]file{}, lost: map[cas.Hash]error{}}
 }
 
@@ -91,9 +91,7 @@ func (s *Store) against(h cas.Hash, kind cas.Kind, size int, bases []cas.Hash) {
 
 func (s *Store) bytes(n int) []byte {
 	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(s.rand.Uint32())
-	}
+	s.rand.Read(p)
 	return p
 }
 
@@ -131,6 +129,16 @@ func (s *Store) Chunks(manifest cas.Hash) []cas.Hash {
 	return s.files[manifest].chunks
 }
 
+// Number is that of a record.
+func (s *Store) Number(h cas.Hash) uint8 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[h].number
+}
+
+// Full reports whether nothing can be stored against a record.
+func (s *Store) Full(h cas.Hash) bool { return s.Number(h) == segment.MaxNumber }
+
 // Lose lets a record fail with err when its payload is read; nil: no more.
 func (s *Store) Lose(h cas.Hash, err error) {
 	s.mu.Lock()
@@ -151,8 +159,12 @@ func (s *Store) Closure(manifest cas.Hash) (*objects.Closure, error) {
 	for _, h := range f.lists {
 		l.c.Lists = append(l.c.Lists, l.add(h))
 	}
+	seen := map[cas.Hash]bool{}
 	for _, h := range f.chunks {
-		l.c.Chunks = append(l.c.Chunks, l.add(h))
+		if !seen[h] {
+			l.c.Chunks = append(l.c.Chunks, l.add(h))
+		}
+		seen[h] = true
 	}
 	return l.c, nil
 }
@@ -203,12 +215,6 @@ func (s *Store) Payload(r *segment.Record, p []byte) error {
 	}
 	copy(p, have.payload)
 	return nil
-}
-
-// Names reports whether the closure of a file, as the store has it now, has a record.
-func (s *Store) Names(manifest, h cas.Hash) bool {
-	c, err := s.Closure(manifest)
-	return err == nil && slices.ContainsFunc(c.Records, func(r objects.Record) bool { return r.Hash == h })
 }
 
 var errPlan = errors.New("the plan is not that of the file")

@@ -1,0 +1,421 @@
+package objects_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/objects"
+	"ckptfs/cas/remote/objects/objectstest"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/segment"
+)
+
+// places is what is known, in memory.
+type places struct {
+	known     map[cas.Hash]objects.Place
+	condemned map[record.ID]bool
+}
+
+func (p *places) Find(hashes []cas.Hash, at []objects.Place) error {
+	for i, h := range hashes {
+		at[i] = p.known[h]
+	}
+	return nil
+}
+
+func (p *places) Condemned(ids []record.ID, gone []bool) error {
+	for i, id := range ids {
+		gone[i] = p.condemned[id]
+	}
+	return nil
+}
+
+// rig packs into a bucket.
+type rig struct {
+	t interface {
+		Helper()
+		Fatalf(string, ...any)
+	}
+	b      bucket.Mem
+	store  *objectstest.Store
+	places places
+	rand   *rand.ChaCha8
+	put    []*objects.Object // of the last pack
+}
+
+func newRig(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}) *rig {
+	return &rig{t: t, store: objectstest.New(1), rand: rand.NewChaCha8([32]byte{}),
+		places: places{known: map[cas.Hash]objects.Place{}, condemned: map[record.ID]bool{}}}
+}
+
+func (r *rig) packer() *objects.Packer {
+	r.put = nil
+	return objects.New(objects.Options{Source: r.store, Places: &r.places, Random: r.rand,
+		Put: func(o *objects.Object) error {
+			body := o.Body(r.store, func(err error) { r.t.Fatalf("%v", err) })
+			if _, err := r.b.Put(context.Background(), o.Key(), body, bucket.Cond{Absent: true}); err != nil {
+				return err
+			}
+			r.put = append(r.put, o)
+			for _, at := range o.Records() {
+				r.places.known[at.Hash] = objects.Place{Object: o.Object, Placed: at}
+			}
+			return nil
+		}})
+}
+
+// pack packs files, and reads them back.
+func (r *rig) pack(manifests ...cas.Hash) []objects.Filed {
+	r.t.Helper()
+	p := r.packer()
+	for _, m := range manifests {
+		if err := p.Add(m, nil); err != nil {
+			r.t.Fatalf("%v", err)
+		}
+	}
+	filed, err := p.Finish(func([]objects.Filed) ([][]byte, error) { return [][]byte{[]byte("commit")}, nil })
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	for i, m := range manifests {
+		r.read(m, filed[i])
+	}
+	return filed
+}
+
+func (r *rig) read(m cas.Hash, f objects.Filed) {
+	r.t.Helper()
+	file := &record.File{Size: 1, Manifest: m, Plan: f.Plan, Deps: f.Deps}
+	if err := r.store.Read(context.Background(), &r.b, file); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	for _, id := range f.Deps {
+		if r.places.condemned[id] {
+			r.t.Fatalf("relies on %s, which is condemned", id)
+		}
+	}
+}
+
+// Files that share what they consist of, stored one against another, packed, forgotten, condemned and
+// recoded, can be read by their plans, whose bases are in them.
+func TestPack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRig(t)
+		var chunks, lists, files []cas.Hash
+		draw := func(from []cas.Hash, n int, name string) []cas.Hash {
+			if len(from) == 0 {
+				return nil
+			}
+			return rapid.SliceOfN(rapid.SampledFrom(from), 0, n).Draw(t, name)
+		}
+		size := func() int { return rapid.SampledFrom([]int{1, 700, 32<<10 - 1, 32 << 10, 40_000}).Draw(t, "size") }
+		t.Repeat(map[string]func(*rapid.T){
+			"chunk": func(*rapid.T) { chunks = append(chunks, r.store.Alone(cas.Chunk, size())) },
+			"delta": func(t *rapid.T) {
+				bases := draw(chunks, 2, "bases")
+				if len(bases) == 0 || slices.ContainsFunc(bases, r.store.Full) {
+					t.Skip()
+				}
+				chunks = append(chunks, r.store.Delta(cas.Chunk, size(), bases...))
+			},
+			"recode": func(t *rapid.T) {
+				if len(chunks) == 0 {
+					t.Skip()
+				}
+				i := rapid.IntRange(0, len(chunks)-1).Draw(t, "chunk")
+				// Only such before it, so that there are no circles; and its number may not rise, for others.
+				base := draw(chunks[:i], 1, "base")
+				if len(base) > 0 && r.store.Number(base[0])+1 > r.store.Number(chunks[i]) {
+					t.Skip()
+				}
+				r.store.Recode(chunks[i], size(), base...)
+			},
+			"list": func(*rapid.T) { lists = append(lists, r.store.Alone(cas.List, 900)) },
+			"file": func(t *rapid.T) {
+				seen := slices.Compact(slices.SortedFunc(slices.Values(draw(lists, 3, "lists")), compare))
+				files = append(files, r.store.File(seen, draw(chunks, 9, "chunks")))
+			},
+			"pack": func(t *rapid.T) { r.pack(draw(files, 3, "files")...) },
+			"condemn": func(t *rapid.T) {
+				for _, info := range r.list() {
+					if rapid.Bool().Draw(t, "condemned") {
+						_, id, _ := record.ParseObject(info)
+						r.places.condemned[id] = true
+					}
+				}
+			},
+			"forget": func(*rapid.T) {
+				if rapid.Bool().Draw(t, "all") {
+					clear(r.places.known)
+				}
+			},
+		})
+		r.pack(files...)
+		n := len(r.list())
+		if r.pack(files...); len(r.list()) != n {
+			t.Fatalf("packed again, %d objects more", len(r.list())-n)
+		}
+	})
+}
+
+func compare(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) }
+
+func (r *rig) list() (keys []string) {
+	for info, err := range r.b.List(context.Background(), "", "") {
+		if err != nil {
+			r.t.Fatalf("%v", err)
+		}
+		keys = append(keys, info.Key)
+	}
+	return keys
+}
+
+func (r *rig) bytes(o *objects.Object) []byte {
+	p, _, err := bucket.Read(context.Background(), &r.b, o.Key(), record.MaxObject, "")
+	if err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	return p
+}
+
+// An object is a segment that a scan reads as its footer says, each of its records tied to its place.
+func TestSegment(t *testing.T) {
+	r := newRig(t)
+	r.pack(r.store.Simple(3, 40_001), r.store.Simple(3, 77))
+	if len(r.put) != 2 {
+		t.Fatalf("%d objects", len(r.put))
+	}
+	for _, o := range r.put {
+		p := r.bytes(o)
+		at, id := bytes.NewReader(p), segment.ID{Store: o.ID, Number: 1}
+		if o.Len != int64(len(p)) {
+			t.Errorf("%d bytes, want %d", len(p), o.Len)
+		}
+		f, err := segment.ReadFooter(at, o.Len, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var listed []segment.Record
+		if err := f.Each(at, func(rec *segment.Record) error {
+			listed = append(listed, *rec)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s := segment.NewScanner(at, o.Len, id, 0)
+		for i := 0; s.Next(); i++ {
+			have, want := s.Record(), listed[i]
+			if s.Gap() || have.Off != want.Off || have.Hash != want.Hash || have.Kind != want.Kind ||
+				have.Codec != want.Codec || have.Raw != want.Raw || o.Records()[i].Hash != have.Hash ||
+				o.Records()[i].CRC != have.CRC {
+				t.Errorf("record %d: %+v, listed %+v", i, have, want)
+			}
+		}
+		if s.Err() != nil || s.Tail() != f.Start() || len(listed) != len(o.Records()) {
+			t.Errorf("%v, to %d of %d", s.Err(), s.Tail(), f.Start())
+		}
+	}
+}
+
+// A body gives the same bytes each time, also in the smallest reads, and its checksum is theirs.
+func TestBody(t *testing.T) {
+	r := newRig(t)
+	r.pack(r.store.Simple(4, 33_003))
+	for _, o := range r.put {
+		body := o.Body(r.store, func(err error) { t.Error(err) })
+		for _, size := range []int{1, 7, 1 << 20} {
+			f, err := body.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p bytes.Buffer
+			if _, err := io.CopyBuffer(&p, struct{ io.Reader }{f}, make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(p.Bytes(), r.bytes(o)) || !body.Immutable ||
+				crc32.Checksum(p.Bytes(), crc32.MakeTable(crc32.Castagnoli)) != body.CRC32C {
+				t.Errorf("in reads of %d: other bytes", size)
+			}
+			if n, err := f.Read(make([]byte, 1)); n != 0 || err != io.EOF || f.Close() != nil {
+				t.Error(n, err)
+			}
+		}
+	}
+}
+
+// An error of the store ends the body, each time that it is read, and says what was not read.
+func TestBodyFails(t *testing.T) {
+	r := newRig(t)
+	m := r.store.Simple(4, 33_003)
+	r.pack(m)
+	h, broken := r.store.Chunks(m)[2], errors.New("broken")
+	r.store.Lose(h, broken)
+	var told error
+	body := r.put[0].Body(r.store, func(err error) { told = err })
+	for range 2 {
+		f, _ := body.Open()
+		n, err := io.Copy(io.Discard, f)
+		var lost *objects.LostError
+		if !errors.Is(err, broken) || !errors.As(told, &lost) || lost.Hash != h || n == 0 {
+			t.Error(n, err, told)
+		}
+		told = nil
+	}
+}
+
+// The length of the meta object is in plans that lie in it: it comes out right where it takes a byte more in
+// them. And a second packing finds the same plans.
+func TestPlanLength(t *testing.T) {
+	for _, limit := range []int{8 << 10, 1 << 20} { // whose double takes a byte more
+		past := 0
+		for size := limit - 8_000; size < limit-600; size += 8 {
+			if limit > 1<<16 && size%64 != 0 {
+				continue
+			}
+			r := newRig(t)
+			var chunks []cas.Hash
+			for left := size; left > 0; left -= 30_000 {
+				chunks = append(chunks, r.store.Alone(cas.Chunk, min(left, 30_000)))
+			}
+			files := []cas.Hash{r.store.File(nil, chunks), r.store.File(nil, chunks[:1])}
+			filed := r.pack(files...)
+			if len(r.put) != 1 {
+				t.Fatalf("%d objects", len(r.put))
+			}
+			if r.put[0].Len >= int64(limit) {
+				past++
+			}
+			if again := r.pack(files...); len(r.put) > 0 || fmt.Sprint(again) != fmt.Sprint(filed) {
+				t.Fatalf("%d bytes: packed again", size)
+			}
+		}
+		if past == 0 {
+			t.Errorf("%d is not reached", limit)
+		}
+	}
+}
+
+// Objects are as long as they may be and no longer, and what a reader needs first lies first.
+func TestFull(t *testing.T) {
+	r := newRig(t)
+	var chunks []cas.Hash
+	for range 260 {
+		chunks = append(chunks, r.store.Alone(cas.Chunk, 500_000))
+	}
+	delta := r.store.Delta(cas.Chunk, 35_000, chunks[259])
+	r.pack(r.store.File([]cas.Hash{r.store.Alone(cas.List, 9_000)}, append([]cas.Hash{delta}, chunks...)))
+	if len(r.put) != 3 {
+		t.Fatalf("%d objects", len(r.put))
+	}
+	var order []cas.Hash
+	for _, o := range r.put[:2] {
+		if o.Len > record.MaxObject || o.Len < record.MaxObject-600_000 && o == r.put[0] {
+			t.Errorf("%d bytes", o.Len)
+		}
+		for _, at := range o.Records() {
+			order = append(order, at.Hash)
+		}
+	}
+	if want := append([]cas.Hash{chunks[259], delta}, chunks[:259]...); !slices.Equal(order, want) {
+		t.Error("another order")
+	}
+}
+
+// Plans that do not fit behind the last meta object begin another one, and many fill several.
+func TestPlansElsewhere(t *testing.T) {
+	r := newRig(t)
+	var chunks []cas.Hash
+	left := int64(record.MaxObject - segment.FileHeaderSize - segment.FooterSize(2_144))
+	for left > 40_000 {
+		chunks = append(chunks, r.store.Alone(cas.Chunk, 31_000))
+		left -= segment.Size(31_000)
+	}
+	filed := r.pack(r.store.File(nil, chunks), r.store.File(nil, chunks[1:]), r.store.File(nil, chunks[2:]),
+		r.store.File(nil, chunks[3:]), r.store.File(nil, chunks[4:]), r.store.File(nil, chunks[5:]),
+		r.store.File(nil, chunks[6:]), r.store.File(nil, chunks[7:]), r.store.File(nil, chunks[8:]))
+	if len(r.put) != 2 || filed[0].Plan.Object != r.put[1].ID || len(filed[0].Deps) != 2 {
+		t.Errorf("%d objects, %+v", len(r.put), filed[0])
+	}
+	if last := r.put[1].Records(); last[len(last)-1].Kind != cas.Commit {
+		t.Errorf("%+v", last)
+	}
+}
+
+// Parts of graphs lie in meta objects, and are deps.
+func TestGraph(t *testing.T) {
+	r := newRig(t)
+	m, part := r.store.Simple(1, 40_000), r.store.Alone(cas.Event, 50_000)
+	for i, want := range []int{2, 0} {
+		p := r.packer()
+		if err := p.Add(m, []cas.Hash{part}); err != nil {
+			t.Fatal(err)
+		}
+		filed, err := p.Finish(func([]objects.Filed) ([][]byte, error) { return nil, nil })
+		if err != nil || len(r.put) != want {
+			t.Fatalf("%d: %v, %d objects", i, err, len(r.put))
+		}
+		g := filed[0].Graph[0]
+		if class := r.places.known[part].Object.Class; class != record.ClassMeta || g.Hash != part ||
+			g.Object != r.places.known[part].Object.ID || !slices.Contains(filed[0].Deps, g.Object) {
+			t.Errorf("%c: %+v", class, g)
+		}
+	}
+	p := r.packer()
+	chunk := r.store.Alone(cas.Chunk, 40_000)
+	for _, bad := range []cas.Hash{{9}, r.store.Delta(cas.Event, 90, chunk)} {
+		var lost *objects.LostError
+		if err := p.Add(m, []cas.Hash{bad}); !errors.As(err, &lost) || lost.Hash != bad {
+			t.Error(err)
+		}
+	}
+}
+
+// A packer takes memory for headers, and not for what they are of.
+func TestMemory(t *testing.T) {
+	r := newRig(t)
+	var chunks []cas.Hash
+	for range 200 {
+		chunks = append(chunks, r.store.Alone(cas.Chunk, 1<<20))
+	}
+	m := r.store.File(nil, chunks)
+	p := objects.New(objects.Options{Source: r.store, Places: &r.places, Random: r.rand,
+		Put: func(o *objects.Object) error {
+			f, err := o.Body(r.store, func(error) {}).Open()
+			if err != nil {
+				return err
+			}
+			n, err := io.Copy(io.Discard, struct{ io.Reader }{f})
+			if n != o.Len {
+				t.Errorf("%d bytes, want %d", n, o.Len)
+			}
+			return err
+		}})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := p.Add(m, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Finish(func([]objects.Filed) ([][]byte, error) { return nil, nil }); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	// Five objects, each with a payload at a time.
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+		t.Errorf("%d bytes of memory for 200 MB", took)
+	}
+}
