@@ -25,6 +25,8 @@ type rig struct {
 	state *Mem
 	rand  *random
 	w     *Writer
+	// chunks of random files.
+	chunks []cas.Hash
 }
 
 // random gives bytes that a seed decides.
