@@ -284,6 +284,10 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	if len(set) == 0 {
 		return nil
 	}
+	head, version := p.writer.Head()
+	if err := p.heads.Note(res.Writer, version, head); err != nil {
+		return err
+	}
 	p.mu.Lock()
 	p.status.LastCommit = p.o.Now()
 	p.status.LastContact = p.status.LastCommit

@@ -241,6 +241,18 @@ func (r *reading) end() (changed bool, err error) {
 	return true, h.cache.SetHeads(r.keep)
 }
 
+// Note makes a head known that was read, or committed, otherwise.
+func (h *Heads) Note(w record.Writer, version bucket.Version, got *record.Head) error {
+	p, err := got.Encode(w)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.heads[w] = &head{version, got}
+	h.mu.Unlock()
+	return h.cache.SetHeads(map[record.Writer]Kept{w: {version, p}})
+}
+
 func (h *Heads) of(w record.Writer) *head {
 	h.mu.Lock()
 	defer h.mu.Unlock()
