@@ -14,7 +14,8 @@ import (
 //	     that were touched
 //	 24  segments read ahead, which it does not count either
 //	121  requests, packing, the table of files, and what waits for the garbage collector, which is
-//	     held to the rest; packing works with as many cores as an eighth of all, 64 MiB, has room for
+//	     held to the rest; packing works with as many cores as an eighth of all, 64 MiB, has room for, and
+//	     as many files wait for it as a sixteenth, 32 MiB, has room for
 //
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
 // needs it: with two million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB
@@ -30,6 +31,12 @@ func (c *mountConfig) cacheBytes() int64 {
 	}
 	return (c.memory.Bytes - fixed) / 20 * 11
 }
+
+// waitingFile is what a file takes, in bytes, that waits to be packed: its node, its state, its place.
+const waitingFile = 1600
+
+// maxFiles is how many files may wait: a sixteenth of all is for them.
+func (c *mountConfig) maxFiles() int { return int(c.memory.Bytes / 16 / waitingFile) }
 
 // expectBytes is what segments may take that are read ahead.
 func (c *mountConfig) expectBytes() int64 { return min(24<<20, c.cacheBytes()/8) }

@@ -31,7 +31,9 @@ func (q *Queue) packAheadLocked(f *content.File, own int64) {
 	t.cancel = cancel
 	f.Pin()
 	q.packing[f] = t
-	q.backlog.packing[f] = unpacked{own, q.o.Now()}
+	now := q.o.Now()
+	q.backlog.packing[f] = unpacked{own, now}
+	q.backlog.note(f, now)
 	q.backlog.bytes += own
 	q.workers.Add(1)
 	defer q.workers.Done()

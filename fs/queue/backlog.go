@@ -2,6 +2,7 @@ package queue
 
 import (
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,14 +18,19 @@ const (
 	patientFor = 10 * time.Minute
 )
 
-// backlog counts the files that are queued or packed, and bounds their bytes. It is guarded by Queue.mu, but
-// for read.
+// backlog counts the files that are queued or packed, and bounds their bytes and their number, since each is
+// kept in memory. It is guarded by Queue.mu, but for read.
 type backlog struct {
 	max     int64 // bytes; negative: no bound
+	most    int   // files; 0: no bound
 	queued  map[*content.File]unpacked
 	packing map[*content.File]unpacked
 	bytes   int64 // sum of both
 	waiting int   // closes that wait
+
+	// order has every file that waits by when it was queued first, the oldest in front, and some that do so
+	// no longer.
+	order []queuedAt
 
 	patience time.Duration
 	read     atomic.Int64 // bytes that packing has read
@@ -36,9 +42,15 @@ type unpacked struct {
 	since time.Time
 }
 
-func newBacklog(max int64) backlog {
+// queuedAt is when a file was queued first.
+type queuedAt struct {
+	f     *content.File
+	since time.Time
+}
+
+func newBacklog(max int64, most int) backlog {
 	return backlog{
-		max: max, queued: map[*content.File]unpacked{}, packing: map[*content.File]unpacked{},
+		max: max, most: most, queued: map[*content.File]unpacked{}, packing: map[*content.File]unpacked{},
 		patience: standstill,
 	}
 }
@@ -48,10 +60,26 @@ func (b *backlog) add(f *content.File, size int64, now time.Time) {
 	u, waits := b.queued[f]
 	if !waits {
 		u.since = now
+		b.note(f, now)
 	}
 	b.bytes += size - u.bytes
 	u.bytes = size
 	b.queued[f] = u
+}
+
+// note puts a file into the order. Those that wait no longer go once they are most of it.
+func (b *backlog) note(f *content.File, now time.Time) {
+	if len(b.order) > 2*b.files(nil)+64 {
+		b.order = slices.DeleteFunc(b.order, func(o queuedAt) bool { return !b.waits(o) })
+	}
+	b.order = append(b.order, queuedAt{f, now})
+}
+
+// waits reports whether a file waits since then.
+func (b *backlog) waits(o queuedAt) bool {
+	queued, is := b.queued[o.f]
+	packing, packed := b.packing[o.f]
+	return is && queued.since.Equal(o.since) || packed && packing.since.Equal(o.since)
 }
 
 // packed is the sum of the files that are packed.
@@ -89,28 +117,40 @@ func (b *backlog) grow(f *content.File, size int64) {
 	}
 }
 
-// full reports whether own bytes of f are too many beside those of the other files. A file larger than the
+// files is how many files wait, f not among them.
+func (b *backlog) files(f *content.File) int {
+	n := len(b.queued) + len(b.packing)
+	if _, ok := b.queued[f]; ok {
+		n--
+	}
+	return n
+}
+
+// full reports whether f, or own bytes of it, are too many beside the other files. A file larger than the
 // bound waits until it is alone.
 func (b *backlog) full(f *content.File, own int64) bool {
+	if b.most > 0 && b.files(f) >= b.most {
+		return true
+	}
 	others := b.bytes - b.queued[f].bytes
 	return b.max >= 0 && others > 0 && others+own > b.max
 }
 
 // since is when the file was queued that waits longest; zero when none does.
-func (b *backlog) since() (oldest time.Time) {
-	for _, files := range []map[*content.File]unpacked{b.queued, b.packing} {
-		for _, u := range files {
-			if oldest.IsZero() || u.since.Before(oldest) {
-				oldest = u.since
-			}
+func (b *backlog) since() time.Time {
+	for len(b.order) > 0 {
+		if b.waits(b.order[0]) {
+			return b.order[0].since
 		}
+		b.order[0] = queuedAt{}
+		b.order = b.order[1:]
 	}
-	return oldest
+	return time.Time{}
 }
 
 // presses reports whether a file has waited for long, or half as much waits as makes closes wait.
 func (b *backlog) presses(now time.Time) bool {
-	if b.max >= 0 && b.bytes > b.max/2 {
+	if b.max >= 0 && b.bytes > b.max/2 || b.most > 0 && b.files(nil) > b.most/2 {
 		return true
 	}
 	since := b.since()

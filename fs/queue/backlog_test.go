@@ -14,7 +14,7 @@ import (
 )
 
 func TestBacklogCounts(t *testing.T) {
-	b, now := newBacklog(10), time.Now()
+	b, now := newBacklog(10, 0), time.Now()
 	x, y := &content.File{}, &content.File{}
 	if b.full(x, 100) {
 		t.Error("a file that is alone waits, however large")
@@ -40,8 +40,52 @@ func TestBacklogCounts(t *testing.T) {
 	if b.bytes != 0 || len(b.queued)+len(b.packing) > 0 {
 		t.Errorf("%+v", &b)
 	}
-	if b = newBacklog(-1); b.full(nil, 1<<60) {
+	if b = newBacklog(-1, 0); b.full(nil, 1<<60) {
 		t.Error("no bound is one")
+	}
+}
+
+// Files are counted, too: each that waits takes memory.
+func TestBacklogCountsFiles(t *testing.T) {
+	b, now := newBacklog(-1, 3), time.Now()
+	x, y, z := &content.File{}, &content.File{}, &content.File{}
+	b.add(x, 1, now)
+	if b.presses(now) {
+		t.Error("one of three presses")
+	}
+	b.add(y, 1, now)
+	b.begin(x)
+	if !b.presses(now) || b.full(z, 0) {
+		t.Error("two of three do not press, or a third waits")
+	}
+	b.add(z, 1, now)
+	if !b.full(nil, 0) || b.full(z, 0) {
+		t.Error("a fourth does not wait, or the third waits for itself")
+	}
+}
+
+// What waits for the longest is known without looking at all that waits, and what waits no longer is let go.
+func TestBacklogOrder(t *testing.T) {
+	b, start := newBacklog(-1, 0), time.Now()
+	first := &content.File{}
+	b.add(first, 1, start)
+	for i := range 1000 {
+		f := &content.File{}
+		b.add(f, 1, start.Add(time.Duration(i)))
+		b.begin(f)
+		b.end(f)
+	}
+	if !b.since().Equal(start) || len(b.order) > 100 {
+		t.Errorf("since %v, %d in order", b.since().Sub(start), len(b.order))
+	}
+	b.begin(first)
+	b.add(first, 1, start.Add(time.Second)) // written again while it is packed
+	if !b.since().Equal(start) {
+		t.Error("a file that is packed does not count")
+	}
+	b.end(first)
+	if !b.since().Equal(start.Add(time.Second)) {
+		t.Errorf("since %v", b.since().Sub(start))
 	}
 }
 
@@ -121,7 +165,7 @@ func TestReserve(t *testing.T) {
 // What waits presses after a while, or when it is much; then packing goes on though others want the
 // processors.
 func TestBacklogPresses(t *testing.T) {
-	b, now := newBacklog(100), time.Now()
+	b, now := newBacklog(100, 0), time.Now()
 	x, y := &content.File{}, &content.File{}
 	if b.presses(now) || !b.since().IsZero() {
 		t.Error("nothing waits, and presses")
@@ -146,7 +190,7 @@ func TestBacklogPresses(t *testing.T) {
 	if b.presses(now) || !b.presses(now.Add(patientFor/2)) {
 		t.Error("the next one presses at another time")
 	}
-	b = newBacklog(-1)
+	b = newBacklog(-1, 0)
 	if b.add(x, 1<<60, now); b.presses(now) {
 		t.Error("no bound presses")
 	}

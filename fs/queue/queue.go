@@ -58,7 +58,8 @@
 // # When a close waits
 //
 // MakeRoom delays a writer's close(2) while the bytes that wait exceed Options.MaxUnpacked, so that programs
-// do not fill the disk faster than packing makes it smaller. A file that is larger than the bound waits until
+// do not fill the disk faster than packing makes it smaller, or the files Options.MaxFiles, since each that
+// waits takes memory. A file that is larger than the bound waits until
 // it is alone, and then until its chunks are in the store (packAhead): it can be packed only after its close,
 // which finds them there. A file that grows while it waits counts with its size at its last close. No close
 // waits for what makes no progress: a delayed file does not count, a packing that has read nothing for 20
@@ -147,6 +148,7 @@ type Queue struct {
 // Options are what packing needs.
 type Options struct {
 	MaxUnpacked int64 // bytes that may wait before closes wait; negative: no bound
+	MaxFiles    int   // likewise, since each takes memory; 0: no bound
 	Store       *store.Store
 	Pack        *pack.Packer
 	Bases       *bases.Finder      // nil: nothing is stored against other files
@@ -173,7 +175,7 @@ func New(o Options) *Queue {
 		ahead:    map[*content.File]runs.Position{},
 		delayed:  map[*content.File]*delay{},
 		crowded:  map[*content.File]crowd{},
-		backlog:  newBacklog(o.MaxUnpacked),
+		backlog:  newBacklog(o.MaxUnpacked, o.MaxFiles),
 		unsynced: unsynced{plain: map[*content.File]bool{}},
 		lost:     lost{files: map[*content.File]*loss{}},
 	}

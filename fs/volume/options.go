@@ -33,6 +33,7 @@ type Options struct {
 	// MaxUnpacked bytes may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no
 	// bound.
 	MaxUnpacked int64
+	MaxFiles    int   // likewise, files; 0: no bound
 	CacheBytes  int64 // bytes of decoded chunks to keep in memory; 0: a default
 	ExpectBytes int64 // bytes of segments to read ahead into memory; 0: a default
 	// Mapped is called with how many of CacheBytes do not lie in Go's heap, whenever that changes. It must

@@ -174,14 +174,15 @@ func (v *Volume) openWorkers(o Options) {
 	if !o.NoDelta {
 		v.bases = bases.New(bases.Options{Store: manifests{v}, Root: v.names.RootFd(), Parents: v.parents})
 	}
-	v.queue = newQueue(v, o.MaxUnpacked)
+	v.queue = newQueue(v, o)
 }
 
 // newQueue makes the queue of the files that wait to be packed.
-func newQueue(v *Volume, maxUnpacked int64) *queue.Queue {
+func newQueue(v *Volume, o Options) *queue.Queue {
 	return queue.New(queue.Options{
-		MaxUnpacked: maxUnpacked, Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle,
-		Reserve: v.reserve, Now: v.now, Report: v.report, Count: &v.content.Count,
+		MaxUnpacked: o.MaxUnpacked, MaxFiles: o.MaxFiles,
+		Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle, Reserve: v.reserve, Now: v.now,
+		Report: v.report, Count: &v.content.Count,
 		Stored: v.stored, Failed: v.hot.Wake, Evict: v.hot.Free, Reclaim: v.reclaim,
 	})
 }

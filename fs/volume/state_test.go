@@ -320,7 +320,7 @@ func TestReadOnly(t *testing.T) {
 // withoutPacking stops the background packing: what is written from now on stays resident.
 func (r *rig) withoutPacking() {
 	r.queue.Stop()
-	r.queue = newQueue(r.Volume, -1)
+	r.queue = newQueue(r.Volume, Options{MaxUnpacked: -1})
 }
 
 // What was not packed when the store was closed is packed by the next sync, however soon it comes.
