@@ -19,6 +19,7 @@ import (
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/memory"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/systemd"
 	"ckptfs/fs/control"
@@ -98,7 +99,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	if err != nil {
 		return err
 	}
-	heap := newHeapLimit(c.memoryLimit())
+	budget := memory.Budget{All: c.memory.Bytes, Cache: -1}
+	if c.cacheSize.Given {
+		budget.Cache = c.cacheSize.Bytes
+	}
+	heap := budget.Limit()
 	runtime.GOMAXPROCS(cas.Processors + spareProcs)
 	unpacked, err := c.maxUnpacked.Of(filepath.Dir(c.store))
 	if err != nil {
@@ -119,12 +124,12 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Publish:     true,
 		HotSize:     hot,
 		MaxUnpacked: unpacked,
-		MaxFiles:    c.maxFiles(),
-		CacheBytes:  c.cacheBytes(),
-		ExpectBytes: c.expectBytes(),
-		Mapped:      heap.beside,
+		MaxFiles:    budget.MaxFiles(),
+		CacheBytes:  budget.CacheBytes(),
+		ExpectBytes: budget.ExpectBytes(),
+		Mapped:      heap.Beside,
 		PackWorkers: c.packCPUs,
-		PackBytes:   c.memory.Bytes / 8,
+		PackBytes:   budget.PackBytes(),
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],

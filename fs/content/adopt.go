@@ -10,10 +10,10 @@ import (
 	"ckptfs/fs/view"
 )
 
-// Adopt makes an empty file, which was made just now and has no name yet, the packed file of a manifest, with
-// a modification time in nanoseconds since 1970. The error wraps cas.ErrNotFound or cas.ErrCorrupt when the
+// Adopt makes an empty file f, which was made just now and has no name yet, the packed file of a manifest,
+// with a modification time in nanoseconds since 1970. The error wraps cas.ErrNotFound or cas.ErrCorrupt when the
 // store does not have all of that file.
-func (f *File) Adopt(h cas.Hash, mtime int64) error {
+func Adopt(f *File, h cas.Hash, mtime int64) error {
 	c := f.c
 	c.Cloning.RLock() // a mark is to see the manifest
 	defer c.Cloning.RUnlock()

@@ -15,7 +15,7 @@ func TestAdopt(t *testing.T) {
 	r.write("from", data)
 	r.packOut("from")
 	of := r.state("from").Record.Manifest
-	if err := r.file("to").Adopt(of, 12345); err != nil {
+	if err := Adopt(r.file("to"), of, 12345); err != nil {
 		t.Fatal(err)
 	}
 	r.want("to", "packed")
@@ -25,10 +25,10 @@ func TestAdopt(t *testing.T) {
 	}
 	r.forget()
 	r.same("to", data)
-	if err := r.file("to").Adopt(of, 0); !errors.Is(err, unix.EEXIST) {
+	if err := Adopt(r.file("to"), of, 0); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("twice: %v", err)
 	}
-	if err := r.file("none").Adopt(cas.Hash{1}, 0); !errors.Is(err, cas.ErrNotFound) {
+	if err := Adopt(r.file("none"), cas.Hash{1}, 0); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("a manifest that is not there: %v", err)
 	}
 	r.want("none", "plain")
@@ -51,7 +51,7 @@ func TestAdoptCutOff(t *testing.T) {
 			}
 			return nil
 		}
-		_ = r.file("to").Adopt(of, 0)
+		_ = Adopt(r.file("to"), of, 0)
 		r.Step = func(string) error { return nil }
 		r.forget()
 		want := data

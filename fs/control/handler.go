@@ -34,8 +34,8 @@ type Mount struct {
 	Upgrade  func(program string) error
 }
 
-// Services answer the protocol's requests. Models, Tensors and Remote may be nil: their requests are not known
-// then.
+// Services answer the protocol's requests. Models, Tensors and Remote may be nil: their requests are not
+// known then.
 type Services struct {
 	Volume  Volume
 	Models  Models

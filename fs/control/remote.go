@@ -90,7 +90,9 @@ func (h *Handler) remote(v Remote) {
 		}
 		return v.Pull(r.Context(), p, progress)
 	}))
-	h.mux.HandleFunc("POST /v1/fetch", plain(func(r *http.Request) (any, error) { return v.Fetch(r.Context()) }))
+	h.mux.HandleFunc("POST /v1/fetch", plain(func(r *http.Request) (any, error) {
+		return v.Fetch(r.Context())
+	}))
 	h.mux.HandleFunc("GET /v1/conflicts", plain(func(r *http.Request) (any, error) {
 		p, err := pathOf(r)
 		if err != nil {

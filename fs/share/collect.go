@@ -35,7 +35,7 @@ type collector struct {
 	found
 	path   string // of what was asked for: it, what is below it, and the folders above it
 	dirty  cleaned
-	now    bool   // it was asked for: what is complete is not left alone first
+	now    bool // it was asked for: what is complete is not left alone first
 	steps  map[string]*steps.Step
 	run    string
 	passed int64

@@ -70,8 +70,7 @@ func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known) (e 
 // file is entry of a regular file.
 func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*record.Entry, sum, error) {
 	a, is, err := settled(n)
-	look := sumOf(fmt.Appendf(nil, "%d %o %d %d %x %v", a.Size, a.Mode, nanoseconds(a.Mtime), nanoseconds(a.Ctime),
-		is.Record.Manifest, metricsOf(st)))
+	look := lookOf(&a, &is, st)
 	if err != nil || k != nil && look == k.look {
 		return nil, look, err
 	}
@@ -93,6 +92,12 @@ func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*re
 		return nil, look, errors.Join(errChanged, err)
 	}
 	return e, look, nil
+}
+
+// lookOf is what tells that a file is as it was.
+func lookOf(a *tree.Attr, is *content.State, st *steps.Step) sum {
+	return sumOf(fmt.Appendf(nil, "%d %o %d %d %x %v", a.Size, a.Mode, nanoseconds(a.Mtime), nanoseconds(a.Ctime),
+		is.Record.Manifest, metricsOf(st)))
 }
 
 // settled is how a file is that nobody writes, and that needs no packing to be published.

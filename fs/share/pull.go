@@ -343,7 +343,7 @@ func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
 	mtime := tree.TimespecOf(time.Unix(0, e.MTime))
 	if e.File.Manifest != ([32]byte{}) && e.File.Size >= tree.HeaderSize {
 		m.Close()
-		err = m.Node.File().Adopt(e.File.Manifest, e.MTime)
+		err = content.Adopt(m.Node.File(), e.File.Manifest, e.MTime)
 	} else {
 		var h *content.Handle
 		if h, err = m.Open(unix.O_RDWR, 0); err != nil {

@@ -27,7 +27,7 @@
 // # Pull
 //
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in the
-// local store (content.File.Adopt), its mode and times, then the name, in place of what was there. Whoever has
+// local store (content.Adopt), its mode and times, then the name, in place of what was there. Whoever has
 // the old file open keeps it. What was changed here and not published is left as it is.
 //
 // Locks: Share.pushing is held over a push. Nothing is locked while the tree is changed but what that locks.
@@ -202,7 +202,7 @@ func runOf(p string) string {
 // Touched notes that a name, or what it leads to, changed. It waits for nothing.
 func (s *Share) Touched(p string) {
 	at := inStep(p)
-	if s == nil || at == "" {
+	if at == "" {
 		return
 	}
 	s.mu.Lock()
@@ -219,7 +219,7 @@ func (s *Share) Touched(p string) {
 // failed. What cannot be noted is removed all the same, and comes back: nothing is lost by that.
 func (s *Share) Removing(p string) (done func()) {
 	done = func() {}
-	if s == nil || inStep(p) == "" {
+	if inStep(p) == "" {
 		return done
 	}
 	has := errors.New("the remote has it")
@@ -236,9 +236,6 @@ func (s *Share) Removing(p string) (done func()) {
 
 // Sync makes durable what Removing noted.
 func (s *Share) Sync() error {
-	if s == nil {
-		return nil
-	}
 	return s.intents.sync()
 }
 

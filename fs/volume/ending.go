@@ -37,9 +37,7 @@ func (e ending) stop() {
 	<-v.surveyed
 	v.artifacts.Stop()
 	v.usage.Stop()
-	if v.share != nil {
-		v.share.Stop()
-	}
+	v.sharing.stop()
 	if v.readOnly {
 		return
 	}
@@ -83,11 +81,7 @@ func (e ending) leave() { _ = errors.Join(e.close(), e.v.lock.Abandon(), e.v.fol
 // close closes what is open but the lock and the folder.
 func (e ending) close() error {
 	v := e.v
-	var err error
-	if v.share != nil {
-		err = v.share.Close()
-	}
-	err = errors.Join(err, v.storage.close())
+	err := errors.Join(v.sharing.close(), v.storage.close())
 	if v.names != nil {
 		v.names.Close()
 	}

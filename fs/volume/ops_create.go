@@ -59,7 +59,7 @@ func (v *Volume) Mkdir(
 	n, a, err := v.names.Make(dir, name, c, &mode, mkdir)
 	if err == nil {
 		v.bases.Came(dir.Ino(), name)
-		v.touchIn(dir, name)
+		v.sharing.touchIn(dir, name)
 	}
 	return n, a, err
 }
@@ -71,7 +71,7 @@ func (v *Volume) Symlink(
 	n, a, err := v.names.Make(dir, name, c, nil,
 		func(fd int) error { return unix.Symlinkat(target, fd, name) })
 	if err == nil {
-		v.touchIn(dir, name)
+		v.sharing.touchIn(dir, name)
 	}
 	return n, a, err
 }

@@ -71,7 +71,7 @@ func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *name
 func (v *Volume) Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error) {
 	a, err := n.SetAttr(s)
 	if err == nil {
-		v.touch(n)
+		v.sharing.touch(n)
 	}
 	if err == nil && n == v.names.Root() {
 		v.virtual.Restat()

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"log/slog"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/heads"
@@ -22,8 +24,20 @@ import (
 // remoteState is the file of a store that has what it and its remote have in common. It may be deleted.
 const remoteState = "remote.db"
 
-// openShare connects the store with its remote, if it was joined to one. Without it the mount is as any other.
-func (v *Volume) openShare(o Options) {
+// XattrRemote is the extended attribute that says what a name is to the remote: no, pending, pushed. It is not
+// listed and cannot be set.
+const XattrRemote = "user.ckptfs.remote"
+
+// sharing is the connection with the remote, if the store was joined to one.
+type sharing struct {
+	*share.Share       // nil: there is none, or it cannot be used
+	why          error // why it cannot
+}
+
+// open connects. A mount whose remote cannot be used is as any other.
+func (s *sharing) open(v *Volume, o Options) {
+	s.why = fmt.Errorf("store %s has no remote, or had none when it was mounted: "+
+		"`ckptfs remote add URL %[1]s` gives it one, and the next mount uses it", v.folder.Path())
 	if o.Remote == nil || v.readOnly {
 		return
 	}
@@ -32,16 +46,15 @@ func (v *Volume) openShare(o Options) {
 		return
 	}
 	if err == nil {
-		v.share, err = v.shareWith(j, o.Remote)
+		s.Share, err = join(v, j, o.Remote)
 	}
 	if err != nil {
-		v.unshared = fmt.Errorf("the remote of the store cannot be used: %w", err)
-		v.report(slog.LevelError, "nothing is published", "reason", v.unshared)
+		s.why = fmt.Errorf("the remote of the store cannot be used: %w", err)
+		v.report(slog.LevelError, "nothing is published", "reason", err)
 	}
 }
 
-func (v *Volume) shareWith(j remote.Joined, open func(remote.Joined) (bucket.Bucket, error)) (
-	*share.Share, error) {
+func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, error)) (*share.Share, error) {
 	b, err := open(j)
 	if err != nil {
 		return nil, err
@@ -63,6 +76,33 @@ func (v *Volume) shareWith(j remote.Joined, open func(remote.Joined) (bucket.Buc
 	return s, nil
 }
 
+func (s *sharing) start(publish bool) {
+	if s.Share != nil && publish {
+		s.Start()
+	}
+}
+
+func (s *sharing) stop() {
+	if s.Share != nil {
+		s.Stop()
+	}
+}
+
+func (s *sharing) close() error {
+	if s.Share == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// status is nil without a remote.
+func (s *sharing) status() *control.RemoteStatus {
+	if s.Share == nil {
+		return nil
+	}
+	return s.Status()
+}
+
 // kept is a share.State on the disk.
 type kept struct{ *state.DB }
 
@@ -74,41 +114,46 @@ func (k kept) SetHeads(all map[record.Writer]heads.Kept) error {
 	return k.DB.SetHeads(set)
 }
 
-// sharing is the connection with the remote, or why there is none.
-func (q *Requests) sharing() (*share.Share, error) {
-	switch {
-	case q.v.share != nil:
-		return q.v.share, nil
-	case q.v.unshared != nil:
-		return nil, q.v.unshared
+// xattr is the value of XattrRemote.
+func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
+	if s.Share == nil {
+		return 0, unix.ENODATA
 	}
-	return nil, fmt.Errorf("store %s has no remote, or was mounted before it had one: `ckptfs remote add URL %[1]s` gives it one, and the next mount uses it", q.v.folder.Path())
+	state, err := s.StateOf(n, n.Path())
+	if err != nil {
+		return 0, err
+	}
+	if len(dest) > 0 && len(dest) < len(state) {
+		return 0, unix.ERANGE
+	}
+	copy(dest, state)
+	return len(state), nil
 }
 
 // touch notes that a node changed which may be published.
-func (v *Volume) touch(n *names.Node) {
-	if v.share != nil {
-		v.share.Touched(n.Path())
+func (s *sharing) touch(n *names.Node) {
+	if s.Share != nil {
+		s.Touched(n.Path())
 	}
 }
 
-// touchIn is touch of a name in a folder, and of the folder.
-func (v *Volume) touchIn(dir *names.Node, name string) {
-	if v.share != nil && dir.Synth() == nil {
-		v.share.Touched(dir.Path() + "/" + name)
+// touchIn is touch of a name in a folder.
+func (s *sharing) touchIn(dir *names.Node, name string) {
+	if s.Share != nil && dir.Synth() == nil {
+		s.Touched(dir.Path() + "/" + name)
 	}
 }
 
 // removing notes that a name is about to go. done says that it went, or that this failed.
-func (v *Volume) removing(dir *names.Node, name string) (done func()) {
-	if v.share == nil || dir.Synth() != nil {
+func (s *sharing) removing(dir *names.Node, name string) (done func()) {
+	if s.Share == nil || dir.Synth() != nil {
 		return func() {}
 	}
 	p := dir.Path() + "/" + name
-	gone := v.share.Removing(p)
+	gone := s.Removing(p)
 	return func() {
 		gone()
-		v.share.Touched(p)
+		s.Touched(p)
 	}
 }
 
@@ -116,18 +161,18 @@ func (v *Volume) removing(dir *names.Node, name string) (done func()) {
 func (q *Requests) Push(
 	ctx context.Context, path string, report func(control.Progress),
 ) (*control.Pushed, error) {
-	s, err := q.sharing()
-	if err != nil {
-		return nil, err
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
 	}
 	return s.Push(ctx, path, report)
 }
 
 // Fetch reads what others published since.
 func (q *Requests) Fetch(ctx context.Context) (*control.Fetched, error) {
-	s, err := q.sharing()
-	if err != nil {
-		return nil, err
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
 	}
 	return s.Fetch(ctx)
 }
@@ -136,18 +181,18 @@ func (q *Requests) Fetch(ctx context.Context) (*control.Fetched, error) {
 func (q *Requests) Pull(
 	ctx context.Context, path string, report func(control.Progress),
 ) (*control.Pulled, error) {
-	s, err := q.sharing()
-	if err != nil {
-		return nil, err
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
 	}
 	return s.Pull(ctx, path, report)
 }
 
 // Conflicts lists the names of which the remote has several versions.
 func (q *Requests) Conflicts(ctx context.Context, path string) (*control.Conflicts, error) {
-	s, err := q.sharing()
-	if err != nil {
-		return nil, err
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
 	}
 	return s.Conflicts(ctx, path)
 }

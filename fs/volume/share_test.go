@@ -119,6 +119,18 @@ func (m *machine) conflictsAre(want ...string) {
 	}
 }
 
+// remoteIs fails unless a name's attribute says so.
+func (m *machine) remoteIs(p, want string) {
+	m.t.Helper()
+	n := m.find(p)
+	defer m.forget(n)
+	buf := make([]byte, 100)
+	k, err := m.GetXattr(context.Background(), n, XattrRemote, buf)
+	if got := string(buf[:k]); got != want || err != nil {
+		m.t.Errorf("%s: %s is %q, want %q (%v)", p, XattrRemote, got, want, err)
+	}
+}
+
 func TestPushAndPull(t *testing.T) {
 	c := newCloud(t)
 	a, b := c.join("a"), c.join("b")
@@ -237,11 +249,17 @@ func TestConflictsAreKept(t *testing.T) {
 	c := newCloud(t)
 	a, b := c.join("a"), c.join("b")
 	a.put("runs/x/1/f", []byte("first"))
+	a.remoteIs("runs/x/1/f", "pending")
 	a.published("")
+	a.remoteIs("runs/x/1/f", "pushed")
+	a.remoteIs("runs/x/1", "pushed")
 	b.pulled("")
+	b.remoteIs("runs/x/1/f", "pushed")
 	b.conflictsAre()
 	b.put("runs/x/1/f", []byte("b saw the first"))
+	b.remoteIs("runs/x/1/f", "pending")
 	b.published("")
+	b.remoteIs("runs", "no")
 	a.Fetch(context.Background())
 	a.conflictsAre()
 	a.put("runs/x/1/f", []byte("a did not see b's"))
@@ -324,7 +342,8 @@ type cutBucket struct {
 	left int
 }
 
-func (c *cutBucket) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (c *cutBucket) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
+	bucket.Version, error) {
 	c.left--
 	if c.left < 0 {
 		return "", &bucket.Error{Op: "put", Key: key, Kind: bucket.ErrUnreachable}

@@ -62,9 +62,7 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 			f.Unlock()
 		}
 	})
-	if q.v.share != nil {
-		s.Remote = q.v.share.Status()
-	}
+	s.Remote = q.v.sharing.status()
 	s.Unidentified.Files, s.Unidentified.More = q.v.ids.Pending()
 	s.ResidentBytes = q.v.hot.Bytes()
 	return s, nil

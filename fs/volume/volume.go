@@ -41,7 +41,6 @@ import (
 	"ckptfs/fs/pack"
 	"ckptfs/fs/queue"
 	"ckptfs/fs/residency"
-	"ckptfs/fs/share"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
@@ -64,8 +63,7 @@ type Volume struct {
 	models    *models.Models
 	passes    *maintenance.Passes
 	usage     *usage.Usage
-	share     *share.Share // nil: the store is joined to no remote, or it cannot be used
-	unshared  error        // why it cannot be used
+	sharing   sharing
 
 	workers
 
@@ -175,7 +173,7 @@ func (v *Volume) open(o Options) error {
 	v.openVirtual(o)
 	v.openPasses()
 	v.usage.Start(counted(v))
-	v.openShare(o)
+	v.sharing.open(v, o)
 	return v.recover(o.Resume, o.Publish)
 }
 
@@ -220,9 +218,7 @@ func (v *Volume) recover(resume func(*Volume) error, publish bool) error {
 		v.sums.Start()
 		v.ids.Start()
 		v.durability.start()
-		if v.share != nil && publish {
-			v.share.Start()
-		}
+		v.sharing.start(publish)
 	}
 	switch {
 	case resume != nil && s.Repair:

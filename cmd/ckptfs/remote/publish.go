@@ -24,7 +24,7 @@ func Commands(s Shell) []*cobra.Command {
 }
 
 // patience is how long one request of a command or a mount is made again.
-const patience = time.Minute
+const patience = 20 * time.Second
 
 // Open opens the bucket of a remote for a mount.
 func Open(j remote.Joined) (bucket.Bucket, error) {
@@ -45,6 +45,11 @@ push does not wait until they were left alone. What is not published is named (e
 		Args: c.some("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.pushAll(cmd.Context(), args) },
 	}
+}
+
+// Push publishes what is complete at or below paths, and says so.
+func Push(ctx context.Context, s Shell, paths []string) error {
+	return newCommands(s).pushAll(ctx, paths)
 }
 
 // pushAll publishes what lies at or below paths; what it prints is the sum.
@@ -98,7 +103,8 @@ code 7).`,
 					if err != nil {
 						return err
 					}
-					sum.Files, sum.Bytes, sum.Fetched = sum.Files+p.Files, sum.Bytes+p.Bytes, sum.Fetched+p.Fetched
+					sum.Files, sum.Bytes = sum.Files+p.Files, sum.Bytes+p.Bytes
+					sum.Fetched += p.Fetched
 					sum.Skipped = append(sum.Skipped, p.Skipped...)
 					return nil
 				})
@@ -108,8 +114,8 @@ code 7).`,
 			}
 			err := c.Show(sum, func(w io.Writer) {
 				c.Left(sum.Skipped)
-				fmt.Fprintf(w, "pulled %s, %s; fetched %s\n", text.Plural(int64(sum.Files), "file"), text.Bytes(sum.Bytes),
-					text.Bytes(sum.Fetched))
+				fmt.Fprintf(w, "pulled %s, %s; fetched %s\n", text.Plural(int64(sum.Files), "file"),
+					text.Bytes(sum.Bytes), text.Bytes(sum.Fetched))
 			})
 			if err == nil && len(sum.Skipped) > 0 {
 				err = c.Partial()
@@ -196,7 +202,8 @@ the first one of each has the name. A later change on a machine that has seen th
 					for _, n := range found.Names {
 						fmt.Fprintln(w, text.Printable(n.Path))
 						for _, v := range n.Versions {
-							fmt.Fprintf(w, "  %s  %s  %s\n", text.Printable(v.Writer), v.Time.Format("2006-01-02 15:04:05"), text.Bytes(v.Size))
+							fmt.Fprintf(w, "  %s  %s  %s\n", text.Printable(v.Writer),
+								v.Time.Format(time.DateTime), text.Bytes(v.Size))
 						}
 					}
 				})

@@ -1,12 +1,4 @@
-package main
-
-import (
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
-)
-
-// How --memory is spent, of 512 MiB:
+// Package memory says how --memory is spent, and holds the Go runtime to it. Of 512 MiB:
 //
 //	255  decoded chunks (--cache-size)
 //	 64  manifests and lists of chunks, a quarter of that
@@ -20,35 +12,48 @@ import (
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
 // needs it: with two million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB
 // of files, of which the kernel took 63 when told to (TestMemoryBesideALargeIndex).
+package memory
+
+import (
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
 
 // fixed is what the daemon takes whatever it keeps.
 const fixed = 48 << 20
 
-// cacheBytes is what decoded chunks may take.
-func (c *mountConfig) cacheBytes() int64 {
-	if c.cacheSize.Given {
-		return max(c.cacheSize.Bytes, 1<<20)
-	}
-	return (c.memory.Bytes - fixed) / 20 * 11
+// Budget is what a mount may take, in bytes.
+type Budget struct {
+	All   int64 // --memory
+	Cache int64 // --cache-size; negative: it follows from All
 }
+
+// CacheBytes is what decoded chunks may take.
+func (b Budget) CacheBytes() int64 {
+	if b.Cache >= 0 {
+		return max(b.Cache, 1<<20)
+	}
+	return (b.All - fixed) / 20 * 11
+}
+
+// PackBytes is what packing may take.
+func (b Budget) PackBytes() int64 { return b.All / 8 }
 
 // waitingFile is what a file takes, in bytes, that waits to be packed: its node, its state, its place.
 const waitingFile = 1600
 
-// maxFiles is how many files may wait: a sixteenth of all is for them.
-func (c *mountConfig) maxFiles() int { return int(c.memory.Bytes / 16 / waitingFile) }
+// MaxFiles is how many files may wait: a sixteenth of all is for them.
+func (b Budget) MaxFiles() int { return int(b.All / 16 / waitingFile) }
 
-// expectBytes is what segments may take that are read ahead.
-func (c *mountConfig) expectBytes() int64 { return min(24<<20, c.cacheBytes()/8) }
+// ExpectBytes is what segments may take that are read ahead.
+func (b Budget) ExpectBytes() int64 { return min(24<<20, b.CacheBytes()/8) }
 
-// memoryLimit is what the Go runtime is held to, together with the decoded chunks that it does not know of;
-// see heapLimit.
-func (c *mountConfig) memoryLimit() int64 {
-	return c.memory.Bytes - c.memory.Bytes/16 - 16<<20 - c.expectBytes()
-}
+// limit is what the Go runtime is held to, together with the decoded chunks that it does not know of.
+func (b Budget) limit() int64 { return b.All - b.All/16 - 16<<20 - b.ExpectBytes() }
 
-// heapLimit holds the Go runtime to what is left of all by the decoded chunks that lie beside its heap.
-type heapLimit struct {
+// HeapLimit holds the Go runtime to what is left of all by the decoded chunks that lie beside its heap.
+type HeapLimit struct {
 	all  int64
 	left atomic.Int64
 	mu   sync.Mutex
@@ -57,15 +62,17 @@ type heapLimit struct {
 // limitStep is in what steps the limit moves: to move it stops the world.
 const limitStep = 16 << 20
 
-func newHeapLimit(all int64) *heapLimit {
-	l := &heapLimit{all: all}
+// Limit begins to hold the Go runtime to a budget.
+func (b Budget) Limit() *HeapLimit {
+	all := b.limit()
+	l := &HeapLimit{all: all}
 	l.left.Store(all)
 	debug.SetMemoryLimit(all)
 	return l
 }
 
-// beside is told how many bytes lie beside the heap. It does not wait.
-func (l *heapLimit) beside(n int64) {
+// Beside is told how many bytes lie beside the heap. It does not wait.
+func (l *HeapLimit) Beside(n int64) {
 	left := max(l.all-(n+limitStep-1)/limitStep*limitStep, 1)
 	if l.left.Swap(left) == left {
 		return
