@@ -159,7 +159,7 @@ func TestModel(t *testing.T) {
 					Off:     rapid.Int64Range(0, 1<<30).Draw(rt, "offset") * 8,
 					Stored:  rapid.Uint32Range(0, cas.MaxChunk).Draw(rt, "stored"),
 					Raw:     rapid.Uint32Range(0, cas.MaxChunk).Draw(rt, "raw"),
-					Kind:    cas.Kind(rapid.IntRange(1, 3).Draw(rt, "kind")),
+					Kind:    cas.Kind(rapid.IntRange(1, 6).Draw(rt, "kind")),
 				}}
 				// Few hashes, so that prefixes are shared and entries replaced.
 				e.Hash[1] = rapid.ByteRange(0, 2).Draw(rt, "prefix")

@@ -3,20 +3,21 @@
 // has, byte by byte; headers are made anew, so that a record is tied to the object and the place.
 //
 //	d/…    chunks of 32 KiB stored and more
-//	m/…    manifests, lists, smaller chunks, parts of graphs; at the end of the last one plans and commit records
+//	m/…    manifests, lists, smaller chunks, parts of graphs; at the end of the last one plans and commit
+//	       records
 //
-// A Packer is told of files one after the other, and lays the records out in the order of their closures: what
-// a reader of the file needs first lies first, bases ahead of what is stored against them. Files share objects.
-// An object that is full is put at once. Nothing is staged: an Object is a list of headers, and its Body reads
-// the payloads from the Source each time that it is sent. Its checksum is known before, since that of each
-// payload is.
+// A Packer is told of files one after the other, and lays the records out in the order of their closures:
+// what a reader of the file needs first lies first, bases ahead of what is stored against them. Files share
+// objects. An object that is full is put at once. Nothing is staged: an Object is a list of headers, and its
+// Body reads the payloads from the Source each time that it is sent. Its checksum is known before, since that
+// of each payload is.
 //
 // # What is there already
 //
 // A record is not put again that lies in an object which no epoch has condemned, if a reader of the plan can
 // decode it there: because it is stored alone, or because its payload is the local one (by length and
-// checksum), so that it has the same bases. What has other bases there is put anew. Bases of what is relied on
-// are in the plan; where they are not there, they are put.
+// checksum), so that it has the same bases. What has other bases there is put anew. Bases of what is relied
+// on are in the plan; where they are not there, they are put.
 //
 //	∀ r in a plan with bases: each base is in the plan, and number(base) < number(r)
 //
@@ -24,14 +25,14 @@
 //
 // # Plans
 //
-// A plan states the length of each object that it names, and lies in one of these: the last meta object, whose
-// length depends on those of the plans. So these are made for a length, which is the right one when it comes
-// out again. It only grows, by the bytes that numbers take, so a few rounds find it.
+// A plan states the length of each object that it names, and lies in one of these: the last meta object,
+// whose length depends on those of the plans. So these are made for a length, which is the right one when it
+// comes out again. It only grows, by the bytes that numbers take, so a few rounds find it.
 //
 // # Memory
 //
-// Some 300 bytes for each record of the file that is being laid out, 150 for each that is laid out, and 16 for
-// each chunk of the push; a payload for each object that is being put.
+// Some 300 bytes for each record of the file that is being laid out, 150 for each that is laid out, and 16
+// for each chunk of the push; a payload for each object that is being put.
 package objects
 
 import (
@@ -79,8 +80,8 @@ func (o *Object) addOwn(kind cas.Kind, h cas.Hash, p []byte) int64 {
 		o.own = map[int][]byte{}
 	}
 	o.own[len(o.records)] = p
-	return o.add(segment.Record{Kind: kind, Codec: codec.Raw, Raw: uint32(len(p)), Stored: uint32(len(p)), Hash: h,
-		XXH3: cas.SumXXH3(p), CRC: crc32.Checksum(p, castagnoli)})
+	return o.add(segment.Record{Kind: kind, Codec: codec.Raw, Raw: uint32(len(p)), Stored: uint32(len(p)),
+		Hash: h, XXH3: cas.SumXXH3(p), CRC: crc32.Checksum(p, castagnoli)})
 }
 
 func (o *Object) segment() segment.ID { return segment.ID{Store: o.ID, Number: 1} }

@@ -124,8 +124,8 @@ func (p *Packer) find(hashes []cas.Hash) ([]Place, error) {
 			known[i] = Place{}
 		}
 		if at, ok := p.laid[h]; ok {
-			known[i] = Place{p.objects[at.Object], Placed{Hash: h, Off: at.Off, Stored: at.Stored, CRC: at.crc,
-				Kind: at.kind, Based: true}} // it has the bases that it has here
+			known[i] = Place{p.objects[at.Object], Placed{Hash: h, Off: at.Off, Stored: at.Stored,
+				CRC: at.crc, Kind: at.kind, Based: true}} // it has the bases that it has here
 		}
 	}
 	return known, nil

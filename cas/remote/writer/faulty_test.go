@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
 )
 
 // faulty is a bucket whose requests go wrong.
@@ -75,11 +76,12 @@ func (f *faulty) Put(ctx context.Context, key string, body bucket.Body, cond buc
 	if f.put == nil {
 		f.put = map[string]bool{}
 	}
+	_, _, isObject := record.ParseObject(key)
 	twice := cond.Absent && f.put[key]
 	f.put[key] = f.put[key] || cond.Absent
 	f.mu.Unlock()
-	if twice {
-		panic(key + " was put before")
+	if twice || isObject && !cond.Absent {
+		panic(key + " is put where it was, or may be")
 	}
 	do := func() (bucket.Version, error) { return f.Bucket.Put(ctx, key, body, cond) }
 	switch what {

@@ -36,8 +36,8 @@ func merged(own record.Writer, lists ...[]record.Entry) []record.Entry {
 }
 
 // withoutGone takes entries out that nothing needs. An entry of the same path in one of the older tables
-// would come to light; where there may be one, a tombstone stays. So it does of what is over something. It has
-// the version of the entry: who replaced that has replaced it, too.
+// would come to light; where there may be one, a tombstone stays. So it does of what is over something. It
+// has the version of the entry: who replaced that has replaced it, too.
 func (w *Writer) withoutGone(entries []record.Entry, gone []Gone, older []record.Table) (
 	left []record.Entry, changed bool) {
 	going := map[string]Gone{}
@@ -129,7 +129,6 @@ func (p *push) settle(ctx context.Context, next *record.Head, why error) (done b
 	case errors.Is(err, bucket.ErrNotFound):
 		return false, w.anew(ctx, w.id.Writer, fmt.Sprintf("%s is gone", record.HeadKey(w.id.Writer)))
 	case err != nil:
-		w.head = nil
 		return false, fmt.Errorf("push of %s: %w: %w: %w", w.id.Writer, why, err, ErrUnsettled)
 	case h.Commit == next.Commit:
 		return true, p.committed(ctx, h, version)
@@ -149,7 +148,6 @@ func (p *push) settle(ctx context.Context, next *record.Head, why error) (done b
 // committed notes that h, at version, is the head, and tells others.
 func (p *push) committed(ctx context.Context, h *record.Head, version bucket.Version) error {
 	w := p.w
-	w.head = nil
 	if err := w.acknowledge(h); err != nil {
 		return fmt.Errorf("commit %d of %s was made: %w", h.Sequence, w.id.Writer, err)
 	}

@@ -52,7 +52,6 @@ func (w *Writer) become(writer record.Writer) error {
 	if err != nil {
 		return err
 	}
-	clear(w.covers)
 	w.head = nil
 	return w.setIdentity(Identity{Writer: writer, Instance: instance})
 }
@@ -60,7 +59,6 @@ func (w *Writer) become(writer record.Writer) error {
 // setIdentity changes the identity once the State has it.
 func (w *Writer) setIdentity(id Identity) error {
 	if err := w.State.SetIdentity(id); err != nil {
-		w.loaded, w.head = false, nil // what it has now is not known
 		return err
 	}
 	w.id = id

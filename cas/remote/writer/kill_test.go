@@ -13,8 +13,9 @@ import (
 
 // full are entries that fill a tail.
 func full(step string) (entries []record.Entry) {
+	text := strings.Repeat(step[:1], 1900)
 	for i := range 70 {
-		entries = append(entries, inline(fmt.Sprintf("runs/a/%s/%02d", step, i), strings.Repeat(step[:1], 1900)))
+		entries = append(entries, inline(fmt.Sprintf("runs/a/%s/%02d", step, i), text))
 	}
 	return entries
 }
@@ -28,9 +29,9 @@ func story(r *rig) (pushes [][]record.Entry, names []record.Entry) {
 		{fileOf("runs/a/1/m", a), inline("runs/a/1/c", "{}")},
 		append(full("2"), fileOf("runs/a/2/m", delta)),
 		{tombstone("runs/a/1/m"), fileOf("runs/a/3/m", b)},
-		full("4"),
+		append(full("4"), inline("runs/a/1/c", "[]")),
 	}
-	names = append(append(full("2"), full("4")...), inline("runs/a/1/c", "{}"), tombstone("runs/a/1/m"),
+	names = append(append(full("2"), full("4")...), inline("runs/a/1/c", "[]"), tombstone("runs/a/1/m"),
 		fileOf("runs/a/2/m", delta), fileOf("runs/a/3/m", b))
 	return pushes, names
 }

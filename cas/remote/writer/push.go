@@ -12,6 +12,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/segment"
 )
 
 // push is one Push.
@@ -28,6 +29,7 @@ type push struct {
 	id      record.ID // of the commit
 	clock   int64
 	entries []record.Entry // to be committed, ascending
+	failed  map[string]bool
 }
 
 func newPush(w *Writer, src objects.Source, ch Changes) *push {
@@ -47,9 +49,6 @@ func (p *push) prepare(ctx context.Context) (err error) {
 	p.entries = slices.Clone(p.changes.Entries)
 	for i := range p.entries {
 		e := &p.entries[i]
-		if err := record.CheckPath(e.Path); err != nil {
-			return err
-		}
 		e.Over = p.w.over(e)
 		for _, o := range e.Over {
 			p.clock = max(p.clock, o.Version)
@@ -65,7 +64,58 @@ func (p *push) prepare(ctx context.Context) (err error) {
 			return fmt.Errorf("%q is changed twice", p.entries[i].Path)
 		}
 	}
+	p.failed, p.result.Failed = map[string]bool{}, nil
+	for i := range p.entries {
+		if err := p.check(p.entries[i]); err != nil {
+			p.fail(p.entries[i].Path, err)
+		}
+	}
+	p.dropFailed()
 	return p.dropLanded(ctx)
+}
+
+// roomForDeps is what the objects of a file take in its entry at most: 20,000, of a terabyte.
+const roomForDeps = 64 << 10
+
+// check returns an error if no head can hold an entry, wherever its file lies.
+func (p *push) check(e record.Entry) error {
+	if e.File != nil && !e.File.Manifest.IsZero() {
+		f := *e.File
+		f.Plan = record.Ref{Object: p.id, Off: segment.FileHeaderSize, Stored: 1}
+		f.Deps = []record.ID{p.id}
+		if f.Model != nil {
+			m := *f.Model
+			m.Graph = slices.Clone(m.Graph)
+			for i := range m.Graph {
+				m.Graph[i].Ref = f.Plan
+			}
+			f.Model = &m
+		}
+		e.File = &f
+	}
+	c := record.Commit{Writer: p.w.id.Writer, ID: p.id, Sequence: 1, Entries: []record.Entry{e}}
+	b, err := c.Encode()
+	if err != nil {
+		return cmp.Or(errors.Unwrap(err), err)
+	}
+	if len(b) > record.MaxEntry-roomForDeps {
+		return fmt.Errorf("%.200q: entry of %d bytes: %w", e.Path, len(b), cas.ErrTooLarge)
+	}
+	return nil
+}
+
+// fail leaves a path out.
+func (p *push) fail(path string, err error) {
+	p.failed[path] = true
+	p.result.Failed = append(p.result.Failed, Failed{path, err})
+}
+
+// dropFailed takes out of the entries what failed.
+func (p *push) dropFailed() { p.entries = p.rest() }
+
+// rest are the entries that did not fail.
+func (p *push) rest() []record.Entry {
+	return slices.DeleteFunc(slices.Clone(p.entries), func(e record.Entry) bool { return p.failed[e.Path] })
 }
 
 // over is what an entry is to be over: what it says, and what the own entries of its path are over.
@@ -144,9 +194,7 @@ func same(a, b *record.Entry) bool {
 
 // upload puts what the files need, and says in the entries where it lies.
 func (p *push) upload(ctx context.Context) error {
-	p.result.Failed = nil
 	var filed []int // entries that the packer has, by their order there
-	var failed []string
 	ups := p.begin(ctx)
 	packer := objects.New(objects.Options{Source: p.src, Places: p.w.State, Random: p.w.Random, Put: ups.put})
 	err := func() error {
@@ -159,11 +207,8 @@ func (p *push) upload(ctx context.Context) error {
 			switch err := packer.Add(e.File.Manifest, graphOf(e)); {
 			case errors.Is(err, errAgain):
 				return err
-			case errors.Is(err, objects.ErrChanged):
-				return fmt.Errorf("%w: %w", errAgain, err)
 			case errors.As(err, &lost):
-				p.result.Failed = append(p.result.Failed, Failed{e.Path, lost})
-				failed = append(failed, e.Path)
+				p.fail(e.Path, lost)
 			case err != nil:
 				return err
 			default:
@@ -175,7 +220,7 @@ func (p *push) upload(ctx context.Context) error {
 		}
 		places, err := packer.Finish(func(places []objects.Filed) ([][]byte, error) {
 			p.file(filed, places)
-			return p.records(p.without(failed))
+			return p.records(p.rest())
 		})
 		if err == nil {
 			p.file(filed, places)
@@ -185,7 +230,7 @@ func (p *push) upload(ctx context.Context) error {
 	if waited := ups.wait(); waited != nil {
 		err = cmp.Or(waited, err)
 	}
-	p.entries = p.without(failed)
+	p.dropFailed()
 	return err
 }
 
@@ -196,16 +241,6 @@ func graphOf(e *record.Entry) (parts []cas.Hash) {
 		}
 	}
 	return parts
-}
-
-// without are the entries but for some paths.
-func (p *push) without(paths []string) []record.Entry {
-	if len(paths) == 0 {
-		return p.entries
-	}
-	return slices.DeleteFunc(slices.Clone(p.entries), func(e record.Entry) bool {
-		return slices.Contains(paths, e.Path)
-	})
 }
 
 // file says in entries where their files lie.

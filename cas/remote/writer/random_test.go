@@ -42,15 +42,21 @@ func TestParallel(t *testing.T) {
 		}
 		return done
 	}
-	if _, err := r.push(fileOf("runs/b", r.store.Simple(14, 10<<20))); !errors.Is(err, bucket.ErrDenied) {
+	if _, err := r.push(fileOf("runs/b", r.store.Simple(8, 10<<20))); !errors.Is(err, bucket.ErrDenied) {
 		t.Error(err)
 	}
 	broken := errors.New("broken")
 	f.fault = nil
-	m := r.store.Simple(14, 10<<20)
-	r.store.Lose(r.store.Chunks(m)[9], broken)
-	if res := r.mustPush(fileOf("runs/c", m)); len(res.Failed) != 1 || !errors.Is(res.Failed[0].Err, broken) {
-		t.Errorf("%+v", res.Failed)
+	m := r.store.Simple(5, 10<<20)
+	r.store.Lose(r.store.Chunks(m)[4], broken)
+	for _, parallel := range []int{1, 4} {
+		o.Parallel = parallel
+		r.w = New(o)
+		// The object is full while the second file is laid out.
+		res := r.mustPush(fileOf("runs/c", m), fileOf("runs/d", r.store.Simple(2, 10<<20)))
+		if len(res.Failed) != 1 || res.Failed[0].Path != "runs/c" || !errors.Is(res.Failed[0].Err, broken) {
+			t.Errorf("%d: %+v", parallel, res.Failed)
+		}
 	}
 }
 

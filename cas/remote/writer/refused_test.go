@@ -89,16 +89,18 @@ func TestFaults(t *testing.T) {
 				mem := &bucket.Mem{}
 				f := &faulty{Bucket: mem}
 				r := newRig(t, f, 1)
-				a, b := fileOf("runs/a/1", r.store.Simple(2, 40_000)), fileOf("runs/a/2", r.store.Simple(2, 40_000))
+				a := fileOf("runs/a/1", r.store.Simple(2, 40_000))
+				b := fileOf("runs/a/2", r.store.Simple(2, 40_000))
 				r.mustPush(inline("runs/a/0", ""))
 				f.once("put", prefix, what)
-				r.mustPush(a)
+				res := r.mustPush(a)
 				f.settle()
 				r.check(a, inline("runs/a/0", ""))
 				r.mustPush(b)
 				r.check(a, b, inline("runs/a/0", ""))
-				if h, _ := names(t, mem, r.w.id.Writer); h.Sequence != 3 {
-					t.Errorf("sequence %d", h.Sequence)
+				if h, _ := names(t, mem, r.w.id.Writer); h.Sequence != 3 || res.Sequence != 2 ||
+					res.Commit.IsZero() {
+					t.Errorf("sequence %d, %+v", h.Sequence, res)
 				}
 			})
 		}
@@ -164,6 +166,31 @@ func TestStamped(t *testing.T) {
 				t.Errorf("%+v", h)
 			}
 		})
+	}
+}
+
+// A commit that a stamp came before cannot be made any more: it is not remembered.
+func TestStampedAndDenied(t *testing.T) {
+	mem := &bucket.Mem{}
+	f := &faulty{Bucket: mem}
+	r := newRig(t, f, 1)
+	r.mustPush(inline("runs/a/0", ""))
+	tries := 0
+	f.fault = func(op, key string, n int) fault {
+		if op != "put" || !strings.HasPrefix(key, record.Heads) {
+			return done
+		}
+		if tries++; tries == 2 {
+			return denied
+		}
+		c := collector{t, mem}
+		c.condemn(1, record.ClassData.Key(record.ID{1}))
+		c.stamp(r.w.id.Writer, 1)
+		return done
+	}
+	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, bucket.ErrDenied) || tries != 2 ||
+		len(r.state.id.Pending) > 0 {
+		t.Errorf("%v, %+v", err, r.state.id)
 	}
 }
 
@@ -304,6 +331,24 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// A head that was folded is the writer's still: the next commit is made on it.
+func TestFolded(t *testing.T) {
+	mem := &bucket.Mem{}
+	r := newRig(t, mem, 1)
+	r.mustPush(inline("runs/a/0", ""))
+	h, _ := r.getHead(t)
+	h.Folded, h.Tail = true, nil
+	p, err := h.Encode(r.w.id.Writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	collector{t, mem}.put(record.HeadKey(r.w.id.Writer), p)
+	if res := r.mustPush(inline("runs/a/1", "")); res.Sequence != 2 || res.Version != 2 || res.Head.Folded {
+		t.Errorf("%+v", res)
+	}
+	r.check(inline("runs/a/1", ""))
+}
+
 // What was acknowledged and is not there any more stops all writing.
 func TestRolledBack(t *testing.T) {
 	mem := &bucket.Mem{}
@@ -342,7 +387,7 @@ func TestEpochRolledBack(t *testing.T) {
 	if err := mem.Delete(t.Context(), []string{record.StateKey}); err != nil {
 		t.Fatal(err)
 	}
-	for _, state := range []*Mem{r.state, {id: r.state.id}} {
+	for _, state := range []*Mem{r.state, {id: r.state.id}, {id: r.state.id, epoch: 2}} {
 		r.state = state
 		r.restart()
 		if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, ErrRolledBack) {
@@ -358,12 +403,31 @@ func TestForeign(t *testing.T) {
 	r.mustPush(inline("runs/a/0", ""))
 	o := r.options()
 	o.Remote = record.ID{9}
-	if _, err := New(o).Push(t.Context(), nil, Changes{Entries: []record.Entry{inline("runs/a/1", "")}}); err == nil {
+	r.w = New(o)
+	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, cas.ErrCorrupt) {
 		t.Error("the head of another remote")
 	}
 	p, _ := (&record.State{Remote: record.ID{9}, Epoch: 1}).Encode()
 	collector{t, mem}.put(record.StateKey, p)
 	r.restart()
+	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, cas.ErrCorrupt) {
+		t.Error(err)
+	}
+	c := collector{t, mem}
+	c.condemn(1, record.ClassData.Key(record.ID{1}))
+	p, _, err := bucket.Read(t.Context(), mem, record.EpochKey(1), record.MaxObject, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := record.DecodeEpoch(1, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Remote = record.ID{9}
+	if p, err = e.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	c.put(record.EpochKey(1), p)
 	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, cas.ErrCorrupt) {
 		t.Error(err)
 	}
@@ -439,7 +503,8 @@ func TestChanged(t *testing.T) {
 	a := r.store.Simple(2, 40_000)
 	chunks := r.store.Chunks(a)
 	src := &changing{r.store, func() { r.store.Recode(chunks[1], 35_000, chunks[0]) }}
-	if _, err := r.w.Push(t.Context(), src, Changes{Entries: []record.Entry{fileOf("runs/a/1", a)}}); err != nil {
+	ch := Changes{Entries: []record.Entry{fileOf("runs/a/1", a)}}
+	if _, err := r.w.Push(t.Context(), src, ch); err != nil {
 		t.Fatal(err)
 	}
 	r.check(fileOf("runs/a/1", a))

@@ -21,7 +21,8 @@ const (
 
 func over(e record.Entry, pairs ...any) record.Entry {
 	for i := 0; i < len(pairs); i += 2 {
-		e.Over = append(e.Over, record.Replaced{Writer: pairs[i].(record.Writer), Version: int64(pairs[i+1].(int))})
+		w, version := pairs[i].(record.Writer), pairs[i+1].(int)
+		e.Over = append(e.Over, record.Replaced{Writer: w, Version: int64(version)})
 	}
 	return e
 }
@@ -71,7 +72,8 @@ func TestMergeable(t *testing.T) {
 		there []record.Table
 		want  int
 	}{
-		{100, nil, 0}, {100, tables(100, 100), 0}, {100, tables(100, 200, 100), 3}, {100, tables(100, 201, 100), 0},
+		{100, nil, 0}, {100, tables(100, 100), 0}, {100, tables(100, 200, 100), 3},
+		{100, tables(100, 201, 100), 0},
 		{100, tables(1, 1, 1, 1, 500), 4}, {5 << 20, tables(4<<20, 4<<20, 3<<20), 3},
 		{5 << 20, tables(4<<20, 4<<20, 3<<20+1), 0}, {5 << 20, tables(1<<20, 1<<20, 1<<20, 9<<20), 3},
 	} {
@@ -105,8 +107,11 @@ func TestLargePushes(t *testing.T) {
 	for i := range 33_000 {
 		entries = append(entries, inline(fmt.Sprintf("runs/a/%05d", i), text))
 	}
-	if res := r.mustPush(entries...); len(res.Head.Tables) != 2 || res.Head.Tables[0].Last >= res.Head.Tables[1].First {
-		t.Errorf("%+v", res.Head.Tables)
+	// With a meta object, so that there are commit records: more than one.
+	entries = append(entries, fileOf("runs/b", r.store.Simple(1, 100)))
+	tables := r.mustPush(entries...).Head.Tables
+	if len(tables) != 2 || tables[0].Last >= tables[1].First {
+		t.Errorf("%+v", tables)
 	}
 	var runs []record.Entry
 	for i := range 400 {
@@ -246,8 +251,8 @@ func TestGoneEntries(t *testing.T) {
 	}
 	// It goes when all tables that may have it are merged.
 	for i := range 3 {
-		entries := full(fmt.Sprint("m", i))
-		if _, err := r.w.Push(t.Context(), nil, Changes{Entries: entries, Gone: []Gone{{"runs/a/2", v, true}}}); err != nil {
+		ch := Changes{Entries: full(fmt.Sprint("m", i)), Gone: []Gone{{"runs/a/2", v, true}}}
+		if _, err := r.w.Push(t.Context(), nil, ch); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -256,23 +261,32 @@ func TestGoneEntries(t *testing.T) {
 	}
 }
 
-// What is no change at all is refused before anything is put.
+// What no head can hold is named before anything of it is put, and the others are committed.
 func TestBadChanges(t *testing.T) {
 	mem := &bucket.Mem{}
 	r := newRig(t, mem, 1)
 	m := r.store.Simple(1, 40_000)
-	for name, entries := range map[string][]record.Entry{
-		"path":  {fileOf("tmp/x", m)},
-		"twice": {fileOf("runs/x", m), tombstone("runs/x")},
-	} {
-		if _, err := r.push(entries...); err == nil || len(keys(t, mem, "d/")) > 0 {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := r.push(fileOf("runs/x", m), tombstone("runs/x")); err == nil {
+		t.Error("changed twice")
 	}
-	e := inline("runs/x", "")
-	e.Mode = 0o4777
-	if _, err := r.push(e); err == nil {
-		t.Error("a bad mode")
+	mode, model, large := fileOf("runs/mode", m), fileOf("runs/model", m), inline("runs/large", "")
+	mode.Mode = 0o4777
+	model.File.Model = &record.Model{How: "?"}
+	large = record.Entry{Path: large.Path, Kind: record.KindFolder}
+	for i := range 20 {
+		large.Attrs = append(large.Attrs, record.Attr{Name: fmt.Sprintf("user.%02d", i),
+			Value: strings.Repeat("x", 60_000)})
+	}
+	res := r.mustPush(fileOf("tmp/x", m), mode, model, large, inline("runs/good", ""))
+	if len(res.Failed) != 4 || len(keys(t, mem, "d/")) > 0 {
+		t.Errorf("%+v", res.Failed)
+	}
+	r.check(inline("runs/good", ""))
+	// One whose graph has yet to be put is fine.
+	model.File.Model = &record.Model{Graph: []record.Part{{Hash: r.store.Alone(cas.Event, 70)}}}
+	if res := r.mustPush(model); len(res.Failed) > 0 || res.Head.Tail[1].File.Model.Graph[0].Off == 0 ||
+		model.File.Model.Graph[0].Off != 0 {
+		t.Errorf("%+v", res)
 	}
 }
 
@@ -314,8 +328,11 @@ func TestChanges(outer *testing.T) {
 				}
 				for path, e := range want {
 					h := have[path]
-					if h.Kind != e.Kind || covers[path] > 0 && (len(h.Over) != 1 || h.Over[0].Version != covers[path]) {
-						t.Fatalf("%+v, want %+v over %d", h, e, covers[path])
+					if h.Kind != e.Kind {
+						t.Fatalf("%+v, want %+v", h, e)
+					}
+					if v := covers[path]; v > 0 && (len(h.Over) != 1 || h.Over[0].Version != v) {
+						t.Fatalf("%+v, want it over %d", h, v)
 					}
 				}
 			},
@@ -334,14 +351,15 @@ func TestUnsettled(t *testing.T) {
 		}
 		return done
 	}
-	if _, err := r.push(inline("runs/a/1", "")); !errors.Is(err, ErrUnsettled) || len(r.state.id.Pending) != 1 {
+	_, err := r.push(inline("runs/a/1", ""))
+	if !errors.Is(err, ErrUnsettled) || len(r.state.id.Pending) != 1 {
 		t.Errorf("%v, %+v", err, r.state.id)
 	}
 	f.fault = nil
 	if res := r.mustPush(inline("runs/a/1", "")); res.Sequence != 2 || len(r.state.id.Pending) != 0 {
 		t.Errorf("%+v, %+v", res, r.state.id)
 	}
-	if _, err := r.push(fileOf("runs/a/2", cas.Hash{1})); err != nil {
-		t.Error(err)
+	if res := r.mustPush(inline("runs/a/1", "")); res.Sequence != 3 {
+		t.Errorf("%+v", res)
 	}
 }

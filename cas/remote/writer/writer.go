@@ -128,7 +128,8 @@ type Result struct {
 	Bytes    int64          // of these
 }
 
-// Failed is a path whose file could not be put, since the local store does not give it.
+// Failed is a path that could not be published: the local store does not give its file, or no head can hold
+// its entry.
 type Failed struct {
 	Path string
 	Err  error
@@ -153,7 +154,7 @@ func (e *RegisteredError) Error() string {
 	return fmt.Sprintf("%s: this store, which was %s, publishes as %s from now on", e.Why, e.Was, e.Now)
 }
 
-const attempts = 16 // of a push, without anything new being put or found lost
+const attempts = 8 // of a push, without anything new being put or found lost
 
 // errAgain: the push goes on from its first step.
 var errAgain = errors.New("interrupted again and again")

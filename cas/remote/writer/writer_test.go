@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +182,23 @@ func TestPush(t *testing.T) {
 	none := r.mustPush()
 	if !none.Commit.IsZero() {
 		t.Errorf("%+v", none)
+	}
+}
+
+// A push makes no request that it needs not.
+func TestRequests(t *testing.T) {
+	f := &faulty{Bucket: &bucket.Mem{}}
+	r := newRig(t, f, 1)
+	r.mustPush(full("0")...)
+	f.log = nil
+	r.mustPush(fileOf("runs/a/1", r.store.Simple(3, 40_000)))
+	var ops []string
+	for _, request := range f.log {
+		op, _, _ := strings.Cut(request, "/")
+		ops = append(ops, op)
+	}
+	if want := []string{"get gc", "put d", "put m", "put heads", "put hint"}; !slices.Equal(ops, want) {
+		t.Errorf("%q", ops)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package objectstest is a local store for tests of what copies records of one, and a reader of what they put.
-// Records are as package segment has them, but that nothing decodes a delta, or a manifest.
+// Package objectstest is a local store for tests of what copies records of one, and a reader of what they
+// put. Records are as package segment has them, but that nothing decodes a delta, or a manifest.
 package objectstest
 
 import (
@@ -71,7 +71,8 @@ func (s *Store) Recode(h cas.Hash, size int, bases ...cas.Hash) {
 		s.against(h, r.Kind, size, bases)
 		return
 	}
-	s.add(h, &stored{Record: segment.Record{Kind: r.Kind, Codec: codec.Zstd, Raw: r.Raw}, payload: s.bytes(size)})
+	s.add(h, &stored{Record: segment.Record{Kind: r.Kind, Codec: codec.Zstd, Raw: r.Raw},
+		payload: s.bytes(size)})
 }
 
 func (s *Store) against(h cas.Hash, kind cas.Kind, size int, bases []cas.Hash) {
