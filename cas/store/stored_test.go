@@ -128,6 +128,27 @@ func TestPutStoredOtherwise(t *testing.T) {
 	wantGet(t, empty, version(0, 1))
 }
 
+// What is put depends on bases that another batch is putting.
+func TestPutStoredPending(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{})
+	b := s.Begin()
+	evolve(t, b, 0, 0)
+	evolve(t, b, 0, 1)
+	commit(t, b)
+	to := open(t, newMem(), newIndex(), Options{})
+	other, b := to.Begin(), to.Begin()
+	defer other.Release()
+	copyTo(t, other, s, 0, 0)
+	copyTo(t, b, s, 0, 1)
+	if r := to.appender.pending[cas.Sum(version(0, 1))]; r == nil || len(r.on) != 1 ||
+		r.on[0].hash != cas.Sum(version(0, 0)) {
+		t.Errorf("%+v", r)
+	}
+	other.TakeBack()
+	commit(t, b)
+	wantGet(t, to, version(0, 1))
+}
+
 // A payload that names no base is refused.
 func TestPutStoredNothing(t *testing.T) {
 	s := open(t, newMem(), newIndex(), Options{})

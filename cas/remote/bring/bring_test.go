@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -199,6 +200,7 @@ func TestPlanLies(t *testing.T) {
 		"manifest raw":  func(p *record.Plan) { p.Record.Raw++ },
 		"a list":        func(p *record.Plan) { p.Lists[0], p.Lists[1] = p.Lists[1], p.Lists[0] },
 		"few lists":     func(p *record.Plan) { p.Lists = p.Lists[1:] },
+		"no last list":  func(p *record.Plan) { p.Lists = p.Lists[:len(p.Lists)-1] },
 		"list raw":      func(p *record.Plan) { p.Lists[2].Raw = 16<<20 - 1 },
 		"few chunks":    func(p *record.Plan) { p.Chunks = p.Chunks[:len(p.Chunks)-1] },
 		"many chunks":   func(p *record.Plan) { p.Chunks = append(p.Chunks, p.Chunks[0]) },
@@ -229,6 +231,82 @@ func TestPlanLies(t *testing.T) {
 				t.Errorf("%+v, %v", st, err)
 			}
 		})
+	}
+}
+
+// An entry that lies is an error.
+func TestEntryLies(t *testing.T) {
+	from := newStore(t)
+	f := save(t, from, 0, nil)
+	honest := func(*record.Plan) {}
+	for name, c := range map[string]struct {
+		plan  func(p *record.Plan)
+		entry func(f *record.File)
+	}{
+		"size":         {func(p *record.Plan) { p.Size++ }, func(*record.File) {}},
+		"manifest":     {func(p *record.Plan) { p.Manifest[0]++ }, func(*record.File) {}},
+		"objects":      {honest, func(f *record.File) { f.Deps = f.Deps[1:] }},
+		"plan":         {honest, func(f *record.File) { f.Plan.Off += 8 }},
+		"another plan": {honest, func(f *record.File) { f.Manifest[5]++ }},
+	} {
+		b := &bucket.Mem{}
+		p, plan := publish(t, from, f.manifest, 1000, nil)
+		c.plan(plan)
+		e := p.entry(t, b, plan) // says what the plan does
+		c.entry(e.File)
+		if _, err := bringTo(t, newStore(t), b, nil, e); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A record whose checksums are right and whose content is another's is not put.
+func TestForged(t *testing.T) {
+	from := newStore(t)
+	f := save(t, from, 0, nil)
+	forge := func(change func(r *segment.Record, payload []byte) []byte) error {
+		b := &bucket.Mem{}
+		p, plan := publish(t, from, f.manifest, 1000, nil)
+		at := plan.Chunks[4]
+		sid := segment.ID{Store: p.infos[0].ID, Number: 1}
+		object := p.objects[0]
+		rec, err := segment.ParseRecord(object[at.Off:], sid, at.Off)
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload := slices.Clone(object[at.Off+segment.RecordHeaderSize:][:rec.Stored])
+		payload = change(&rec, payload)
+		rec.CRC = bucket.Bytes(payload).CRC32C
+		copy(object[at.Off:at.End()], segment.AppendRecord(nil, sid, &rec, payload))
+		to := newStore(t)
+		got, err := bringTo(t, to, b, nil, p.entry(t, b, plan))
+		if err == nil && !bytes.Equal(got, f.content) {
+			t.Error("wrong bytes")
+		}
+		return err
+	}
+	if err := forge(func(_ *segment.Record, p []byte) []byte { return p }); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(r *segment.Record, payload []byte) []byte{
+		"content": func(r *segment.Record, p []byte) []byte {
+			p[len(p)-1] ^= 1
+			if raw, err := codec.Decode(nil, r.Codec, p, int(r.Raw)); err == nil {
+				r.XXH3 = cas.SumXXH3(raw)
+			}
+			return p
+		},
+		"XXH3":  func(r *segment.Record, p []byte) []byte { r.XXH3[0]++; return p },
+		"codec": func(r *segment.Record, p []byte) []byte { r.Codec = codec.Raw; return p },
+		"delta": func(r *segment.Record, p []byte) []byte { r.Codec = codec.Delta; return p },
+	} {
+		if err := forge(change); !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), "chunk ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	err := forge(func(r *segment.Record, p []byte) []byte { r.Codec = 99; return p })
+	if !errors.Is(err, cas.ErrNewer) {
+		t.Errorf("a codec of a later version: %v", err)
 	}
 }
 

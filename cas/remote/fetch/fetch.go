@@ -2,7 +2,8 @@
 // against its place before anybody looks at it.
 //
 //	one request    records of one object, with what lies between them where that is at most MaxGap; at most
-//	               MaxRange, or the whole object when nearly all of it is wanted
+//	               MaxRange, or the whole object when nearly all of it is wanted and there are others to be
+//	               read beside it
 //	memory         one record for each request that is under way
 //
 // A record says which object it is of, and where it lies (package segment). So bytes of another object, of
@@ -39,7 +40,7 @@ type Reader struct {
 	Bucket bucket.Bucket
 	// Origin is the bucket past every cache; nil: Bucket is.
 	Origin bucket.Bucket
-	// Requests at a time; 4 if 0.
+	// Requests at a time; 8 if 0.
 	Requests int
 
 	gets, bytes atomic.Int64
@@ -106,10 +107,11 @@ func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, on
 			only[i] = i
 		}
 	}
-	ranges := split(records, only)
+	requests := cmp.Or(r.Requests, 8)
+	ranges := split(records, only, requests)
 	found := make([][]wrong, len(ranges))
 	g, each := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(r.Requests, 4))
+	g.SetLimit(requests)
 	for i, rg := range ranges {
 		g.Go(func() (err error) {
 			if err = each.Err(); err == nil {
@@ -124,16 +126,21 @@ func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, on
 	return slices.Concat(found...), nil
 }
 
-// split sorts only, numbers of records, and cuts it into ranges of one request each.
-func split(records []Record, only []int) (ranges [][]int) {
+// split sorts only, numbers of records, and cuts it into ranges of one request each, of which so many are
+// made at a time.
+func split(records []Record, only []int, requests int) (ranges [][]int) {
 	slices.SortFunc(only, func(a, b int) int {
 		x, y := &records[a], &records[b]
 		return cmp.Or(slices.Compare(x.Object.ID[:], y.Object.ID[:]), cmp.Compare(x.Off, y.Off))
 	})
+	ids := map[record.ID]bool{}
+	for _, i := range only {
+		ids[records[i].Object.ID] = true
+	}
 	for len(only) > 0 {
 		n := near(records, only)
 		first, last := &records[only[0]], &records[only[n-1]]
-		if last.end()-first.Off < first.Object.Len-MaxGap {
+		if len(ids) <= requests || last.end()-first.Off < first.Object.Len-MaxGap {
 			n = within(records, only[:n])
 		}
 		ranges, only = append(ranges, only[:n]), only[n:]

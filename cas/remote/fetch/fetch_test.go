@@ -229,7 +229,7 @@ func TestRequests(t *testing.T) {
 		for i := range only {
 			only[i] = i
 		}
-		ranges := split(all, only)
+		ranges := split(all, only, 8)
 		var read int64
 		for _, rg := range ranges {
 			n := all[rg[len(rg)-1]].end() - all[rg[0]].Off
@@ -241,5 +241,19 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: %d requests, %d bytes for %d", name, len(ranges), read, bytes)
 		}
 		t.Logf("%s: %d requests, %.2f of the bytes", name, len(ranges), float64(read)/float64(bytes))
+	}
+}
+
+// Few objects are read in ranges, so that several requests are made at a time.
+func TestFewObjects(t *testing.T) {
+	o := record.Object{Class: record.ClassData, Len: record.MaxObject}
+	var all []Record
+	var only []int
+	for off := int64(segment.FileHeaderSize); off < record.MaxObject-1<<20; off += segment.Size(256 << 10) {
+		only = append(only, len(all))
+		all = append(all, Record{o, off, 256 << 10})
+	}
+	if n := len(split(all, only, 8)); n != 4 {
+		t.Errorf("%d ranges, want 4", n)
 	}
 }
