@@ -1,7 +1,8 @@
 // Package record is what the objects of a remote say besides the bytes of checkpoints: where the records of a
 // file lie (Plan), what a writer says of each name (Entry), the two objects that hold entries, and what
-// collectors note (State, Epoch, Aging). A Table never changes, and a Head is a writer's one object that does.
-// The package also makes and parses all keys. It turns bytes into values and back, and reads nothing itself.
+// collectors note (State, Epoch, Aging). A Table never changes, and a Head is a writer's one object that
+// does. The package also makes and parses all keys. It turns bytes into values and back, and reads nothing
+// itself.
 //
 // A remote may be hostile. So memory is bounded by the bytes that were fetched before it is taken, and each
 // value has one encoding: a decoder encodes again what it has read, and refuses what is not the same. Errors
