@@ -65,6 +65,7 @@ var layers = []struct {
 		"cas/remote/objects", "cas/remote/record", "cas/segment"}},
 	{"cas/remote/writer", []string{"cas", "cas/remote/bucket", "cas/remote/objects", "cas/remote/record",
 		"cas/segment"}},
+	{"cas/remote/names", []string{"cas/remote/record"}},
 	{"cas/remote", []string{"cas", "cas/disk", "cas/remote/bucket", "cas/remote/record", "cas/remote/s3"}},
 	{"formats", nil},
 	{"formats/numbers", []string{"formats"}},
