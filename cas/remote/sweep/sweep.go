@@ -1,0 +1,181 @@
+// Package sweep deletes the objects of a remote that nothing refers to, while others push and read.
+//
+// # Protocol
+//
+// D(w) are the objects that the head of writer w refers to: its tables, and the deps of its entries that
+// nothing replaces (package names).
+//
+//	1  mark: read all heads and their tables; live = ⋃ D(w)
+//	2  list d, m, t, i; unreferenced = listed − live; gc/aging notes since when, by the engine's clock
+//	3  X = what is unreferenced for as long as the grace says. If it is empty, end
+//	4  make gc/e/N with X, then gc/state := N, by compare-and-swap: so N is published
+//	5  stamp: each head gets N as its stamp, by compare-and-swap, unless its stamp is as great
+//	6  mark again, all heads; Y = X − live
+//	7  gc/e/N := deleted(Y), by compare-and-swap; then delete Y
+//
+// A writer reads its head, then gc/state, here E, then gc/e up to E, and commits with stamp E. The commit adds
+// no object that an epoch up to E names, be it condemned or deleted.
+//
+// # Why nothing is lost
+//
+// Suppose o of X is deleted and is in D(w) at some time after. Let c be the commit that added it for the last
+// time. If c came before w's stamp, the second mark read w's head after c and saw o. If c came after, it was
+// built on a head of stamp N or later, so its author had read gc/state from N on, and did not add o. A writer
+// that registers after the heads were listed reads gc/state after that. No clock occurs: a collector may stop
+// for a year at any step. The grace protects what is open elsewhere, undelete, and uploads from being done
+// twice.
+//
+// Anybody may go on with an epoch that another left behind, and does, before the next one begins: so all but
+// the newest are decided. Two that finish one epoch may mark at different times and so want to delete
+// different objects; therefore what is deleted is written down first, once, and deleted by that record.
+//
+// Where somebody else made gc/e/N first, that N is finished and all begins anew. Where gc/state is no longer
+// what it was, the same: the number may have been used, finished and forgotten since.
+//
+// # Entries that may go
+//
+// Replaced entries of idle writers, and their tombstones that cover nothing more, are taken out of the tails
+// of heads, in the same writes as the stamps. All heads are read once more before: an entry goes if its head
+// is as the mark saw it, so that the heads of those that it is over were read after it was seen (package
+// names).
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
+)
+
+// Options say what a collection does.
+type Options struct {
+	Remote    record.ID
+	Collector record.Writer // who collects, for people
+	// Grace is how long an object has to be unreferenced in every collection.
+	Grace time.Duration
+	// Keep is how long what epochs deleted is kept after the next one; 0: for ever.
+	Keep time.Duration
+	// DryRun is to note nothing and to delete nothing.
+	DryRun bool
+	Now    func() time.Time // for people
+}
+
+// Stats say what a collection found and did.
+type Stats struct {
+	Heads, Entries int   // of the last mark
+	Listed         Count // objects
+	Unreferenced   Count // of them
+	Condemned      int   // objects past their grace
+	Deleted        int   // objects, those of an epoch that was left behind among them
+	Stamped        int   // heads
+	TakenOut       int   // entries
+}
+
+// Count is a number of objects and their bytes.
+type Count struct{ Objects, Bytes int64 }
+
+const (
+	// rounds is how often a collection begins anew because others collect.
+	rounds = 8
+	// maxCondemned bounds an epoch; the rest is for the next one.
+	maxCondemned = 2 << 20
+)
+
+// ErrOthers: others collect all the time.
+var ErrOthers = errors.New("others collect at the same time")
+
+// collection is one run.
+type collection struct {
+	b     bucket.Bucket
+	o     Options
+	heads *reading
+	stats Stats
+}
+
+// Collect deletes what is unreferenced for longer than the grace. Requests are expected to be made again where
+// they fail in a way that passes (package patient).
+func Collect(ctx context.Context, b bucket.Bucket, o Options) (Stats, error) {
+	c := &collection{b: b, o: o, heads: newReading(b, o.Remote)}
+	for range rounds {
+		done, err := c.round(ctx)
+		if err != nil || done {
+			return c.stats, err
+		}
+	}
+	return c.stats, ErrOthers
+}
+
+// round finishes the newest epoch, and runs one; false: others were faster.
+func (c *collection) round(ctx context.Context) (bool, error) {
+	s, version, err := c.state(ctx)
+	if err != nil {
+		return false, err
+	}
+	if s.Epoch > 0 && !c.o.DryRun {
+		if err := c.finish(ctx, s.Epoch); err != nil {
+			return false, err
+		}
+	}
+	m, err := c.heads.mark(ctx)
+	if err != nil {
+		return false, err
+	}
+	c.count(m)
+	condemned, err := c.condemnable(ctx, m)
+	if c.o.DryRun {
+		c.stats.Condemned = len(condemned)
+	}
+	if err != nil || len(condemned) == 0 || c.o.DryRun {
+		return true, err
+	}
+	next := record.State{Remote: c.o.Remote, Epoch: s.Epoch + 1}
+	if err := c.condemn(ctx, next.Epoch, condemned); err != nil {
+		return false, err
+	}
+	published, err := c.publish(ctx, next, version)
+	if err != nil || !published {
+		return false, err
+	}
+	if err := c.finish(ctx, next.Epoch); err != nil {
+		return false, err
+	}
+	return true, c.forget(ctx, next.Epoch)
+}
+
+func (c *collection) count(m *mark) {
+	c.stats.Heads, c.stats.Entries = len(m.heads), m.entries
+}
+
+// finish brings a published epoch to its end, unless it is decided.
+func (c *collection) finish(ctx context.Context, n uint32) error {
+	e, version, err := c.epoch(ctx, n)
+	if err != nil || e.Deleted {
+		return err
+	}
+	if err := c.stamp(ctx, n); err != nil {
+		return err
+	}
+	m, err := c.heads.mark(ctx)
+	if err != nil {
+		return err
+	}
+	c.count(m)
+	if e, err = c.decide(ctx, e, version, m.live); err != nil {
+		return err
+	}
+	keys := make([]string, len(e.Objects))
+	for i, k := range e.Objects {
+		keys[i] = k.String()
+	}
+	if len(keys) > 0 {
+		err = c.b.Delete(ctx, keys)
+	}
+	if err != nil {
+		return fmt.Errorf("epoch %d: %w", n, err)
+	}
+	c.stats.Deleted += len(keys)
+	return nil
+}
