@@ -1,0 +1,112 @@
+package sweep_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+)
+
+// explorer runs worlds in all ways that deviate in at most budget points from running one process after the
+// other without faults: a deviation is a preemption, a fault, or a late request that is applied.
+type explorer struct {
+	make   func() *scene
+	wrap   wrapper
+	budget int
+	runs   atomic.Int64
+	failed atomic.Pointer[failure]
+	limit  int64 // runs; 0: none
+}
+
+// failure is a run that violates something.
+type failure struct {
+	chosen []int
+	err    error
+}
+
+func (e *explorer) over() bool {
+	return e.failed.Load() != nil || e.limit > 0 && e.runs.Load() >= e.limit
+}
+
+// follow runs one world: what was chosen, and from there on what comes first.
+func (e *explorer) follow(chosen []int) []step {
+	e.runs.Add(1)
+	steps, err := e.make().run(e.wrap(), func(i int, o []option) int {
+		if i < len(chosen) {
+			return chosen[i]
+		}
+		return 0
+	})
+	if err != nil {
+		e.failed.CompareAndSwap(nil, &failure{chosenOf(steps), err})
+	}
+	return steps
+}
+
+func chosenOf(steps []step) []int {
+	chosen := make([]int, len(steps))
+	for i, s := range steps {
+		chosen[i] = s.chosen
+	}
+	return chosen
+}
+
+// from explores what deviates behind the choices, with left deviations, in as many goroutines as workers.
+func (e *explorer) from(chosen []int, left, workers int) {
+	if e.over() {
+		return
+	}
+	steps := e.follow(chosen)
+	var group sync.WaitGroup
+	defer group.Wait()
+	room := make(chan struct{}, workers)
+	for i := len(chosen); i < len(steps); i++ {
+		for n := 1; n < len(steps[i].options); n++ {
+			cost := steps[i].options[n].cost
+			if cost > left {
+				continue
+			}
+			next := append(chosenOf(steps[:i]), n)
+			if workers < 2 {
+				e.from(next, left-cost, 1)
+				continue
+			}
+			room <- struct{}{}
+			group.Go(func() {
+				e.from(next, left-cost, 1)
+				<-room
+			})
+		}
+	}
+}
+
+// seed runs one world at random: mostly the process that runs goes on.
+func (e *explorer) seed(seed uint64) {
+	if e.over() {
+		return
+	}
+	e.runs.Add(1)
+	r := rand.New(rand.NewPCG(seed, 0))
+	steps, err := e.make().run(e.wrap(), func(_ int, o []option) int {
+		if r.IntN(4) > 0 {
+			return 0
+		}
+		for {
+			n := r.IntN(len(o))
+			if o[n].cost < 2 && (o[n].mode == done || r.IntN(4) == 0) {
+				return n
+			}
+		}
+	})
+	if err != nil {
+		e.failed.CompareAndSwap(nil, &failure{chosenOf(steps), fmt.Errorf("seed %d: %w", seed, err)})
+	}
+}
+
+// tell runs a failure again and returns what happened.
+func (e *explorer) tell(f *failure) (lines []string) {
+	w := e.make()
+	w.trace = func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	w.run(e.wrap(), func(i int, _ []option) int { return f.chosen[i] })
+	return lines
+}

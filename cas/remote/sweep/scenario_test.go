@@ -1,0 +1,354 @@
+package sweep_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/objects"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/sweep"
+	"ckptfs/cas/remote/writer"
+	"ckptfs/cas/segment"
+)
+
+const (
+	alice record.Writer = "alice.00000001"
+	bob   record.Writer = "bob.00000002"
+	carol record.Writer = "carol.00000003"
+)
+
+var (
+	remoteID = record.ID{1}
+	day      = time.Unix(1_800_000_000, 0)
+)
+
+// disk is a local store of files that are lists of words, each a chunk.
+type disk map[cas.Hash]text
+
+type text struct {
+	r       segment.Record
+	payload string
+	chunks  []string // of a manifest
+}
+
+func (d disk) add(kind cas.Kind, payload string, chunks ...string) cas.Hash {
+	h := cas.Sum([]byte(payload))
+	d[h] = text{segment.Record{Kind: kind, Codec: codec.Raw, Raw: uint32(len(payload)), Stored: uint32(len(payload)),
+		Hash: h, CRC: crc32.Checksum([]byte(payload), crc32.MakeTable(crc32.Castagnoli))}, payload, chunks}
+	return h
+}
+
+// file stores a file and returns an entry for it.
+func (d disk) file(path string, words ...string) record.Entry {
+	for _, w := range words {
+		d.add(cas.Chunk, w)
+	}
+	return record.Entry{Path: path, Mode: 0o644,
+		File: &record.File{Size: 1, Manifest: d.add(cas.Manifest, fmt.Sprint("of ", words), words...)}}
+}
+
+func (d disk) Closure(manifest cas.Hash) (*objects.Closure, error) {
+	alone := func(r segment.Record) objects.Record {
+		return objects.Record{Record: r, Bases: [2]int32{-1, -1}}
+	}
+	c := &objects.Closure{Size: 1, Records: []objects.Record{alone(d[manifest].r)}}
+	for i, w := range d[manifest].chunks {
+		c.Records = append(c.Records, alone(d[cas.Sum([]byte(w))].r))
+		c.Chunks = append(c.Chunks, int32(i+1))
+	}
+	return c, nil
+}
+
+func (d disk) Record(h cas.Hash) (segment.Record, error) { return d[h].r, nil }
+
+func (d disk) Payload(r *segment.Record, p []byte) error {
+	copy(p, d[r.Hash].payload)
+	return nil
+}
+
+// machine is a local store that publishes.
+type machine struct {
+	id     record.Writer
+	disk   disk
+	state  *writer.Mem
+	random io.Reader
+}
+
+// change is what a machine publishes at once.
+type change struct {
+	entries []record.Entry
+	gone    []writer.Gone
+}
+
+// said is what a machine wants to be seen.
+type said struct {
+	by    record.Writer
+	entry record.Entry
+	acked bool
+}
+
+// scene is a remote with machines, and what they were told.
+type scene struct {
+	world
+	machines map[record.Writer]*machine
+	said     []said                            // in the order in which it was begun
+	again    []func(ctx context.Context) error // what processes do that are started once more
+	decoded  map[bucket.Version]*record.Head
+	mutated  bool // only what heads refer to counts
+}
+
+func newScene(ids ...record.Writer) *scene {
+	s := &scene{machines: map[record.Writer]*machine{}, decoded: map[bucket.Version]*record.Head{}}
+	s.mem = &bucket.Mem{Now: func() time.Time { return day }}
+	s.check, s.final = s.holds, s.ends
+	for i, id := range ids {
+		m := &machine{id: id, disk: disk{}, state: &writer.Mem{}}
+		m.random = rand.NewChaCha8([32]byte{byte(i + 1)})
+		s.machines[id] = m
+	}
+	return s
+}
+
+// register makes a machine's head before all else.
+func (s *scene) register(id record.Writer) {
+	if _, err := s.machines[id].register(s.mem)(context.Background()); err != nil {
+		panic(err)
+	}
+	if err := s.machines[id].state.SetIdentity(writer.Identity{Writer: id, Instance: record.ID{9}}); err != nil {
+		panic(err)
+	}
+}
+
+func (m *machine) register(b bucket.Bucket) func(context.Context) (record.Writer, error) {
+	return func(ctx context.Context) (record.Writer, error) {
+		id := m.id
+		for n := 0; ; n++ {
+			_, err := b.Put(ctx, record.HeadKey(id), bucket.Bytes(nil), bucket.Cond{Absent: true})
+			if !errors.Is(err, bucket.ErrPrecondition) && !errors.Is(err, bucket.ErrDoubt) {
+				return id, err
+			}
+			id = m.id[:len(m.id)-1] + record.Writer("0123456789abcdef"[n+4:][:1])
+		}
+	}
+}
+
+// push publishes changes until they are acknowledged.
+func (s *scene) push(ctx context.Context, m *machine, b bucket.Bucket, c change) error {
+	w := writer.New(writer.Options{Bucket: b, Remote: remoteID, State: m.state, Register: m.register(b),
+		Now: func() time.Time { return day }, Random: m.random, Parallel: 1})
+	first := len(s.said)
+	for _, e := range c.entries {
+		s.said = append(s.said, said{by: m.id, entry: e})
+	}
+	for _, g := range c.gone {
+		s.said = append(s.said, said{by: m.id, entry: record.Entry{Path: g.Path, Kind: record.KindTombstone}})
+	}
+	last := len(s.said)
+	for {
+		_, err := w.Push(ctx, m.disk, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: 10})
+		var anew *writer.RegisteredError
+		switch {
+		case err == nil:
+			for i := first; i < last; i++ {
+				s.said[i].acked = true
+			}
+			return nil
+		case !errors.As(err, &anew) && !errors.Is(err, writer.ErrUnsettled):
+			return err
+		}
+	}
+}
+
+// process adds a process. One that is ended is started again after all.
+func (s *scene) process(id record.Writer, run func(ctx context.Context, b bucket.Bucket) error) {
+	s.processes = append(s.processes, &process{name: string(id[:3]), run: run})
+	s.again = append(s.again, func(ctx context.Context) error { return run(ctx, s.mem) })
+}
+
+// pusher publishes changes, one after the other.
+func (s *scene) pusher(id record.Writer, changes ...change) {
+	s.process(id, func(ctx context.Context, b bucket.Bucket) error {
+		for _, c := range changes {
+			if err := s.push(ctx, s.machines[id], b, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *scene) collector(name record.Writer) {
+	s.process(name, func(ctx context.Context, b bucket.Bucket) error { return collect(ctx, b, name) })
+}
+
+func collect(ctx context.Context, b bucket.Bucket, name record.Writer) error {
+	_, err := sweep.Collect(ctx, b, sweep.Options{Remote: remoteID, Collector: name,
+		Now: func() time.Time { return day }})
+	return err
+}
+
+// heads are all that heads and tables hold, read without any package but record.
+func (s *scene) heads() (lists [][]record.Entry, objects map[string]bool, err error) {
+	ctx, objects := context.Background(), map[string]bool{}
+	for info := range s.mem.List(ctx, record.Heads, "") {
+		id, _ := record.ParseHead(info.Key)
+		h := s.decoded[info.Version]
+		if h == nil {
+			p, _, err := bucket.Read(ctx, s.mem, info.Key, record.MaxHead, "")
+			if err != nil {
+				return nil, nil, err
+			}
+			if h, err = record.DecodeHead(id, p); err != nil {
+				return nil, nil, err
+			}
+			s.decoded[info.Version] = h
+		}
+		for _, t := range h.Tables {
+			objects[record.ClassTable.Key(t.ID)] = true
+			p, _, err := bucket.Read(ctx, s.mem, record.ClassTable.Key(t.ID), record.MaxObject, "")
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", id, err)
+			}
+			entries, _, err := record.DecodeTable(id, t.ID, p)
+			if err != nil {
+				return nil, nil, err
+			}
+			lists = append(lists, entries)
+		}
+		lists = append(lists, h.Tail)
+	}
+	for _, held := range names.Paths(lists...) {
+		for _, e := range names.Merge(held).Tips {
+			if e.File != nil {
+				for _, id := range e.File.Deps {
+					objects[record.ClassMeta.Key(id)] = true // all that the machines put but tables
+				}
+			}
+		}
+	}
+	return lists, objects, nil
+}
+
+// holds is I1: what heads refer to is there.
+func (s *scene) holds() error {
+	_, objects, err := s.heads()
+	if err != nil {
+		return err
+	}
+	for key := range objects {
+		r, _, err := s.mem.Get(context.Background(), key, 0, 0, "")
+		if err != nil {
+			return fmt.Errorf("a name needs it: %w", err)
+		}
+		r.Close()
+	}
+	return nil
+}
+
+// ends holds that what was acknowledged is there, that whoever was ended can go on, and that two collections
+// leave nothing that nobody names.
+func (s *scene) ends() error {
+	if s.mutated {
+		return nil
+	}
+	for _, p := range s.processes {
+		if p.err != nil && !p.dead {
+			return fmt.Errorf("%s: %w", p.name, p.err)
+		}
+	}
+	if err := s.acknowledged(); err != nil {
+		return err
+	}
+	for i, p := range s.processes {
+		if p.dead {
+			if err := s.again[i](context.Background()); err != nil {
+				return fmt.Errorf("%s, again: %w", p.name, err)
+			}
+		}
+	}
+	for range 2 {
+		if err := collect(context.Background(), s.mem, carol); err != nil {
+			return err
+		}
+	}
+	if err := s.holds(); err != nil {
+		return err
+	}
+	if err := s.acknowledged(); err != nil {
+		return err
+	}
+	return s.clean()
+}
+
+// clean holds that there is no object that no name needs.
+func (s *scene) clean() error {
+	_, needed, err := s.heads()
+	if err != nil {
+		return err
+	}
+	for _, class := range []string{"d/", "m/", "t/", "i/"} {
+		for info := range s.mem.List(context.Background(), class, "") {
+			if !needed[info.Key] {
+				return fmt.Errorf("two collections left %s", info.Key)
+			}
+		}
+	}
+	return nil
+}
+
+// acknowledged holds that each entry that was acknowledged has its name, or is in conflict with what has it,
+// unless somebody meant to replace it; and that what was deleted is gone.
+func (s *scene) acknowledged() error {
+	lists, _, err := s.heads()
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, n := range names.Tree(lists...) {
+		for _, e := range append(slices.Clone(n.Conflicts), n.Name) {
+			if e != nil {
+				there[content(e)] = true
+				there[e.Path] = true
+			}
+		}
+	}
+	for i, x := range s.said {
+		gone := x.entry.Kind == record.KindTombstone
+		switch {
+		case !x.acked || s.replaced(i):
+		case gone && there[x.entry.Path]:
+			return fmt.Errorf("the deletion of %s was acknowledged, and it is there", x.entry.Path)
+		case !gone && !there[content(&x.entry)]:
+			return fmt.Errorf("%s was acknowledged, and is lost", x.entry.Path)
+		}
+	}
+	return nil
+}
+
+// replaced reports whether somebody else said something over what was said, or the same machine later.
+func (s *scene) replaced(i int) bool {
+	for j, y := range s.said {
+		if y.entry.Path == s.said[i].entry.Path && (y.by == s.said[i].by && j > i ||
+			slices.ContainsFunc(y.entry.Over, func(o record.Replaced) bool { return o.Writer == s.said[i].by })) {
+			return true
+		}
+	}
+	return false
+}
+
+func content(e *record.Entry) string {
+	if e.File == nil {
+		return fmt.Sprint(e.Path, e.Kind)
+	}
+	return fmt.Sprint(e.Path, e.File.Manifest.Short())
+}
