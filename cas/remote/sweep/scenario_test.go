@@ -4,21 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"ckptfs/cas"
-	"ckptfs/cas/codec"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/names"
-	"ckptfs/cas/remote/objects"
+	"ckptfs/cas/remote/objects/objectstest"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/sweep"
 	"ckptfs/cas/remote/writer"
-	"ckptfs/cas/segment"
 )
 
 const (
@@ -32,54 +30,42 @@ var (
 	day      = time.Unix(1_800_000_000, 0)
 )
 
-// disk is a local store of files that are lists of words, each a chunk.
-type disk map[cas.Hash]text
-
-type text struct {
-	r       segment.Record
-	payload string
-	chunks  []string // of a manifest
+// library is the local store of all machines: files of chunks that are named by words.
+type library struct {
+	*objectstest.Store
+	mu     sync.Mutex
+	hashes map[string]cas.Hash
 }
 
-func (d disk) add(kind cas.Kind, payload string, chunks ...string) cas.Hash {
-	h := cas.Sum([]byte(payload))
-	d[h] = text{segment.Record{Kind: kind, Codec: codec.Raw, Raw: uint32(len(payload)), Stored: uint32(len(payload)),
-		Hash: h, CRC: crc32.Checksum([]byte(payload), crc32.MakeTable(crc32.Castagnoli))}, payload, chunks}
-	return h
-}
+var local = library{Store: objectstest.New(1), hashes: map[string]cas.Hash{}}
 
-// file stores a file and returns an entry for it.
-func (d disk) file(path string, words ...string) record.Entry {
+// file is an entry for a file of some chunks: "shared" lies in a data object, others are stored against it.
+func (l *library) file(path string, words ...string) record.Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var chunks []cas.Hash
 	for _, w := range words {
-		d.add(cas.Chunk, w)
+		chunks = append(chunks, l.hash(w, func() cas.Hash {
+			if w == "shared" {
+				return l.Alone(cas.Chunk, 33<<10)
+			}
+			return l.Delta(cas.Chunk, 100, l.hashes["shared"])
+		}))
 	}
-	return record.Entry{Path: path, Mode: 0o644,
-		File: &record.File{Size: 1, Manifest: d.add(cas.Manifest, fmt.Sprint("of ", words), words...)}}
+	manifest := l.hash(fmt.Sprint("of ", words), func() cas.Hash { return l.File(nil, chunks) })
+	return record.Entry{Path: path, Mode: 0o644, File: &record.File{Size: 1, Manifest: manifest}}
 }
 
-func (d disk) Closure(manifest cas.Hash) (*objects.Closure, error) {
-	alone := func(r segment.Record) objects.Record {
-		return objects.Record{Record: r, Bases: [2]int32{-1, -1}}
+func (l *library) hash(name string, make func() cas.Hash) cas.Hash {
+	if _, made := l.hashes[name]; !made {
+		l.hashes[name] = make()
 	}
-	c := &objects.Closure{Size: 1, Records: []objects.Record{alone(d[manifest].r)}}
-	for i, w := range d[manifest].chunks {
-		c.Records = append(c.Records, alone(d[cas.Sum([]byte(w))].r))
-		c.Chunks = append(c.Chunks, int32(i+1))
-	}
-	return c, nil
-}
-
-func (d disk) Record(h cas.Hash) (segment.Record, error) { return d[h].r, nil }
-
-func (d disk) Payload(r *segment.Record, p []byte) error {
-	copy(p, d[r.Hash].payload)
-	return nil
+	return l.hashes[name]
 }
 
 // machine is a local store that publishes.
 type machine struct {
 	id     record.Writer
-	disk   disk
 	state  *writer.Mem
 	random io.Reader
 }
@@ -112,7 +98,7 @@ func newScene(ids ...record.Writer) *scene {
 	s.mem = &bucket.Mem{Now: func() time.Time { return day }}
 	s.check, s.final = s.holds, s.ends
 	for i, id := range ids {
-		m := &machine{id: id, disk: disk{}, state: &writer.Mem{}}
+		m := &machine{id: id, state: &writer.Mem{}}
 		m.random = rand.NewChaCha8([32]byte{byte(i + 1)})
 		s.machines[id] = m
 	}
@@ -155,7 +141,7 @@ func (s *scene) push(ctx context.Context, m *machine, b bucket.Bucket, c change)
 	}
 	last := len(s.said)
 	for {
-		_, err := w.Push(ctx, m.disk, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: 10})
+		_, err := w.Push(ctx, &local, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: 10})
 		var anew *writer.RegisteredError
 		switch {
 		case err == nil:
@@ -197,9 +183,9 @@ func collect(ctx context.Context, b bucket.Bucket, name record.Writer) error {
 	return err
 }
 
-// heads are all that heads and tables hold, read without any package but record.
-func (s *scene) heads() (lists [][]record.Entry, objects map[string]bool, err error) {
-	ctx, objects := context.Background(), map[string]bool{}
+// heads are all that heads and tables hold, and the objects that these need, read without package sweep.
+func (s *scene) heads() (lists [][]record.Entry, needed map[record.ID]bool, err error) {
+	ctx, needed := context.Background(), map[record.ID]bool{}
 	for info := range s.mem.List(ctx, record.Heads, "") {
 		id, _ := record.ParseHead(info.Key)
 		h := s.decoded[info.Version]
@@ -213,11 +199,12 @@ func (s *scene) heads() (lists [][]record.Entry, objects map[string]bool, err er
 			}
 			s.decoded[info.Version] = h
 		}
+		lists = append(lists, h.Tail)
 		for _, t := range h.Tables {
-			objects[record.ClassTable.Key(t.ID)] = true
+			needed[t.ID] = true
 			p, _, err := bucket.Read(ctx, s.mem, record.ClassTable.Key(t.ID), record.MaxObject, "")
 			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", id, err)
+				return nil, nil, fmt.Errorf("a head needs it: %w", err)
 			}
 			entries, _, err := record.DecodeTable(id, t.ID, p)
 			if err != nil {
@@ -225,32 +212,43 @@ func (s *scene) heads() (lists [][]record.Entry, objects map[string]bool, err er
 			}
 			lists = append(lists, entries)
 		}
-		lists = append(lists, h.Tail)
 	}
 	for _, held := range names.Paths(lists...) {
 		for _, e := range names.Merge(held).Tips {
 			if e.File != nil {
 				for _, id := range e.File.Deps {
-					objects[record.ClassMeta.Key(id)] = true // all that the machines put but tables
+					needed[id] = true
 				}
 			}
 		}
 	}
-	return lists, objects, nil
+	return lists, needed, nil
+}
+
+// objects are those that are there.
+func (s *scene) objects() map[record.ID]string {
+	there := map[record.ID]string{}
+	for _, class := range []string{"d/", "i/", "m/", "t/"} {
+		for info := range s.mem.List(context.Background(), class, "") {
+			if _, id, ok := record.ParseObject(info.Key); ok {
+				there[id] = info.Key
+			}
+		}
+	}
+	return there
 }
 
 // holds is I1: what heads refer to is there.
 func (s *scene) holds() error {
-	_, objects, err := s.heads()
+	_, needed, err := s.heads()
 	if err != nil {
 		return err
 	}
-	for key := range objects {
-		r, _, err := s.mem.Get(context.Background(), key, 0, 0, "")
-		if err != nil {
-			return fmt.Errorf("a name needs it: %w", err)
+	there := s.objects()
+	for id := range needed {
+		if there[id] == "" {
+			return fmt.Errorf("a name needs %s, and it is gone", id)
 		}
-		r.Close()
 	}
 	return nil
 }
@@ -296,18 +294,16 @@ func (s *scene) clean() error {
 	if err != nil {
 		return err
 	}
-	for _, class := range []string{"d/", "m/", "t/", "i/"} {
-		for info := range s.mem.List(context.Background(), class, "") {
-			if !needed[info.Key] {
-				return fmt.Errorf("two collections left %s", info.Key)
-			}
+	for id, key := range s.objects() {
+		if !needed[id] {
+			return fmt.Errorf("two collections left %s", key)
 		}
 	}
 	return nil
 }
 
 // acknowledged holds that each entry that was acknowledged has its name, or is in conflict with what has it,
-// unless somebody meant to replace it; and that what was deleted is gone.
+// unless somebody meant to replace it; that what was deleted is gone; and that all files can be read.
 func (s *scene) acknowledged() error {
 	lists, _, err := s.heads()
 	if err != nil {
@@ -316,9 +312,12 @@ func (s *scene) acknowledged() error {
 	there := map[string]bool{}
 	for _, n := range names.Tree(lists...) {
 		for _, e := range append(slices.Clone(n.Conflicts), n.Name) {
-			if e != nil {
-				there[content(e)] = true
-				there[e.Path] = true
+			if e == nil {
+				continue
+			}
+			there[content(e)], there[e.Path] = true, true
+			if err := local.Read(context.Background(), s.mem, e.File); err != nil {
+				return fmt.Errorf("%s: %w", e.Path, err)
 			}
 		}
 	}
