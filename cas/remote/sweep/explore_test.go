@@ -7,25 +7,21 @@ import (
 	"sync/atomic"
 )
 
-// explorer runs worlds in all ways that deviate in at most budget points from running one process after the
-// other without faults: a deviation is a preemption, a fault, or a late request that is applied.
+// explorer runs worlds in all ways that deviate in at most some points from running one process after the
+// other without faults, these in any order. A deviation is a preemption, a fault, or that a late request is
+// applied.
 type explorer struct {
 	make   func() *scene
 	wrap   wrapper
-	budget int
+	sound  bool // there are no faults
 	runs   atomic.Int64
 	failed atomic.Pointer[failure]
-	limit  int64 // runs; 0: none
 }
 
 // failure is a run that violates something.
 type failure struct {
 	chosen []int
 	err    error
-}
-
-func (e *explorer) over() bool {
-	return e.failed.Load() != nil || e.limit > 0 && e.runs.Load() >= e.limit
 }
 
 // follow runs one world: what was chosen, and from there on what comes first.
@@ -53,7 +49,7 @@ func chosenOf(steps []step) []int {
 
 // from explores what deviates behind the choices, with left deviations, in as many goroutines as workers.
 func (e *explorer) from(chosen []int, left, workers int) {
-	if e.over() {
+	if e.failed.Load() != nil {
 		return
 	}
 	steps := e.follow(chosen)
@@ -62,18 +58,18 @@ func (e *explorer) from(chosen []int, left, workers int) {
 	room := make(chan struct{}, workers)
 	for i := len(chosen); i < len(steps); i++ {
 		for n := 1; n < len(steps[i].options); n++ {
-			cost := steps[i].options[n].cost
-			if cost > left {
+			o := steps[i].options[n]
+			if o.cost > left || e.sound && o.mode != done {
 				continue
 			}
 			next := append(chosenOf(steps[:i]), n)
 			if workers < 2 {
-				e.from(next, left-cost, 1)
+				e.from(next, left-o.cost, 1)
 				continue
 			}
 			room <- struct{}{}
 			group.Go(func() {
-				e.from(next, left-cost, 1)
+				e.from(next, left-o.cost, 1)
 				<-room
 			})
 		}
@@ -82,7 +78,7 @@ func (e *explorer) from(chosen []int, left, workers int) {
 
 // seed runs one world at random: mostly the process that runs goes on.
 func (e *explorer) seed(seed uint64) {
-	if e.over() {
+	if e.failed.Load() != nil {
 		return
 	}
 	e.runs.Add(1)

@@ -2,6 +2,7 @@ package sweep_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"runtime"
@@ -135,33 +136,43 @@ var scenes = map[string]func() *scene{
 	},
 }
 
-// full is whether all is explored that three deviations reach, and 100,000 seeds.
+// full is whether all is explored that three preemptions reach, and 100,000 seeds of each scene.
 var full = os.Getenv("CKPTFS_INTERLEAVINGS") == "full"
 
 func TestInterleavings(t *testing.T) {
-	budget, seeds := 1, uint64(200)
+	preemptions, deviations, seeds := 0, 1, uint64(200)
 	if full {
-		budget, seeds = 3, 100_000
+		preemptions, deviations, seeds = 3, 2, 100_000
 	}
 	for _, name := range slices.Sorted(maps.Keys(scenes)) {
-		e := &explorer{make: scenes[name], wrap: faithful}
-		e.from(nil, budget, runtime.GOMAXPROCS(0))
-		runs := e.runs.Load()
-		for seed := range seeds {
-			e.seed(seed)
-		}
-		t.Logf("%s: %d runs, and %d seeds", name, runs, seeds)
-		report(t, name, e)
+		t.Run(name, func(t *testing.T) {
+			sound := &explorer{make: scenes[name], wrap: faithful, sound: true}
+			sound.from(nil, preemptions, runtime.GOMAXPROCS(0))
+			report(t, sound, fmt.Sprintf("up to %d preemptions", preemptions))
+			e := &explorer{make: scenes[name], wrap: faithful}
+			n := deviations
+			if full && len(scenes[name]().processes) < 4 {
+				n = 3
+			}
+			e.from(nil, n, runtime.GOMAXPROCS(0))
+			report(t, e, fmt.Sprintf("up to %d preemptions and faults", n))
+			random := &explorer{make: scenes[name], wrap: faithful}
+			for seed := range seeds {
+				random.seed(seed)
+			}
+			report(t, random, "seeds")
+		})
 	}
 }
 
-func report(t *testing.T, name string, e *explorer) {
+func report(t *testing.T, e *explorer, what string) {
 	t.Helper()
+	t.Logf("%s: %d runs", what, e.runs.Load())
 	if f := e.failed.Load(); f != nil {
 		for _, line := range e.tell(f) {
 			t.Log(line)
 		}
-		t.Fatalf("%s: after %d runs: %v: %v", name, e.runs.Load(), f.err, f.chosen)
+		t.Fatalf("%v: %v", f.err, f.chosen)
 	}
 }
 
@@ -223,8 +234,13 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// leg has a process run until it waits to do something.
-type leg struct{ process, request string }
+// leg has a process run until it waits to do one of some things.
+type leg struct {
+	process string
+	until   []string // requests; none: to its end
+}
+
+func run(process string, until ...string) leg { return leg{process, until} }
 
 // script is a world that runs as it is told, and then one process after the other.
 func (s *scene) script(wrap wrapper, legs ...leg) error {
@@ -235,7 +251,10 @@ func (s *scene) script(wrap wrapper, legs ...leg) error {
 				if o.process < 0 || o.mode != done || p.name != legs[0].process {
 					continue
 				}
-				if r := p.waiting; legs[0].request == "" || !strings.HasPrefix(r.op+" "+r.key, legs[0].request) {
+				r := p.waiting
+				if !slices.ContainsFunc(legs[0].until, func(u string) bool {
+					return strings.HasPrefix(r.op+" "+r.key, u)
+				}) {
 					return i
 				}
 			}
@@ -249,7 +268,7 @@ func (s *scene) script(wrap wrapper, legs ...leg) error {
 // Two collectors that finish one epoch read different heads, and want to delete different objects. If they
 // did so before one of the two is written down, who reads it would rely on what the other deletes.
 func TestTwoFinishOneEpoch(t *testing.T) {
-	run := func(wrap wrapper) error {
+	try := func(wrap wrapper) error {
 		s := shared(bob, erin)
 		s.register(bob)
 		s.register(erin)
@@ -259,22 +278,23 @@ func TestTwoFinishOneEpoch(t *testing.T) {
 		s.collector(dan)
 		s.saves(erin)
 		return s.script(wrap,
-			leg{"bob", "put heads/"}, // relies on alice's object
-			leg{"ali", ""},           // deletes her file
-			leg{"car", "put gc/state"},
-			leg{"car", "list heads/"}, // her object is condemned
-			leg{"bob", "get gc/state"}, leg{"bob", "put heads/"},
-			leg{"car", "put gc/e/00000001"},                       // it is live, since bob's file needs it
-			leg{"bob", ""},                                        // he deletes that
-			leg{"dan", "put gc/e/00000001"}, leg{"dan", "delete"}, // it is not live
-			leg{"car", ""},
-			leg{"eri", ""}, // may rely on it
+			run("bob", "put heads/"), // relies on alice's object
+			run("ali"),               // deletes her file
+			run("car", "put gc/state"),
+			run("car", "list heads/"), // her object is condemned
+			run("bob", "get gc/state"),
+			run("bob", "put heads/"),
+			run("car", "put gc/e/"),           // it is live, since bob's file needs it
+			run("bob"),                        // he deletes that
+			run("dan", "put gc/e/", "delete"), // it is not live
+			run("car"),
+			run("eri"), // may rely on it
 		)
 	}
-	if err := run(faithful); err != nil {
+	if err := try(faithful); err != nil {
 		t.Error(err)
 	}
-	if err := run(collectors(deletesFirst)); err == nil {
+	if err := try(bends(deletesFirst, "dan")); err == nil {
 		t.Error("deleting first is not caught")
 	}
 }
