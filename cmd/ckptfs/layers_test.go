@@ -66,6 +66,7 @@ var layers = []struct {
 	{"cas/remote/writer", []string{"cas", "cas/remote/bucket", "cas/remote/objects", "cas/remote/record",
 		"cas/segment"}},
 	{"cas/remote/names", []string{"cas/remote/record"}},
+	{"cas/remote/sweep", []string{"cas", "cas/remote/bucket", "cas/remote/names", "cas/remote/record"}},
 	{"cas/remote", []string{"cas", "cas/disk", "cas/remote/bucket", "cas/remote/record", "cas/remote/s3"}},
 	{"formats", nil},
 	{"formats/numbers", []string{"formats"}},

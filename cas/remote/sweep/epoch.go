@@ -110,7 +110,8 @@ func refused(err error) bool {
 
 // put puts an object under a condition. Where that may have been done, it looks, and puts again what it did
 // not find: the same bytes under the same condition, so that once at most is one of them done.
-func (c *collection) put(ctx context.Context, key string, p []byte, cond bucket.Cond) (bucket.Version, error) {
+func (c *collection) put(ctx context.Context, key string, p []byte, cond bucket.Cond) (
+	bucket.Version, error) {
 	doubt := false
 	for {
 		version, err := c.b.Put(ctx, key, bucket.Bytes(p), cond)

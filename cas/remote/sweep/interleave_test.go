@@ -272,7 +272,8 @@ func TestTwoFinishOneEpoch(t *testing.T) {
 		s := shared(bob, erin)
 		s.register(bob)
 		s.register(erin)
-		s.pusher(bob, s.saved(bob, "b"), change{gone: []writer.Gone{{Path: "runs/b/bob", Version: 11, Bare: true}}})
+		undone := change{gone: []writer.Gone{{Path: "runs/b/bob", Version: 11, Bare: true}}}
+		s.pusher(bob, s.saved(bob, "b"), undone)
 		s.deletes()
 		s.collector(carol)
 		s.collector(dan)

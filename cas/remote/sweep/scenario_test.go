@@ -107,12 +107,9 @@ func newScene(ids ...record.Writer) *scene {
 
 // register makes a machine's head before all else.
 func (s *scene) register(id record.Writer) {
-	if _, err := s.machines[id].register(s.mem)(context.Background()); err != nil {
-		panic(err)
-	}
-	if err := s.machines[id].state.SetIdentity(writer.Identity{Writer: id, Instance: record.ID{9}}); err != nil {
-		panic(err)
-	}
+	_, err := s.machines[id].register(s.mem)(context.Background())
+	must(err)
+	must(s.machines[id].state.SetIdentity(writer.Identity{Writer: id, Instance: record.ID{9}}))
 }
 
 func (m *machine) register(b bucket.Bucket) func(context.Context) (record.Writer, error) {
@@ -336,13 +333,13 @@ func (s *scene) acknowledged() error {
 
 // replaced reports whether somebody else said something over what was said, or the same machine later.
 func (s *scene) replaced(i int) bool {
-	for j, y := range s.said {
-		if y.entry.Path == s.said[i].entry.Path && (y.by == s.said[i].by && j > i ||
-			slices.ContainsFunc(y.entry.Over, func(o record.Replaced) bool { return o.Writer == s.said[i].by })) {
-			return true
-		}
-	}
-	return false
+	x := s.said[i]
+	return slices.ContainsFunc(s.said[i+1:], func(y said) bool {
+		return y.by == x.by && y.entry.Path == x.entry.Path
+	}) || slices.ContainsFunc(s.said, func(y said) bool {
+		over := func(o record.Replaced) bool { return o.Writer == x.by }
+		return y.entry.Path == x.entry.Path && slices.ContainsFunc(y.entry.Over, over)
+	})
 }
 
 func content(e *record.Entry) string {

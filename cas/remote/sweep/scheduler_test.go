@@ -99,7 +99,8 @@ func (w wire) Get(ctx context.Context, key string, off, n int64, unless bucket.V
 	return r, info, err
 }
 
-func (w wire) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (w wire) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
+	bucket.Version, error) {
 	r, err := body.Open()
 	if err != nil {
 		return "", err
@@ -249,8 +250,8 @@ func (w *world) tell(format string, args ...any) {
 }
 
 // run does what choose says until all processes have ended.
-func (w *world) run(wrap func(process string, b bucket.Bucket) bucket.Bucket, choose func(step int, o []option) int) (
-	steps []step, err error) {
+func (w *world) run(wrap func(process string, b bucket.Bucket) bucket.Bucket,
+	choose func(step int, o []option) int) (steps []step, err error) {
 	for _, p := range w.processes {
 		p.start(func(b bucket.Bucket) bucket.Bucket { return wrap(p.name, b) })
 	}

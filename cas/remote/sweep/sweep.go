@@ -13,8 +13,8 @@
 //	6  mark again, all heads; Y = X − live
 //	7  gc/e/N := deleted(Y), by compare-and-swap; then delete Y
 //
-// A writer reads its head, then gc/state, here E, then gc/e up to E, and commits with stamp E. The commit adds
-// no object that an epoch up to E names, be it condemned or deleted.
+// A writer reads its head, then gc/state, here E, then gc/e up to E, and commits with stamp E. The commit
+// adds no object that an epoch up to E names, be it condemned or deleted.
 //
 // # Why nothing is lost
 //
@@ -34,10 +34,11 @@
 //
 // # Entries that may go
 //
-// Replaced entries of idle writers, and their tombstones that cover nothing more, are taken out of the tails
-// of heads, in the same writes as the stamps. All heads are read once more before: an entry goes if its head
-// is as the mark saw it, so that the heads of those that it is over were read after it was seen (package
-// names).
+// Replaced entries, and tombstones that cover nothing more, are taken out of the tails of heads in the same
+// writes as the stamps, since their writers may be gone. For this all heads are read once more, before the
+// first stamp. What an entry is over was in some head before its author read gc/state; a head that is still
+// to be stamped with N was written by one who read it before N was published; so what its entries are over is
+// seen, unless it is gone for good (package names).
 package sweep
 
 import (
@@ -95,8 +96,8 @@ type collection struct {
 	stats Stats
 }
 
-// Collect deletes what is unreferenced for longer than the grace. Requests are expected to be made again where
-// they fail in a way that passes (package patient).
+// Collect deletes what is unreferenced for longer than the grace. Requests are expected to be made again
+// where they fail in a way that passes (package patient).
 func Collect(ctx context.Context, b bucket.Bucket, o Options) (Stats, error) {
 	c := &collection{b: b, o: o, heads: newReading(b, o.Remote)}
 	for range rounds {
