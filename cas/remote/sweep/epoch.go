@@ -48,22 +48,22 @@ func (c *collection) ours(key string, remote record.ID) error {
 	return nil
 }
 
-// condemn makes an epoch, or leaves it at the one that somebody else made.
-func (c *collection) condemn(ctx context.Context, n uint32, objects []record.Key) error {
+// condemn makes an epoch; not ours: somebody else has made it.
+func (c *collection) condemn(ctx context.Context, n uint32, objects []record.Key) (ours bool, err error) {
 	e := record.Epoch{Remote: c.o.Remote, Number: n, Time: c.o.Now().UnixNano(), Collector: c.o.Collector,
 		Objects: objects}
 	p, err := e.Encode()
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = c.put(ctx, record.EpochKey(n), p, bucket.Cond{Absent: true})
+	if errors.Is(err, bucket.ErrPrecondition) {
+		return false, nil
+	}
 	if err == nil {
 		c.stats.Condemned += len(objects)
 	}
-	if errors.Is(err, bucket.ErrPrecondition) {
-		return nil
-	}
-	return err
+	return err == nil, err
 }
 
 // publish makes s the state that had this version; false: it had another one.

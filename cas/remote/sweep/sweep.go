@@ -21,9 +21,9 @@
 // Suppose o of X is deleted and is in D(w) at some time after. Let c be the commit that added it for the last
 // time. If c came before w's stamp, the second mark read w's head after c and saw o. If c came after, it was
 // built on a head of stamp N or later, so its author had read gc/state from N on, and did not add o. A writer
-// that registers after the heads were listed reads gc/state after that. No clock occurs: a collector may stop
-// for a year at any step. The grace protects what is open elsewhere, undelete, and uploads from being done
-// twice.
+// that registers after the heads were listed reads gc/state after that. What replaces an entry does not go
+// while that is held, so that nothing comes into D(w) by itself. No clock occurs: a collector may stop for a
+// year at any step. The grace protects what is open elsewhere, undelete, and uploads from being done twice.
 //
 // Anybody may go on with an epoch that another left behind, and does, before the next one begins: so all but
 // the newest are decided. Two that finish one epoch may mark at different times and so want to delete
@@ -109,7 +109,7 @@ func Collect(ctx context.Context, b bucket.Bucket, o Options) (Stats, error) {
 	return c.stats, ErrOthers
 }
 
-// round finishes the newest epoch, and runs one; false: others were faster.
+// round finishes the newest epoch, and runs one; false: it was another's, or others were faster.
 func (c *collection) round(ctx context.Context) (bool, error) {
 	s, version, err := c.state(ctx)
 	if err != nil {
@@ -133,7 +133,8 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	next := record.State{Remote: c.o.Remote, Epoch: s.Epoch + 1}
-	if err := c.condemn(ctx, next.Epoch, condemned); err != nil {
+	ours, err := c.condemn(ctx, next.Epoch, condemned)
+	if err != nil {
 		return false, err
 	}
 	published, err := c.publish(ctx, next, version)
@@ -143,7 +144,7 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 	if err := c.finish(ctx, next.Epoch); err != nil {
 		return false, err
 	}
-	return true, c.forget(ctx, next.Epoch)
+	return ours, c.forget(ctx, next.Epoch)
 }
 
 func (c *collection) count(m *mark) {

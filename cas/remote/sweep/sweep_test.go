@@ -256,6 +256,29 @@ func TestTakesOut(t *testing.T) {
 	}
 }
 
+// A collection that finds an epoch which is not published, or not decided, finishes it, and has its own.
+func TestLeftBehind(t *testing.T) {
+	for _, published := range []bool{false, true} {
+		r := newRemote(t)
+		kept, old, left := r.object(1), r.object(2), r.object(3)
+		r.head(alice, nil, needs(alice, "runs/a/f", 1, kept))
+		e := &record.Epoch{Remote: remoteID, Number: 1, Collector: dan,
+			Objects: []record.Key{{Class: record.ClassData, ID: kept}, {Class: record.ClassData, ID: left}}}
+		p, err := e.Encode()
+		must(err)
+		r.put(record.EpochKey(1), p)
+		if published {
+			p, err := (&record.State{Remote: remoteID, Epoch: 1}).Encode()
+			must(err)
+			r.put(record.StateKey, p)
+		}
+		s := r.collect(nil)
+		if !r.has(kept) || r.has(old) || r.has(left) || s.Deleted != 2 || r.read(alice).Stamp != 2 {
+			t.Errorf("published %v: %+v", published, s)
+		}
+	}
+}
+
 // Epochs are kept for a time, and the newest for ever.
 func TestForget(t *testing.T) {
 	r := newRemote(t)
