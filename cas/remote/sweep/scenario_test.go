@@ -309,7 +309,7 @@ func (s *scene) acknowledged() error {
 	there := map[string]bool{}
 	for _, n := range names.Tree(lists...) {
 		for _, e := range append(slices.Clone(n.Conflicts), n.Name) {
-			if e == nil {
+			if e == nil || e.File == nil {
 				continue
 			}
 			there[content(e)], there[e.Path] = true, true
@@ -324,7 +324,7 @@ func (s *scene) acknowledged() error {
 		case !x.acked || s.replaced(i):
 		case gone && there[x.entry.Path]:
 			return fmt.Errorf("the deletion of %s was acknowledged, and it is there", x.entry.Path)
-		case !gone && !there[content(&x.entry)]:
+		case x.entry.File != nil && !there[content(&x.entry)]:
 			return fmt.Errorf("%s was acknowledged, and is lost", x.entry.Path)
 		}
 	}
