@@ -170,11 +170,23 @@ func TestInterleavings(t *testing.T) {
 			e.from(nil, deviations, runtime.GOMAXPROCS(0))
 			report(t, e, fmt.Sprintf("up to %d preemptions and faults", deviations))
 			random := &explorer{make: scenes[name], wrap: faithful}
-			for seed := range seeds {
-				random.seed(seed)
-			}
+			random.seeds(seeds, runtime.GOMAXPROCS(0))
 			report(t, random, "seeds")
 		})
+	}
+}
+
+// What was chosen is all that decides what happens.
+func TestRepeatable(t *testing.T) {
+	for name, scene := range scenes {
+		e := &explorer{make: scene, wrap: faithful}
+		chosen := chosenOf(e.follow(nil))
+		chosen[len(chosen)/2] = 1
+		chosen = chosenOf(e.follow(chosen))
+		first, second := e.tell(&failure{chosen: chosen}), e.tell(&failure{chosen: chosen})
+		if len(first) < len(chosen) || !slices.Equal(first, second) {
+			t.Errorf("%s: %q, and then %q", name, first, second)
+		}
 	}
 }
 
