@@ -140,6 +140,16 @@ var scenes = map[string]func() *scene{
 		s.collector(carol)
 		return s
 	},
+	"a copied disk": func() *scene {
+		s := shared(bob, erin)
+		s.register(bob)
+		s.machines[erin].state = s.machines[bob].state.Clone()
+		s.saves(bob)
+		s.saves(erin)
+		s.deletes()
+		s.collector(carol)
+		return s
+	},
 	"one name of two": func() *scene {
 		s := shared(bob)
 		s.register(bob)
