@@ -90,11 +90,13 @@ type scene struct {
 	said     []said                            // in the order in which it was begun
 	again    []func(ctx context.Context) error // what processes do that are started once more
 	decoded  map[bucket.Version]*record.Head
+	tables   map[record.ID][]record.Entry
 	mutated  bool // only what heads refer to counts
 }
 
 func newScene(ids ...record.Writer) *scene {
-	s := &scene{machines: map[record.Writer]*machine{}, decoded: map[bucket.Version]*record.Head{}}
+	s := &scene{machines: map[record.Writer]*machine{}, decoded: map[bucket.Version]*record.Head{},
+		tables: map[record.ID][]record.Entry{}}
 	s.mem = &bucket.Mem{Now: func() time.Time { return day }}
 	s.check, s.final = s.holds, s.ends
 	for i, id := range ids {
@@ -199,15 +201,16 @@ func (s *scene) heads() (lists [][]record.Entry, needed map[record.ID]bool, err 
 		lists = append(lists, h.Tail)
 		for _, t := range h.Tables {
 			needed[t.ID] = true
-			p, _, err := bucket.Read(ctx, s.mem, record.ClassTable.Key(t.ID), record.MaxObject, "")
-			if err != nil {
-				return nil, nil, fmt.Errorf("a head needs it: %w", err)
+			if s.tables[t.ID] == nil {
+				p, _, err := bucket.Read(ctx, s.mem, record.ClassTable.Key(t.ID), record.MaxObject, "")
+				if err != nil {
+					return nil, nil, fmt.Errorf("a head needs it: %w", err)
+				}
+				if s.tables[t.ID], _, err = record.DecodeTable(id, t.ID, p); err != nil {
+					return nil, nil, err
+				}
 			}
-			entries, _, err := record.DecodeTable(id, t.ID, p)
-			if err != nil {
-				return nil, nil, err
-			}
-			lists = append(lists, entries)
+			lists = append(lists, s.tables[t.ID])
 		}
 	}
 	for _, held := range names.Paths(lists...) {
