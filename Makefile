@@ -13,7 +13,7 @@ BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
 
 .PHONY: build test unit arm64 integration posix clients race lint demo bench bench-io bench-dedup bench-clients \
 	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
-	bench-scale fuzz torture clean install uninstall
+	bench-scale fuzz interleavings torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -116,6 +116,11 @@ bench-scale: build
 
 bench-dedup: build
 	$(BENCH) -only dedup,resnet
+
+# All interleavings of pushes and collections with up to three preemptions, or two deviations with faults (three
+# where there are three processes), and 100,000 seeds of each scene; an hour or two of one core.
+interleavings:
+	CKPTFS_INTERLEAVINGS=full $(GO) test -timeout 6h -v -run TestInterleavings ./cas/remote/sweep
 
 fuzz:
 	FUZZTIME=$(FUZZTIME) scripts/fuzz

@@ -74,6 +74,7 @@ var layers = []struct {
 	{"cas/remote/heads", []string{"cas", "cas/remote/bucket", "cas/remote/record"}},
 	{"cas/remote/fetch",
 		[]string{"cas", "cas/codec", "cas/remote/bucket", "cas/remote/record", "cas/segment"}},
+	{"cas/remote/names", []string{"cas/remote/record"}},
 	{"cas/remote/sweep", []string{"cas", "cas/remote/bucket", "cas/remote/names", "cas/remote/record"}},
 	{"cas/remote", []string{"cas", "cas/disk", "cas/remote/bucket", "cas/remote/record", "cas/remote/s3"}},
 	{"formats", nil},

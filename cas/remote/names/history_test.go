@@ -149,10 +149,16 @@ func (w *world) tips(path string) []*record.Entry {
 	return tips
 }
 
-// check compares what the heads come to with the reference.
+// check compares what the heads come to with the reference, in whatever order they are read.
 func (w *world) check(when string) {
 	for _, path := range paths {
-		m := Merge(held(w.heads, path))
+		read := held(w.heads, path)
+		m := Merge(read)
+		slices.Reverse(read)
+		if again := Merge(read); again.Name != m.Name || !slices.Equal(again.Conflicts, m.Conflicts) ||
+			!slices.Equal(again.Tips, m.Tips) {
+			w.t.Fatalf("%s: %s: %+v, and %+v", when, path, m, again)
+		}
 		got, want := map[string]bool{}, map[string]bool{}
 		var best *record.Entry
 		for _, e := range w.tips(path) {

@@ -28,10 +28,10 @@
 // an entry whose author had seen it. An entry may go (Spare) when it is replaced, or a tombstone, and covers
 // nothing that is held.
 //
-// That may be asked of heads that are read one after the other, if those of writers that e is over are read
-// after e was seen: what e covers was there before, and once taken out of a head it does not come back. Only
-// folding brings an entry into another head: into @archive first, and out of its writer's then. So @archive's
-// head is to be read last.
+// That is asked of all heads. They may be read one after the other, if those of writers that e is over are
+// read after e was seen: what e covers was there before, and once taken out of a head it does not come back.
+// Only folding brings an entry into another head: into @archive first, and out of its writer's then. So
+// @archive's head is to be read last.
 package names
 
 import (

@@ -48,22 +48,22 @@ func (c *collection) ours(key string, remote record.ID) error {
 	return nil
 }
 
-// condemn makes an epoch, or leaves it at the one that somebody else made.
-func (c *collection) condemn(ctx context.Context, n uint32, objects []record.Key) error {
+// condemn makes an epoch; not ours: somebody else has made it.
+func (c *collection) condemn(ctx context.Context, n uint32, objects []record.Key) (ours bool, err error) {
 	e := record.Epoch{Remote: c.o.Remote, Number: n, Time: c.o.Now().UnixNano(), Collector: c.o.Collector,
 		Objects: objects}
 	p, err := e.Encode()
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = c.put(ctx, record.EpochKey(n), p, bucket.Cond{Absent: true})
+	if errors.Is(err, bucket.ErrPrecondition) {
+		return false, nil
+	}
 	if err == nil {
 		c.stats.Condemned += len(objects)
 	}
-	if errors.Is(err, bucket.ErrPrecondition) {
-		return nil
-	}
-	return err
+	return err == nil, err
 }
 
 // publish makes s the state that had this version; false: it had another one.
@@ -110,7 +110,8 @@ func refused(err error) bool {
 
 // put puts an object under a condition. Where that may have been done, it looks, and puts again what it did
 // not find: the same bytes under the same condition, so that once at most is one of them done.
-func (c *collection) put(ctx context.Context, key string, p []byte, cond bucket.Cond) (bucket.Version, error) {
+func (c *collection) put(ctx context.Context, key string, p []byte, cond bucket.Cond) (
+	bucket.Version, error) {
 	doubt := false
 	for {
 		version, err := c.b.Put(ctx, key, bucket.Bytes(p), cond)

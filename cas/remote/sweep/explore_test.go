@@ -76,6 +76,20 @@ func (e *explorer) from(chosen []int, left, workers int) {
 	}
 }
 
+// seeds runs n worlds at random.
+func (e *explorer) seeds(n uint64, workers int) {
+	var next atomic.Uint64
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for seed := next.Add(1); seed <= n; seed = next.Add(1) {
+				e.seed(seed)
+			}
+		})
+	}
+	group.Wait()
+}
+
 // seed runs one world at random: mostly the process that runs goes on.
 func (e *explorer) seed(seed uint64) {
 	if e.failed.Load() != nil {

@@ -33,6 +33,9 @@ func must(err error) {
 	}
 }
 
+// long is half of what makes a table of the entries of a head.
+var long = strings.Repeat("x", 64<<10)
+
 // base is alice's file.
 var base = local.file("runs/a/base", "shared", "a")
 
@@ -126,6 +129,27 @@ var scenes = map[string]func() *scene{
 		s.collector(carol)
 		return s
 	},
+	"a table": func() *scene {
+		s := shared(bob)
+		s.register(bob)
+		c := s.saved(bob, "b")
+		c.entries = append(c.entries, record.Entry{Path: "runs/c", Kind: record.KindFolder,
+			Attrs: []record.Attr{{Name: "user.a", Value: long}, {Name: "user.b", Value: long}}})
+		s.pusher(bob, c, s.saved(bob, "c"))
+		s.deletes()
+		s.collector(carol)
+		return s
+	},
+	"a copied disk": func() *scene {
+		s := shared(bob, erin)
+		s.register(bob)
+		s.machines[erin].state = s.machines[bob].state.Clone()
+		s.saves(bob)
+		s.saves(erin)
+		s.deletes()
+		s.collector(carol)
+		return s
+	},
 	"one name of two": func() *scene {
 		s := shared(bob)
 		s.register(bob)
@@ -140,28 +164,39 @@ var scenes = map[string]func() *scene{
 var full = os.Getenv("CKPTFS_INTERLEAVINGS") == "full"
 
 func TestInterleavings(t *testing.T) {
-	preemptions, deviations, seeds := 0, 1, uint64(200)
-	if full {
-		preemptions, deviations, seeds = 3, 2, 100_000
-	}
 	for _, name := range slices.Sorted(maps.Keys(scenes)) {
 		t.Run(name, func(t *testing.T) {
-			sound := &explorer{make: scenes[name], wrap: faithful, sound: true}
-			sound.from(nil, preemptions, runtime.GOMAXPROCS(0))
-			report(t, sound, fmt.Sprintf("up to %d preemptions", preemptions))
-			e := &explorer{make: scenes[name], wrap: faithful}
-			n := deviations
+			deviations, seeds := 1, uint64(50)
+			if full {
+				deviations, seeds = 2, 100_000
+				sound := &explorer{make: scenes[name], wrap: faithful, sound: true}
+				sound.from(nil, 3, runtime.GOMAXPROCS(0))
+				report(t, sound, "up to 3 preemptions")
+			}
 			if full && len(scenes[name]().processes) < 4 {
-				n = 3
+				deviations = 3
 			}
-			e.from(nil, n, runtime.GOMAXPROCS(0))
-			report(t, e, fmt.Sprintf("up to %d preemptions and faults", n))
+			e := &explorer{make: scenes[name], wrap: faithful}
+			e.from(nil, deviations, runtime.GOMAXPROCS(0))
+			report(t, e, fmt.Sprintf("up to %d preemptions and faults", deviations))
 			random := &explorer{make: scenes[name], wrap: faithful}
-			for seed := range seeds {
-				random.seed(seed)
-			}
+			random.seeds(seeds, runtime.GOMAXPROCS(0))
 			report(t, random, "seeds")
 		})
+	}
+}
+
+// What was chosen is all that decides what happens.
+func TestRepeatable(t *testing.T) {
+	for name, scene := range scenes {
+		e := &explorer{make: scene, wrap: faithful}
+		chosen := chosenOf(e.follow(nil))
+		chosen[len(chosen)/2] = 1
+		chosen = chosenOf(e.follow(chosen))
+		first, second := e.tell(&failure{chosen: chosen}), e.tell(&failure{chosen: chosen})
+		if len(first) < len(chosen) || !slices.Equal(first, second) {
+			t.Errorf("%s: %q, and then %q", name, first, second)
+		}
 	}
 }
 
@@ -272,7 +307,8 @@ func TestTwoFinishOneEpoch(t *testing.T) {
 		s := shared(bob, erin)
 		s.register(bob)
 		s.register(erin)
-		s.pusher(bob, s.saved(bob, "b"), change{gone: []writer.Gone{{Path: "runs/b/bob", Version: 11, Bare: true}}})
+		undone := change{gone: []writer.Gone{{Path: "runs/b/bob", Version: 11, Bare: true}}}
+		s.pusher(bob, s.saved(bob, "b"), undone)
 		s.deletes()
 		s.collector(carol)
 		s.collector(dan)

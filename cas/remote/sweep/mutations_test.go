@@ -34,7 +34,8 @@ func (b *bent) Get(ctx context.Context, key string, off, n int64, unless bucket.
 	return b.Bucket.Get(ctx, key, off, n, unless)
 }
 
-func (b *bent) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (b *bent) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
+	bucket.Version, error) {
 	if b.put != nil {
 		r, err := body.Open()
 		must(err)
@@ -94,7 +95,9 @@ func (b *bent) epochs(hidden func(epoch uint32, k record.Key) bool) {
 }
 
 func noStamps(b *bent) {
-	b.put = func(key string, _ []byte, _ *bucket.Cond) (bucket.Version, bool) { return "stamped", isHead(key) }
+	b.put = func(key string, _ []byte, _ *bucket.Cond) (bucket.Version, bool) {
+		return "stamped", isHead(key)
+	}
 }
 
 // noSecondMark has a collector see heads as it read them at first.

@@ -90,11 +90,13 @@ type scene struct {
 	said     []said                            // in the order in which it was begun
 	again    []func(ctx context.Context) error // what processes do that are started once more
 	decoded  map[bucket.Version]*record.Head
+	tables   map[record.ID][]record.Entry
 	mutated  bool // only what heads refer to counts
 }
 
 func newScene(ids ...record.Writer) *scene {
-	s := &scene{machines: map[record.Writer]*machine{}, decoded: map[bucket.Version]*record.Head{}}
+	s := &scene{machines: map[record.Writer]*machine{}, decoded: map[bucket.Version]*record.Head{},
+		tables: map[record.ID][]record.Entry{}}
 	s.mem = &bucket.Mem{Now: func() time.Time { return day }}
 	s.check, s.final = s.holds, s.ends
 	for i, id := range ids {
@@ -107,12 +109,9 @@ func newScene(ids ...record.Writer) *scene {
 
 // register makes a machine's head before all else.
 func (s *scene) register(id record.Writer) {
-	if _, err := s.machines[id].register(s.mem)(context.Background()); err != nil {
-		panic(err)
-	}
-	if err := s.machines[id].state.SetIdentity(writer.Identity{Writer: id, Instance: record.ID{9}}); err != nil {
-		panic(err)
-	}
+	_, err := s.machines[id].register(s.mem)(context.Background())
+	must(err)
+	must(s.machines[id].state.SetIdentity(writer.Identity{Writer: id, Instance: record.ID{9}}))
 }
 
 func (m *machine) register(b bucket.Bucket) func(context.Context) (record.Writer, error) {
@@ -202,15 +201,16 @@ func (s *scene) heads() (lists [][]record.Entry, needed map[record.ID]bool, err 
 		lists = append(lists, h.Tail)
 		for _, t := range h.Tables {
 			needed[t.ID] = true
-			p, _, err := bucket.Read(ctx, s.mem, record.ClassTable.Key(t.ID), record.MaxObject, "")
-			if err != nil {
-				return nil, nil, fmt.Errorf("a head needs it: %w", err)
+			if s.tables[t.ID] == nil {
+				p, _, err := bucket.Read(ctx, s.mem, record.ClassTable.Key(t.ID), record.MaxObject, "")
+				if err != nil {
+					return nil, nil, fmt.Errorf("a head needs it: %w", err)
+				}
+				if s.tables[t.ID], _, err = record.DecodeTable(id, t.ID, p); err != nil {
+					return nil, nil, err
+				}
 			}
-			entries, _, err := record.DecodeTable(id, t.ID, p)
-			if err != nil {
-				return nil, nil, err
-			}
-			lists = append(lists, entries)
+			lists = append(lists, s.tables[t.ID])
 		}
 	}
 	for _, held := range names.Paths(lists...) {
@@ -312,7 +312,7 @@ func (s *scene) acknowledged() error {
 	there := map[string]bool{}
 	for _, n := range names.Tree(lists...) {
 		for _, e := range append(slices.Clone(n.Conflicts), n.Name) {
-			if e == nil {
+			if e == nil || e.File == nil {
 				continue
 			}
 			there[content(e)], there[e.Path] = true, true
@@ -327,7 +327,7 @@ func (s *scene) acknowledged() error {
 		case !x.acked || s.replaced(i):
 		case gone && there[x.entry.Path]:
 			return fmt.Errorf("the deletion of %s was acknowledged, and it is there", x.entry.Path)
-		case !gone && !there[content(&x.entry)]:
+		case x.entry.File != nil && !there[content(&x.entry)]:
 			return fmt.Errorf("%s was acknowledged, and is lost", x.entry.Path)
 		}
 	}
@@ -336,13 +336,13 @@ func (s *scene) acknowledged() error {
 
 // replaced reports whether somebody else said something over what was said, or the same machine later.
 func (s *scene) replaced(i int) bool {
-	for j, y := range s.said {
-		if y.entry.Path == s.said[i].entry.Path && (y.by == s.said[i].by && j > i ||
-			slices.ContainsFunc(y.entry.Over, func(o record.Replaced) bool { return o.Writer == s.said[i].by })) {
-			return true
-		}
-	}
-	return false
+	x := s.said[i]
+	return slices.ContainsFunc(s.said[i+1:], func(y said) bool {
+		return y.by == x.by && y.entry.Path == x.entry.Path
+	}) || slices.ContainsFunc(s.said, func(y said) bool {
+		over := func(o record.Replaced) bool { return o.Writer == x.by }
+		return y.entry.Path == x.entry.Path && slices.ContainsFunc(y.entry.Over, over)
+	})
 }
 
 func content(e *record.Entry) string {

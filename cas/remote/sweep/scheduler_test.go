@@ -15,15 +15,16 @@ import (
 type mode byte
 
 const (
-	done  mode = iota // it is applied and answered
-	lost              // it is applied, the answer is lost
-	late              // the answer is lost, and it is applied later, or never
-	twice             // it is applied and answered, and applied once more later, or not
-	ends              // it is not sent: the process is no more
+	done     mode = iota // it is applied and answered
+	lost                 // it is applied, the answer is lost
+	late                 // the answer is lost, and it is applied later, or never
+	twice                // it is applied and answered, and applied once more later, or not
+	ends                 // it is not sent: the process is no more
+	restarts             // it is not sent: the process begins anew
 )
 
 func (m mode) String() string {
-	return [...]string{"", ", answer lost", ", late", ", twice", ": ends"}[m]
+	return [...]string{"", ", answer lost", ", late", ", twice", ": ends", ": restarts"}[m]
 }
 
 // request waits for the scheduler.
@@ -39,6 +40,7 @@ type request struct {
 type process struct {
 	name    string
 	run     func(ctx context.Context, b bucket.Bucket) error
+	wrap    func(bucket.Bucket) bucket.Bucket
 	sent    chan *request // closed when run has returned
 	waiting *request      // nil: it has ended
 	dead    bool          // its requests are not applied any more
@@ -99,7 +101,8 @@ func (w wire) Get(ctx context.Context, key string, off, n int64, unless bucket.V
 	return r, info, err
 }
 
-func (w wire) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (w wire) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
+	bucket.Version, error) {
 	r, err := body.Open()
 	if err != nil {
 		return "", err
@@ -155,11 +158,11 @@ func (w wire) List(ctx context.Context, prefix, after string) iter.Seq2[bucket.I
 }
 
 // start runs the process up to its first request.
-func (p *process) start(wrap func(bucket.Bucket) bucket.Bucket) {
+func (p *process) start() {
 	p.sent = make(chan *request)
 	go func() {
 		defer close(p.sent)
-		p.err = p.run(context.Background(), wrap(wire{p}))
+		p.err = p.run(context.Background(), p.wrap(wire{p}))
 	}()
 	p.await()
 }
@@ -177,11 +180,12 @@ func (w *world) options(current int) []option {
 			return
 		}
 		all = append(all, option{process: i, cost: cost})
-		all = append(all, option{process: i, mode: ends, cost: cost + 1})
+		modes := []mode{ends, restarts}
 		if r.changes {
-			for _, m := range []mode{lost, late, twice} {
-				all = append(all, option{process: i, mode: m, cost: cost + 1})
-			}
+			modes = append(modes, lost, late, twice)
+		}
+		for _, m := range modes {
+			all = append(all, option{process: i, mode: m, cost: cost + 1})
 		}
 	}
 	add(current, 0)
@@ -224,7 +228,7 @@ func (w *world) do(o option) error {
 	case late:
 		r.failed = bucket.ErrDoubt
 		w.tell("%s: %s %s%v", p.name, r.op, r.key, o.mode)
-	case ends:
+	case ends, restarts:
 		w.tell("%s: %s %s%v", p.name, r.op, r.key, o.mode)
 		p.dead, r.failed = true, bucket.ErrUnreachable
 	}
@@ -233,10 +237,15 @@ func (w *world) do(o option) error {
 		w.late = append(w.late, &again)
 	}
 	close(r.answer)
-	if p.await(); p.waiting == nil {
+	p.await()
+	if o.mode == restarts {
+		p.dead = false
+		p.start()
+	}
+	if p.waiting == nil {
 		w.tell("%s has ended: %v", p.name, p.err)
 	}
-	if !r.changes || o.mode == late || o.mode == ends {
+	if !r.changes || o.mode >= late && o.mode != twice {
 		return nil
 	}
 	return w.check()
@@ -249,10 +258,11 @@ func (w *world) tell(format string, args ...any) {
 }
 
 // run does what choose says until all processes have ended.
-func (w *world) run(wrap func(process string, b bucket.Bucket) bucket.Bucket, choose func(step int, o []option) int) (
-	steps []step, err error) {
+func (w *world) run(wrap func(process string, b bucket.Bucket) bucket.Bucket,
+	choose func(step int, o []option) int) (steps []step, err error) {
 	for _, p := range w.processes {
-		p.start(func(b bucket.Bucket) bucket.Bucket { return wrap(p.name, b) })
+		p.wrap = func(b bucket.Bucket) bucket.Bucket { return wrap(p.name, b) }
+		p.start()
 	}
 	defer w.stop()
 	current := 0

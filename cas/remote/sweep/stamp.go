@@ -22,31 +22,17 @@ func identityOf(e *record.Entry) identity { return identity{e.Path, e.Origin, e.
 
 // stamp gives each head that is there the stamp n, and takes out what may go.
 func (c *collection) stamp(ctx context.Context, n uint32) error {
-	before := c.heads.versions()
 	m, err := c.heads.mark(ctx)
 	if err != nil {
 		return err
 	}
 	spare := m.spare()
 	for _, w := range slices.Sorted(maps.Keys(m.heads)) {
-		settled := m.heads[w]
-		if before[w] != settled {
-			settled = "" // what its entries are over may have been read before they were seen
-		}
-		if err := c.stampHead(ctx, w, n, settled, spare); err != nil {
+		if err := c.stampHead(ctx, w, n, spare); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// versions are those of the heads that were read last.
-func (r *reading) versions() map[record.Writer]bucket.Version {
-	versions := make(map[record.Writer]bucket.Version, len(r.heads))
-	for w, h := range r.heads {
-		versions[w] = h.version
-	}
-	return versions
 }
 
 // spare are the entries that may go.
@@ -62,8 +48,8 @@ func (m *mark) spare() map[identity]bool {
 	return spare
 }
 
-// stampHead stamps a head until it is stamped. What is spare is taken out if it has the version settled.
-func (c *collection) stampHead(ctx context.Context, w record.Writer, n uint32, settled bucket.Version,
+// stampHead stamps a head until it is stamped.
+func (c *collection) stampHead(ctx context.Context, w record.Writer, n uint32,
 	spare map[identity]bool) error {
 	for {
 		h, version, err := c.heads.fetch(ctx, w, "")
@@ -75,9 +61,7 @@ func (c *collection) stampHead(ctx context.Context, w record.Writer, n uint32, s
 		}
 		h.Remote, h.Stamp = c.o.Remote, n
 		entries := len(h.Tail)
-		if version == settled {
-			h.Tail = slices.DeleteFunc(h.Tail, func(e record.Entry) bool { return spare[identityOf(&e)] })
-		}
+		h.Tail = slices.DeleteFunc(h.Tail, func(e record.Entry) bool { return spare[identityOf(&e)] })
 		p, err := h.Encode(w)
 		if err != nil {
 			return err

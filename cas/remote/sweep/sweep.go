@@ -13,17 +13,17 @@
 //	6  mark again, all heads; Y = X − live
 //	7  gc/e/N := deleted(Y), by compare-and-swap; then delete Y
 //
-// A writer reads its head, then gc/state, here E, then gc/e up to E, and commits with stamp E. The commit adds
-// no object that an epoch up to E names, be it condemned or deleted.
+// A writer reads its head, then gc/state, here E, then gc/e up to E, and commits with stamp E. The commit
+// adds no object that an epoch up to E names, be it condemned or deleted.
 //
 // # Why nothing is lost
 //
 // Suppose o of X is deleted and is in D(w) at some time after. Let c be the commit that added it for the last
 // time. If c came before w's stamp, the second mark read w's head after c and saw o. If c came after, it was
 // built on a head of stamp N or later, so its author had read gc/state from N on, and did not add o. A writer
-// that registers after the heads were listed reads gc/state after that. No clock occurs: a collector may stop
-// for a year at any step. The grace protects what is open elsewhere, undelete, and uploads from being done
-// twice.
+// that registers after the heads were listed reads gc/state after that. What replaces an entry does not go
+// while that is held, so that nothing comes into D(w) by itself. No clock occurs: a collector may stop for a
+// year at any step. The grace protects what is open elsewhere, undelete, and uploads from being done twice.
 //
 // Anybody may go on with an epoch that another left behind, and does, before the next one begins: so all but
 // the newest are decided. Two that finish one epoch may mark at different times and so want to delete
@@ -34,10 +34,11 @@
 //
 // # Entries that may go
 //
-// Replaced entries of idle writers, and their tombstones that cover nothing more, are taken out of the tails
-// of heads, in the same writes as the stamps. All heads are read once more before: an entry goes if its head
-// is as the mark saw it, so that the heads of those that it is over were read after it was seen (package
-// names).
+// Replaced entries, and tombstones that cover nothing more, are taken out of the tails of heads in the same
+// writes as the stamps, since their writers may be gone. For this all heads are read once more, before the
+// first stamp. What an entry is over was in some head before its author read gc/state; a head that is still
+// to be stamped with N was written by one who read it before N was published; so what its entries are over is
+// seen, unless it is gone for good (package names).
 package sweep
 
 import (
@@ -95,8 +96,8 @@ type collection struct {
 	stats Stats
 }
 
-// Collect deletes what is unreferenced for longer than the grace. Requests are expected to be made again where
-// they fail in a way that passes (package patient).
+// Collect deletes what is unreferenced for longer than the grace. Requests are expected to be made again
+// where they fail in a way that passes (package patient).
 func Collect(ctx context.Context, b bucket.Bucket, o Options) (Stats, error) {
 	c := &collection{b: b, o: o, heads: newReading(b, o.Remote)}
 	for range rounds {
@@ -108,7 +109,7 @@ func Collect(ctx context.Context, b bucket.Bucket, o Options) (Stats, error) {
 	return c.stats, ErrOthers
 }
 
-// round finishes the newest epoch, and runs one; false: others were faster.
+// round finishes the newest epoch, and runs one; false: it was another's, or others were faster.
 func (c *collection) round(ctx context.Context) (bool, error) {
 	s, version, err := c.state(ctx)
 	if err != nil {
@@ -132,7 +133,8 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	next := record.State{Remote: c.o.Remote, Epoch: s.Epoch + 1}
-	if err := c.condemn(ctx, next.Epoch, condemned); err != nil {
+	ours, err := c.condemn(ctx, next.Epoch, condemned)
+	if err != nil {
 		return false, err
 	}
 	published, err := c.publish(ctx, next, version)
@@ -142,7 +144,7 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 	if err := c.finish(ctx, next.Epoch); err != nil {
 		return false, err
 	}
-	return true, c.forget(ctx, next.Epoch)
+	return ours, c.forget(ctx, next.Epoch)
 }
 
 func (c *collection) count(m *mark) {
