@@ -242,7 +242,7 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 	for path, of := range held {
 		for _, e := range of {
 			if e.Origin == own && rnames.Spare(e, of) {
-				ch.Gone = append(ch.Gone, writer.Gone{Path: path, Version: e.Version})
+				ch.Gone = append(ch.Gone, writer.Gone{Path: path, Version: e.Version, Bare: true})
 			}
 		}
 	}
@@ -284,8 +284,7 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	if len(set) == 0 {
 		return nil
 	}
-	head, version := p.writer.Head()
-	if err := p.heads.Note(res.Writer, version, head); err != nil {
+	if err := p.heads.Note(res.Writer, res.At, res.Head); err != nil {
 		return err
 	}
 	p.mu.Lock()
