@@ -48,6 +48,15 @@ func (s *sharing) open(v *Volume, o Options) {
 	if err == nil {
 		s.Share, err = join(v, j, o.Remote)
 	}
+	if err == nil {
+		dir := v.names.SyncDir
+		v.names.SyncDir = func(fd int) error { // a name that is gone for good is noted for good
+			if err := s.sync(); err != nil {
+				return err
+			}
+			return dir(fd)
+		}
+	}
 	if err != nil {
 		s.why = fmt.Errorf("the remote of the store cannot be used: %w", err)
 		v.report(slog.LevelError, "nothing is published", "reason", err)
@@ -93,6 +102,14 @@ func (s *sharing) close() error {
 		return nil
 	}
 	return s.Close()
+}
+
+// sync makes durable what is to be published as removed.
+func (s *sharing) sync() error {
+	if s.Share == nil {
+		return nil
+	}
+	return s.Share.Sync()
 }
 
 // status is nil without a remote.
