@@ -11,8 +11,8 @@ import (
 )
 
 // Adopt makes an empty file f, which was made just now and has no name yet, the packed file of a manifest,
-// with a modification time in nanoseconds since 1970. The error wraps cas.ErrNotFound or cas.ErrCorrupt when the
-// store does not have all of that file.
+// with a modification time in nanoseconds since 1970. The error wraps cas.ErrNotFound or cas.ErrCorrupt when
+// the store does not have all of that file.
 func Adopt(f *File, h cas.Hash, mtime int64) error {
 	c := f.c
 	c.Cloning.RLock() // a mark is to see the manifest

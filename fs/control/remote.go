@@ -70,9 +70,10 @@ type RemoteStatus struct {
 	Writer      string    `json:"writer"`
 	LastCommit  time.Time `json:"last_commit,omitzero"`
 	LastContact time.Time `json:"last_contact,omitzero"`
-	Pushing     string    `json:"pushing,omitempty"` // the path that is being published
-	Waiting     []Skip    `json:"waiting"`           // what is not published yet, and why
-	Problem     string    `json:"problem,omitempty"` // why nothing is published now
+	Pushing     string    `json:"pushing,omitempty"`      // the path that is being published
+	Waiting     []Skip    `json:"waiting"`                // what is not published yet, and why
+	MoreWaiting int       `json:"more_waiting,omitempty"` // names besides
+	Problem     string    `json:"problem,omitempty"`      // why nothing is published now
 }
 
 func (h *Handler) remote(v Remote) {

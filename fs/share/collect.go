@@ -21,8 +21,9 @@ const Quiet = 5 * time.Second
 
 // found is what is to be published.
 type found struct {
-	entries []record.Entry // ascending by path; those of removed names are tombstones
-	looks   map[string]sum // of their names, but for the removed
+	entries []record.Entry    // ascending by path; those of removed names are tombstones
+	looks   map[string]sum    // of their names, but for the removed
+	same    map[string][]byte // what is known of names that look otherwise, and are what the remote has
 	done    map[string]*steps.Step
 	intents int            // how many removals were looked at
 	later   []control.Skip // what is not published yet, and why
@@ -44,7 +45,7 @@ type collector struct {
 // collect finds out what is to be published at or below a path, which is "runs" or below it.
 func (l *looker) collect(ctx context.Context, at string, dirty cleaned, now bool) (*found, error) {
 	c := &collector{looker: *l, path: at, dirty: dirty, now: now}
-	c.looks, c.done = map[string]sum{}, map[string]*steps.Step{}
+	c.looks, c.same, c.done = map[string]sum{}, map[string][]byte{}, map[string]*steps.Step{}
 	if err := c.removed(); err != nil {
 		return nil, err
 	}
@@ -205,7 +206,9 @@ func (c *collector) add(n *names.Node, p string, st *steps.Step) error {
 		c.note(p, err.Error())
 		return nil
 	case k != nil && contentOf(e) == k.content:
-		return c.looksSo(p, k, look)
+		k.look = look
+		c.same[p] = k.encode()
+		return nil
 	}
 	c.looks[p] = look
 	c.entries = append(c.entries, *e)

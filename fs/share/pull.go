@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"time"
@@ -108,7 +109,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if len(nodes) == 0 {
 		return nil, &fs.PathError{Op: "pull", Path: at, Err: fmt.Errorf("the remote has no such name: %w", unix.ENOENT)}
 	}
-	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}}}
+	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
+		notes: map[string][]byte{}}
 	_, before := s.bring.Reader.Stats()
 	for i := range nodes {
 		if f := nodes[i].Name; f != nil && f.File != nil {
@@ -118,8 +120,11 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	}
 	for i := range nodes {
 		if err := p.node(ctx, &nodes[i]); err != nil {
-			return nil, err
+			return nil, errors.Join(err, p.flush())
 		}
+	}
+	if err := p.flush(); err != nil {
+		return nil, err
 	}
 	_, after := s.bring.Reader.Stats()
 	p.out.Fetched = after - before
@@ -131,6 +136,21 @@ type pull struct {
 	report func(control.Progress)
 	out    control.Pulled
 	total  control.Progress
+	notes  map[string][]byte // that are not kept yet
+}
+
+// mostNotes is how many names are noted at a time.
+const mostNotes = 256
+
+// flush keeps what was noted. What a crash takes away is found again: the names are there, with what the remote
+// has.
+func (p *pull) flush() error {
+	if len(p.notes) == 0 {
+		return nil
+	}
+	err := p.o.State.SetNames(p.notes)
+	p.notes = map[string][]byte{}
+	return err
 }
 
 func (p *pull) skip(at, why string) {
@@ -171,6 +191,9 @@ func (p *pull) node(ctx context.Context, n *rnames.Node) error {
 	return nil
 }
 
+// self is who mounts: what is pulled belongs to them.
+func self() tree.Caller { return tree.Caller{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())} }
+
 // above makes the folders down to a path.
 func (p *pull) above(at string) (*names.Node, error) {
 	n, err := p.o.Names.Resolve(at)
@@ -186,7 +209,7 @@ func (p *pull) above(at string) (*names.Node, error) {
 }
 
 func (p *pull) mkdir(dir *names.Node, name string, mode uint32) (*names.Node, error) {
-	n, _, err := p.o.Tree.Mkdir(dir, name, mode, tree.Caller{})
+	n, _, err := p.o.Tree.Mkdir(dir, name, mode, self())
 	if err == nil {
 		p.o.Kernel().InvalidateName(dir.ID(), name)
 	}
@@ -259,7 +282,10 @@ func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry) error {
 		return err
 	}
 	k := &known{look: look, content: contentOf(e), tips: n.Shown()}
-	return p.o.State.SetNames(map[string][]byte{n.Path: k.encode()})
+	if p.notes[n.Path] = k.encode(); len(p.notes) < mostNotes {
+		return nil
+	}
+	return p.flush()
 }
 
 // make makes a name, in place of old if that is not nil.
@@ -274,7 +300,7 @@ func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *name
 				return nil, err
 			}
 		}
-		n, _, err := p.o.Tree.Symlink(dir, name, e.Link, tree.Caller{})
+		n, _, err := p.o.Tree.Symlink(dir, name, e.Link, self())
 		return n, err
 	case record.KindFile:
 		return p.file(ctx, dir, name, old, e)
@@ -309,7 +335,7 @@ func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *name
 			return nil, err
 		}
 	}
-	m, err := p.o.Names.MakeUnnamed(dir, uint32(e.Mode), unix.O_RDWR, tree.Caller{})
+	m, err := p.o.Names.MakeUnnamed(dir, uint32(e.Mode), unix.O_RDWR, self())
 	if err != nil {
 		return nil, err
 	}

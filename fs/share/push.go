@@ -58,6 +58,9 @@ func (s *Share) push(ctx context.Context, at string, now bool, report func(contr
 	if err == nil {
 		err = l.batch.Commit()
 	}
+	if err == nil && len(f.same) > 0 {
+		err = s.o.State.SetNames(f.same)
+	}
 	if err != nil {
 		return nil, soon, err
 	}
@@ -65,17 +68,32 @@ func (s *Share) push(ctx context.Context, at string, now bool, report func(contr
 	if err = p.run(ctx); err != nil {
 		return nil, soon, err
 	}
-	s.mu.Lock()
-	maps.Copy(s.done, f.done)
-	s.status.Waiting, s.status.Writer = f.later, p.out.Writer
-	s.mu.Unlock()
-	if len(f.later) > 0 {
-		was.undo()
-	}
+	s.pushed(p)
 	if p.out.Skipped == nil {
 		p.out.Skipped = []control.Skip{}
 	}
 	return &p.out, f.soon, s.intents.cut(f.intents)
+}
+
+// mostWaiting bounds what a status names.
+const mostWaiting = 64
+
+// pushed notes what was published, and what is to be looked at again.
+func (s *Share) pushed(p *push) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.Copy(s.done, p.found.done)
+	for i := range p.entries {
+		if at := p.entries[i].Path; p.entries[i].Kind == record.KindTombstone && at == inStep(at) {
+			delete(s.done, at)
+		}
+	}
+	for _, w := range p.later {
+		s.dirty[runOf(w.Path)] = true
+	}
+	s.status.Waiting = slices.Clone(p.later[:min(len(p.later), mostWaiting)])
+	s.status.MoreWaiting = len(p.later) - len(s.status.Waiting)
+	s.status.Writer = p.out.Writer
 }
 
 // cleaned is what was dirty before runs were looked through.

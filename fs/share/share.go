@@ -274,9 +274,3 @@ func (s *Share) eachKnown(at string, f func(p string, k *known) error) error {
 		return f(p, k)
 	})
 }
-
-// looksSo notes that a name looks otherwise, and is what the remote has all the same.
-func (s *Share) looksSo(p string, k *known, look sum) error {
-	k.look = look
-	return s.o.State.SetNames(map[string][]byte{p: k.encode()})
-}

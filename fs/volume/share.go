@@ -24,8 +24,8 @@ import (
 // remoteState is the file of a store that has what it and its remote have in common. It may be deleted.
 const remoteState = "remote.db"
 
-// XattrRemote is the extended attribute that says what a name is to the remote: no, pending, pushed. It is not
-// listed and cannot be set.
+// XattrRemote is the extended attribute that says what a name is to the remote: no, pending, pushed. It is
+// not listed and cannot be set.
 const XattrRemote = "user.ckptfs.remote"
 
 // sharing is the connection with the remote, if the store was joined to one.

@@ -20,7 +20,7 @@ func Remote(r *control.RemoteStatus) string {
 		s += ", publishing " + Printable(r.Pushing)
 	}
 	if n := len(r.Waiting); n > 0 {
-		s += fmt.Sprintf(", %s not published yet: %s (%s)", Plural(int64(n), "name"), Printable(r.Waiting[0].Path),
+		s += fmt.Sprintf(", %s not published yet: %s (%s)", Plural(int64(n+r.MoreWaiting), "name"), Printable(r.Waiting[0].Path),
 			Printable(r.Waiting[0].Reason))
 	}
 	if r.Problem != "" {
