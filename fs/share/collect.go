@@ -229,37 +229,45 @@ func (c *collector) note(p, why string) {
 
 // removed adds tombstones of names that programs removed.
 func (c *collector) removed() error {
-	seen := map[string]bool{}
 	all := c.Share.intents.all()
+	seen := map[string]bool{}
 	for _, at := range all {
-		if !leads(at, c.path) && !c.whole() {
+		if !leads(at, c.path) {
 			continue
 		}
-		err := c.eachKnown(at, func(p string, k *known) error {
-			if seen[p] {
-				return nil
-			}
-			seen[p] = true
-			n, err := c.o.Names.Resolve(p)
-			if err == nil {
-				n.Unpin()
-				return nil
-			}
-			if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
-				c.entries = append(c.entries, record.Entry{Path: p, Kind: record.KindTombstone})
-				return nil
-			}
-			return err
-		})
+		paths, err := c.knownBelow(at)
 		if err != nil {
 			return err
 		}
+		for _, p := range paths {
+			if seen[p] {
+				continue
+			}
+			seen[p] = true
+			there, err := c.exists(p)
+			if err != nil {
+				return err
+			}
+			if !there {
+				c.entries = append(c.entries, record.Entry{Path: p, Kind: record.KindTombstone})
+			}
+		}
 	}
-	if c.whole() {
+	if c.path == steps.Dir {
 		c.found.intents = len(all)
 	}
 	return nil
 }
 
-// whole reports whether all that is shared was asked for.
-func (c *collector) whole() bool { return c.path == steps.Dir }
+// exists reports whether the tree has a name.
+func (c *collector) exists(p string) (bool, error) {
+	n, err := c.o.Names.Resolve(p)
+	if err == nil {
+		n.Unpin()
+		return true, nil
+	}
+	if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
+		return false, nil
+	}
+	return false, err
+}

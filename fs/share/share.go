@@ -265,12 +265,11 @@ func (s *Share) known(p string) (*known, error) {
 	return decodeKnown(p, b)
 }
 
-func (s *Share) eachKnown(at string, f func(p string, k *known) error) error {
-	return s.o.State.EachName(at, func(p string, b []byte) error {
-		k, err := decodeKnown(p, b)
-		if err != nil {
-			return err
-		}
-		return f(p, k)
+// knownBelow are the names that the remote has at or below a path.
+func (s *Share) knownBelow(at string) (paths []string, err error) {
+	err = s.o.State.EachName(at, func(p string, _ []byte) error {
+		paths = append(paths, p)
+		return nil
 	})
+	return paths, err
 }

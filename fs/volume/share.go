@@ -72,6 +72,9 @@ func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, e
 	if err != nil {
 		return nil, err
 	}
+	if why := db.Recovered(); why != "" {
+		v.report(slog.LevelWarn, "what was known of the remote is forgotten, and found out again", "reason", why)
+	}
 	s, err := share.Open(share.Options{
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Store: v.store, Pack: v.pack,
