@@ -37,6 +37,13 @@ count against --hot-size like any other: the least recently used are evicted fir
 	}
 }
 
+// left names what was left as it is.
+func (a *app) left(skipped []control.Skip) {
+	for _, k := range skipped {
+		fmt.Fprintf(a.err, "ckptfs: %s: left as it is: %s\n", text.Printable(k.Path), text.Printable(k.Reason))
+	}
+}
+
 type mover func(*control.Client, context.Context, string, func(control.Progress)) (*control.Moved, error)
 
 // move does so for each path; what it prints is the sum.
@@ -60,9 +67,7 @@ func (a *app) move(ctx context.Context, paths []string, doing, did, bytes string
 		}
 	}
 	err := a.show(sum, func(w io.Writer) {
-		for _, k := range sum.Skipped {
-			fmt.Fprintf(a.err, "ckptfs: %s: left as it is: %s\n", text.Printable(k.Path), text.Printable(k.Reason))
-		}
+		a.left(sum.Skipped)
 		fmt.Fprintf(w, "%s %s, %s %s\n", did, text.Plural(int64(sum.Files), "file"), text.Bytes(sum.Bytes),
 			bytes)
 	})

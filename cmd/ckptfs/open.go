@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/fs/volume"
 )
 
@@ -17,6 +18,7 @@ func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
 		CacheBytes: defaultMemory / 2,
 		ReadOnly:   how != readWrite,
 		Foreign:    a.foreign,
+		Remote:     remote.Open,
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)
 		},

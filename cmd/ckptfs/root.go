@@ -133,7 +133,7 @@ func (a *app) groups() []group {
 		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(), a.pruneCmd(),
 			a.compactCmd()}},
 		{"repair", "Repair:", []*cobra.Command{a.checkCmd(), a.repairCmd()}},
-		{"remote", "Many machines:", []*cobra.Command{remote.Command(shell{a})}},
+		{"remote", "Many machines:", append(remote.Commands(shell{a}), remote.Command(shell{a}))},
 	}
 }
 

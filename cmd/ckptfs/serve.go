@@ -20,6 +20,7 @@ import (
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/systemd"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
@@ -98,7 +99,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	if err != nil {
 		return err
 	}
-	limit := heap.NewLimit(c.memoryLimit())
+	budget := heap.Budget{All: c.memory.Bytes}
+	if c.cacheSize.Given {
+		budget.Cache = max(c.cacheSize.Bytes, 1)
+	}
+	limit := heap.NewLimit(budget.Limit())
 	runtime.GOMAXPROCS(cas.Processors + spareProcs)
 	unpacked, err := c.maxUnpacked.Of(filepath.Dir(c.store))
 	if err != nil {
@@ -115,16 +120,18 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Create:      !c.readOnly,
 		ReadOnly:    c.readOnly,
 		Foreign:     a.foreign,
+		Remote:      remote.Open,
+		Publish:     true,
 		HotSize:     hot,
 		MaxUnpacked: unpacked,
-		MaxFiles:    c.maxFiles(),
-		CacheBytes:  c.cacheBytes(),
-		ExpectBytes: c.expectBytes(),
+		MaxFiles:    budget.MaxFiles(),
+		CacheBytes:  budget.CacheBytes(),
+		ExpectBytes: budget.ExpectBytes(),
 		Mapped:      limit.Beside,
-		Room:        func(yield func(int64)) { limit.Watch(c.cacheBytes(), yield) },
+		Room:        func(yield func(int64)) { limit.Watch(budget.CacheBytes(), yield) },
 		PackWorkers: c.packCPUs,
-		PackBytes:   c.memory.Bytes / 8,
-		LayoutBytes: c.layoutBytes(),
+		PackBytes:   budget.PackBytes(),
+		LayoutBytes: budget.LayoutBytes(),
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],

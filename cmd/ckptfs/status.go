@@ -75,6 +75,7 @@ func printStatus(w io.Writer, st *control.Status) {
 		"resident", fmt.Sprintf("%s of %s", text.Bytes(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", text.Printable(st.Recovery),
+		"remote", text.Remote(st.Remote),
 	)
 	for _, s := range st.Sidecars {
 		fmt.Fprintf(w, "refused: %s\n", text.Printable(s))

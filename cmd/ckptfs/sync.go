@@ -4,19 +4,25 @@ import (
 	"fmt"
 	"io"
 
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/text"
 
 	"github.com/spf13/cobra"
 )
 
 func (a *app) syncCmd() *cobra.Command {
-	return &cobra.Command{
+	var published bool
+	cmd := &cobra.Command{
 		Use:   "sync PATH",
 		Short: "Pack every closed file, and wait for it",
 		Long: `Packs every closed file that is not packed yet and returns when all of them are packed and durable. Files that are open
-for writing are not waited for.`,
+for writing are not waited for. With --remote it also publishes what is complete at or below PATH, as push does, and
+returns when every other machine can see it.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if published {
+				return remote.Push(cmd.Context(), shell{a}, args)
+			}
 			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {
 				update, done := a.progress("packing")
 				err := s.Sync(cmd.Context(), update)
@@ -40,6 +46,8 @@ for writing are not waited for.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&published, "remote", false, "publish what is complete, too, and wait for it")
+	return cmd
 }
 
 // synced is what sync prints.

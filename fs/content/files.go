@@ -63,6 +63,9 @@ type Kernel interface {
 	// InvalidateData drops the kernel's cached bytes [off, off+n) of a node, all of them for n = 0, none for
 	// off < 0, and its attributes.
 	InvalidateData(id NodeID, off, n int64)
+	// InvalidateName has the kernel ask again for a name of a directory, whatever it knows of it. It may wait
+	// for a request about that directory: no lock is held.
+	InvalidateName(dir NodeID, name string)
 }
 
 // noKernel is for a volume that is not mounted.
@@ -71,6 +74,7 @@ type noKernel struct{}
 func (noKernel) RegisterBacking(int) (int32, error)     { return 0, unix.ENOTSUP }
 func (noKernel) UnregisterBacking(int32)                {}
 func (noKernel) InvalidateData(id NodeID, off, n int64) {}
+func (noKernel) InvalidateName(NodeID, string)          {}
 
 // Inode is what a file asks of the inode that it is the bytes of.
 type Inode interface {

@@ -384,6 +384,7 @@ func (k *kernel) UnregisterBacking(id int32) {
 }
 
 func (k *kernel) InvalidateData(NodeID, int64, int64) {}
+func (k *kernel) InvalidateName(NodeID, string)       {}
 
 func (k *kernel) file(h *Handle) *os.File {
 	k.mu.Lock()

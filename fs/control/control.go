@@ -40,6 +40,11 @@
 //	POST /v1/retire?path=P           Retired
 //	POST /v1/match?…                 MatchAnswer; the graph is the body, MatchOptions the query
 //
+//	POST /v1/push?path=P             stream of a Pushed
+//	POST /v1/pull?path=P             stream of a Pulled
+//	POST /v1/fetch                   Fetched
+//	GET  /v1/conflicts?path=P        Conflicts
+//
 // # Answers
 //
 // A plain answer is one JSON object (200), or an Error's object (4xx, 5xx). A stream is 200 with one JSON

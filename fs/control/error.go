@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
 )
 
 // Code says what kind of failure an Error is. Command line and scripts decide by it, never by the message.
@@ -29,6 +30,8 @@ const (
 	CodeCancelled   Code = "cancelled"    // by the caller
 	CodeUnavailable Code = "unavailable"  // the daemon is not there, or went away
 	CodeUnsupported Code = "not_possible" // not in this state: unmounting what is not mounted
+	CodeUnreachable Code = "unreachable"  // the object store of a remote
+	CodeRefused     Code = "refused"      // by the object store: credentials
 )
 
 // Error is a failure as it travels: it reads the same on both sides of the wire, and errors.Is finds the
@@ -54,6 +57,10 @@ func (e *Error) Unwrap() []error {
 		errs = append(errs, cas.ErrCorrupt)
 	case CodeCancelled:
 		errs = append(errs, context.Canceled)
+	case CodeUnreachable:
+		errs = append(errs, bucket.ErrUnreachable)
+	case CodeRefused:
+		errs = append(errs, bucket.ErrDenied)
 	}
 	return errs
 }
@@ -86,6 +93,10 @@ func AsError(err error) *Error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e.Code = CodeCancelled
+	case errors.Is(err, bucket.ErrUnreachable):
+		e.Code = CodeUnreachable
+	case errors.Is(err, bucket.ErrDenied):
+		e.Code = CodeRefused
 	case errors.Is(err, cas.ErrNewer):
 		e.Code = CodeNewer
 	case errors.Is(err, cas.ErrCorrupt):

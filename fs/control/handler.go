@@ -34,11 +34,13 @@ type Mount struct {
 	Upgrade  func(program string) error
 }
 
-// Services answer the protocol's requests. Models and Tensors may be nil: their requests are not known then.
+// Services answer the protocol's requests. Models, Tensors and Remote may be nil: their requests are not
+// known then.
 type Services struct {
 	Volume  Volume
 	Models  Models
 	Tensors Tensors
+	Remote  Remote
 }
 
 // Handler serves the protocol for one volume.
@@ -71,6 +73,9 @@ func NewHandler(s Services, m Mount) *Handler {
 	}
 	if s.Tensors != nil {
 		h.tensors(s.Tensors)
+	}
+	if s.Remote != nil {
+		h.remote(s.Remote)
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf(

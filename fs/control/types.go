@@ -108,6 +108,8 @@ type Status struct {
 	HotSize       int64 `json:"hot_size"` // the bound on ResidentBytes
 	OpenFiles     int   `json:"open_files"`
 
+	Remote *RemoteStatus `json:"remote,omitempty"` // nil: the store is joined to none
+
 	Failures []Failure `json:"failures"`
 	// files that stay plain though they are to be packed; at most 256
 	Plain []Failure `json:"plain"`

@@ -18,6 +18,7 @@ const (
 	backingClose = 0x4004e502 // FUSE_DEV_IOC_BACKING_CLOSE, of the id
 
 	notifyInvalInode = 2 // FUSE_NOTIFY_INVAL_INODE
+	notifyInvalEntry = 3 // FUSE_NOTIFY_INVAL_ENTRY
 	notifyResend     = 7 // FUSE_NOTIFY_RESEND
 )
 
@@ -37,6 +38,18 @@ type invalInode struct {
 
 	node        uint64
 	off, extent int64
+}
+
+// invalEntry is struct fuse_out_header likewise, and struct fuse_notify_inval_entry_out, which the name and a
+// zero byte follow.
+type invalEntry struct {
+	length uint32
+	code   int32
+	unique uint64
+
+	dir  uint64
+	name uint32 // its length
+	_    uint32
 }
 
 // device is an open /dev/fuse, to which a mount's requests come. It is the volume's way to the kernel, too.
@@ -134,6 +147,16 @@ func (d *device) UnregisterBacking(id int32) {
 // InvalidateData has the kernel drop its cached bytes [off, off+n) of a node, all of them for n = 0, none for
 // off < 0, and its attributes. It may wait for pages that are being read.
 func (d *device) InvalidateData(id content.NodeID, off, n int64) { _ = d.invalidate(id, off, n) }
+
+// InvalidateName has the kernel ask again for a name, and for the attributes and the list of its directory.
+func (d *device) InvalidateName(dir content.NodeID, name string) {
+	_ = d.open(func() error {
+		m := invalEntry{code: notifyInvalEntry, dir: uint64(dir), name: uint32(len(name))}
+		m.length = uint32(int(unsafe.Sizeof(m)) + len(name) + 1)
+		return d.write(unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)), append([]byte(name), 0))
+	})
+	d.InvalidateData(dir, 0, 0)
+}
 
 // knows reports whether the kernel has a reference to a node, or may have.
 func (d *device) knows(id content.NodeID) bool { return d.invalidate(id, -1, 0) != unix.ENOENT }

@@ -28,6 +28,17 @@ func TestInvalidateData(t *testing.T) {
 			t.Errorf("%d, %d: %s, want %s (%v)", c.off, c.n, got, want, err)
 		}
 	}
+	d.InvalidateName(7, "a.pt")
+	buf := make([]byte, 100)
+	n, err := unix.Read(kernel, buf)
+	want := "25000000" + "03000000" + "0000000000000000" +
+		"0700000000000000" + "04000000" + "00000000" + "612e707400"
+	if got := hex.EncodeToString(buf[:n]); err != nil || got != want {
+		t.Errorf("a name: %s, want %s (%v)", got, want, err)
+	}
+	if n, err := unix.Read(kernel, buf); err != nil || buf[4] != notifyInvalInode {
+		t.Errorf("its directory: %x, %v", buf[:n], err)
+	}
 	d.close()
 	d.InvalidateData(7, 0, 0)
 	if _, err := unix.Read(kernel, make([]byte, 100)); err != nil {

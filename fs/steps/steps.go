@@ -147,7 +147,7 @@ func (st *Step) ino() uint64 {
 
 // State says how far a step is.
 func (s *Steps) State(st *Step) string {
-	if strings.HasPrefix(st.Name, "tmp-") || strings.Contains(st.Name, ".orbax-checkpoint-tmp") || strings.HasPrefix(st.Name, "tmp_") {
+	if Unfinished(st.Name) {
 		return control.StepWriting
 	}
 	state := control.StepComplete
@@ -161,6 +161,12 @@ func (s *Steps) State(st *Step) string {
 		}
 	}
 	return state
+}
+
+// Unfinished reports whether a name is one that savers give to what they have not finished.
+func Unfinished(name string) bool {
+	return strings.HasPrefix(name, "tmp-") || strings.HasPrefix(name, "tmp_") ||
+		strings.Contains(name, ".orbax-checkpoint-tmp")
 }
 
 // beingWritten reports whether a file of these steps has a writer.

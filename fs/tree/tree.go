@@ -10,6 +10,7 @@
 //	  segments/*.seg      everything packed (package ckptfs/cas/segment)
 //	  index.db            derived, may be deleted (package ckptfs/index)
 //	  catalogue           derived, may be deleted (package ckptfs/index/prefix)
+//	  remote…             of the remote that the store was joined to, if any (package ckptfs/fs/share)
 //	  reserve             room that a start on a full disk needs; may be missing
 //	  lost+found/         what repairs could not place
 //

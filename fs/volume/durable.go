@@ -138,6 +138,9 @@ func (s *durability) syncNames() error {
 	if s.v.content.Missed() {
 		return s.syncTree()
 	}
+	if err := s.v.sharing.sync(); err != nil {
+		return err
+	}
 	all := false
 	err := s.v.names.Sync(func() error { all = true; return s.syncTree() })
 	if err != nil && !all {

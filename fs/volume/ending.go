@@ -38,6 +38,7 @@ func (e ending) stop() {
 	v.artifacts.Stop()
 	v.models.Stop() // before what asks it for its records
 	v.usage.Stop()
+	v.sharing.stop()
 	if v.readOnly {
 		return
 	}
@@ -80,7 +81,7 @@ func (e ending) leave() { _ = errors.Join(e.close(), e.v.lock.Abandon(), e.v.fol
 // close closes what is open but the lock and the folder.
 func (e ending) close() error {
 	v := e.v
-	err := v.storage.close()
+	err := errors.Join(v.sharing.close(), v.storage.close())
 	if v.names != nil {
 		v.names.Close()
 	}

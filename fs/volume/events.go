@@ -18,6 +18,7 @@ func (e events) Writing(f *content.File, open bool) {
 	} else {
 		e.v.steps.End(ino)
 		e.v.usage.Changed(ino)
+		e.v.sharing.touch(nodeOf(f))
 	}
 }
 
@@ -26,6 +27,7 @@ func (e events) Dirty(f *content.File) { e.v.queue.Add(f) }
 func (e events) Plain(f *content.File) {
 	e.v.queue.NotePlain(f)
 	e.v.sums.Add(f)
+	e.v.sharing.touch(nodeOf(f))
 }
 
 func (e events) Packed(f *content.File) {
@@ -72,6 +74,7 @@ func (v *Volume) notePacked(n *names.Node) {
 	if !n.Below(steps.Dir) {
 		return
 	}
+	v.sharing.touch(n)
 	v.steps.Changed(n.Ino())
 	v.models.Rouse()
 }

@@ -59,6 +59,7 @@ func (v *Volume) Mkdir(
 	n, a, err := v.names.Make(dir, name, c, &mode, mkdir)
 	if err == nil {
 		v.bases.Came(dir.Ino(), name)
+		v.sharing.touchIn(dir, name)
 	}
 	return n, a, err
 }
@@ -67,7 +68,12 @@ func (v *Volume) Mkdir(
 func (v *Volume) Symlink(
 	dir *names.Node, name, target string, c tree.Caller,
 ) (*names.Node, tree.Attr, error) {
-	return v.names.Make(dir, name, c, nil, func(fd int) error { return unix.Symlinkat(target, fd, name) })
+	n, a, err := v.names.Make(dir, name, c, nil,
+		func(fd int) error { return unix.Symlinkat(target, fd, name) })
+	if err == nil {
+		v.sharing.touchIn(dir, name)
+	}
+	return n, a, err
 }
 
 // Tmpfile makes a regular file without a name and opens it.

@@ -16,6 +16,7 @@ func (v *Volume) Link(n, dir *names.Node, name string) (tree.Attr, error) {
 	a, err := v.names.Link(n, dir, name)
 	if err == nil {
 		v.bases.Came(dir.Ino(), name)
+		v.sharing.touchIn(dir, name)
 	}
 	return a, err
 }
@@ -35,6 +36,7 @@ func (v *Volume) remove(dir *names.Node, name string, flag int) error {
 	if flag == 0 && dir.Synth() != nil {
 		return dir.Synth().Remove(name)
 	}
+	defer v.sharing.removing(dir, name)()
 	t, err := v.names.Remove(dir, name, flag)
 	if err == unix.ENOENT && v.virtual.Reserved(dir, name) {
 		err = unix.EROFS
@@ -70,8 +72,10 @@ func (v *Volume) Rename(
 	if v.virtual.Reserved(newDir, newName) {
 		return unix.EROFS
 	}
+	defer v.sharing.removing(oldDir, oldName)()
 	t, moved, err := v.names.Rename(oldDir, oldName, newDir, newName, flags)
 	if t.Moved {
+		v.sharing.touchIn(newDir, newName)
 		if flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {
 			v.bases.Went(oldDir.Ino(), oldName)
 		}

@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/bucket"
 	"ckptfs/fs/tree"
 )
 
@@ -53,6 +55,9 @@ type Options struct {
 	// HydrateAfter is for how long no program reads packed files before a hot one is hydrated; 0: a default;
 	// negative: at once.
 	HydrateAfter time.Duration
+	// Remote opens the bucket of the remote that the store was joined to; nil: the store is used without it.
+	Remote  func(remote.Joined) (bucket.Bucket, error)
+	Publish bool // what is complete is published in the background
 	// Resume is called when the parts are made and nothing works in the background yet, if the store is
 	// mounted already, by an earlier process: it makes known what the kernel knows (Attach, Names, Reopen).
 	// Then the store's repair goes on beside the requests; nil: it comes before Open returns.

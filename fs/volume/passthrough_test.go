@@ -52,6 +52,8 @@ func (b *backings) InvalidateData(id content.NodeID, off, n int64) {
 	b.dropped = append(b.dropped, id)
 }
 
+func (b *backings) InvalidateName(content.NodeID, string) {}
+
 func (b *backings) file(h *Handle) *os.File {
 	b.mu.Lock()
 	defer b.mu.Unlock()

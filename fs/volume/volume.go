@@ -63,6 +63,7 @@ type Volume struct {
 	models    *models.Models
 	passes    *maintenance.Passes
 	usage     *usage.Usage
+	sharing   sharing
 
 	workers
 
@@ -172,11 +173,13 @@ func (v *Volume) open(o Options) error {
 	v.openVirtual(o)
 	v.openPasses()
 	v.usage.Start(counted(v))
-	return v.recover(o.Resume)
+	v.sharing.open(v, o)
+	return v.recover(o.Resume, o.Publish)
 }
 
-// recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume.
-func (v *Volume) recover(resume func(*Volume) error) error {
+// recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume,
+// publish Options.Publish.
+func (v *Volume) recover(resume func(*Volume) error, publish bool) error {
 	before := v.lock.Before
 	s := &maintenance.Survey{
 		Passes: v.passes, Repair: !before.Clean && before.PID != 0, Stop: v.closing.Load,
@@ -215,6 +218,7 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		v.sums.Start()
 		v.ids.Start()
 		v.durability.start()
+		v.sharing.start(publish)
 	}
 	switch {
 	case resume != nil && s.Repair:

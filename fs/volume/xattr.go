@@ -22,7 +22,7 @@ const (
 )
 
 // hiddenXattr reports whether an attribute is the store's own. Such attributes are not listed and cannot be
-// set, and only XattrArtifact can be read. source.Xattr is a user's.
+// set, and only XattrArtifact and XattrRemote can be read. source.Xattr is a user's.
 func hiddenXattr(name string) bool {
 	return name == "user.ckptfs" || strings.HasPrefix(name, "user.ckptfs.") && name != source.Xattr ||
 		strings.HasPrefix(name, "trusted.ckptfs")
@@ -41,6 +41,8 @@ func (v *Volume) GetXattr(ctx context.Context, n *names.Node, name string, dest 
 	switch {
 	case name == XattrArtifact:
 		return v.artifactXattr(ctx, n, dest)
+	case name == XattrRemote && n.Synth() == nil:
+		return v.sharing.xattr(n, dest)
 	case unsupportedXattr(name):
 		return 0, unix.EOPNOTSUPP
 	case hiddenXattr(name), n.Synth() != nil:
@@ -91,7 +93,10 @@ func (v *Volume) SetXattr(n *names.Node, name string, value []byte, flags int) e
 	if err != nil {
 		return unix.EINVAL
 	}
-	return n.SetXattr(name, value, flags)
+	if err = n.SetXattr(name, value, flags); err == nil {
+		v.sharing.touch(n)
+	}
+	return err
 }
 
 // checkMetadata checks the value of an attribute that describes the model or the step at p.
@@ -124,7 +129,11 @@ func (v *Volume) RemoveXattr(n *names.Node, name string) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
-	return n.RemoveXattr(name)
+	err := n.RemoveXattr(name)
+	if err == nil {
+		v.sharing.touch(n)
+	}
+	return err
 }
 
 func (v *Volume) mayChangeXattr(n *names.Node, name string) error {

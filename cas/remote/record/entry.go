@@ -133,11 +133,21 @@ func (e *Entry) checkMetrics() error {
 		return fmt.Errorf("%d metrics: %w", len(e.Metrics), cas.ErrTooLarge)
 	}
 	for i, m := range e.Metrics {
-		if len(m.Name) < 1 || len(m.Name) > maxAttr || !utf8.ValidString(m.Name) ||
-			strings.ContainsFunc(m.Name, func(r rune) bool { return r < ' ' || r == 0x7f }) ||
-			i > 0 && m.Name <= e.Metrics[i-1].Name {
+		if err := m.Check(); err != nil {
+			return err
+		}
+		if i > 0 && m.Name <= e.Metrics[i-1].Name {
 			return fmt.Errorf("metric %.60q", m.Name)
 		}
+	}
+	return nil
+}
+
+// Check returns an error unless an entry may have such a metric.
+func (m Metric) Check() error {
+	if len(m.Name) < 1 || len(m.Name) > maxAttr || !utf8.ValidString(m.Name) ||
+		strings.ContainsFunc(m.Name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return fmt.Errorf("metric %.60q", m.Name)
 	}
 	return nil
 }

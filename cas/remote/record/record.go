@@ -14,8 +14,7 @@
 //	heads/WRITER        a Head. WRITER is NAME.xxxxxxxx: NAME 1 to 40 of a-z 0-9 -, and 8 hex digits;
 //	                    or @index, @archive, @exports
 //	d/xx/ID             a data object: a segment of chunks and columns. ID is 32 hex digits, xx the first two
-//	m/xx/ID             a meta object: a segment of manifests, lists, small chunks, plans, graphs, commit
-//	                    records
+//	m/xx/ID             a meta object: a segment of manifests, lists, small chunks, plans, graphs
 //	t/xx/ID             a Table
 //	i/xx/ID             a shard of the index
 //	gc/e/NNNNNNNN       epoch N in 8 hex digits, so that they are listed in order; there is no epoch 0
@@ -160,20 +159,6 @@
 //
 // A head names a table with the BLAKE3 of all from the directory on. So a reader of one run gets the
 // directory and the blocks with that run, and has checked all that it read.
-//
-// # Commit record, version 1
-//
-// What a commit added, as the content of a record in a meta object that the commit made, so at most
-// 16 MiB - 1. A commit of more has several; one that made no meta object has none, since nothing would keep
-// it. A commit that was refused leaves its record behind: it was never seen.
-//
-//	"CKC1"
-//	writer        string: whose commit it is
-//	commit        16 bytes: as in the head
-//	sequence      number: as in the head
-//	dictionary    as in a table
-//	writers       as in a table
-//	entries       a list of entries to the end, at least one. Their paths have at most 16 MiB
 //
 // # Head, version 1
 //

@@ -18,6 +18,7 @@ import (
 	"ckptfs/cas/remote/probe"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
 )
 
 // Shell is what the commands need of the program.
@@ -28,6 +29,15 @@ type Shell interface {
 	Usage(cmd *cobra.Command, message string) error
 	// Store is the folder of the store that a path lies in.
 	Store(path string) (string, error)
+	// With connects to the volume that a path lies in; at is the path below the mount's root.
+	With(ctx context.Context, path string, do func(c *control.Client, at string) error) error
+	// Make makes a store.
+	Make(ctx context.Context, store string) error
+	// Progress shows on a terminal how far something is; done takes it away.
+	Progress(doing string) (update func(control.Progress), done func())
+	// Left names what was left as it is, and Partial is the error of that.
+	Left([]control.Skip)
+	Partial() error
 	// Doing says on a terminal what is being done; done takes it away.
 	Doing() (say func(what string), done func())
 }
@@ -56,9 +66,11 @@ type commands struct {
 	pathStyle, insecure       bool
 }
 
+func newCommands(s Shell) *commands { return &commands{Shell: s, now: time.Now} }
+
 // Command is `ckptfs remote` with its subcommands.
 func Command(s Shell) *cobra.Command {
-	c := &commands{Shell: s, now: time.Now}
+	c := newCommands(s)
 	cmd := &cobra.Command{
 		Use:   "remote COMMAND",
 		Short: "Share a store among machines, on an object store",
@@ -73,7 +85,7 @@ it. Credentials are looked for where Amazon's tools look: the environment (AWS_A
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(c.add(), c.validate(), c.status(), c.policy())
+	cmd.AddCommand(c.add(), c.validate(), c.status(), c.conflicts(), c.policy())
 	return cmd
 }
 
@@ -124,6 +136,16 @@ func (c *commands) args(names string) cobra.PositionalArgs {
 			return nil
 		}
 		return c.Usage(cmd, fmt.Sprintf("%s takes %s", cmd.Name(), names))
+	}
+}
+
+// some is the Args of a command that takes one argument or more.
+func (c *commands) some(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return nil
+		}
+		return c.Usage(cmd, fmt.Sprintf("%s takes %s…", cmd.Name(), name))
 	}
 }
 

@@ -1,0 +1,424 @@
+// Package heads is what the heads of a remote say, as they were last read: the entries of every writer, from
+// the tails of heads and from the blocks of tables.
+//
+// Refresh reads the heads that changed. What it read last stays: in memory, and in a Cache for the next
+// process. A head that cannot be read now, or that is no head of this remote, is as it was read last, and
+// Problems says so. Nothing is locked while a request is under way but against another Refresh.
+package heads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/errgroup"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
+)
+
+// Cache keeps the bytes of heads for the next process. What it lost is read again.
+type Cache interface {
+	// Heads calls f with each head that is kept.
+	Heads(f func(w record.Writer, v bucket.Version, p []byte) error) error
+	// SetHeads keeps the bytes of heads. The zero Kept is of one that is not there any more.
+	SetHeads(map[record.Writer]Kept) error
+}
+
+// Kept is the bytes of a head.
+type Kept struct {
+	Version bucket.Version
+	Bytes   []byte
+}
+
+// Bounds.
+const (
+	atOnce        = 16      // requests
+	keptDirs      = 256     // directories of tables in memory
+	keptBlocks    = 512     // blocks of tables in memory
+	largestAnswer = 4 << 20 // bytes of blocks that are read by one request
+)
+
+// Heads are the heads of a remote.
+type Heads struct {
+	bucket bucket.Bucket
+	remote record.ID
+	cache  Cache
+
+	refresh sync.Mutex // held by Refresh
+	hint    bucket.Version
+
+	mu       sync.Mutex
+	heads    map[record.Writer]*head
+	problems map[record.Writer]error
+
+	dirs   *lru.Cache[record.ID, *record.Directory]
+	blocks *lru.Cache[blockID, []record.Entry]
+}
+
+// head is one as it was read last. It never changes.
+type head struct {
+	version bucket.Version
+	*record.Head
+}
+
+type blockID struct {
+	table record.ID
+	block int
+}
+
+// Open knows what the cache has.
+func Open(b bucket.Bucket, remote record.ID, c Cache) (*Heads, error) {
+	h := &Heads{bucket: b, remote: remote, cache: c,
+		heads: map[record.Writer]*head{}, problems: map[record.Writer]error{}}
+	h.dirs, _ = lru.New[record.ID, *record.Directory](keptDirs)
+	h.blocks, _ = lru.New[blockID, []record.Entry](keptBlocks)
+	err := c.Heads(func(w record.Writer, v bucket.Version, p []byte) error {
+		if got, err := h.decode(w, p); err == nil { // else it is read again
+			h.heads[w] = &head{v, got}
+		}
+		return nil
+	})
+	return h, err
+}
+
+// decode reads a head of this remote.
+func (h *Heads) decode(w record.Writer, p []byte) (*record.Head, error) {
+	got, err := record.DecodeHead(w, p)
+	if err == nil && (got.Sequence > 0 || got.Stamp > 0) && got.Remote != h.remote {
+		err = fmt.Errorf("head of %s: it is another remote's, %s: %w", w, got.Remote, cas.ErrCorrupt)
+	}
+	return got, err
+}
+
+// Poll is Refresh where the hint has changed since the last one. It costs one request otherwise.
+func (h *Heads) Poll(ctx context.Context) (changed bool, err error) {
+	h.refresh.Lock()
+	defer h.refresh.Unlock()
+	_, info, err := bucket.Read(ctx, h.bucket, record.HintKey, 1<<10, h.hint)
+	switch {
+	case errors.Is(err, bucket.ErrUnchanged):
+		return false, nil
+	case errors.Is(err, bucket.ErrNotFound):
+	case err != nil:
+		return false, err
+	}
+	changed, err = h.refreshLocked(ctx)
+	if err == nil {
+		h.hint = info.Version
+	}
+	return changed, err
+}
+
+// Refresh reads the heads that changed since they were read last, and reports whether there were any.
+func (h *Heads) Refresh(ctx context.Context) (changed bool, err error) {
+	h.refresh.Lock()
+	defer h.refresh.Unlock()
+	return h.refreshLocked(ctx)
+}
+
+func (h *Heads) refreshLocked(ctx context.Context) (bool, error) {
+	listed := map[record.Writer]bucket.Version{}
+	for info, err := range h.bucket.List(ctx, record.Heads, "") {
+		if err != nil {
+			return false, err
+		}
+		if w, ok := record.ParseHead(info.Key); ok {
+			listed[w] = info.Version
+		}
+	}
+	r := &reading{h: h, got: map[record.Writer]*head{}, keep: map[record.Writer]Kept{},
+		problems: map[record.Writer]error{}}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for w, v := range listed {
+		if w == record.ArchiveWriter {
+			continue
+		}
+		if old := h.of(w); old == nil || old.version != v {
+			g.Go(func() error { return r.head(gctx, w) })
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return false, err
+	}
+	// A fold commits to the archive before it empties the head that it folds: read last, the archive has what
+	// such a head had.
+	if v, ok := listed[record.ArchiveWriter]; ok {
+		if old := h.of(record.ArchiveWriter); old == nil || old.version != v {
+			if err := r.head(ctx, record.ArchiveWriter); err != nil {
+				return false, err
+			}
+		}
+	}
+	for w := range h.all() {
+		if _, ok := listed[w]; !ok {
+			r.gone(w)
+		}
+	}
+	return r.end()
+}
+
+// reading is what a Refresh has read.
+type reading struct {
+	h        *Heads
+	mu       sync.Mutex
+	got      map[record.Writer]*head // nil: gone
+	keep     map[record.Writer]Kept
+	problems map[record.Writer]error
+}
+
+// head reads the head of a writer. The error is one of the engine's; what is wrong with this head alone is a
+// problem.
+func (r *reading) head(ctx context.Context, w record.Writer) error {
+	p, info, err := bucket.Read(ctx, r.h.bucket, record.HeadKey(w), record.MaxHead, "")
+	switch {
+	case errors.Is(err, bucket.ErrNotFound):
+		r.gone(w)
+		return nil
+	case errors.Is(err, bucket.ErrTooLarge):
+	case err != nil:
+		return err
+	}
+	var got *record.Head
+	if err == nil {
+		got, err = r.h.decode(w, p)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.problems[w] = err
+		return nil
+	}
+	if old := r.h.of(w); old != nil && got.Sequence < old.Sequence {
+		r.problems[w] = fmt.Errorf("head of %s: commit %d, where commit %d was read before: somebody put an older one in its place, or removed it: %w", w, got.Sequence, old.Sequence, cas.ErrCorrupt)
+	}
+	r.got[w], r.keep[w] = &head{info.Version, got}, Kept{info.Version, p}
+	return nil
+}
+
+// gone notes that a head is not there any more.
+func (r *reading) gone(w record.Writer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old := r.h.of(w); old == nil {
+		return
+	} else if old.Sequence > 0 && !old.Folded {
+		r.problems[w] = fmt.Errorf("head of %s: somebody removed it after its commit %d: %w", w, old.Sequence,
+			cas.ErrCorrupt)
+	}
+	r.got[w], r.keep[w] = nil, Kept{}
+}
+
+// end makes what was read known.
+func (r *reading) end() (changed bool, err error) {
+	h := r.h
+	h.mu.Lock()
+	for w, p := range r.problems {
+		h.problems[w] = p
+	}
+	for w, got := range r.got {
+		if got == nil {
+			delete(h.heads, w)
+		} else {
+			h.heads[w] = got
+		}
+		if r.problems[w] == nil {
+			delete(h.problems, w)
+		}
+	}
+	h.mu.Unlock()
+	if len(r.keep) == 0 {
+		return false, nil
+	}
+	return true, h.cache.SetHeads(r.keep)
+}
+
+// Note makes a head known that was read, or committed, otherwise.
+func (h *Heads) Note(w record.Writer, version bucket.Version, got *record.Head) error {
+	p, err := got.Encode(w)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.heads[w] = &head{version, got}
+	h.mu.Unlock()
+	return h.cache.SetHeads(map[record.Writer]Kept{w: {version, p}})
+}
+
+func (h *Heads) of(w record.Writer) *head {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heads[w]
+}
+
+func (h *Heads) all() map[record.Writer]*head {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.heads)
+}
+
+// Writers are the writers that have a head, ascending.
+func (h *Heads) Writers() []record.Writer { return slices.Sorted(maps.Keys(h.all())) }
+
+// Head is the head of a writer; nil if there is none. It is not to be changed.
+func (h *Heads) Head(w record.Writer) *record.Head {
+	if got := h.of(w); got != nil {
+		return got.Head
+	}
+	return nil
+}
+
+// Problems are what is wrong with the heads of writers.
+func (h *Heads) Problems() []error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []error
+	for _, w := range slices.Sorted(maps.Keys(h.problems)) {
+		all = append(all, h.problems[w])
+	}
+	return all
+}
+
+// Clock is the highest version that any head may have.
+func (h *Heads) Clock() (most int64) {
+	for _, one := range h.all() {
+		most = max(most, one.Clock)
+	}
+	return most
+}
+
+// Of are what one head says.
+type Of struct {
+	Writer  record.Writer
+	Entries []record.Entry // ascending (Entry.Compare); of a path and an origin one
+}
+
+// Below reads what all heads say of a path and of what is below it, by writer.
+func (h *Heads) Below(ctx context.Context, path string) ([]Of, error) {
+	all := h.all()
+	writers := slices.Sorted(maps.Keys(all))
+	out := make([]Of, len(writers))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i, w := range writers {
+		g.Go(func() (err error) {
+			out[i], err = h.below(ctx, w, all[w].Head, path)
+			return err
+		})
+	}
+	err := g.Wait()
+	out = slices.DeleteFunc(out, func(o Of) bool { return len(o.Entries) == 0 })
+	return out, err
+}
+
+// below is Below of one head.
+func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, path string) (Of, error) {
+	type key struct {
+		path   string
+		origin record.Writer
+	}
+	seen := map[key]bool{}
+	o := Of{Writer: w}
+	add := func(entries []record.Entry) {
+		for i := range entries {
+			e := &entries[i]
+			if k := (key{e.Path, e.Origin}); !seen[k] && below(e.Path, path) {
+				seen[k] = true
+				o.Entries = append(o.Entries, *e)
+			}
+		}
+	}
+	add(of.Tail)
+	for _, t := range of.Tables { // newest first
+		entries, err := h.inTable(ctx, w, t, path)
+		if err != nil {
+			return o, fmt.Errorf("head of %s: %w", w, err)
+		}
+		add(entries)
+	}
+	slices.SortFunc(o.Entries, func(a, b record.Entry) int { return a.Compare(&b, w) })
+	return o, nil
+}
+
+// inTable reads the blocks of a table that may have entries of a path or below it.
+func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
+	all []record.Entry, err error) {
+	d, err := h.directory(ctx, w, t)
+	if err != nil {
+		return nil, err
+	}
+	lo, hi := d.Below(path)
+	for lo < hi {
+		if got, ok := h.blocks.Get(blockID{t.ID, lo}); ok {
+			all, lo = append(all, got...), lo+1
+			continue
+		}
+		n, end := d.Blocks[lo].Len, lo+1
+		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{t.ID, end}) {
+			n, end = n+d.Blocks[end].Len, end+1
+		}
+		p, err := h.read(ctx, t, d.Blocks[lo].Off, n)
+		if err != nil {
+			return nil, err
+		}
+		for ; lo < end; lo++ {
+			k := d.Blocks[lo].Len
+			got, err := d.Block(lo, p[:k])
+			if err != nil {
+				return nil, err
+			}
+			p = p[k:]
+			h.blocks.Add(blockID{t.ID, lo}, got)
+			all = append(all, got...)
+		}
+	}
+	return all, nil
+}
+
+// directory reads the directory of a table.
+func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) (*record.Directory, error) {
+	if d, ok := h.dirs.Get(t.ID); ok && d.Table == t {
+		return d, nil
+	}
+	p, err := h.read(ctx, t, t.Directory, t.Len-t.Directory)
+	if err != nil {
+		return nil, err
+	}
+	d, err := t.Open(w, p)
+	if err == nil {
+		h.dirs.Add(t.ID, d)
+	}
+	return d, err
+}
+
+// read reads a range of a table.
+func (h *Heads) read(ctx context.Context, t record.Table, off, n int64) ([]byte, error) {
+	key := record.ClassTable.Key(t.ID)
+	r, info, err := h.bucket.Get(ctx, key, off, n, "")
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if info.Size != t.Len {
+		return nil, fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
+	}
+	p := make([]byte, n)
+	if _, err := io.ReadFull(r, p); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return p, nil
+}
+
+// below reports whether a path is dir, or in it.
+func below(p, dir string) bool {
+	rest, ok := strings.CutPrefix(p, dir)
+	return ok && (rest == "" || rest[0] == '/')
+}

@@ -1,0 +1,319 @@
+package heads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
+)
+
+var remoteID = record.ID{1}
+
+// kept is a Cache in memory.
+type kept map[record.Writer]Kept
+
+func (k kept) Heads(f func(w record.Writer, v bucket.Version, p []byte) error) error {
+	for w, one := range k {
+		if err := f(w, one.Version, one.Bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k kept) SetHeads(all map[record.Writer]Kept) error {
+	for w, one := range all {
+		if one.Bytes == nil && one.Version == "" {
+			delete(k, w)
+		} else {
+			k[w] = one
+		}
+	}
+	return nil
+}
+
+// counted counts requests.
+type counted struct {
+	bucket.Mem
+	gets int
+}
+
+func (c *counted) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	r io.ReadCloser, info bucket.Info, err error) {
+	c.gets++
+	return c.Mem.Get(ctx, key, off, n, unless)
+}
+
+// watched tells of each Get.
+type watched struct {
+	bucket.Bucket
+	got func(key string)
+}
+
+func (w *watched) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	w.got(key)
+	return w.Bucket.Get(ctx, key, off, n, unless)
+}
+
+type rig struct {
+	*testing.T
+	*counted
+	cache kept
+	*Heads
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{T: t, counted: &counted{}, cache: kept{}}
+	r.again()
+	return r
+}
+
+// again is another process.
+func (r *rig) again() {
+	r.Helper()
+	h, err := Open(r.counted, remoteID, r.cache)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Heads = h
+}
+
+func (r *rig) put(key string, p []byte) {
+	r.Helper()
+	if _, err := r.Put(context.Background(), key, bucket.Bytes(p), bucket.Cond{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// entry is an inline file with a version as its byte.
+func entry(w record.Writer, path string, version int64) record.Entry {
+	return record.Entry{Path: path, Origin: w, Version: version, Mode: 0o644,
+		File: &record.File{Size: 1, Inline: string(rune('0' + version))}}
+}
+
+// commit makes a head with tables, newest first, and a tail; each is of paths with versions: "runs/a/1 3".
+func (r *rig) commit(w record.Writer, sequence int64, tail string, tables ...string) {
+	r.Helper()
+	h := &record.Head{Remote: remoteID, Instance: record.ID{2}, Commit: record.ID{byte(sequence), 1},
+		Sequence: sequence, Clock: 9}
+	entries := func(text string) (all []record.Entry) {
+		for one := range strings.SplitSeq(text, ",") {
+			var path string
+			var version int64
+			if _, err := fmt.Sscanf(one, "%s %d", &path, &version); err == nil {
+				all = append(all, entry(w, path, version))
+			}
+		}
+		return all
+	}
+	for i, text := range tables {
+		id := record.ID{byte(sequence), byte(i), 7, byte(len(w))}
+		p, t, err := record.EncodeTable(w, id, entries(text))
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.put(record.ClassTable.Key(id), p)
+		h.Tables = append(h.Tables, t)
+	}
+	h.Tail = entries(tail)
+	p, err := h.Encode(w)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.put(record.HeadKey(w), p)
+}
+
+func (r *rig) refreshed(want bool) {
+	r.Helper()
+	if changed, err := r.Refresh(context.Background()); changed != want || err != nil {
+		r.Fatalf("refreshed: %v, %v", changed, err)
+	}
+}
+
+func (r *rig) below(path, want string) {
+	r.Helper()
+	all, err := r.Below(context.Background(), path)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var got []string
+	for _, o := range all {
+		for _, e := range o.Entries {
+			got = append(got, fmt.Sprint(o.Writer, " ", e.Path, " ", e.Version))
+		}
+	}
+	if s := strings.Join(got, "\n"); s != want {
+		r.Errorf("below %s:\n%s\nwant:\n%s", path, s, want)
+	}
+}
+
+const (
+	anna record.Writer = "anna.00000001"
+	bert record.Writer = "bert.00000002"
+)
+
+func TestBelow(t *testing.T) {
+	r := newRig(t)
+	r.commit(anna, 3, "runs/a/1 5", "runs/a/1 4,runs/a/2 3", "runs/a/1 1,runs/a/1/x 1,runs/a-b 2,runs/b 1")
+	r.commit(bert, 1, "runs/a/2 1")
+	r.refreshed(true)
+	r.below("runs/a", `anna.00000001 runs/a/1 5
+anna.00000001 runs/a/1/x 1
+anna.00000001 runs/a/2 3
+bert.00000002 runs/a/2 1`)
+	r.below("runs/a/1/x", "anna.00000001 runs/a/1/x 1")
+	r.below("runs/c", "")
+	gets := r.gets
+	r.below("runs/b", "anna.00000001 runs/b 1")
+	if r.gets != gets {
+		t.Errorf("%d requests for what was read already", r.gets-gets)
+	}
+	if r.Clock() != 9 {
+		t.Errorf("clock %d", r.Clock())
+	}
+}
+
+func TestRefresh(t *testing.T) {
+	r := newRig(t)
+	r.refreshed(false)
+	r.commit(anna, 1, "runs/a 1")
+	r.commit(bert, 1, "runs/b 1")
+	r.refreshed(true)
+	gets := r.gets
+	r.refreshed(false)
+	r.again()
+	r.refreshed(false)
+	r.below("runs", "anna.00000001 runs/a 1\nbert.00000002 runs/b 1")
+	if r.gets != gets {
+		t.Errorf("%d heads were read again", r.gets-gets)
+	}
+	r.commit(bert, 2, "runs/b 2")
+	r.refreshed(true)
+	if r.gets != gets+1 {
+		t.Errorf("%d heads were read for one", r.gets-gets)
+	}
+	r.below("runs", "anna.00000001 runs/a 1\nbert.00000002 runs/b 2")
+}
+
+func TestPoll(t *testing.T) {
+	r := newRig(t)
+	poll := func(want bool) {
+		t.Helper()
+		if changed, err := r.Poll(context.Background()); changed != want || err != nil {
+			t.Fatalf("%v, %v", changed, err)
+		}
+	}
+	r.commit(anna, 1, "runs/a 1")
+	poll(true) // there is no hint yet
+	r.put(record.HintKey, []byte("0123456789abcdef"))
+	poll(false)
+	r.commit(anna, 2, "runs/a 2")
+	gets := r.gets
+	poll(false) // it has not said so
+	if r.gets != gets+1 {
+		t.Errorf("%d requests", r.gets-gets)
+	}
+	r.put(record.HintKey, []byte("0123456789abcdeg"))
+	poll(true)
+}
+
+// One writer's damaged head changes nothing of the others, and its own is as it was.
+func TestProblems(t *testing.T) {
+	r := newRig(t)
+	r.commit(anna, 2, "runs/a 1")
+	r.commit(bert, 1, "runs/b 1")
+	r.refreshed(true)
+	bad := func(what, want string, damage func()) {
+		t.Helper()
+		damage()
+		if _, err := r.Refresh(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		p := r.Problems()
+		if len(p) != 1 || !strings.Contains(p[0].Error(), string(anna)) ||
+			!errors.Is(p[0], cas.ErrCorrupt) && !errors.Is(p[0], bucket.ErrTooLarge) {
+			t.Errorf("%s: %v", what, p)
+		}
+		r.below("runs", want)
+	}
+	both := "anna.00000001 runs/a 1\nbert.00000002 runs/b 1"
+	bad("garbage", both, func() { r.put(record.HeadKey(anna), []byte("garbage")) })
+	bad("too large", both, func() { r.put(record.HeadKey(anna), make([]byte, record.MaxHead+1)) })
+	bad("another remote's", both, func() {
+		h := &record.Head{Remote: record.ID{9}, Instance: record.ID{2}, Commit: record.ID{3}, Sequence: 7}
+		p, err := h.Encode(anna)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.put(record.HeadKey(anna), p)
+	})
+	bad("older", both, func() { r.commit(anna, 1, "runs/a 1") })
+	bad("gone", "bert.00000002 runs/b 1", func() {
+		if err := r.Delete(context.Background(), []string{record.HeadKey(anna)}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.commit(anna, 3, "runs/a 3")
+	r.refreshed(true)
+	if p := r.Problems(); len(p) != 0 {
+		t.Errorf("after it was mended: %v", p)
+	}
+	if w := r.Writers(); !slices.Equal(w, []record.Writer{anna, bert}) {
+		t.Errorf("writers %v", w)
+	}
+}
+
+// The archive is read after the heads that were folded into it.
+func TestArchiveIsLast(t *testing.T) {
+	r := newRig(t)
+	r.commit(anna, 1, "runs/a 1")
+	r.commit(record.ArchiveWriter, 1, "runs/b 1")
+	var order []string
+	b := &watched{Bucket: r.counted, got: func(key string) { order = append(order, key) }}
+	h, err := Open(b, remoteID, kept{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Refresh(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{record.HeadKey(anna), record.HeadKey(record.ArchiveWriter)}
+	if !slices.Equal(order, want) {
+		t.Errorf("read %v", order)
+	}
+}
+
+// A table that was damaged is an error, and no wrong entry.
+func TestDamagedTable(t *testing.T) {
+	r := newRig(t)
+	r.commit(anna, 1, "runs/a 2", "runs/a 1,runs/b 1")
+	r.refreshed(true)
+	key := record.ClassTable.Key(r.Head(anna).Tables[0].ID)
+	p, _, err := bucket.Read(context.Background(), r.counted, key, 1<<20, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range p {
+		q := slices.Clone(p)
+		q[i] ^= 1
+		r.put(key, q)
+		r.again()
+		_, err := r.Below(context.Background(), "runs")
+		if !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer) {
+			t.Fatalf("byte %d: %v", i, err)
+		}
+	}
+	r.put(key, p[1:])
+	r.again()
+	if _, err := r.Below(context.Background(), "runs"); err == nil {
+		t.Error("a table that was cut was read")
+	}
+}

@@ -1,0 +1,213 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/patient"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
+)
+
+// Commands are those that have names of their own: push, pull, fetch and clone.
+func Commands(s Shell) []*cobra.Command {
+	c := newCommands(s)
+	return []*cobra.Command{c.push(), c.pull(), c.fetch(), c.clone()}
+}
+
+// patience is how long one request of a command or a mount is made again.
+const patience = 20 * time.Second
+
+// Open opens the bucket of a remote for a mount.
+func Open(j remote.Joined) (bucket.Bucket, error) {
+	b, err := j.Open(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return patient.New(b, patient.Options{Requests: 16, For: patience}), nil
+}
+
+func (c *commands) push() *cobra.Command {
+	return &cobra.Command{
+		Use:   "push PATH…",
+		Short: "Publish runs and steps to the remote",
+		Long: `Publishes what is complete at or below PATH, and returns when every other machine can see it. Below the mountpoint
+itself, or a store, that is all runs. Complete steps are published without being asked for while the store is mounted;
+push does not wait until they were left alone. What is not published is named (exit code 7).`,
+		Args: c.some("PATH"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.pushAll(cmd.Context(), args) },
+	}
+}
+
+// Push publishes what is complete at or below paths, and says so.
+func Push(ctx context.Context, s Shell, paths []string) error {
+	return newCommands(s).pushAll(ctx, paths)
+}
+
+// pushAll publishes what lies at or below paths; what it prints is the sum.
+func (c *commands) pushAll(ctx context.Context, paths []string) error {
+	sum := &control.Pushed{Skipped: []control.Skip{}}
+	for _, path := range paths {
+		err := c.With(ctx, path, func(s *control.Client, at string) error {
+			update, done := c.Progress("publishing")
+			p, err := s.Push(ctx, at, update)
+			done()
+			if err != nil {
+				return err
+			}
+			sum.Remote, sum.Writer = p.Remote, p.Writer
+			sum.Names, sum.Removed = sum.Names+p.Names, sum.Removed+p.Removed
+			sum.Objects, sum.Bytes = sum.Objects+p.Objects, sum.Bytes+p.Bytes
+			sum.Skipped = append(sum.Skipped, p.Skipped...)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	err := c.Show(sum, func(w io.Writer) {
+		c.Left(sum.Skipped)
+		fmt.Fprintf(w, "%s: published %s, removed %d; %s in %s\n", text.Printable(sum.Remote),
+			text.Plural(int64(sum.Names), "name"), sum.Removed, text.Bytes(sum.Bytes),
+			text.Plural(int64(sum.Objects), "object"))
+	})
+	if err == nil && len(sum.Skipped) > 0 {
+		err = c.Partial()
+	}
+	return err
+}
+
+func (c *commands) pull() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pull PATH…",
+		Short: "Bring runs and steps from the remote",
+		Long: `Makes the names at or below PATH as other machines published them, with their bytes; PATH need not be there yet. What
+this store has already is not fetched. What was changed here and is not published stays as it is, and is named (exit
+code 7).`,
+		Args: c.some("PATH"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sum := &control.Pulled{Skipped: []control.Skip{}}
+			for _, path := range args {
+				err := c.With(cmd.Context(), path, func(s *control.Client, at string) error {
+					update, done := c.Progress("pulling")
+					p, err := s.Pull(cmd.Context(), at, update)
+					done()
+					if err != nil {
+						return err
+					}
+					sum.Files, sum.Bytes = sum.Files+p.Files, sum.Bytes+p.Bytes
+					sum.Fetched += p.Fetched
+					sum.Skipped = append(sum.Skipped, p.Skipped...)
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			err := c.Show(sum, func(w io.Writer) {
+				c.Left(sum.Skipped)
+				fmt.Fprintf(w, "pulled %s, %s; fetched %s\n", text.Plural(int64(sum.Files), "file"),
+					text.Bytes(sum.Bytes), text.Bytes(sum.Fetched))
+			})
+			if err == nil && len(sum.Skipped) > 0 {
+				err = c.Partial()
+			}
+			return err
+		},
+	}
+}
+
+func (c *commands) fetch() *cobra.Command {
+	return &cobra.Command{
+		Use:   "fetch PATH",
+		Short: "Look what other machines published",
+		Args:  c.args("PATH"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.With(cmd.Context(), args[0], func(s *control.Client, _ string) error {
+				f, err := s.Fetch(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return c.Show(f, func(w io.Writer) {
+					for _, p := range f.Problems {
+						c.Left([]control.Skip{{Path: f.Remote, Reason: p}})
+					}
+					what := "nothing new"
+					if f.Changed {
+						what = "there is something new"
+					}
+					fmt.Fprintf(w, "%s: %s; %s\n", text.Printable(f.Remote), what,
+						text.Plural(int64(len(f.Writers)), "writer"))
+				})
+			})
+		},
+	}
+}
+
+func (c *commands) clone() *cobra.Command {
+	var writer string
+	cmd := &cobra.Command{
+		Use:   "clone URL STORE",
+		Short: "Make a store that is joined to a remote",
+		Long: `Makes a new store, and joins it to the remote (see remote add). pull brings what others published into it:
+
+    ckptfs clone s3://models/team ./store
+    ckptfs pull ./store/tree/runs/a`,
+		Args: c.args("URL STORE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := c.address(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			store, err := filepath.Abs(args[1])
+			if err != nil {
+				return err
+			}
+			if list, err := os.ReadDir(store); err == nil && len(list) > 0 {
+				return fmt.Errorf("%s is not empty: give a folder that is, or does not exist; `ckptfs remote add` joins a store that exists", args[1])
+			}
+			if err := c.Make(cmd.Context(), store); err != nil {
+				return err
+			}
+			return c.join(cmd.Context(), a, store, writer)
+		},
+	}
+	c.addressFlags(cmd)
+	cmd.Flags().StringVar(&writer, "writer", "", "the name under which others see this store; the host's if not given")
+	return cmd
+}
+
+func (c *commands) conflicts() *cobra.Command {
+	return &cobra.Command{
+		Use:   "conflicts PATH",
+		Short: "List names of which the remote has several versions",
+		Long: `Lists the names at or below PATH that machines changed without having seen each other's change. All versions are kept;
+the first one of each has the name. A later change on a machine that has seen them replaces all.`,
+		Args: c.args("PATH"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.With(cmd.Context(), args[0], func(s *control.Client, at string) error {
+				found, err := s.Conflicts(cmd.Context(), at)
+				if err != nil {
+					return err
+				}
+				return c.Show(found, func(w io.Writer) {
+					for _, n := range found.Names {
+						fmt.Fprintln(w, text.Printable(n.Path))
+						for _, v := range n.Versions {
+							fmt.Fprintf(w, "  %s  %s  %s\n", text.Printable(v.Writer),
+								v.Time.Format(time.DateTime), text.Bytes(v.Size))
+						}
+					}
+				})
+			})
+		},
+	}
+}

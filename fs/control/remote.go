@@ -1,0 +1,124 @@
+package control
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Remote is what a volume answers about the remote that its store is joined to.
+type Remote interface {
+	// Push publishes what is complete at or below a path, and returns when the remote has it.
+	Push(ctx context.Context, path string, report func(Progress)) (*Pushed, error)
+	// Fetch reads what others published since.
+	Fetch(ctx context.Context) (*Fetched, error)
+	// Pull makes the names at or below a path that others published, with their bytes.
+	Pull(ctx context.Context, path string, report func(Progress)) (*Pulled, error)
+	// Conflicts lists the names of which the remote has several versions.
+	Conflicts(ctx context.Context, path string) (*Conflicts, error)
+}
+
+// Pushed is what Push did.
+type Pushed struct {
+	Remote  string `json:"remote"` // URL
+	Writer  string `json:"writer"` // under which the store publishes
+	Names   int    `json:"names"`  // that were published; files, links, folders
+	Removed int    `json:"removed"`
+	Objects int    `json:"objects"` // that were put
+	Bytes   int64  `json:"bytes"`   // of these
+	Skipped []Skip `json:"skipped"` // what was not published, and why
+}
+
+// Fetched is what the remote has, as far as Fetch looked.
+type Fetched struct {
+	Remote   string   `json:"remote"`
+	Changed  bool     `json:"changed"` // since the last look
+	Writers  []string `json:"writers"`
+	Problems []string `json:"problems"` // what is wrong with heads
+}
+
+// Pulled is what Pull did.
+type Pulled struct {
+	Files   int    `json:"files"`
+	Bytes   int64  `json:"bytes"`   // of these
+	Fetched int64  `json:"fetched"` // bytes that came from the remote
+	Skipped []Skip `json:"skipped"` // what stays as it is here, and why
+}
+
+// Conflicts are names of which the remote has several versions, none of which replaces the others knowingly.
+type Conflicts struct {
+	Names []Conflict `json:"names"`
+}
+
+// Conflict is a name with several versions.
+type Conflict struct {
+	Path     string    `json:"path"`
+	Versions []Version `json:"versions"` // the first has the name
+}
+
+// Version is one of a name's.
+type Version struct {
+	Writer string    `json:"writer"`
+	Time   time.Time `json:"time"` // of its modification
+	Size   int64     `json:"size"`
+}
+
+// RemoteStatus is how far a store and its remote are.
+type RemoteStatus struct {
+	URL         string    `json:"url"`
+	Writer      string    `json:"writer"`
+	LastCommit  time.Time `json:"last_commit,omitzero"`
+	LastContact time.Time `json:"last_contact,omitzero"`
+	Pushing     string    `json:"pushing,omitempty"`      // the path that is being published
+	Waiting     []Skip    `json:"waiting"`                // what is not published yet, and why
+	MoreWaiting int       `json:"more_waiting,omitempty"` // names besides
+	Problem     string    `json:"problem,omitempty"`      // why nothing is published now
+}
+
+func (h *Handler) remote(v Remote) {
+	h.mux.HandleFunc("POST /v1/push", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return v.Push(r.Context(), p, progress)
+	}))
+	h.mux.HandleFunc("POST /v1/pull", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return v.Pull(r.Context(), p, progress)
+	}))
+	h.mux.HandleFunc("POST /v1/fetch", plain(func(r *http.Request) (any, error) {
+		return v.Fetch(r.Context())
+	}))
+	h.mux.HandleFunc("GET /v1/conflicts", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return v.Conflicts(r.Context(), p)
+	}))
+}
+
+// Push is Remote.Push.
+func (c *Client) Push(ctx context.Context, path string, progress func(Progress)) (*Pushed, error) {
+	return follow[Pushed](ctx, c, "push", url.Values{"path": {path}}, progress)
+}
+
+// Pull is Remote.Pull.
+func (c *Client) Pull(ctx context.Context, path string, progress func(Progress)) (*Pulled, error) {
+	return follow[Pulled](ctx, c, "pull", url.Values{"path": {path}}, progress)
+}
+
+// Fetch is Remote.Fetch.
+func (c *Client) Fetch(ctx context.Context) (*Fetched, error) {
+	return ask[Fetched](ctx, c, http.MethodPost, "fetch", nil)
+}
+
+// Conflicts is Remote.Conflicts.
+func (c *Client) Conflicts(ctx context.Context, path string) (*Conflicts, error) {
+	return ask[Conflicts](ctx, c, http.MethodGet, "conflicts", url.Values{"path": {path}})
+}

@@ -1,0 +1,273 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/remote/record"
+	"ckptfs/fs/control"
+	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
+)
+
+// Quiet is for how long a step is left alone before it is published by itself.
+const Quiet = 5 * time.Second
+
+// found is what is to be published.
+type found struct {
+	entries []record.Entry    // ascending by path; those of removed names are tombstones
+	looks   map[string]sum    // of their names, but for the removed
+	same    map[string][]byte // what is known of names that look otherwise, and are what the remote has
+	done    map[string]*steps.Step
+	intents int            // how many removals were looked at
+	later   []control.Skip // what is not published yet, and why
+	soon    time.Time      // when some of it may be; zero: nothing waits for time alone
+}
+
+// collector looks for what is to be published of runs.
+type collector struct {
+	looker
+	found
+	path   string // of what was asked for: it, what is below it, and the folders above it
+	dirty  cleaned
+	now    bool // it was asked for: what is complete is not left alone first
+	steps  map[string]*steps.Step
+	run    string
+	passed int64
+}
+
+// collect finds out what is to be published at or below a path, which is "runs" or below it.
+func (l *looker) collect(ctx context.Context, at string, dirty cleaned, now bool) (*found, error) {
+	c := &collector{looker: *l, path: at, dirty: dirty, now: now}
+	c.looks, c.same, c.done = map[string]sum{}, map[string][]byte{}, map[string]*steps.Step{}
+	if err := c.removed(); err != nil {
+		return nil, err
+	}
+	top, err := c.o.Names.Resolve(steps.Dir)
+	if errors.Is(err, unix.ENOENT) {
+		return &c.found, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer top.Unpin()
+	err = c.each(ctx, top, steps.Dir, func(n *names.Node, p string) error {
+		if !n.IsDir() {
+			c.note(p, "not shared: it lies in no run")
+			return nil
+		}
+		return c.inRun(ctx, n, p)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &c.found, nil
+}
+
+// each calls f with what a folder holds that may be shared, and is, or leads to, what was asked for.
+func (c *collector) each(ctx context.Context, dir *names.Node, at string, f func(n *names.Node, p string) error) error {
+	list, err := dir.ListQuietly()
+	if err != nil {
+		return gone(err)
+	}
+	for _, e := range list {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p := at + "/" + e.Name
+		if strings.HasPrefix(e.Name, ".") || steps.Unfinished(e.Name) || !leads(p, c.path) {
+			continue
+		}
+		if err := record.CheckPath(p); err != nil {
+			c.note(p, err.Error())
+			continue
+		}
+		n, _, err := c.o.Names.Child(dir, e.Name)
+		if err != nil {
+			if gone(err) != nil {
+				return err
+			}
+			continue
+		}
+		err = f(n, p)
+		n.Unpin()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone is an error but that a name went meanwhile.
+func gone(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
+		return nil
+	}
+	return err
+}
+
+// leads reports whether p is what was asked for, or above or below it.
+func leads(p, asked string) bool { return below(p, asked) || below(asked, p) }
+
+// below reports whether a path is dir, or in it.
+func below(p, dir string) bool {
+	rest, ok := strings.CutPrefix(p, dir)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// inRun looks through a run.
+func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error {
+	c.run = path.Base(at)
+	if !c.dirty.has(at) {
+		return nil
+	}
+	all, err := c.o.Steps.Of(c.run)
+	if err != nil {
+		return err
+	}
+	c.steps = map[string]*steps.Step{}
+	for _, st := range all[c.run] {
+		c.steps[st.Name] = st
+	}
+	if why := c.waits(at, nil); why != "" {
+		c.note(at, why)
+	} else if err := c.add(dir, at, nil); err != nil {
+		return err
+	}
+	return c.each(ctx, dir, at, func(n *names.Node, p string) error {
+		st := c.steps[path.Base(p)]
+		if st != nil && c.wasDone(p, st) {
+			return nil
+		}
+		if why := c.waits(p, st); why != "" {
+			c.note(p, why)
+			return nil
+		}
+		before := len(c.later)
+		if err := c.all(ctx, n, p, st); err != nil {
+			return err
+		}
+		if st != nil && len(c.later) == before {
+			c.done[p] = st
+		}
+		return nil
+	})
+}
+
+// waits says why what a run holds is not published yet; "": it is.
+func (c *collector) waits(p string, st *steps.Step) string {
+	if st != nil {
+		switch c.o.Steps.State(st) {
+		case control.StepWriting:
+			return errOpen.Error()
+		case control.StepTorn:
+			return errTorn.Error()
+		}
+	}
+	if rest := c.rests(p); rest < Quiet && !c.now {
+		if soon := c.o.Now().Add(Quiet - rest); c.soon.IsZero() || soon.Before(c.soon) {
+			c.soon = soon
+		}
+		return "it was changed just now"
+	}
+	return ""
+}
+
+// all adds a node and what is below it. st is the step that it is.
+func (c *collector) all(ctx context.Context, n *names.Node, p string, st *steps.Step) error {
+	if err := c.add(n, p, st); err != nil || !n.IsDir() {
+		return err
+	}
+	return c.each(ctx, n, p, func(n *names.Node, p string) error { return c.all(ctx, n, p, nil) })
+}
+
+// add adds the entry of a node, if it is another than the remote has.
+func (c *collector) add(n *names.Node, p string, st *steps.Step) error {
+	k, err := c.known(p)
+	if err != nil {
+		return err
+	}
+	e, look, err := c.entry(n, p, st, k)
+	if err == nil && e != nil && attrBytes(e) > record.MaxEntry/2 {
+		err = fmt.Errorf("its attributes are too long for an entry")
+	}
+	switch {
+	case gone(err) == nil && err != nil || err == nil && e == nil:
+		return nil
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return err
+	case err != nil:
+		c.note(p, err.Error())
+		return nil
+	case k != nil && contentOf(e) == k.content:
+		k.look = look
+		c.same[p] = k.encode()
+		return nil
+	}
+	c.looks[p] = look
+	c.entries = append(c.entries, *e)
+	return nil
+}
+
+// attrBytes is what an entry's attributes take.
+func attrBytes(e *record.Entry) (n int) {
+	for _, a := range e.Attrs {
+		n += len(a.Name) + len(a.Value)
+	}
+	return n
+}
+
+func (c *collector) note(p, why string) {
+	c.later = append(c.later, control.Skip{Path: p, Reason: why})
+}
+
+// removed adds tombstones of names that programs removed.
+func (c *collector) removed() error {
+	all := c.Share.intents.all()
+	seen := map[string]bool{}
+	for _, at := range all {
+		if !leads(at, c.path) {
+			continue
+		}
+		paths, err := c.knownBelow(at)
+		if err != nil {
+			return err
+		}
+		for _, p := range paths {
+			if seen[p] {
+				continue
+			}
+			seen[p] = true
+			there, err := c.exists(p)
+			if err != nil {
+				return err
+			}
+			if !there {
+				c.entries = append(c.entries, record.Entry{Path: p, Kind: record.KindTombstone})
+			}
+		}
+	}
+	if c.path == steps.Dir {
+		c.found.intents = len(all)
+	}
+	return nil
+}
+
+// exists reports whether the tree has a name.
+func (c *collector) exists(p string) (bool, error) {
+	n, err := c.o.Names.Resolve(p)
+	if err == nil {
+		n.Unpin()
+		return true, nil
+	}
+	if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
+		return false, nil
+	}
+	return false, err
+}

@@ -1,0 +1,212 @@
+package share
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/store"
+	"ckptfs/fs/content"
+	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
+)
+
+// Reasons why a name is not published yet, or not at all.
+var (
+	errOpen     = errors.New("open for writing")
+	errUnpacked = errors.New("not packed yet")
+	errTorn     = errors.New("torn: its writer did not come to its end; write it again, or remove it")
+	errLost     = errors.New("the disk did not take all that was written to it")
+	errChanged  = errors.New("it was changed while it was read")
+)
+
+// looker makes entries of what the tree shows.
+type looker struct {
+	*Share
+	ctx   context.Context
+	batch *store.Batch // holds the manifests that were made for entries
+}
+
+// entry makes the entry of a node by its path, but for whose it is. Of a name that is not shared e is nil. If
+// it looks as it did when k was noted, e is nil, too.
+func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known) (e *record.Entry, look sum, err error) {
+	if n.File() != nil {
+		return l.file(n, path, st, k)
+	}
+	a, err := n.Attr()
+	if err != nil {
+		return nil, look, err
+	}
+	e = &record.Entry{Path: path, Mode: uint16(a.Mode & 0o777), MTime: nanoseconds(a.Mtime)}
+	switch a.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		e.Kind = record.KindLink
+		e.Link, err = n.Readlink()
+	case unix.S_IFDIR:
+		e.Kind = record.KindFolder
+		e.Metrics = metricsOf(st)
+		e.Attrs, err = attrsOf(n)
+	default:
+		return nil, look, nil
+	}
+	look = contentOf(e)
+	if k != nil && look == k.look {
+		return nil, look, err
+	}
+	return e, look, err
+}
+
+// file is entry of a regular file.
+func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*record.Entry, sum, error) {
+	a, is, err := settled(n)
+	look := lookOf(&a, &is, st)
+	if err != nil || k != nil && look == k.look {
+		return nil, look, err
+	}
+	e := &record.Entry{Path: path, Mode: uint16(a.Mode & 0o777), MTime: nanoseconds(a.Mtime), Metrics: metricsOf(st)}
+	e.File = &record.File{Size: a.Size}
+	switch {
+	case a.Size <= record.MaxInline:
+		e.File.Inline, err = inline(n.File(), a.Size)
+	case is.Packed():
+		e.File.Manifest = is.Record.Manifest
+		return e, look, nil
+	default:
+		e.File.Manifest, err = l.pack(n.File(), a.Size)
+	}
+	if err != nil {
+		return nil, look, err
+	}
+	if b, now, err := settled(n); err != nil || a != b || is.Gen != now.Gen {
+		return nil, look, errors.Join(errChanged, err)
+	}
+	return e, look, nil
+}
+
+// lookOf is what tells that a file is as it was.
+func lookOf(a *tree.Attr, is *content.State, st *steps.Step) sum {
+	return sumOf(fmt.Appendf(nil, "%d %o %d %d %x %v", a.Size, a.Mode, nanoseconds(a.Mtime), nanoseconds(a.Ctime),
+		is.Record.Manifest, metricsOf(st)))
+}
+
+// settled is how a file is that nobody writes, and that needs no packing to be published.
+func settled(n *names.Node) (a tree.Attr, is content.State, err error) {
+	f := n.File()
+	f.Lock()
+	defer f.Unlock()
+	if err := f.LoadLocked(); err != nil {
+		return a, is, err
+	}
+	is = f.StateLocked()
+	switch {
+	case is.Damage != nil:
+		return a, is, is.Damage
+	case is.Record.Lost:
+		return a, is, errLost
+	case is.Writers > 0 || f.MappedLocked():
+		return a, is, errOpen
+	}
+	a, err = n.AttrLocked()
+	a.Atime, a.Blocks = unix.Timespec{}, 0
+	if err == nil && is.Dirty && a.Size > record.MaxInline {
+		err = errUnpacked
+	}
+	return a, is, err
+}
+
+// inline reads a small file.
+func inline(f *content.File, size int64) (string, error) {
+	f.Lock()
+	err := f.UseLocked()
+	f.Unlock()
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		f.Lock()
+		defer f.Unlock()
+		f.DoneLocked()
+	}()
+	p := make([]byte, size)
+	if n, err := f.ReadAt(p, 0); n < len(p) {
+		return "", errors.Join(errChanged, err)
+	}
+	return string(p), nil
+}
+
+// pack stores a file that stays as it is: what reads it elsewhere needs a manifest.
+func (l *looker) pack(f *content.File, size int64) (h cas.Hash, err error) {
+	raw, err := f.OpenQuietly()
+	if err != nil {
+		return h, err
+	}
+	defer raw.Close()
+	res, err := l.o.Pack.File(l.ctx, l.batch, raw, size)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return h, errChanged
+	}
+	if err != nil {
+		return h, err
+	}
+	return res.Hash, nil
+}
+
+// attrsOf are the attributes of a folder that are a user's.
+func attrsOf(n *names.Node) (attrs []record.Attr, err error) {
+	list := make([]byte, 64<<10)
+	k, err := n.ListXattr(list)
+	if err != nil {
+		return nil, err
+	}
+	for name := range bytes.SplitSeq(list[:k], []byte{0}) {
+		a := record.Attr{Name: string(name)}
+		if !strings.HasPrefix(a.Name, "user.") || strings.HasPrefix(a.Name, "user.ckptfs") {
+			continue
+		}
+		value := make([]byte, 64<<10)
+		k, err := n.GetXattr(a.Name, value)
+		if errors.Is(err, unix.ENODATA) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.Value = string(value[:k])
+		attrs = append(attrs, a)
+	}
+	slices.SortFunc(attrs, func(a, b record.Attr) int { return strings.Compare(a.Name, b.Name) })
+	return attrs, nil
+}
+
+// metricsOf are those of a step, nil for none.
+func metricsOf(st *steps.Step) (all []record.Metric) {
+	if st == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.Metrics)) {
+		m := record.Metric{Name: name, Value: st.Metrics[name]}
+		if math.IsNaN(m.Value) {
+			m.Value = math.NaN() // of which there is one
+		}
+		if m.Check() == nil && len(all) < record.MaxMetrics {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func nanoseconds(t unix.Timespec) int64 {
+	ns, _ := tree.Nanoseconds(t)
+	return ns
+}

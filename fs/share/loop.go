@@ -1,0 +1,71 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"ckptfs/fs/steps"
+)
+
+// Pauses after a failure: the first is as long as firstPause, each that follows twice as long up to longest.
+const (
+	firstPause = time.Second
+	longest    = 5 * time.Minute
+)
+
+// Start publishes from here on what is complete, in the background.
+func (s *Share) Start() {
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.end.Go(func() { s.loop(ctx) })
+}
+
+func (s *Share) loop(ctx context.Context) {
+	pause := time.Duration(0)
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wait.C:
+		case <-s.wake:
+			if pause > 0 { // the engine is not asked more often because programs save
+				continue
+			}
+		}
+		_, soon, err := s.push(ctx, steps.Dir, false, nil)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			pause = min(max(2*pause, firstPause), longest)
+			s.fails(err)
+			wait.Reset(pause/2 + rand.N(pause))
+			continue
+		}
+		pause = 0
+		s.fails(nil)
+		if !soon.IsZero() {
+			wait.Reset(max(soon.Sub(s.o.Now()), 10*time.Millisecond))
+		}
+	}
+}
+
+// fails notes why nothing is published now, and reports it once.
+func (s *Share) fails(err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	s.mu.Lock()
+	told := s.status.Problem == why
+	s.status.Problem = why
+	s.mu.Unlock()
+	if err != nil && !told && !errors.Is(err, context.Canceled) {
+		s.o.Report(slog.LevelWarn, "nothing is published now; it is tried again", "reason", err)
+	}
+}

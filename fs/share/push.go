@@ -1,0 +1,340 @@
+package share
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/remote/local"
+	rnames "ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/objects"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/writer"
+	"ckptfs/cas/segment"
+	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
+)
+
+// mostEntries bounds a commit, but for a step that has more, and what is renamed.
+const mostEntries = 2000
+
+// Push publishes what is complete at or below a path, which is that of a run, of what one holds, or "" or
+// "runs" for all. What is not published is among Skipped, and no error.
+func (s *Share) Push(ctx context.Context, at string, report func(control.Progress)) (*control.Pushed, error) {
+	if at = cmp.Or(at, steps.Dir); !below(at, steps.Dir) {
+		return nil, &fs.PathError{Op: "push", Path: at, Err: fmt.Errorf("what lies below %s/ is shared: %w", steps.Dir, unix.EINVAL)}
+	}
+	if err := s.o.Settle(ctx); err != nil {
+		return nil, err
+	}
+	out, _, err := s.push(ctx, at, true, report)
+	return out, err
+}
+
+// push publishes what is new at or below a path. now: it is not left alone first. soon is when there may be
+// more of it; zero: when something changes.
+func (s *Share) push(ctx context.Context, at string, now bool, report func(control.Progress)) (
+	out *control.Pushed, soon time.Time, err error) {
+	s.pushing.Lock()
+	defer s.pushing.Unlock()
+	was := s.lookedThrough(at)
+	defer func() {
+		if err != nil {
+			was.undo()
+		}
+	}()
+	l := &looker{Share: s, ctx: ctx, batch: s.o.Store.Begin()}
+	defer l.batch.Release()
+	f, err := l.collect(ctx, at, was, now)
+	if err == nil {
+		err = l.batch.Commit()
+	}
+	if err == nil && len(f.same) > 0 {
+		err = s.o.State.SetNames(f.same)
+	}
+	if err != nil {
+		return nil, soon, err
+	}
+	p := &push{Share: s, found: f, report: report, out: control.Pushed{Remote: s.o.Joined.URL(), Skipped: f.later}}
+	if err = p.run(ctx); err != nil {
+		return nil, soon, err
+	}
+	s.pushed(p)
+	if p.out.Skipped == nil {
+		p.out.Skipped = []control.Skip{}
+	}
+	return &p.out, f.soon, s.intents.cut(f.intents)
+}
+
+// mostWaiting bounds what a status names.
+const mostWaiting = 64
+
+// pushed notes what was published, and what is to be looked at again.
+func (s *Share) pushed(p *push) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.Copy(s.done, p.found.done)
+	for i := range p.entries {
+		if at := p.entries[i].Path; p.entries[i].Kind == record.KindTombstone && at == inStep(at) {
+			delete(s.done, at)
+		}
+	}
+	for _, w := range p.later {
+		s.dirty[runOf(w.Path)] = true
+	}
+	s.status.Waiting = slices.Clone(p.later[:min(len(p.later), mostWaiting)])
+	s.status.MoreWaiting = len(p.later) - len(s.status.Waiting)
+	s.status.Writer = p.out.Writer
+}
+
+// cleaned is what was dirty before runs were looked through.
+type cleaned struct {
+	s     *Share
+	all   bool
+	dirty map[string]bool
+}
+
+// lookedThrough notes that all runs are about to be looked through: what changes from here on makes them dirty
+// again.
+func (s *Share) lookedThrough(at string) cleaned {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at != steps.Dir {
+		return cleaned{all: true}
+	}
+	was := cleaned{s, s.all, s.dirty}
+	s.all, s.dirty = false, map[string]bool{}
+	return was
+}
+
+// has reports whether a run is to be looked through.
+func (c cleaned) has(run string) bool { return c.all || c.dirty[run] }
+
+// undo has them looked through again.
+func (c cleaned) undo() {
+	if c.s == nil {
+		return
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.all = c.s.all || c.all
+	maps.Copy(c.s.dirty, c.dirty)
+}
+
+// push publishes what was found.
+type push struct {
+	*Share
+	*found
+	report func(control.Progress)
+	out    control.Pushed
+	total  control.Progress
+}
+
+func (p *push) run(ctx context.Context) error {
+	id, err := p.o.State.Identity()
+	if err != nil {
+		return err
+	}
+	p.out.Writer = string(cmp.Or(id.Writer, p.o.Joined.Writer))
+	for _, entries := range p.commits() {
+		if err := p.commit(ctx, entries); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commits are the entries of each commit: steps as a whole, the oldest first, and removals last, with the
+// names that they went to, or after these.
+func (p *push) commits() (all [][]record.Entry) {
+	newest := map[string]int64{}
+	for i := range p.entries {
+		e := &p.entries[i]
+		at := inStep(e.Path)
+		newest[at] = max(newest[at], e.MTime)
+		p.total.TotalFiles++
+		if e.File != nil {
+			p.total.TotalBytes += e.File.Size
+		}
+	}
+	age := func(e *record.Entry) int64 {
+		if e.Kind == record.KindTombstone {
+			return 1<<63 - 1
+		}
+		return newest[inStep(e.Path)]
+	}
+	sorted := slices.Clone(p.entries)
+	slices.SortStableFunc(sorted, func(a, b record.Entry) int {
+		return cmp.Or(cmp.Compare(age(&a), age(&b)), record.ComparePaths(inStep(a.Path), inStep(b.Path)))
+	})
+	for len(sorted) > 0 {
+		n := min(mostEntries, len(sorted))
+		for n < len(sorted) && inStep(sorted[n].Path) == inStep(sorted[n-1].Path) {
+			n++
+		}
+		one := sorted[:n:n]
+		sorted = sorted[n:]
+		slices.SortFunc(one, func(a, b record.Entry) int { return record.ComparePaths(a.Path, b.Path) })
+		all = append(all, one)
+	}
+	return all
+}
+
+// commit publishes entries.
+func (p *push) commit(ctx context.Context, entries []record.Entry) error {
+	src := &counting{Source: local.Begin(p.o.Store), push: p}
+	defer src.Source.Close()
+	var res writer.Result
+	for tries := 0; ; tries++ {
+		ch, err := p.changes(ctx, entries)
+		if err != nil {
+			return err
+		}
+		p.setPushing(path.Dir(entries[0].Path))
+		res, err = p.writer.Push(ctx, src, ch)
+		p.setPushing("")
+		var other *writer.RegisteredError
+		again := errors.As(err, &other) || errors.Is(err, writer.ErrUnsettled)
+		if err == nil {
+			break
+		}
+		if !again || tries == 3 {
+			return err
+		}
+		if other != nil {
+			if err := p.renamed(ctx, other); err != nil {
+				return err
+			}
+		}
+	}
+	return p.committed(entries, res)
+}
+
+// renamed notes that the store publishes under another name from now on.
+func (p *push) renamed(ctx context.Context, e *writer.RegisteredError) error {
+	p.o.Report(slog.LevelWarn, "the store publishes under another name", "was", e.Was, "now", e.Now, "reason", e.Why)
+	p.o.Joined.Writer, p.out.Writer = e.Now, string(e.Now)
+	if err := p.o.Joined.Write(p.o.Folder.Path()); err != nil {
+		return err
+	}
+	_, err := p.heads.Refresh(ctx)
+	return err
+}
+
+// changes says what a commit of entries does.
+func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.Changes, err error) {
+	own := record.Writer(p.out.Writer)
+	ch.Seen = p.heads.Clock()
+	held := map[string][]*record.Entry{}
+	for at := range groups(entries) {
+		all, err := p.heads.Below(ctx, at)
+		if err != nil {
+			return ch, err
+		}
+		for path, of := range rnames.Paths(entriesOf(all)...) {
+			held[path] = of
+		}
+	}
+	for _, e := range entries {
+		k, err := p.known(e.Path)
+		if err != nil {
+			return ch, err
+		}
+		var shown []record.Replaced
+		if k != nil {
+			shown = k.tips
+		}
+		e.Over = rnames.Over(own, shown, held[e.Path])
+		ch.Entries = append(ch.Entries, e)
+		delete(held, e.Path)
+	}
+	for path, of := range held {
+		for _, e := range of {
+			if e.Origin == own && rnames.Spare(e, of) {
+				ch.Gone = append(ch.Gone, writer.Gone{Path: path, Version: e.Version, Bare: true})
+			}
+		}
+	}
+	return ch, nil
+}
+
+// groups are what runs hold of which there are entries.
+func groups(entries []record.Entry) map[string]bool {
+	at := map[string]bool{}
+	for i := range entries {
+		at[inStep(entries[i].Path)] = true
+	}
+	return at
+}
+
+// committed notes what the remote has now.
+func (p *push) committed(entries []record.Entry, res writer.Result) error {
+	failed := map[string]bool{}
+	for _, f := range res.Failed {
+		failed[f.Path] = true
+		p.out.Skipped = append(p.out.Skipped, control.Skip{Path: f.Path, Reason: f.Err.Error()})
+		delete(p.found.done, inStep(f.Path))
+	}
+	set := map[string][]byte{}
+	tips := []record.Replaced{{Writer: res.Writer, Version: res.Version}}
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case failed[e.Path]:
+		case e.Kind == record.KindTombstone:
+			set[e.Path] = nil
+			p.out.Removed++
+		default:
+			set[e.Path] = (&known{p.looks[e.Path], contentOf(e), tips}).encode()
+			p.out.Names++
+		}
+	}
+	p.out.Objects, p.out.Bytes = p.out.Objects+res.Objects, p.out.Bytes+res.Bytes
+	if len(set) == 0 {
+		return nil
+	}
+	if err := p.heads.Note(res.Writer, res.At, res.Head); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.status.LastCommit = p.o.Now()
+	p.status.LastContact = p.status.LastCommit
+	p.mu.Unlock()
+	return p.o.State.SetNames(set)
+}
+
+func (s *Share) setPushing(at string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Pushing = at
+}
+
+// counting tells how far a push is.
+type counting struct {
+	*local.Source
+	push *push
+}
+
+var _ objects.Source = (*counting)(nil)
+
+func (c *counting) Payload(r *segment.Record, b []byte) error {
+	err := c.Source.Payload(r, b)
+	if p := c.push; p.report != nil {
+		p.mu.Lock()
+		p.total.DoneBytes += int64(r.Raw)
+		now := p.total
+		p.mu.Unlock()
+		now.DoneBytes = min(now.DoneBytes, now.TotalBytes)
+		p.report(now)
+	}
+	return err
+}

@@ -1,0 +1,275 @@
+// Package share publishes what lies below runs/ to the remote that a store is joined to, and brings what others
+// published.
+//
+// # What is published
+//
+// Regular files, symbolic links and folders of runs, with the attributes user.* of folders and the metrics of
+// steps. A step is published as a whole, when it is complete (package steps) and was left alone for Quiet, or
+// at once when somebody asks for it (Push). What a run holds besides steps is published when no program has it
+// open for writing. Not published are names that begin with a dot or that savers give to what is unfinished,
+// special files, and files whose bytes the disk may not have taken.
+//
+//	what is dirty      of each folder of a run when something in it changed last (Touched). At the start all
+//	                   runs are looked through.
+//	what is new        of a name that looks otherwise than it did when it was published (known.look) an entry is
+//	                   made; it is published if it says something else than the remote has (known.content)
+//	what it replaces   the entries that the tree showed when the change was made (known.tips)
+//
+// # STORE/remote.log
+//
+// A name that is missing says nothing: a power cut may have taken it. So what a program removes or moves away
+// is noted before that is done, if the remote has it, and published from there:
+//
+//	"CKI1", then records:  4 CRC-32C of what follows    2 length    path
+//
+// A note is forgotten once its removal was published, or when the name is there after all.
+//
+// # Pull
+//
+// A name is made as programs make them: a file without a name is given a manifest whose records are all in the
+// local store (content.Adopt), its mode and times, then the name, in place of what was there. Whoever has
+// the old file open keeps it. What was changed here and not published is left as it is.
+//
+// Locks: Share.pushing is held over a push. Nothing is locked while the tree is changed but what that locks.
+package share
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/bring"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/remote/heads"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/writer"
+	"ckptfs/cas/store"
+	"ckptfs/fs/content"
+	"ckptfs/fs/control"
+	"ckptfs/fs/names"
+	"ckptfs/fs/pack"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
+)
+
+// State is what outlasts the process: STORE/remote.db. It may be lost as a whole.
+type State interface {
+	writer.State
+	heads.Cache
+	// Name is what was set of a path; nil: nothing was.
+	Name(path string) ([]byte, error)
+	// SetNames sets what is kept of paths, all or nothing of it; nil: nothing is. It is durable when it returns.
+	SetNames(map[string][]byte) error
+	// EachName calls f with what is kept of a path and of what is below it.
+	EachName(path string, f func(path string, p []byte) error) error
+	Close() error
+}
+
+// Tree changes the tree as programs do.
+type Tree interface {
+	Mkdir(dir *names.Node, name string, mode uint32, c tree.Caller) (*names.Node, tree.Attr, error)
+	Symlink(dir *names.Node, name, target string, c tree.Caller) (*names.Node, tree.Attr, error)
+	Link(n, dir *names.Node, name string) (tree.Attr, error)
+	Rename(oldDir *names.Node, oldName string, newDir *names.Node, newName string, flags uint32) error
+	Unlink(dir *names.Node, name string) error
+	Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error)
+}
+
+// Options say what a Share is of.
+type Options struct {
+	Folder *disk.Folder // the store's
+	Joined remote.Joined
+	Bucket bucket.Bucket
+	State  State
+	Random io.Reader
+
+	Names *names.Names
+	Tree  Tree
+	Steps *steps.Steps
+	Store *store.Store
+	Pack  *pack.Packer
+	// Settle packs what waits to be packed, and makes it durable.
+	Settle func(ctx context.Context) error
+	// Kernel is told of names that are made.
+	Kernel func() content.Kernel
+	Now    func() time.Time
+	Report func(level slog.Level, msg string, args ...any)
+}
+
+// Share connects a store's tree with its remote.
+type Share struct {
+	o       Options
+	intents *intents
+	writer  *writer.Writer
+	heads   *heads.Heads
+	bring   *bring.Bringer
+
+	pushing sync.Mutex
+
+	mu      sync.Mutex
+	touched map[string]time.Time // by what a run holds, or run: when something in it changed last
+	dirty   map[string]bool      // runs that something changed in since they were looked through
+	all     bool                 // every run is dirty
+	done    map[string]*steps.Step
+	status  control.RemoteStatus
+
+	wake chan struct{}
+	stop context.CancelFunc
+	end  sync.WaitGroup
+}
+
+// parallel is how many objects are put at a time.
+const parallel = 4
+
+// Open opens what a store knows of its remote. Nothing is asked of the engine yet.
+func Open(o Options) (*Share, error) {
+	in, err := openIntents(o.Folder)
+	if err != nil {
+		return nil, err
+	}
+	h, err := heads.Open(o.Bucket, o.Joined.ID, o.State)
+	if err != nil {
+		return nil, errors.Join(err, in.close())
+	}
+	s := &Share{o: o, intents: in, heads: h,
+		touched: map[string]time.Time{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
+		wake: make(chan struct{}, 1),
+		bring: &bring.Bringer{
+			Reader: &fetch.Reader{Bucket: o.Bucket, Requests: parallel}, Store: o.Store,
+		},
+	}
+	s.writer = writer.New(writer.Options{
+		Bucket: o.Bucket, Remote: o.Joined.ID, State: o.State, Joined: o.Joined.Writer,
+		Register: func(ctx context.Context) (record.Writer, error) {
+			return remote.Register(ctx, o.Bucket, nameOf(o.Joined.Writer))
+		},
+		Now: o.Now, Random: o.Random, Parallel: parallel,
+	})
+	s.status = control.RemoteStatus{URL: o.Joined.URL(), Writer: string(o.Joined.Writer), Waiting: []control.Skip{}}
+	return s, nil
+}
+
+// nameOf is a writer's name without its digits.
+func nameOf(w record.Writer) string {
+	name, _, _ := strings.Cut(string(w), ".")
+	return name
+}
+
+// Stop ends what Start began.
+func (s *Share) Stop() {
+	if s.stop != nil {
+		s.stop()
+		s.end.Wait()
+	}
+}
+
+// Close ends what Open began.
+func (s *Share) Close() error {
+	return errors.Join(s.intents.close(), s.o.State.Close())
+}
+
+// Status says how far the store and its remote are.
+func (s *Share) Status() *control.RemoteStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.status
+	return &st
+}
+
+// inStep is what a run holds that a path leads to or into, or the run; "" for what is not shared.
+func inStep(p string) string {
+	parts := strings.SplitN(p, "/", 4)
+	if len(parts) < 2 || parts[0] != steps.Dir {
+		return ""
+	}
+	return path.Join(parts[:min(len(parts), 3)]...)
+}
+
+// runOf is the run that a path leads to or into.
+func runOf(p string) string {
+	parts := strings.SplitN(p, "/", 3)
+	return path.Join(parts[:min(len(parts), 2)]...)
+}
+
+// Touched notes that a name, or what it leads to, changed. It waits for nothing.
+func (s *Share) Touched(p string) {
+	at := inStep(p)
+	if at == "" {
+		return
+	}
+	s.mu.Lock()
+	s.touched[at] = s.o.Now()
+	s.dirty[runOf(p)] = true
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Removing notes that a name is about to be removed, or moved away. done is called when that was done, or has
+// failed. What cannot be noted is removed all the same, and comes back: nothing is lost by that.
+func (s *Share) Removing(p string) (done func()) {
+	done = func() {}
+	if inStep(p) == "" {
+		return done
+	}
+	has := errors.New("the remote has it")
+	err := s.o.State.EachName(p, func(string, []byte) error { return has })
+	if errors.Is(err, has) {
+		done, err = s.intents.add(p)
+	}
+	if err != nil {
+		s.o.Report(slog.LevelWarn, "a removal will not be published", "path", p, "reason", err)
+		return func() {}
+	}
+	return done
+}
+
+// Sync makes durable what Removing noted.
+func (s *Share) Sync() error {
+	return s.intents.sync()
+}
+
+// rests is for how long what a run holds was left alone.
+func (s *Share) rests(p string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.touched[inStep(p)]
+	if !ok {
+		return Quiet
+	}
+	return s.o.Now().Sub(at)
+}
+
+// wasDone reports whether all of a step is published.
+func (s *Share) wasDone(p string, st *steps.Step) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done[p] == st
+}
+
+func (s *Share) known(p string) (*known, error) {
+	b, err := s.o.State.Name(p)
+	if b == nil || err != nil {
+		return nil, err
+	}
+	return decodeKnown(p, b)
+}
+
+// knownBelow are the names that the remote has at or below a path.
+func (s *Share) knownBelow(at string) (paths []string, err error) {
+	err = s.o.State.EachName(at, func(p string, _ []byte) error {
+		paths = append(paths, p)
+		return nil
+	})
+	return paths, err
+}

@@ -1,0 +1,65 @@
+package share
+
+import (
+	"context"
+	"path"
+
+	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
+)
+
+// What a name is to the remote.
+const (
+	NotShared = "no"      // it does not lie below runs/
+	Pending   = "pending" // it is not published yet, or was changed since
+	Pushed    = "pushed"  // the remote has it as it is here
+)
+
+// StateOf says what a name is to the remote.
+func (s *Share) StateOf(n *names.Node, p string) (string, error) {
+	at := inStep(p)
+	if at == "" {
+		return NotShared, nil
+	}
+	k, err := s.known(p)
+	if err != nil || k == nil {
+		return Pending, err
+	}
+	var st *steps.Step
+	if p == at {
+		if st, err = s.stepAt(p); err != nil {
+			return "", err
+		}
+	}
+	same := false
+	if n.File() != nil {
+		a, is, err := settled(n)
+		same = err == nil && lookOf(&a, &is, st) == k.look
+	} else {
+		l := &looker{Share: s, ctx: context.Background()}
+		e, _, err := l.entry(n, p, st, k)
+		if err != nil {
+			return "", err
+		}
+		same = e == nil
+	}
+	if same {
+		return Pushed, nil
+	}
+	return Pending, nil
+}
+
+// stepAt is the step that a path leads to; nil if it is none.
+func (s *Share) stepAt(p string) (*steps.Step, error) {
+	run := path.Base(path.Dir(p))
+	all, err := s.o.Steps.Of(run)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range all[run] {
+		if st.Name == path.Base(p) {
+			return st, nil
+		}
+	}
+	return nil, nil
+}

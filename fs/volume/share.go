@@ -1,0 +1,218 @@
+package volume
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/heads"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/state"
+	"ckptfs/fs/content"
+	"ckptfs/fs/control"
+	"ckptfs/fs/names"
+	"ckptfs/fs/share"
+)
+
+// remoteState is the file of a store that has what it and its remote have in common. It may be deleted.
+const remoteState = "remote.db"
+
+// XattrRemote is the extended attribute that says what a name is to the remote: no, pending, pushed. It is
+// not listed and cannot be set.
+const XattrRemote = "user.ckptfs.remote"
+
+// sharing is the connection with the remote, if the store was joined to one.
+type sharing struct {
+	*share.Share       // nil: there is none, or it cannot be used
+	why          error // why it cannot
+}
+
+// open connects. A mount whose remote cannot be used is as any other.
+func (s *sharing) open(v *Volume, o Options) {
+	s.why = fmt.Errorf("store %s has no remote, or had none when it was mounted: "+
+		"`ckptfs remote add URL %[1]s` gives it one, and the next mount uses it", v.folder.Path())
+	if o.Remote == nil || v.readOnly {
+		return
+	}
+	j, err := remote.ReadJoined(v.folder.Here())
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil {
+		s.Share, err = join(v, j, o.Remote)
+	}
+	if err == nil {
+		dir := v.names.SyncDir
+		v.names.SyncDir = func(fd int) error { // a name that is gone for good is noted for good
+			if err := s.sync(); err != nil {
+				return err
+			}
+			return dir(fd)
+		}
+	}
+	if err != nil {
+		s.why = fmt.Errorf("the remote of the store cannot be used: %w", err)
+		v.report(slog.LevelError, "nothing is published", "reason", err)
+	}
+}
+
+func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, error)) (*share.Share, error) {
+	b, err := open(j)
+	if err != nil {
+		return nil, err
+	}
+	db, err := state.Open(v.folder.Join(remoteState), v.id)
+	if err != nil {
+		return nil, err
+	}
+	if why := db.Recovered(); why != "" {
+		v.report(slog.LevelWarn, "what was known of the remote is forgotten, and found out again", "reason", why)
+	}
+	s, err := share.Open(share.Options{
+		Folder: v.folder, Joined: j, Bucket: b, State: kept{db}, Random: rand.Reader,
+		Names: v.names, Tree: v, Steps: v.steps, Store: v.store, Pack: v.pack,
+		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
+		Kernel: func() content.Kernel { return v.content.Kernel },
+		Now:    v.now, Report: v.report,
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
+}
+
+func (s *sharing) start(publish bool) {
+	if s.Share != nil && publish {
+		s.Start()
+	}
+}
+
+func (s *sharing) stop() {
+	if s.Share != nil {
+		s.Stop()
+	}
+}
+
+func (s *sharing) close() error {
+	if s.Share == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// sync makes durable what is to be published as removed.
+func (s *sharing) sync() error {
+	if s.Share == nil {
+		return nil
+	}
+	return s.Share.Sync()
+}
+
+// status is nil without a remote.
+func (s *sharing) status() *control.RemoteStatus {
+	if s.Share == nil {
+		return nil
+	}
+	return s.Status()
+}
+
+// kept is a share.State on the disk.
+type kept struct{ *state.DB }
+
+func (k kept) SetHeads(all map[record.Writer]heads.Kept) error {
+	set := make(map[record.Writer]state.Kept, len(all))
+	for w, h := range all {
+		set[w] = state.Kept(h)
+	}
+	return k.DB.SetHeads(set)
+}
+
+// xattr is the value of XattrRemote.
+func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
+	if s.Share == nil {
+		return 0, unix.ENODATA
+	}
+	state, err := s.StateOf(n, n.Path())
+	if err != nil {
+		return 0, err
+	}
+	if len(dest) > 0 && len(dest) < len(state) {
+		return 0, unix.ERANGE
+	}
+	copy(dest, state)
+	return len(state), nil
+}
+
+// touch notes that a node changed which may be published.
+func (s *sharing) touch(n *names.Node) {
+	if s.Share != nil {
+		s.Touched(n.Path())
+	}
+}
+
+// touchIn is touch of a name in a folder.
+func (s *sharing) touchIn(dir *names.Node, name string) {
+	if s.Share != nil && dir.Synth() == nil {
+		s.Touched(dir.Path() + "/" + name)
+	}
+}
+
+// removing notes that a name is about to go. done says that it went, or that this failed.
+func (s *sharing) removing(dir *names.Node, name string) (done func()) {
+	if s.Share == nil || dir.Synth() != nil {
+		return func() {}
+	}
+	p := dir.Path() + "/" + name
+	gone := s.Removing(p)
+	return func() {
+		gone()
+		s.Touched(p)
+	}
+}
+
+// Push publishes what is complete at or below a path.
+func (q *Requests) Push(
+	ctx context.Context, path string, report func(control.Progress),
+) (*control.Pushed, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.Push(ctx, path, report)
+}
+
+// Fetch reads what others published since.
+func (q *Requests) Fetch(ctx context.Context) (*control.Fetched, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.Fetch(ctx)
+}
+
+// Pull makes the names at or below a path that others published.
+func (q *Requests) Pull(
+	ctx context.Context, path string, report func(control.Progress),
+) (*control.Pulled, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.Pull(ctx, path, report)
+}
+
+// Conflicts lists the names of which the remote has several versions.
+func (q *Requests) Conflicts(ctx context.Context, path string) (*control.Conflicts, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.Conflicts(ctx, path)
+}
