@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
@@ -86,9 +87,9 @@ func hintOf(t *formats.Tensor) codec.Hint {
 // manifest puts the plan's objects, which all have their digests now, into file order.
 func (p *plan) manifest(l *formats.Layout, size int64) *manifest.Manifest {
 	m := &manifest.Manifest{Format: l.Format, Size: size, Tensors: l.Tensors, Partial: l.Partial}
-	m.Regions = make([]formats.Region, 0, len(p.regions)) // no growing, which leaves much behind
+	m.Regions = slices.Grow(m.Regions, len(p.regions)) // no growing later, which leaves much behind
 	if !p.joins {
-		m.Extents = make([]manifest.Extent, 0, len(p.regions))
+		m.Extents = slices.Grow(m.Extents, len(p.regions))
 	}
 	number := map[manifest.Object]int32{} // equal content is one object
 	add := func(o *object, off, n int64) {
