@@ -3,7 +3,7 @@ package models
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,13 +23,14 @@ func TestLeft(t *testing.T) {
 		e := &ledger.Entry{Model: lineage.Model{Seq: uint64(10 + i)}, Version: 1, Ino: uint64(i + 1), Path: p}
 		live[e.Ino] = e
 	}
-	folders := steps.Folders{3: 1 << 60, 2: -1}
-	p, h, err := encodeLeft([]byte("index"), live, 3, folders)
+	at := asOf{epoch: 5, problems: 3, folders: steps.Folders{3: 1 << 60, 2: -1},
+		prints: map[steps.Print]bool{{7}: true, {2, 1}: true}}
+	p, h, err := encodeLeft([]byte("index"), live, at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	index, left, err := decodeLeft(p)
-	if err != nil || string(index) != "index" || left.problems != 3 || !maps.Equal(left.folders, folders) ||
+	if err != nil || string(index) != "index" || !reflect.DeepEqual(left.asOf, at) ||
 		h != cas.Sum(p[leftHeader:]) {
 		t.Fatalf("%q, %v", index, err)
 	}

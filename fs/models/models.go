@@ -84,7 +84,9 @@ type Options struct {
 	// waits, for a bounded time, until every writer that was closed is released
 	Released func(ctx context.Context)
 	// whether the last process left word that a catalogue of this hash is all that was known (Models.Known)
-	Known  func(catalogue cas.Hash) bool
+	Known func(catalogue cas.Hash) bool
+	// names the time since the host last went down with the store open (tree.Lock.Epoch)
+	Epoch  func() uint32
 	Step   func(what string) error // called before each change on the disk; for tests
 	Now    func() time.Time
 	Report func(level slog.Level, msg string, args ...any)
