@@ -25,8 +25,9 @@ import (
 	"ckptfs/index/prefix"
 )
 
-// The file tree.CatalogueFile is the catalogue as the last process left it, and the models, so that a match
-// needs no ledger as long as nothing changed since. It is derived. Numbers are little-endian.
+// The file tree.CatalogueFile is the catalogue as a process left it, and the models, so that a match needs no
+// ledger as long as nothing changed since, and a look at the tree can pass over what is as it was. It is
+// derived. Numbers are little-endian.
 //
 //	"CKC2"
 //	hash     32 bytes: BLAKE3 of all that follows
@@ -208,6 +209,9 @@ func (m *Models) leftBehind() *catalogue {
 		return m.left.Load()
 	}
 	m.lookedForLeft = true
+	if _, was := m.wasKnownLocked(); !was {
+		return nil
+	}
 	index, left, all := m.readLeftLocked()
 	if !all {
 		return nil

@@ -11,7 +11,8 @@
 // Architectures are found by package prefix, in a catalogue of the live models. A snapshot of it spares the
 // next start to make it again. After an end in order matches are answered from that alone, with no ledger
 // read and no tree looked at, until something changes; and the first look passes over the steps in which
-// nothing was touched since (left.go).
+// nothing was touched since. After a kill it passes over those that have the same names, inodes, sizes and
+// ctimes as when the snapshot was made (left.go).
 //
 // Locks: Models.mu guards the ledger, and is held over whatever brings it up to date. Of the locks of fs only
 // query.mu and DirHandle.mu come before it. Under it Steps.mu and the locks of files may be taken. Queries of
