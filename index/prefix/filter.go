@@ -1,7 +1,6 @@
 package prefix
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -16,24 +15,28 @@ import (
 // The same is done first with 128 words at once, which are counted by whether they have any architecture in a
 // list: what was stored at another time mostly has none in many.
 func (f *finder) filter() bool {
-	f.bitmaps, f.blocks = f.bitmaps[:0], f.blocks[:0]
-	weight := 0
-	high := uint32(0)
-	for _, l := range f.asked.lists {
-		if p := &f.x.classes[l.class].post; p.words != nil {
-			f.bitmaps = append(f.bitmaps, filtered{post: p, words: p.words, base: p.base, weight: l.weight})
-			weight += l.weight
-			high = max(high, p.base+uint32(len(p.words)))
-		}
-	}
+	f.ranks, f.bitmaps, f.blocks = f.ranks[:0], f.bitmaps[:0], f.blocks[:0]
+	weight, high := 0, uint32(0)
 	all := f.asked.rest[0]
 	slack := all - f.best.length
+	for i, l := range f.asked.lists {
+		if p := &f.x.classes[l.class].post; p.words != nil {
+			weight += l.weight
+			high = max(high, p.base+uint32(len(p.words)))
+			out := min(l.weight, slack+1) * (len(f.x.archs) - p.n)
+			f.ranks = append(f.ranks, uint64(out)<<16|uint64(i))
+		}
+	}
 	if weight <= slack {
 		return false
 	}
-	f.order(slack)
-	for _, l := range f.bitmaps {
-		f.blocks = append(f.blocks, filtered{words: l.post.any, base: l.base / 64, weight: l.weight})
+	// those first that put most archs out
+	slices.Sort(f.ranks)
+	for _, rank := range slices.Backward(f.ranks) {
+		l := f.asked.lists[uint16(rank)]
+		p := &f.x.classes[l.class].post
+		f.bitmaps = append(f.bitmaps, filtered{p.words, p.base, l.weight})
+		f.blocks = append(f.blocks, filtered{p.any, p.base / 64, l.weight})
 	}
 	known := weight == all // no list is without a bitmap
 	var words, archs lacking
@@ -50,15 +53,6 @@ func (f *finder) filter() bool {
 			return true
 		}
 	}
-}
-
-// order sorts the bitmaps: those first that put most archs out.
-func (f *finder) order(slack int) {
-	for i := range f.bitmaps {
-		l := &f.bitmaps[i]
-		l.out = min(l.weight, slack+1) * (len(f.x.archs) - l.post.n)
-	}
-	slices.SortFunc(f.bitmaps, func(a, b filtered) int { return cmp.Compare(b.out, a.out) })
 }
 
 // filterWords weighs the archs of a word and the next that may win. Two at once take hardly longer than one:
@@ -79,11 +73,9 @@ func (f *finder) filterWords(word uint32, l *lacking, known bool) {
 
 // filtered is a bitmap, and what those lack that are not in it.
 type filtered struct {
-	post   *posting
 	words  []uint64
 	base   uint32 // the place of words[0]; none is in the words before
 	weight int
-	out    int // how much it puts out, about
 }
 
 // at is word k of the bitmap.

@@ -26,6 +26,7 @@ type finder struct {
 
 	// The archs that may win.
 	sounded []uint32   // those that sound has considered
+	ranks   []uint64   // of lists with bitmaps: how much each puts out, about; below, its place
 	bitmaps []filtered // what filter reads
 	blocks  []filtered // their posting.any
 	tally   tally      // what readLists adds up
