@@ -64,9 +64,9 @@ func (v *Volume) openInspect(o Options) {
 }
 
 // openModels makes the list of models.
-func (v *Volume) openModels() { v.models = models.New(v.modelsOptions()) }
+func (v *Volume) openModels() { v.models = models.New(modelsOptions(v)) }
 
-func (v *Volume) modelsOptions() models.Options {
+func modelsOptions(v *Volume) models.Options {
 	return models.Options{
 		Folder: v.folder, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect,
 		Store:    v.store,
