@@ -185,9 +185,10 @@ func (m *Models) saveCatalogueLocked(least int) {
 	})
 	var p []byte
 	var h cas.Hash
-	folders, err := m.o.Steps.Folders()
-	if err == nil {
-		p, h, err = encodeLeft(index, m.book.Live(), len(m.problems), folders)
+	at := asOf{epoch: m.o.Epoch(), problems: len(m.problems), prints: m.o.Steps.Prints(m.seen)}
+	var err error
+	if at.folders, err = m.o.Steps.Folders(); err == nil {
+		p, h, err = encodeLeft(index, m.book.Live(), at)
 	}
 	// Nothing is synced: what a power cut leaves of it is seen to be damaged, and not used.
 	const name = tree.CatalogueFile

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -23,24 +25,34 @@ import (
 	"ckptfs/index/prefix"
 )
 
-// The file tree.CatalogueFile is the catalogue as the last process left it, and the models, so that a match
-// needs no ledger as long as nothing changed since. It is derived. Numbers are little-endian.
+// The file tree.CatalogueFile is the catalogue as a process left it, and the models, so that a match needs no
+// ledger as long as nothing changed since, and a look at the tree can pass over what is as it was. It is
+// derived. Numbers are little-endian.
 //
-//	"CKC1"
+//	"CKC2"
 //	hash     32 bytes: BLAKE3 of all that follows
+//	epoch    4 bytes: see Options.Epoch
 //	problems 4 bytes: of how many steps something was wrong with what they say of themselves
 //	folders  n, 4 bytes, then n times, ascending: inode, 8 bytes; ctime in ns, 8 bytes (steps.Folders)
+//	prints   n, 4 bytes, then n times, ascending: 16 bytes (steps.Print) of a step that the models are as of
 //	n        4 bytes, then as many of prefix.Catalogue.Snapshot
 //	models   n, 4 bytes, then by path n times: number, 8 bytes; where its record ends, 4 bytes, from where the
 //	         first begins; then the records of ledger.Entry
 const (
-	leftMagic  = "CKC1"
+	leftMagic  = "CKC2"
 	leftHeader = len(leftMagic) + len(cas.Hash{})
 )
 
+// asOf is the moment that the models in such a file are of.
+type asOf struct {
+	epoch    uint32
+	problems int
+	folders  steps.Folders
+	prints   map[steps.Print]bool
+}
+
 // encodeLeft is the file of a catalogue's snapshot and of the live models, and its hash.
-func encodeLeft(index []byte, live map[uint64]*ledger.Entry, problems int, folders steps.Folders) (
-	[]byte, cas.Hash, error) {
+func encodeLeft(index []byte, live map[uint64]*ledger.Entry, at asOf) ([]byte, cas.Hash, error) {
 	byPath := make([]*ledger.Entry, 0, len(live))
 	for _, e := range live {
 		byPath = append(byPath, e)
@@ -48,10 +60,15 @@ func encodeLeft(index []byte, live map[uint64]*ledger.Entry, problems int, folde
 	slices.SortFunc(byPath, func(a, b *ledger.Entry) int { return cmp.Compare(a.Path, b.Path) })
 	le := binary.LittleEndian
 	p := make([]byte, leftHeader, leftHeader+len(index)+512*len(live))
-	p = le.AppendUint32(p, uint32(problems))
-	p = le.AppendUint32(p, uint32(len(folders)))
-	for _, ino := range slices.Sorted(maps.Keys(folders)) {
-		p = le.AppendUint64(le.AppendUint64(p, ino), uint64(folders[ino]))
+	p = le.AppendUint32(p, at.epoch)
+	p = le.AppendUint32(p, uint32(at.problems))
+	p = le.AppendUint32(p, uint32(len(at.folders)))
+	for _, ino := range slices.Sorted(maps.Keys(at.folders)) {
+		p = le.AppendUint64(le.AppendUint64(p, ino), uint64(at.folders[ino]))
+	}
+	p = le.AppendUint32(p, uint32(len(at.prints)))
+	for _, print := range slices.SortedFunc(maps.Keys(at.prints), steps.Print.Compare) {
+		p = append(p, print[:]...)
 	}
 	p = append(le.AppendUint32(p, uint32(len(index))), index...)
 	p = le.AppendUint32(p, uint32(len(byPath)))
@@ -86,16 +103,19 @@ func decodeLeft(p []byte) (index []byte, models *leftModels, err error) {
 		}
 		return 0
 	}
-	problems := num()
-	folders := steps.Folders{}
+	at := asOf{epoch: uint32(num()), problems: num(), folders: steps.Folders{}}
 	for f := r.Take(leftFolder * num()); len(f) > 0; f = f[leftFolder:] {
-		folders[binary.LittleEndian.Uint64(f)] = int64(binary.LittleEndian.Uint64(f[8:]))
+		at.folders[binary.LittleEndian.Uint64(f)] = int64(binary.LittleEndian.Uint64(f[8:]))
+	}
+	prints := r.Take(len(steps.Print{}) * num())
+	at.prints = make(map[steps.Print]bool, len(prints)/len(steps.Print{}))
+	for ; len(prints) > 0; prints = prints[len(steps.Print{}):] {
+		at.prints[steps.Print(prints)] = true
 	}
 	index = r.Take(num())
 	heads := r.Take(leftHead * num())
 	models = &leftModels{heads: bytes.Clone(heads), records: bytes.Clone(r.P),
-		places: make(map[uint64]int, len(heads)/leftHead), problems: problems,
-		folders: folders}
+		places: make(map[uint64]int, len(heads)/leftHead), asOf: at}
 	begin := 0
 	for i := range models.len() {
 		end := models.end(i)
@@ -110,11 +130,10 @@ func decodeLeft(p []byte) (index []byte, models *leftModels, err error) {
 
 // leftModels are the models of such a file, by path.
 type leftModels struct {
-	heads    []byte
-	records  []byte
-	places   map[uint64]int // by number
-	problems int
-	folders  steps.Folders
+	heads   []byte
+	records []byte
+	places  map[uint64]int // by number
+	asOf
 }
 
 const (
@@ -132,13 +151,18 @@ func (l *leftModels) end(i int) int {
 	return int(binary.LittleEndian.Uint32(l.heads[i*leftHead+8:]))
 }
 
-// entry is the model at a place; nil when its record cannot be read.
-func (l *leftModels) entry(i int) *ledger.Entry {
+// record is that of the model at a place.
+func (l *leftModels) record(i int) []byte {
 	begin := 0
 	if i > 0 {
 		begin = l.end(i - 1)
 	}
-	e, err := ledger.Decode(l.records[begin:l.end(i)])
+	return l.records[begin:l.end(i)]
+}
+
+// entry is the model at a place; nil when its record cannot be read.
+func (l *leftModels) entry(i int) *ledger.Entry {
+	e, err := ledger.Decode(l.record(i))
 	if err != nil {
 		return nil
 	}
@@ -185,8 +209,11 @@ func (m *Models) leftBehind() *catalogue {
 		return m.left.Load()
 	}
 	m.lookedForLeft = true
-	index, left := m.readLeftLocked()
-	if left == nil {
+	if _, was := m.wasKnownLocked(); !was {
+		return nil
+	}
+	index, left, all := m.readLeftLocked()
+	if !all {
 		return nil
 	}
 	// Somebody may have moved runs and steps into the tree, or out of it, while nothing was mounted.
@@ -204,46 +231,79 @@ func (m *Models) leftBehind() *catalogue {
 	return c
 }
 
-// readLeftLocked reads what the last process left; nil when that is not known to be all that it knew.
-func (m *Models) readLeftLocked() (index []byte, left *leftModels) {
+// readLeftLocked reads what a process left; nil when the host went down since with the store open, so that of
+// two changes of a file the later may be on the disk alone. all: it is all that the last process knew.
+func (m *Models) readLeftLocked() (index []byte, left *leftModels, all bool) {
 	m.mu.AssertHeld()
 	p, err := m.readCatalogue()
-	if err != nil || len(p) < leftHeader || !m.o.Known(cas.Hash(p[len(leftMagic):leftHeader])) {
-		return nil, nil
+	if err == nil {
+		index, left, err = decodeLeft(p)
 	}
-	if index, left, err = decodeLeft(p); err != nil {
-		m.uselessLocked(err)
-		return nil, nil
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			m.uselessLocked(err)
+		}
+		return nil, nil, false
 	}
-	return index, left
+	if all = m.o.Known(cas.Hash(p[len(leftMagic):])); !all && left.epoch != m.o.Epoch() {
+		return nil, nil, false
+	}
+	return index, left, all
 }
 
-// presumeLocked spares the first look at the tree what was not touched since the last process ended, if that
-// left word: those steps count as seen. found is all steps that there are.
+// presumeLocked spares the first look at the tree what is as it was when the catalogue was saved: those steps
+// count as seen. After an end in order that is what was not touched since; after a kill, what has its print.
+// found is all steps that there are.
 func (m *Models) presumeLocked(found map[string][]*steps.Step) {
 	m.mu.AssertHeld()
 	if m.presumed {
 		return
 	}
 	m.presumed = true
-	_, left := m.readLeftLocked()
-	live := m.book.Live()
-	if left == nil || left.problems > 0 || left.len() != len(live) {
+	_, left, all := m.readLeftLocked()
+	if left == nil || left.problems > 0 {
 		return
 	}
 	untouched := m.o.Steps.Untouched(found, left.folders)
+	others := left.others(m.book)
 	gone := &steps.Step{}
-	for _, e := range live {
-		run, step, _ := steps.In(e.Path)
-		m.seen[run+"/"+step] = gone
+	for _, e := range m.book.Live() {
+		m.seen[stepOf(e)] = gone
 	}
-	for run, all := range found {
-		for _, st := range all {
-			if untouched[st] && m.o.Steps.State(st) == control.StepComplete && inPlace(m.book, run, st) {
-				m.seen[run+"/"+st.Name] = st
+	for run, ofRun := range found {
+		for _, st := range ofRun {
+			key := run + "/" + st.Name
+			same := all && untouched[st] || left.prints[st.Print]
+			if same && !others[key] && m.o.Steps.State(st) == control.StepComplete &&
+				inPlace(m.book, run, st) {
+				m.seen[key] = st
 			}
 		}
 	}
+}
+
+// others are the steps, "run/step", of which the ledger has other models.
+func (l *leftModels) others(book *ledger.Ledger) map[string]bool {
+	steps := map[string]bool{}
+	for i := range l.len() {
+		if e := book.Get(l.seq(i)); e == nil || e.Record != cas.Sum(l.record(i)) {
+			if was := l.entry(i); was != nil {
+				steps[stepOf(was)] = true
+			}
+		}
+	}
+	for _, e := range book.Live() {
+		if _, ok := l.places[e.Seq]; !ok {
+			steps[stepOf(e)] = true
+		}
+	}
+	return steps
+}
+
+// stepOf is the step of a model, "run/step".
+func stepOf(e *ledger.Entry) string {
+	run, step, _ := steps.In(e.Path)
+	return run + "/" + step
 }
 
 // inPlace reports whether the models that a step's files are were there.

@@ -53,9 +53,13 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 			all[k] = m
 		}
 	}
-	list := make([]byte, 64<<10)
+	var list []byte
 	self := fmt.Sprintf("/proc/self/fd/%d", fd) // a file is open as a path only
-	n, err := unix.Listxattr(self, list)
+	n, err := unix.Listxattr(self, nil)
+	if n > 0 { // else it has none, as most have
+		list = make([]byte, n)
+		n, err = unix.Listxattr(self, list)
+	}
 	if err != nil && err != unix.EOPNOTSUPP {
 		note("extended attributes", err)
 	}

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/fs/tree"
 	"ckptfs/index/runs"
 )
@@ -177,44 +179,62 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 	s.watch.mu.Unlock()
 	r.sorted = make([]*Step, 0, len(there))
 	saved := false // checkpoints in directories
-	look := func(e tree.DirEntry, look func(dir int, of *run, runName, name string) (*Step, error)) error {
-		st := r.steps[e.Name]
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if st == nil {
-			var err error
-			if st, err = look(fd, r, name, e.Name); noFolder(err) {
-				return nil
+	look := func(entries []tree.DirEntry, areFiles bool) error {
+		steps, err := s.lookAtSteps(ctx, fd, r, name, entries, areFiles)
+		for _, st := range steps {
+			if r.steps[st.Name] == nil {
+				s.watch.keep(st)
 			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", e.Name, err)
+			if len(st.Files) > 0 || st.Problem != "" {
+				r.sorted = append(r.sorted, st)
 			}
-			s.watch.keep(st)
+			saved = saved || !st.IsFile && slices.ContainsFunc(st.Files, func(f File) bool {
+				return IsCheckpoint(f.Rel)
+			})
 		}
-		if len(st.Files) > 0 || st.Problem != "" {
-			r.sorted = append(r.sorted, st)
-		}
-		saved = saved || !st.IsFile && slices.ContainsFunc(st.Files, func(f File) bool {
-			return IsCheckpoint(f.Rel)
-		})
-		return nil
+		return err
 	}
-	for _, e := range dirs {
-		if err := look(e, s.lookAtStep); err != nil {
-			return nil, err
-		}
+	if err := look(dirs, false); err != nil {
+		return nil, err
 	}
 	if !saved {
-		for _, e := range files {
-			if err := look(e, s.lookAtFile); err != nil {
-				return nil, err
-			}
+		if err := look(files, true); err != nil {
+			return nil, err
 		}
 	}
 	slices.SortFunc(r.sorted, func(a, b *Step) int { return runs.Compare(a.Name, b.Name) })
 	r.listed = true
 	return r, nil
+}
+
+// lookAtSteps looks at those of a run's entries that are not known, with all processors. It returns all that
+// are steps; with an error, those that it came to.
+func (s *Steps) lookAtSteps(ctx context.Context, fd int, r *run, runName string, entries []tree.DirEntry,
+	areFiles bool) ([]*Step, error) {
+	steps := make([]*Step, len(entries))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(cas.Processors)
+	for i, e := range entries {
+		if steps[i] = r.steps[e.Name]; steps[i] != nil {
+			continue
+		}
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			st, err := s.lookAtStep(fd, r, runName, e.Name, areFiles)
+			if noFolder(err) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", e.Name, err)
+			}
+			steps[i] = st
+			return nil
+		})
+	}
+	err := g.Wait()
+	return slices.DeleteFunc(steps, func(st *Step) bool { return st == nil }), err
 }
 
 // dirsIn lists the directories in a directory. Names that begin with a dot are neither runs nor steps.
@@ -260,52 +280,55 @@ func openDirAt(dir int, name string) (int, error) {
 // noFolder reports whether openDirAt found no directory by the name.
 func noFolder(err error) bool { return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP }
 
-// lookAtStep looks through a step. Its metrics are read, too. What changes meanwhile is looked at again.
-func (s *Steps) lookAtStep(dir int, of *run, runName, name string) (*Step, error) {
-	st := &Step{of: of, Name: name}
-	fd, err := openDirAt(dir, name)
+// lookAtStep looks through a step of a run whose directory is open. Its metrics are read, too. What changes
+// meanwhile is looked at again.
+func (s *Steps) lookAtStep(dir int, of *run, runName, name string, isFile bool) (*Step, error) {
+	st := &Step{of: of, Name: name, IsFile: isFile}
+	print := beginPrint(runName, name)
+	fd, err := st.open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	var info unix.Stat_t
-	if err := unix.Fstat(fd, &info); err != nil {
-		return nil, err
-	}
-	st.Dirs = []uint64{info.Ino}
-	st.guard(guardOf(&info, tree.MayRead|tree.MayEnter))
-	if err := st.lookInto(fd, "", 0, nil); err != nil || len(st.Files) == 0 {
+	if err := st.list(fd, &print); err != nil || len(st.Files) == 0 {
 		return st, err
 	}
+	st.Print = print.end()
 	s.readMetrics(fd, runName, st)
 	s.readDeclared(fd, runName, st)
 	return st, nil
 }
 
-// lookAtFile is lookAtStep for a step that is one file.
-func (s *Steps) lookAtFile(dir int, of *run, runName, name string) (*Step, error) {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+func (st *Step) open(dir int) (fd int, err error) {
+	if !st.IsFile {
+		return openDirAt(dir, st.Name)
 	}
-	defer unix.Close(fd)
+	return unix.Openat(dir, st.Name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// list looks at what there is of a step that is open.
+func (st *Step) list(fd int, print *printing) error {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {
-		return nil, err
+		return err
+	}
+	print.add("", &info)
+	if !st.IsFile {
+		st.Dirs = []uint64{info.Ino}
+		st.guard(guardOf(&info, tree.MayRead|tree.MayEnter))
+		return st.lookInto(fd, "", 0, nil, print)
 	}
 	if info.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, unix.ENOENT
+		return unix.ENOENT
 	}
-	st := &Step{of: of, Name: name, IsFile: true, Size: info.Size, Time: time.Unix(0, info.Mtim.Nano())}
+	st.Size, st.Time = info.Size, time.Unix(0, info.Mtim.Nano())
 	st.guard(guardOf(&info, tree.MayRead))
 	st.Files = []File{{"", info.Ino, info.Size, info.Mtim.Nano()}}
-	s.readMetrics(fd, runName, st)
-	s.readDeclared(fd, runName, st)
-	return st, nil
+	return nil
 }
 
 // lookInto looks through a directory of the step. way are the guards of the directories down to it.
-func (st *Step) lookInto(fd int, rel string, depth int, way []tree.Guard) error {
+func (st *Step) lookInto(fd int, rel string, depth int, way []tree.Guard, print *printing) error {
 	var info unix.Stat_t
 	entries, err := tree.ReadNames(fd)
 	if err != nil {
@@ -322,6 +345,7 @@ func (st *Step) lookInto(fd int, rel string, depth int, way []tree.Guard) error 
 			return err
 		}
 		at := path.Join(rel, e.Name)
+		print.add(at, &info)
 		switch info.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
 			if hasMetrics(at) {
@@ -349,7 +373,8 @@ func (st *Step) lookInto(fd int, rel string, depth int, way []tree.Guard) error 
 			if err != nil {
 				return err
 			}
-			err = st.lookInto(sub, at, depth+1, append(slices.Clip(way), guardOf(&info, tree.MayEnter)))
+			way := append(slices.Clip(way), guardOf(&info, tree.MayEnter))
+			err = st.lookInto(sub, at, depth+1, way, print)
 			unix.Close(sub)
 			if err != nil {
 				return err

@@ -84,6 +84,7 @@ type Step struct {
 	Files   []File
 	Size    int64
 	Time    time.Time // when a file was written last
+	Print   Print
 	Metrics map[string]float64
 	Problem string // what of it could not be read
 

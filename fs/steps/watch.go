@@ -25,6 +25,7 @@ type watch struct {
 	shared  map[uint64][]*Step // those of hard links that steps has no room for
 	runs    map[uint64]*run    // by their inodes
 	tops    [2]uint64          // the inodes of the root and of runs/
+	prints  map[*Step]Print    // of steps with files recorded since their look; zero: not taken yet
 
 	// early is what changed since this process began, until Untouched; nil from then on, or when it was much
 	early map[uint64]bool
@@ -35,7 +36,7 @@ const maxEarly = 1 << 16
 
 func newWatch() watch {
 	return watch{changes: map[uint64]bool{}, steps: map[uint64]*Step{}, shared: map[uint64][]*Step{},
-		runs: map[uint64]*run{}, early: map[uint64]bool{}}
+		runs: map[uint64]*run{}, prints: map[*Step]Print{}, early: map[uint64]bool{}}
 }
 
 // Touched reports whether anything in the tree may be another than it was when this process began.
@@ -134,6 +135,7 @@ func (w *watch) end() {
 func (w *watch) dropLocked(st *Step) {
 	w.mu.AssertHeld()
 	delete(st.of.steps, st.Name)
+	delete(w.prints, st)
 	st.of.listed = false
 	for ino := range st.inodes {
 		if w.steps[ino] != st {

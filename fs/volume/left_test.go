@@ -8,8 +8,12 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/models"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -157,6 +161,111 @@ func TestPresumed(t *testing.T) {
 	r = r.reopen()
 	if got := r.like("a/1"); got != "a/2 2" {
 		t.Errorf("without a catalogue like a/1 is %q", got)
+	}
+}
+
+// countedFiles counts the records that are read.
+type countedFiles struct {
+	models.Files
+	records *int
+}
+
+func (f countedFiles) Record(path string, ino uint64) (models.Record, error) {
+	*f.records++
+	return f.Files.Record(path, ino)
+}
+
+// TestKilled: after a kill the first look passes over the steps that are as the catalogue knows them, and
+// over no other, whatever changed them.
+func TestKilled(t *testing.T) {
+	sidecar := func(layers string) []byte { return chainGraph(layers, true) }
+	meanwhile := func(change func(r *rig) error) func(r *rig) *rig {
+		return func(r *rig) *rig {
+			r.close()
+			if err := change(r); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+	}
+	for _, c := range []struct {
+		when   string
+		change func(r *rig) *rig // the catalogue stays as it was
+		step   string            // that is most like a/1
+		files  int               // that are looked at; -1: all
+	}{
+		{"killed", func(r *rig) *rig { return r }, "b/2 3", 0},
+		{"saved", func(r *rig) *rig { r.saveGraph("c/1", "xyzz"); return r }, "c/1 3", 2},
+		{"another sidecar", func(r *rig) *rig {
+			r.write("runs/b/2/arch.json", sidecar("xxxx"))
+			return r
+		}, "a/2 2", 2},
+		{"better", func(r *rig) *rig {
+			r.write("runs/a/2/metrics.json", []byte(`{"quality": 7}`))
+			r.write("runs/a/2/arch.json", sidecar("xyz"))
+			return r
+		}, "a/2 3", 3},
+		{"removed", func(r *rig) *rig { r.unlink("runs/b/2/m.safetensors"); return r }, "a/2 2", 1},
+		{"moved while nothing was mounted", meanwhile(func(r *rig) error {
+			return os.Rename(r.at("tree/runs/b/2"), r.at("tree/runs/a/7"))
+		}), "a/7 3", 2},
+		{"a run moved while nothing was mounted", meanwhile(func(r *rig) error {
+			return os.Rename(r.at("tree/runs/b"), r.at("tree/runs/d"))
+		}), "d/2 3", 4},
+		{"written while nothing was mounted", meanwhile(func(r *rig) error {
+			return os.WriteFile(r.at("tree/runs/b/2/arch.json"), sidecar("qqqq"), 0o600)
+		}), "a/2 2", 2},
+		{"the host went down", meanwhile(func(r *rig) error {
+			replace(t, r.at("lock"), tree.BootID(), "00000000-0000-0000-0000-000000000000")
+			return nil
+		}), "b/2 3", 8},
+	} {
+		r := left(t)
+		// The look of a second process comes after all changes.
+		waitTick(t)
+		r = r.reopenUnclean()
+		r.like("a/1")
+		r.close()
+		saved, err := os.ReadFile(r.at(tree.CatalogueFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = c.change(openRig(t, r.dir))
+		r.close()
+		if err := os.WriteFile(r.at(tree.CatalogueFile), saved, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		waitTick(t)
+		r = r.reopenUnclean()
+		records := 0
+		o := modelsOptions(r.Volume)
+		o.Files = countedFiles{o.Files, &records}
+		r.models = models.New(o)
+		if got := r.like("a/1"); got != c.step || records != c.files {
+			t.Errorf("%s: like a/1 is %q, %d files looked at; want %q, %d", c.when, got, records, c.step, c.files)
+		}
+		lineage := r.allLineage()
+		r.close()
+		if err := os.Remove(r.at(tree.CatalogueFile)); err != nil {
+			t.Fatal(err)
+		}
+		if r = r.reopen(); !reflect.DeepEqual(r.allLineage(), lineage) {
+			t.Errorf("%s: lineage %+v\nby a whole look %+v", c.when, lineage, r.allLineage())
+		}
+	}
+}
+
+// waitTick waits until what is looked at has changed before, by the clock that ctimes are of.
+func waitTick(t *testing.T) {
+	t.Helper()
+	clock := func() int64 {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+			t.Fatal(err)
+		}
+		return now.Nano()
+	}
+	for began := time.Now().UnixNano(); clock() <= began; {
 	}
 }
 

@@ -64,15 +64,18 @@ func (v *Volume) openInspect(o Options) {
 }
 
 // openModels makes the list of models.
-func (v *Volume) openModels() {
-	v.models = models.New(models.Options{
+func (v *Volume) openModels() { v.models = models.New(modelsOptions(v)) }
+
+func modelsOptions(v *Volume) models.Options {
+	return models.Options{
 		Folder: v.folder, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect,
 		Store:    v.store,
 		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
 		Pending: v.pendingPaths, Released: v.awaitReleases,
 		Known: func(catalogue cas.Hash) bool { return v.lock.Knows(v.folder, catalogue) },
+		Epoch: v.lock.Epoch,
 		Step:  func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
-	})
+	}
 }
 
 // openVirtual makes the names that exist only in the mount.
@@ -149,7 +152,7 @@ func (v *Volume) openNames() error {
 	v.names, err = names.Open(names.Options{
 		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
 		Changed:  func(ino uint64) { v.steps.Changed(ino); v.usage.Changed(ino) },
-		Recorded: v.usage.Changed,
+		Recorded: func(ino uint64) { v.steps.Recorded(ino); v.usage.Changed(ino) },
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
 			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)

@@ -26,6 +26,7 @@ type finder struct {
 
 	// The archs that may win.
 	sounded []uint32   // those that sound has considered
+	ranks   []uint64   // of lists with bitmaps: how much each puts out, about; below, its place
 	bitmaps []filtered // what filter reads
 	blocks  []filtered // their posting.any
 	tally   tally      // what readLists adds up
@@ -155,9 +156,12 @@ func (f *finder) sound(i int) bool {
 // weigh takes an arch that weighs at most so much if it is better than the best, or notes that it may be.
 // known: it weighs that.
 func (f *finder) weigh(a uint32, most int, known bool) {
-	m, ok := f.model(a)
-	p := found{arch: a, length: most, model: m, exact: true}
-	if !ok || !p.better(&f.best) {
+	p := found{arch: a, length: most, model: f.x.top[a], exact: true}
+	if !p.better(&f.best) { // mostly
+		return
+	}
+	var ok bool
+	if p.model, ok = f.model(a); !ok || !p.better(&f.best) {
 		return
 	}
 	if !known {

@@ -12,6 +12,7 @@ type index struct {
 	classes []class
 	champ   []uint32 // by class: the best arch of its postings, none when that has to be looked for; atomic
 	archs   []arch
+	top     []Model // by arch: no model of it is better
 	byShape map[string]uint32
 	dead    int      // archs without models, free ones not counted
 	free    []uint32 // archs swept
@@ -87,7 +88,7 @@ func (x *index) add(m Model, r *keyring) uint32 {
 		a = x.free[n-1]
 		x.free = x.free[:n-1]
 	} else {
-		x.archs = append(x.archs, arch{})
+		x.archs, x.top = append(x.archs, arch{}), append(x.top, Model{})
 	}
 	shape := string(r.text)
 	x.byShape[shape] = a
@@ -289,6 +290,7 @@ func (x *index) place(a uint32, m Model) {
 	if i > 0 {
 		return
 	}
+	x.top[a] = m
 	for _, c := range ar.classes {
 		if b := x.champ[c]; b != none && b != a &&
 			(len(x.archs[b].models) == 0 || m.better(x.archs[b].models[0])) {

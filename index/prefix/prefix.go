@@ -41,7 +41,7 @@
 //  1. Hash G from the roots, no further than keys are known, and weigh each class by the keys of G in it.
 //  2. The champion of the rarest class, and the latest architectures in some others, give a first length. If
 //     the champion weighs all that is known of G, as it does for a chain, it is the answer.
-//  3. The bitmaps say, of 64 architectures at once, which of them lack so little that they can still be
+//  3. The bitmaps say, of 128 architectures at once, which of them lack so little that they can still be
 //     longer than the best (filter.go). Where classes with bitmaps weigh too little, the posting lists are
 //     read shortest first, adding up weights, while the unread ones could still make up a winner (lists.go).
 //  4. The architectures that are left are weighed in full.

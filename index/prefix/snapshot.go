@@ -233,7 +233,7 @@ func (r *restoring) index(x *index, configs uint32, model func(a uint32, m Model
 		return
 	}
 	all := make([]Model, 0, models)
-	x.archs = make([]arch, archs)
+	x.archs, x.top = make([]arch, archs), make([]Model, archs)
 	x.byShape = make(map[string]uint32, archs)
 	for i := range x.archs {
 		h, a := heads[archHead*i:], &x.archs[i]
@@ -257,6 +257,8 @@ func (r *restoring) index(x *index, configs uint32, model func(a uint32, m Model
 		}
 		if a.models = all[begin:len(all):len(all)]; len(a.models) == 0 {
 			x.dead++
+		} else {
+			x.top[i] = a.models[0]
 		}
 	}
 	r.classes(x, classHead)
