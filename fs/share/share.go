@@ -201,6 +201,9 @@ func runOf(p string) string {
 
 // Touched notes that a name, or what it leads to, changed. It waits for nothing.
 func (s *Share) Touched(p string) {
+	if p == steps.Dir { // a folder that was moved here
+		s.TouchedAll()
+	}
 	at := inStep(p)
 	if at == "" {
 		return
@@ -208,7 +211,21 @@ func (s *Share) Touched(p string) {
 	s.mu.Lock()
 	s.touched[at] = s.o.Now()
 	s.dirty[runOf(p)] = true
+	delete(s.done, at)
 	s.mu.Unlock()
+	s.wakeUp()
+}
+
+// TouchedAll notes that something changed of which not all names are known.
+func (s *Share) TouchedAll() {
+	s.mu.Lock()
+	s.all = true
+	clear(s.done)
+	s.mu.Unlock()
+	s.wakeUp()
+}
+
+func (s *Share) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -226,12 +243,53 @@ func (s *Share) Removing(p string) (done func()) {
 	err := s.o.State.EachName(p, func(string, []byte) error { return has })
 	if errors.Is(err, has) {
 		done, err = s.intents.add(p)
+	} else if err == nil {
+		done = func() { s.removed(p) }
 	}
 	if err != nil {
 		s.o.Report(slog.LevelWarn, "a removal will not be published", "path", p, "reason", err)
 		return func() {}
 	}
 	return done
+}
+
+// removed notes that a name has gone which was published, or pulled, while a program removed it.
+func (s *Share) removed(p string) {
+	has, err := s.knownBelow(p)
+	if err == nil && len(has) > 0 {
+		err = s.went(p)
+	}
+	if err != nil {
+		s.o.Report(slog.LevelWarn, "a removal will not be published", "path", p, "reason", err)
+	}
+}
+
+// went notes that a name is gone.
+func (s *Share) went(p string) error {
+	done, err := s.intents.add(p)
+	done()
+	return err
+}
+
+// keep keeps what is known of names, each of which was there a moment ago. What went until now did so unknown to
+// Removing.
+func (s *Share) keep(set map[string][]byte) error {
+	if err := s.o.State.SetNames(set); err != nil {
+		return err
+	}
+	for p, k := range set {
+		if k == nil {
+			continue
+		}
+		there, err := s.exists(p)
+		if err == nil && !there {
+			err = s.went(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Sync makes durable what Removing noted.

@@ -73,6 +73,9 @@ func (v *Volume) Rename(
 		return unix.EROFS
 	}
 	defer v.sharing.removing(oldDir, oldName)()
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		defer v.sharing.exchanging(newDir, newName)()
+	}
 	t, moved, err := v.names.Rename(oldDir, oldName, newDir, newName, flags)
 	if t.Moved {
 		v.sharing.touchIn(newDir, newName)
