@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/heads"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
@@ -98,6 +100,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
+	s.pushing.Lock() // what is pulled just now is not published before it is known
+	defer s.pushing.Unlock()
 	if _, err := s.Fetch(ctx); err != nil {
 		return nil, err
 	}
@@ -187,6 +191,10 @@ func (p *pull) node(ctx context.Context, n *rnames.Node) error {
 	}
 	if err != nil && ctx.Err() == nil && errors.Is(err, unix.EEXIST) {
 		p.skip(n.Path, "another was made here meanwhile")
+		err = nil
+	}
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, bucket.ErrNotFound) {
+		p.skip(n.Path, err.Error()) // the remote has lost it, or never had all of it
 		err = nil
 	}
 	if err != nil {

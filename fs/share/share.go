@@ -30,7 +30,7 @@
 // local store (content.Adopt), its mode and times, then the name, in place of what was there. Whoever has
 // the old file open keeps it. What was changed here and not published is left as it is.
 //
-// Locks: Share.pushing is held over a push. Nothing is locked while the tree is changed but what that locks.
+// Locks: Share.pushing is held over a push and a pull. Nothing is locked while the tree is changed but what that locks.
 package share
 
 import (

@@ -3,10 +3,12 @@ package volume
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +16,7 @@ import (
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/fs/content"
+	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
 
@@ -281,4 +284,55 @@ func TestPublishedWhenPacked(t *testing.T) {
 	if d.exists("runs/x/1/f") {
 		t.Error("it is there in part")
 	}
+}
+
+// What is pulled just now is not published as if it came from here.
+func TestPulledWhilePublished(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	for i := range 50 {
+		a.put(fmt.Sprintf("runs/x/1/f%d", i), []byte("f"))
+	}
+	a.published("")
+	var once sync.Once
+	pushed := make(chan *control.Pushed)
+	b.content.Kernel = &told{b.content.Kernel, func(string) {
+		once.Do(func() {
+			go func() {
+				p, err := b.Push(context.Background(), "", nil)
+				if err != nil {
+					t.Error(err)
+				}
+				pushed <- p
+			}()
+		})
+	}}
+	b.pulled("")
+	if p := <-pushed; p == nil || p.Names != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A file that the remote has lost keeps no other from being pulled.
+func TestPullAroundLostFile(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put("runs/x/1/model.safetensors", modelFile(t, "ABC"))
+	a.published("")
+	var lost []string
+	for o, err := range c.mu.List(context.Background(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(o.Key, "d/") || strings.HasPrefix(o.Key, "m/") {
+			lost = append(lost, o.Key)
+		}
+	}
+	if err := c.mu.Delete(context.Background(), lost); err != nil || len(lost) == 0 {
+		t.Fatal(lost, err)
+	}
+	a.put("runs/x/2/f", random(100<<10, 1))
+	a.published("")
+	b.pulled("", "runs/x/1/model.safetensors")
+	b.same("runs/x/2/f", random(100<<10, 1))
 }
