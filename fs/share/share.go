@@ -232,43 +232,57 @@ func (s *Share) wakeUp() {
 	}
 }
 
-// Removing notes that a name is about to be removed, or moved away. done is called when that was done, or has
-// failed. What cannot be noted is removed all the same, and comes back: nothing is lost by that.
-func (s *Share) Removing(p string) (done func()) {
-	done = func() {}
+// Removing notes that a name is about to be removed, or moved away. done says whether that was done. What cannot
+// be noted is removed all the same, and comes back: nothing is lost by that.
+func (s *Share) Removing(p string) (done func(happened bool)) {
 	if inStep(p) == "" {
-		return done
+		return func(bool) {}
 	}
-	has := errors.New("the remote has it")
-	err := s.o.State.EachName(p, func(string, []byte) error { return has })
-	if errors.Is(err, has) {
-		done, err = s.intents.add(p)
-	} else if err == nil {
-		done = func() { s.removed(p) }
+	end := nothingNoted
+	has, err := s.has(p)
+	if err == nil && has {
+		end, err = s.intents.add(p)
 	}
-	if err != nil {
-		s.o.Report(slog.LevelWarn, "a removal will not be published", "path", p, "reason", err)
-		return func() {}
+	s.unnoted(p, err)
+	return func(happened bool) {
+		err := end(happened)
+		if happened && !has {
+			err = s.removed(p)
+		}
+		s.unnoted(p, err)
 	}
-	return done
 }
 
-// removed notes that a name has gone which was published, or pulled, while a program removed it.
-func (s *Share) removed(p string) {
-	has, err := s.knownBelow(p)
-	if err == nil && len(has) > 0 {
-		err = s.went(p)
-	}
+// unnoted reports that what happens to a name may not be what is published.
+func (s *Share) unnoted(p string, err error) {
 	if err != nil {
-		s.o.Report(slog.LevelWarn, "a removal will not be published", "path", p, "reason", err)
+		s.o.Report(slog.LevelWarn, "a removal could not be noted for the remote", "path", p, "reason", err)
 	}
+}
+
+// has reports whether the remote has a name, or one below it.
+func (s *Share) has(p string) (bool, error) {
+	is := errors.New("the remote has it")
+	err := s.o.State.EachName(p, func(string, []byte) error { return is })
+	if errors.Is(err, is) {
+		return true, nil
+	}
+	return false, err
+}
+
+// removed notes that a name has gone, if it was published or pulled while a program removed it.
+func (s *Share) removed(p string) error {
+	has, err := s.has(p)
+	if err != nil || !has {
+		return err
+	}
+	return s.went(p)
 }
 
 // went notes that a name is gone.
 func (s *Share) went(p string) error {
 	done, err := s.intents.add(p)
-	done()
-	return err
+	return errors.Join(err, done(true))
 }
 
 // keep keeps what is known of names, each of which was there a moment ago. What went until now did so unknown to

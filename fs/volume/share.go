@@ -174,31 +174,31 @@ func (s *sharing) touchIn(dir *names.Node, name string) {
 	}
 }
 
-// removing notes that a name is about to go. done says that it went, or that this failed.
-func (s *sharing) removing(dir *names.Node, name string) (done func()) {
+// removing notes that a name is about to go. done says whether it went.
+func (s *sharing) removing(dir *names.Node, name string) (done func(bool)) {
 	if s.Share == nil || dir.Synth() != nil {
-		return func() {}
+		return func(bool) {}
 	}
 	p := path.Join(dir.Path(), name)
 	gone := s.Removing(p)
-	return func() {
-		gone()
+	return func(went bool) {
+		gone(went)
 		s.Touched(p)
 	}
 }
 
 // exchanging is removing of a name that another node gets: what a folder holds goes with it.
-func (s *sharing) exchanging(dir *names.Node, name string) (done func()) {
+func (s *sharing) exchanging(dir *names.Node, name string) (done func(bool)) {
 	if s.Share == nil || dir.Synth() != nil {
-		return func() {}
+		return func(bool) {}
 	}
 	n, _, err := s.names.Child(dir, name)
 	if err != nil {
-		return func() {}
+		return func(bool) {}
 	}
 	defer n.Unpin()
 	if !n.IsDir() {
-		return func() {}
+		return func(bool) {}
 	}
 	return s.removing(dir, name)
 }

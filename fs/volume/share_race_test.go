@@ -143,7 +143,8 @@ func TestPullTurnsFileIntoLink(t *testing.T) {
 		t.Errorf("%q, %v", to, err)
 	}
 	b.forget(l)
-	if p, err := os.ReadFile(filepath.Join(b.dir, "remote.log")); err != nil || bytes.Contains(p, []byte("runs/x/1/f")) {
+	p, err := os.ReadFile(filepath.Join(b.dir, "remote.log"))
+	if err != nil || bytes.Contains(p, []byte("runs/x/1/f")) {
 		t.Errorf("%q, %v", p, err)
 	}
 }
@@ -335,4 +336,31 @@ func TestPullAroundLostFile(t *testing.T) {
 	a.published("")
 	b.pulled("", "runs/x/1/model.safetensors")
 	b.same("runs/x/2/f", random(100<<10, 1))
+}
+
+// A removal that failed is not published, whatever is lost later.
+func TestFailedRemovalIsForgotten(t *testing.T) {
+	c := newCloud(t)
+	a := c.join("a")
+	a.put("runs/x/1/f", []byte("f"))
+	a.put("runs/x/1/g", []byte("g"))
+	a.put("runs/x/2/f", []byte("f"))
+	a.published("")
+	x := a.find("runs/x")
+	if err := a.Rmdir(x, "1"); err != unix.ENOTEMPTY {
+		t.Fatal(err)
+	}
+	a.forget(x)
+	if err := a.tryRename("runs/x/1", "runs/x/2", 0); err != unix.ENOTEMPTY {
+		t.Fatal(err)
+	}
+	a.unlink("runs/x/1/g")
+	a.close()
+	if err := os.Remove(a.at("tree/runs/x/1/f")); err != nil {
+		t.Fatal(err)
+	}
+	a.again()
+	if p := a.published(""); p.Removed != 1 {
+		t.Errorf("%+v", p)
+	}
 }
