@@ -364,3 +364,31 @@ func TestFailedRemovalIsForgotten(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// A daemon without privileges pulls files that nobody may write, and in place of such.
+func TestPullUnprivileged(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asNobody(t, "^TestPullUnprivileged$")
+		return
+	}
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	for _, contents := range []string{"ABC", "ABD"} {
+		for p, data := range map[string][]byte{
+			"runs/x/1/model.safetensors": modelFile(t, contents), "runs/x/1/f": []byte(contents),
+		} {
+			if a.exists(p) {
+				a.unlink(p)
+			}
+			a.put(p, data)
+			a.setattr(p, &tree.SetAttr{Mode: ptr(uint32(0o444))})
+		}
+		a.published("")
+		b.pulled("")
+		b.same("runs/x/1/model.safetensors", modelFile(t, contents))
+		b.same("runs/x/1/f", []byte(contents))
+		if m := b.stat("runs/x/1/f").Mode & 0o777; m != 0o444 {
+			t.Errorf("mode %o", m)
+		}
+	}
+}
