@@ -161,7 +161,7 @@ func (s *sharing) touch(n *names.Node) {
 			s.Touched(p)
 		}
 		var st unix.Stat_t
-		if n.File() != nil && (n.Stat(&st) != nil || st.Nlink > uint64(len(paths))) {
+		if n.File() != nil && (n.Stat(&st) != nil || uint64(st.Nlink) > uint64(len(paths))) {
 			s.TouchedAll()
 		}
 	}
