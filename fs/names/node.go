@@ -136,6 +136,25 @@ func (n *Node) Path() string {
 	return n.pathLocked()
 }
 
+// Paths are the paths of all its names that are known.
+func (n *Node) Paths() (all []string) {
+	n.ns.ns.RLock()
+	defer n.ns.ns.RUnlock()
+	n.ns.tab.mu.Lock()
+	defer n.ns.tab.mu.Unlock()
+	for _, a := range n.names {
+		switch {
+		case a.Dir == nil:
+			all = append(all, "")
+		case a.Dir == n.ns.root:
+			all = append(all, a.Name)
+		default:
+			all = append(all, a.Dir.pathLocked()+"/"+a.Name)
+		}
+	}
+	return all
+}
+
 // Refs is how many references there are to the node: of the kernel's, of handles, of children and of pins.
 func (n *Node) Refs() int64 {
 	n.ns.tab.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,12 +35,13 @@ type found struct {
 type collector struct {
 	looker
 	found
-	path   string // of what was asked for: it, what is below it, and the folders above it
-	dirty  cleaned
-	now    bool // it was asked for: what is complete is not left alone first
-	steps  map[string]*steps.Step
-	run    string
-	passed int64
+	path  string // of what was asked for: it, what is below it, and the folders above it
+	dirty cleaned
+	now   bool // it was asked for: what is complete is not left alone first
+	steps map[string]*steps.Step
+	run   string
+
+	unready bool // some of a step is to be published soon
 }
 
 // collect finds out what is to be published at or below a path, which is "runs" or below it.
@@ -149,12 +151,16 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 			c.note(p, why)
 			return nil
 		}
-		before := len(c.later)
+		waiting, entries := len(c.later), len(c.entries)
+		c.unready = false
 		if err := c.all(ctx, n, p, st); err != nil {
 			return err
 		}
-		if st != nil && len(c.later) == before {
+		if st != nil && len(c.later) == waiting {
 			c.done[p] = st
+		}
+		if st != nil && c.unready {
+			c.entries = c.entries[:entries] // a step appears as a whole
 		}
 		return nil
 	})
@@ -203,6 +209,8 @@ func (c *collector) add(n *names.Node, p string, st *steps.Step) error {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err
 	case err != nil:
+		c.unready = c.unready || slices.ContainsFunc([]error{errOpen, errUnpacked, errChanged},
+			func(soon error) bool { return errors.Is(err, soon) })
 		c.note(p, err.Error())
 		return nil
 	case k != nil && contentOf(e) == k.content:
@@ -260,8 +268,8 @@ func (c *collector) removed() error {
 }
 
 // exists reports whether the tree has a name.
-func (c *collector) exists(p string) (bool, error) {
-	n, err := c.o.Names.Resolve(p)
+func (s *Share) exists(p string) (bool, error) {
+	n, err := s.o.Names.Resolve(p)
 	if err == nil {
 		n.Unpin()
 		return true, nil

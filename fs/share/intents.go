@@ -38,7 +38,7 @@ type intents struct {
 
 type intent struct {
 	path string
-	over bool // it was done, or has failed
+	over bool // it was done
 }
 
 // openIntents reads STORE/remote.log, and makes it if there is none. What a kill or a power cut has torn off its
@@ -102,30 +102,36 @@ func appendIntent(p []byte, path string) []byte {
 	return p
 }
 
-// add notes that a name is about to be removed, or moved away, with all that is below it. done says that this
-// was done, or has failed.
-func (in *intents) add(path string) (done func(), err error) {
+// add notes that a name is about to be removed, or moved away, with all that is below it. done says
+// whether this was done.
+func (in *intents) add(path string) (done func(bool) error, err error) {
 	if len(path) > record.MaxPath {
-		return func() {}, nil // no such name is shared
+		return nothingNoted, nil // no such name is shared
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	end, err := in.file.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return func() {}, err
+		return nothingNoted, err
 	}
 	if _, err := in.file.Write(appendIntent(nil, path)); err != nil {
 		_, serr := in.file.Seek(end, io.SeekStart)
-		return func() {}, errors.Join(fmt.Errorf("%s: %w", LogFile, err), in.file.Truncate(end), serr)
+		return nothingNoted, errors.Join(fmt.Errorf("%s: %w", LogFile, err), in.file.Truncate(end), serr)
 	}
 	one := &intent{path: path}
 	in.noted = append(in.noted, one)
-	return func() {
+	return func(happened bool) error {
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		one.over = true
+		if happened {
+			return nil
+		}
+		return in.rewriteLocked(slices.DeleteFunc(slices.Clone(in.noted), func(i *intent) bool { return i == one }))
 	}, nil
 }
+
+func nothingNoted(bool) error { return nil }
 
 // sync makes durable what was noted, before the folder is in which the names were.
 func (in *intents) sync() error {
@@ -157,8 +163,13 @@ func (in *intents) cut(n int) error {
 	if n == 0 {
 		return nil
 	}
+	return in.rewriteLocked(slices.Clone(in.noted[n:]))
+}
+
+// rewriteLocked has the file hold these notes alone.
+func (in *intents) rewriteLocked(noted []*intent) error {
 	p := []byte(logMagic)
-	for _, one := range in.noted[n:] {
+	for _, one := range noted {
 		p = appendIntent(p, one.path)
 	}
 	const next = LogFile + ".new"
@@ -181,7 +192,7 @@ func (in *intents) cut(n int) error {
 		return err
 	}
 	in.file.Close()
-	in.file, in.noted = f, slices.Clone(in.noted[n:])
+	in.file, in.noted = f, noted
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,9 @@ func add(t *testing.T, in *intents, paths ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done()
+		if err := done(true); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -73,7 +76,13 @@ func TestIntentUnderWay(t *testing.T) {
 	}
 	add(t, in, "runs/c")
 	holds(t, "while b is removed", in, "runs/a")
-	done()
+	failed, err := in.add("runs/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(done(true), failed(false)); err != nil {
+		t.Fatal(err)
+	}
 	holds(t, "then", in, "runs/a", "runs/b", "runs/c")
 }
 

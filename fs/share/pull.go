@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/heads"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
@@ -98,6 +100,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
+	s.pushing.Lock() // what is pulled just now is not published before it is known
+	defer s.pushing.Unlock()
 	if _, err := s.Fetch(ctx); err != nil {
 		return nil, err
 	}
@@ -148,7 +152,7 @@ func (p *pull) flush() error {
 	if len(p.notes) == 0 {
 		return nil
 	}
-	err := p.o.State.SetNames(p.notes)
+	err := p.keep(p.notes)
 	p.notes = map[string][]byte{}
 	return err
 }
@@ -177,12 +181,20 @@ func (p *pull) node(ctx context.Context, n *rnames.Node) error {
 		return &fs.PathError{Op: "pull", Path: n.Path, Err: err}
 	}
 	defer dir.Unpin()
+	if !dir.IsDir() {
+		p.skip(n.Path, "what should be its folder is none here")
+		return nil
+	}
 	why, err := p.inDir(ctx, dir, n, e)
 	if why != "" {
 		p.skip(n.Path, why)
 	}
 	if err != nil && ctx.Err() == nil && errors.Is(err, unix.EEXIST) {
 		p.skip(n.Path, "another was made here meanwhile")
+		err = nil
+	}
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, bucket.ErrNotFound) {
+		p.skip(n.Path, err.Error()) // the remote has lost it, or never had all of it
 		err = nil
 	}
 	if err != nil {
@@ -197,12 +209,12 @@ func self() tree.Caller { return tree.Caller{UID: uint32(os.Getuid()), GID: uint
 // above makes the folders down to a path.
 func (p *pull) above(at string) (*names.Node, error) {
 	n, err := p.o.Names.Resolve(at)
-	if !errors.Is(err, unix.ENOENT) {
+	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
 		return n, err
 	}
 	dir, err := p.above(path.Dir(at))
-	if err != nil {
-		return nil, err
+	if err != nil || !dir.IsDir() {
+		return dir, err
 	}
 	defer dir.Unpin()
 	return p.mkdir(dir, path.Base(at), 0o755)
@@ -232,20 +244,23 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 		same, why, err := p.here(ctx, old, n.Path, e, was)
 		if same || why != "" || err != nil {
 			if same && err == nil {
-				err = p.note(old, n, e)
+				err = p.note(old, n, e, was)
 			}
 			return why, err
 		}
 	} else if was != nil && slices.ContainsFunc(p.intents.all(), func(at string) bool { return below(n.Path, at) }) {
 		return "removed here, and not published yet", nil
 	}
-	made, err := p.make(ctx, dir, name, old, e)
+	made, err := p.make(ctx, dir, name, old, e, was)
+	if errors.Is(err, errChanged) {
+		return "it was changed here meanwhile: push it, and both versions are kept", nil
+	}
 	if err != nil {
 		return "", err
 	}
 	defer made.Unpin()
 	p.o.Kernel().InvalidateName(dir.ID(), name)
-	return "", p.note(made, n, e)
+	return "", p.note(made, n, e, nil)
 }
 
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.
@@ -253,17 +268,18 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 	same bool, why string, err error) {
 	l := &looker{Share: p.Share, ctx: ctx, batch: p.o.Store.Begin()}
 	defer l.batch.Release()
-	has, look, err := l.entry(n, at, nil, nil)
+	st, err := p.stepAt(at)
+	if err != nil {
+		return false, "", err
+	}
+	has, look, err := l.entry(n, at, st, nil)
 	if err != nil {
 		return false, "it stays as it is here: " + err.Error(), nil
 	}
 	switch {
 	case has == nil:
 		return false, "there is something here that is not shared", nil
-	case has.Kind == record.KindFolder && e.Kind == record.KindFolder:
-		return true, "", nil
-	case has.Kind == e.Kind && has.Link == e.Link && (e.File == nil ||
-		has.File.Manifest == e.File.Manifest && has.File.Inline == e.File.Inline):
+	case sameBytes(has, e):
 		return true, "", nil
 	case was == nil || was.look != look:
 		return false, "it was changed here and is not published: push it, and both versions are kept", nil
@@ -273,37 +289,62 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 	return false, "", nil
 }
 
-// note notes that the tree shows what the remote has.
-func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry) error {
+// sameBytes reports whether entries differ in attributes at most.
+func sameBytes(a, b *record.Entry) bool {
+	if a.Kind != b.Kind || a.Link != b.Link {
+		return false
+	}
+	return a.File == nil || a.File.Manifest == b.File.Manifest && a.File.Inline == b.File.Inline
+}
+
+// note notes that the tree shows what the remote has. was is what was known of a name that was there before.
+func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry, was *known) error {
 	l := &looker{Share: p.Share, ctx: context.Background(), batch: p.o.Store.Begin()}
 	defer l.batch.Release()
-	has, look, err := l.entry(made, n.Path, nil, nil)
-	if err != nil || has == nil {
+	st, err := p.stepAt(n.Path)
+	if err != nil {
 		return err
 	}
-	k := &known{look: look, content: contentOf(e), tips: n.Shown()}
+	has, look, err := l.entry(made, n.Path, st, nil)
+	k := &known{content: contentOf(e), tips: n.Shown()}
+	switch {
+	case err == nil && has != nil && sameBytes(has, e):
+		if was != nil && was.look != look && contentOf(has) != k.content {
+			return nil // its attributes were changed here, and are not published
+		}
+		k.look = look
+	case was != nil:
+		return nil // it was changed since it was looked at
+	} // else a program changed what was made just now: it looks like nothing that is known
 	if p.notes[n.Path] = k.encode(); len(p.notes) < mostNotes {
 		return nil
 	}
 	return p.flush()
 }
 
-// make makes a name, in place of old if that is not nil.
-func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry) (
-	*names.Node, error) {
+// make makes a name, in place of old if that is not nil and is as it was when it was known.
+func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
+	was *known) (*names.Node, error) {
 	switch e.Kind {
 	case record.KindFolder:
 		return p.folder(dir, name, e)
 	case record.KindLink:
-		if old != nil {
-			if err := p.o.Tree.Unlink(dir, name); err != nil {
-				return nil, err
-			}
+		if old == nil {
+			n, _, err := p.o.Tree.Symlink(dir, name, e.Link, self())
+			return n, err
 		}
-		n, _, err := p.o.Tree.Symlink(dir, name, e.Link, self())
-		return n, err
+		next := fmt.Sprintf("%s%d", pulling, old.Ino())
+		n, _, err := p.o.Tree.Symlink(dir, next, e.Link, self())
+		if err != nil {
+			return nil, err
+		}
+		if err := p.replace(n, dir, next, name, old, e.Path, was); err != nil {
+			n.Unpin()
+			return nil, err
+		}
+		return n, nil
 	case record.KindFile:
-		return p.file(ctx, dir, name, old, e)
+		return p.file(ctx, dir, name, old, e, was)
 	}
 	return nil, fmt.Errorf("an entry of kind %d: %w", e.Kind, unix.EINVAL)
 }
@@ -323,8 +364,8 @@ func (p *pull) folder(dir *names.Node, name string, e *record.Entry) (*names.Nod
 }
 
 // file makes a file, first without a name.
-func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry) (
-	n *names.Node, err error) {
+func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
+	was *known) (*names.Node, error) {
 	b := p.o.Store.Begin()
 	defer b.Release() // which names the records until the file does
 	if e.File.Manifest != ([32]byte{}) {
@@ -339,18 +380,14 @@ func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *name
 	if err != nil {
 		return nil, err
 	}
-	n = m.Node
-	defer func() {
-		if err != nil {
-			n.Unpin()
-		}
-	}()
+	n := m.Node
 	done, err := p.fill(m, e)
 	if err == nil {
-		err = p.place(n, dir, name, old)
+		err = p.place(n, dir, name, old, e.Path, was)
 	}
 	done()
 	if err != nil {
+		n.Unpin()
 		return nil, err
 	}
 	p.out.Files++
@@ -386,22 +423,94 @@ func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
 	return done, err
 }
 
+// pulling begins the name that a file has for a moment.
+const pulling = ".ckptfs-pull-"
+
 // place gives a new file its name.
-func (p *pull) place(n, dir *names.Node, name string, old *names.Node) error {
+func (p *pull) place(n, dir *names.Node, name string, old *names.Node, at string, was *known) error {
+	to := name
+	if old != nil {
+		to = fmt.Sprintf("%s%d", pulling, n.Ino())
+	}
+	if _, err := p.o.Tree.Link(n, dir, to); err != nil {
+		return err
+	}
+	n.Unpin() // Link took a reference, too
 	if old == nil {
-		_, err := p.o.Tree.Link(n, dir, name)
-		if err == nil {
-			n.Unpin() // Link took a reference, too
-		}
-		return err
+		return nil
 	}
-	next := fmt.Sprintf(".ckptfs-pull-%d", n.Ino())
-	if _, err := p.o.Tree.Link(n, dir, next); err != nil {
-		return err
+	return p.replace(n, dir, to, name, old, at, was)
+}
+
+// replace puts what is called next in the place of old. They are exchanged, so that what a program did to old,
+// or put in its place, until then comes back. The error is errChanged if there was any.
+func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, at string, was *known) error {
+	before, err := p.unchanged(old, at, was)
+	if err == nil {
+		err = p.exchange(dir, next, name)
 	}
-	n.Unpin()
-	if err := p.o.Tree.Rename(dir, next, dir, name, 0); err != nil {
-		return errors.Join(err, p.o.Tree.Unlink(dir, next))
+	if errors.Is(err, unix.ENOENT) {
+		err = errChanged
+	}
+	if err != nil {
+		return errors.Join(err, p.unlink(dir, next, n))
+	}
+	if err := p.isStill(dir, next, old, before); err != nil {
+		return errors.Join(err, p.exchange(dir, next, name), p.unlink(dir, next, n))
+	}
+	return p.unlink(dir, next, old)
+}
+
+func (p *pull) exchange(dir *names.Node, a, b string) error {
+	err := p.o.Tree.Rename(dir, a, dir, b, unix.RENAME_EXCHANGE)
+	p.o.Kernel().InvalidateName(dir.ID(), b)
+	return err
+}
+
+// unlink removes a name, if it is a node's.
+func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
+	n, _, err := p.o.Names.Child(dir, name)
+	if err != nil {
+		return gone(err)
+	}
+	defer n.Unpin()
+	if n.Ino() != of.Ino() {
+		return nil
+	}
+	return p.o.Tree.Unlink(dir, name)
+}
+
+// unchanged is how old is, if it is as it was when it was known.
+func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.State, err error) {
+	if old.File() == nil {
+		return is, nil
+	}
+	st, err := p.stepAt(at)
+	if err != nil {
+		return is, err
+	}
+	a, is, err := settled(old)
+	if err != nil || lookOf(&a, &is, st) != was.look {
+		return is, errChanged
+	}
+	return is, nil
+}
+
+// isStill checks that a name is old's, which nobody changed.
+func (p *pull) isStill(dir *names.Node, name string, old *names.Node, before content.State) error {
+	n, _, err := p.o.Names.Child(dir, name)
+	if err != nil {
+		return errors.Join(errChanged, gone(err))
+	}
+	defer n.Unpin()
+	if n.Ino() != old.Ino() {
+		return errChanged
+	}
+	if old.File() == nil {
+		return nil
+	}
+	if _, is, err := settled(old); err != nil || is.Gen != before.Gen {
+		return errChanged
 	}
 	return nil
 }

@@ -82,13 +82,17 @@ const mostWaiting = 64
 func (s *Share) pushed(p *push) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(s.done, p.found.done)
+	for at, st := range p.found.done {
+		if !s.all && !s.dirty[runOf(at)] { // else it may have changed since it was looked at
+			s.done[at] = st
+		}
+	}
 	for i := range p.entries {
 		if at := p.entries[i].Path; p.entries[i].Kind == record.KindTombstone && at == inStep(at) {
 			delete(s.done, at)
 		}
 	}
-	for _, w := range p.later {
+	for _, w := range p.out.Skipped {
 		s.dirty[runOf(w.Path)] = true
 	}
 	s.status.Waiting = slices.Clone(p.later[:min(len(p.later), mostWaiting)])
@@ -309,7 +313,7 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	p.status.LastCommit = p.o.Now()
 	p.status.LastContact = p.status.LastCommit
 	p.mu.Unlock()
-	return p.o.State.SetNames(set)
+	return p.keep(set)
 }
 
 func (s *Share) setPushing(at string) {

@@ -30,7 +30,7 @@
 // local store (content.Adopt), its mode and times, then the name, in place of what was there. Whoever has
 // the old file open keeps it. What was changed here and not published is left as it is.
 //
-// Locks: Share.pushing is held over a push. Nothing is locked while the tree is changed but what that locks.
+// Locks: Share.pushing is held over a push and a pull. Nothing is locked while the tree is changed but what that locks.
 package share
 
 import (
@@ -201,6 +201,9 @@ func runOf(p string) string {
 
 // Touched notes that a name, or what it leads to, changed. It waits for nothing.
 func (s *Share) Touched(p string) {
+	if p == steps.Dir { // a folder that was moved here
+		s.TouchedAll()
+	}
 	at := inStep(p)
 	if at == "" {
 		return
@@ -208,30 +211,99 @@ func (s *Share) Touched(p string) {
 	s.mu.Lock()
 	s.touched[at] = s.o.Now()
 	s.dirty[runOf(p)] = true
+	delete(s.done, at)
 	s.mu.Unlock()
+	s.wakeUp()
+}
+
+// TouchedAll notes that something changed of which not all names are known.
+func (s *Share) TouchedAll() {
+	s.mu.Lock()
+	s.all = true
+	clear(s.done)
+	s.mu.Unlock()
+	s.wakeUp()
+}
+
+func (s *Share) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Removing notes that a name is about to be removed, or moved away. done is called when that was done, or has
-// failed. What cannot be noted is removed all the same, and comes back: nothing is lost by that.
-func (s *Share) Removing(p string) (done func()) {
-	done = func() {}
+// Removing notes that a name is about to be removed, or moved away. done says whether that was done. What cannot
+// be noted is removed all the same, and comes back: nothing is lost by that.
+func (s *Share) Removing(p string) (done func(happened bool)) {
 	if inStep(p) == "" {
-		return done
+		return func(bool) {}
 	}
-	has := errors.New("the remote has it")
-	err := s.o.State.EachName(p, func(string, []byte) error { return has })
-	if errors.Is(err, has) {
-		done, err = s.intents.add(p)
+	end := nothingNoted
+	has, err := s.has(p)
+	if err == nil && has {
+		end, err = s.intents.add(p)
 	}
+	s.unnoted(p, err)
+	return func(happened bool) {
+		err := end(happened)
+		if happened && !has {
+			err = s.removed(p)
+		}
+		s.unnoted(p, err)
+	}
+}
+
+// unnoted reports that what happens to a name may not be what is published.
+func (s *Share) unnoted(p string, err error) {
 	if err != nil {
-		s.o.Report(slog.LevelWarn, "a removal will not be published", "path", p, "reason", err)
-		return func() {}
+		s.o.Report(slog.LevelWarn, "a removal could not be noted for the remote", "path", p, "reason", err)
 	}
-	return done
+}
+
+// has reports whether the remote has a name, or one below it.
+func (s *Share) has(p string) (bool, error) {
+	is := errors.New("the remote has it")
+	err := s.o.State.EachName(p, func(string, []byte) error { return is })
+	if errors.Is(err, is) {
+		return true, nil
+	}
+	return false, err
+}
+
+// removed notes that a name has gone, if it was published or pulled while a program removed it.
+func (s *Share) removed(p string) error {
+	has, err := s.has(p)
+	if err != nil || !has {
+		return err
+	}
+	return s.went(p)
+}
+
+// went notes that a name is gone.
+func (s *Share) went(p string) error {
+	done, err := s.intents.add(p)
+	return errors.Join(err, done(true))
+}
+
+// keep keeps what is known of names, each of which was there a moment ago. What went until now did so unknown to
+// Removing.
+func (s *Share) keep(set map[string][]byte) error {
+	if err := s.o.State.SetNames(set); err != nil {
+		return err
+	}
+	for p, k := range set {
+		if k == nil {
+			continue
+		}
+		there, err := s.exists(p)
+		if err == nil && !there {
+			err = s.went(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Sync makes durable what Removing noted.

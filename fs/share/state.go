@@ -17,19 +17,16 @@ const (
 
 // StateOf says what a name is to the remote.
 func (s *Share) StateOf(n *names.Node, p string) (string, error) {
-	at := inStep(p)
-	if at == "" {
+	if inStep(p) == "" {
 		return NotShared, nil
 	}
 	k, err := s.known(p)
 	if err != nil || k == nil {
 		return Pending, err
 	}
-	var st *steps.Step
-	if p == at {
-		if st, err = s.stepAt(p); err != nil {
-			return "", err
-		}
+	st, err := s.stepAt(p)
+	if err != nil {
+		return "", err
 	}
 	same := false
 	if n.File() != nil {
@@ -51,6 +48,9 @@ func (s *Share) StateOf(n *names.Node, p string) (string, error) {
 
 // stepAt is the step that a path leads to; nil if it is none.
 func (s *Share) stepAt(p string) (*steps.Step, error) {
+	if p != inStep(p) || p == runOf(p) {
+		return nil, nil
+	}
 	run := path.Base(path.Dir(p))
 	all, err := s.o.Steps.Of(run)
 	if err != nil {

@@ -36,8 +36,9 @@ func (v *Volume) remove(dir *names.Node, name string, flag int) error {
 	if flag == 0 && dir.Synth() != nil {
 		return dir.Synth().Remove(name)
 	}
-	defer v.sharing.removing(dir, name)()
+	removed := v.sharing.removing(dir, name)
 	t, err := v.names.Remove(dir, name, flag)
+	removed(err == nil)
 	if err == unix.ENOENT && v.virtual.Reserved(dir, name) {
 		err = unix.EROFS
 	}
@@ -72,8 +73,14 @@ func (v *Volume) Rename(
 	if v.virtual.Reserved(newDir, newName) {
 		return unix.EROFS
 	}
-	defer v.sharing.removing(oldDir, oldName)()
+	went := v.sharing.removing(oldDir, oldName)
+	exchanged := func(bool) {}
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		exchanged = v.sharing.exchanging(newDir, newName)
+	}
 	t, moved, err := v.names.Rename(oldDir, oldName, newDir, newName, flags)
+	went(t.Moved)
+	exchanged(t.Moved)
 	if t.Moved {
 		v.sharing.touchIn(newDir, newName)
 		if flags&(unix.RENAME_EXCHANGE|unix.RENAME_WHITEOUT) == 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -32,10 +33,12 @@ const XattrRemote = "user.ckptfs.remote"
 type sharing struct {
 	*share.Share       // nil: there is none, or it cannot be used
 	why          error // why it cannot
+	names        *names.Names
 }
 
 // open connects. A mount whose remote cannot be used is as any other.
 func (s *sharing) open(v *Volume, o Options) {
+	s.names = v.names
 	s.why = fmt.Errorf("store %s has no remote, or had none when it was mounted: "+
 		"`ckptfs remote add URL %[1]s` gives it one, and the next mount uses it", v.folder.Path())
 	if o.Remote == nil || v.readOnly {
@@ -153,28 +156,51 @@ func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
 // touch notes that a node changed which may be published.
 func (s *sharing) touch(n *names.Node) {
 	if s.Share != nil {
-		s.Touched(n.Path())
+		paths := n.Paths()
+		for _, p := range paths {
+			s.Touched(p)
+		}
+		var st unix.Stat_t
+		if n.File() != nil && (n.Stat(&st) != nil || uint64(st.Nlink) > uint64(len(paths))) {
+			s.TouchedAll()
+		}
 	}
 }
 
 // touchIn is touch of a name in a folder.
 func (s *sharing) touchIn(dir *names.Node, name string) {
 	if s.Share != nil && dir.Synth() == nil {
-		s.Touched(dir.Path() + "/" + name)
+		s.Touched(path.Join(dir.Path(), name))
 	}
 }
 
-// removing notes that a name is about to go. done says that it went, or that this failed.
-func (s *sharing) removing(dir *names.Node, name string) (done func()) {
+// removing notes that a name is about to go. done says whether it went.
+func (s *sharing) removing(dir *names.Node, name string) (done func(bool)) {
 	if s.Share == nil || dir.Synth() != nil {
-		return func() {}
+		return func(bool) {}
 	}
-	p := dir.Path() + "/" + name
+	p := path.Join(dir.Path(), name)
 	gone := s.Removing(p)
-	return func() {
-		gone()
+	return func(went bool) {
+		gone(went)
 		s.Touched(p)
 	}
+}
+
+// exchanging is removing of a name that another node gets: what a folder holds goes with it.
+func (s *sharing) exchanging(dir *names.Node, name string) (done func(bool)) {
+	if s.Share == nil || dir.Synth() != nil {
+		return func(bool) {}
+	}
+	n, _, err := s.names.Child(dir, name)
+	if err != nil {
+		return func(bool) {}
+	}
+	defer n.Unpin()
+	if !n.IsDir() {
+		return func(bool) {}
+	}
+	return s.removing(dir, name)
 }
 
 // Push publishes what is complete at or below a path.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -312,7 +313,8 @@ func TestPushCutOff(t *testing.T) {
 	for n := 1; ; n++ {
 		c := newCloud(t)
 		a := c.join("a")
-		cut := &cutBucket{Bucket: &c.mu, left: n}
+		cut := &cutBucket{Bucket: &c.mu}
+		cut.left.Store(int64(n))
 		a.rig = a.reopen(func(o *Options) {
 			o.Remote = func(remote.Joined) (bucket.Bucket, error) { return cut, nil }
 		})
@@ -339,17 +341,17 @@ func TestPushCutOff(t *testing.T) {
 // lost.
 type cutBucket struct {
 	bucket.Bucket
-	left int
+	left atomic.Int64
 }
 
 func (c *cutBucket) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
 	bucket.Version, error) {
-	c.left--
-	if c.left < 0 {
+	left := c.left.Add(-1)
+	if left < 0 {
 		return "", &bucket.Error{Op: "put", Key: key, Kind: bucket.ErrUnreachable}
 	}
 	v, err := c.Bucket.Put(ctx, key, body, cond)
-	if c.left == 0 && err == nil {
+	if left == 0 && err == nil {
 		return "", &bucket.Error{Op: "put", Key: key, Kind: bucket.ErrDoubt}
 	}
 	return v, err
