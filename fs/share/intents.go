@@ -187,6 +187,9 @@ func (in *intents) rewriteLocked(noted []*intent) error {
 	if err == nil {
 		err = in.folder.Rename(next, LogFile)
 	}
+	if err == nil {
+		err = in.folder.SyncDir(".")
+	}
 	if err != nil {
 		f.Close()
 		return err

@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,7 @@ var (
 type looker struct {
 	*Share
 	ctx   context.Context
+	waits bool         // until a change later than its look is told by a file's times
 	batch *store.Batch // holds the manifests that were made for entries
 }
 
@@ -70,6 +72,10 @@ func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known) (e 
 // file is entry of a regular file.
 func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*record.Entry, sum, error) {
 	a, is, err := settled(n)
+	if l.waits && time.Since(time.Unix(0, nanoseconds(a.Ctime))).Abs() < tick {
+		time.Sleep(tick) // another change might come in the same tick of the host's clock
+		a, is, err = settled(n)
+	}
 	look := lookOf(&a, &is, st)
 	if err != nil || k != nil && look == k.look {
 		return nil, look, err
@@ -93,6 +99,9 @@ func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*re
 	}
 	return e, look, nil
 }
+
+// tick is longer than a tick of any host's clock that files' times are taken from.
+const tick = 20 * time.Millisecond
 
 // lookOf is what tells that a file is as it was.
 func lookOf(a *tree.Attr, is *content.State, st *steps.Step) sum {

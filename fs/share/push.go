@@ -52,7 +52,7 @@ func (s *Share) push(ctx context.Context, at string, now bool, report func(contr
 			was.undo()
 		}
 	}()
-	l := &looker{Share: s, ctx: ctx, batch: s.o.Store.Begin()}
+	l := &looker{Share: s, ctx: ctx, waits: true, batch: s.o.Store.Begin()}
 	defer l.batch.Release()
 	f, err := l.collect(ctx, at, was, now)
 	if err == nil {

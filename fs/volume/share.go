@@ -41,6 +41,9 @@ func (s *sharing) open(v *Volume, o Options) {
 	s.names = v.names
 	s.why = fmt.Errorf("store %s has no remote, or had none when it was mounted: "+
 		"`ckptfs remote add URL %[1]s` gives it one, and the next mount uses it", v.folder.Path())
+	if v.readOnly {
+		s.why = fmt.Errorf("store %s is read only here: its remote is not used", v.folder.Path())
+	}
 	if o.Remote == nil || v.readOnly {
 		return
 	}

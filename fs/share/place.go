@@ -1,0 +1,208 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/remote/record"
+	"ckptfs/fs/content"
+	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
+)
+
+// make makes a name, in place of old if that is not nil and is as it was when it was known.
+func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
+	was *known) (*names.Node, error) {
+	switch e.Kind {
+	case record.KindFolder:
+		return p.folder(dir, name, e)
+	case record.KindLink:
+		if old == nil {
+			n, _, err := p.o.Tree.Symlink(dir, name, e.Link, self())
+			return n, err
+		}
+		next := fmt.Sprintf("%s%d", pulling, old.Ino())
+		n, _, err := p.o.Tree.Symlink(dir, next, e.Link, self())
+		if err != nil {
+			return nil, err
+		}
+		if err := p.replace(n, dir, next, name, old, e.Path, was); err != nil {
+			n.Unpin()
+			return nil, err
+		}
+		return n, nil
+	case record.KindFile:
+		return p.file(ctx, dir, name, old, e, was)
+	}
+	return nil, fmt.Errorf("an entry of kind %d: %w", e.Kind, unix.EINVAL)
+}
+
+func (p *pull) folder(dir *names.Node, name string, e *record.Entry) (*names.Node, error) {
+	n, err := p.mkdir(dir, name, uint32(e.Mode)|0o700)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range e.Attrs {
+		if err := n.SetXattr(a.Name, []byte(a.Value), 0); err != nil {
+			n.Unpin()
+			return nil, fmt.Errorf("attribute %s: %w", a.Name, err)
+		}
+	}
+	return n, nil
+}
+
+// file makes a file, first without a name.
+func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
+	was *known) (*names.Node, error) {
+	b := p.o.Store.Begin()
+	defer b.Release() // which names the records until the file does
+	if e.File.Manifest != ([32]byte{}) {
+		if err := p.bring.File(ctx, b, e); err != nil {
+			return nil, err
+		}
+		if err := b.Commit(); err != nil {
+			return nil, err
+		}
+	}
+	m, err := p.o.Names.MakeUnnamed(dir, uint32(e.Mode), unix.O_RDWR, self())
+	if err != nil {
+		return nil, err
+	}
+	n := m.Node
+	done, err := p.fill(m, e)
+	if err == nil {
+		err = p.place(n, dir, name, old, e.Path, was)
+	}
+	done()
+	if err != nil {
+		n.Unpin()
+		return nil, err
+	}
+	p.out.Files++
+	p.out.Bytes += e.File.Size
+	if p.report != nil {
+		p.total.DoneFiles, p.total.DoneBytes = p.total.DoneFiles+1, p.total.DoneBytes+e.File.Size
+		p.total.Current = e.Path
+		p.report(p.total)
+	}
+	return n, nil
+}
+
+// fill gives a new file its bytes, mode and times. done ends its use, once it has its name, or after an error.
+func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
+	done = func() {}
+	mtime := tree.TimespecOf(time.Unix(0, e.MTime))
+	if e.File.Manifest != ([32]byte{}) && e.File.Size >= tree.HeaderSize {
+		m.Close()
+		err = content.Adopt(m.Node.File(), e.File.Manifest, e.MTime)
+	} else {
+		var h *content.Handle
+		if h, err = m.Open(unix.O_RDWR, 0); err != nil {
+			return done, err
+		}
+		done = h.Release
+		if len(e.File.Inline) > 0 {
+			_, err = h.Write([]byte(e.File.Inline), 0)
+		}
+	}
+	if err == nil {
+		_, err = p.o.Tree.Setattr(m.Node, &tree.SetAttr{Mtime: &mtime})
+	}
+	return done, err
+}
+
+// pulling begins the name that a file has for a moment.
+const pulling = ".ckptfs-pull-"
+
+// place gives a new file its name.
+func (p *pull) place(n, dir *names.Node, name string, old *names.Node, at string, was *known) error {
+	to := name
+	if old != nil {
+		to = fmt.Sprintf("%s%d", pulling, n.Ino())
+	}
+	if _, err := p.o.Tree.Link(n, dir, to); err != nil {
+		return err
+	}
+	n.Unpin() // Link took a reference, too
+	if old == nil {
+		return nil
+	}
+	return p.replace(n, dir, to, name, old, at, was)
+}
+
+// replace puts what is called next in the place of old. They are exchanged, so that what a program did to old,
+// or put in its place, until then comes back. The error is errChanged if there was any.
+func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, at string, was *known) error {
+	before, err := p.unchanged(old, at, was)
+	if err == nil {
+		err = p.exchange(dir, next, name)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		err = errChanged
+	}
+	if err != nil {
+		return errors.Join(err, p.unlink(dir, next, n))
+	}
+	if err := p.isStill(dir, next, old, before); err != nil {
+		return errors.Join(err, p.exchange(dir, next, name), p.unlink(dir, next, n))
+	}
+	return p.unlink(dir, next, old)
+}
+
+func (p *pull) exchange(dir *names.Node, a, b string) error {
+	err := p.o.Tree.Rename(dir, a, dir, b, unix.RENAME_EXCHANGE)
+	p.o.Kernel().InvalidateName(dir.ID(), b)
+	return err
+}
+
+// unlink removes a name, if it is a node's.
+func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
+	n, _, err := p.o.Names.Child(dir, name)
+	if err != nil {
+		return gone(err)
+	}
+	defer n.Unpin()
+	if n.Ino() != of.Ino() {
+		return nil
+	}
+	return p.o.Tree.Unlink(dir, name)
+}
+
+// unchanged is how old is, if it is as it was when it was known.
+func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.State, err error) {
+	if old.File() == nil {
+		return is, nil
+	}
+	st, err := p.stepAt(at)
+	if err != nil {
+		return is, err
+	}
+	a, is, err := settled(old)
+	if err != nil || lookOf(&a, &is, st) != was.look {
+		return is, errChanged
+	}
+	return is, nil
+}
+
+// isStill checks that a name is old's, which nobody changed.
+func (p *pull) isStill(dir *names.Node, name string, old *names.Node, before content.State) error {
+	n, _, err := p.o.Names.Child(dir, name)
+	if err != nil {
+		return errors.Join(errChanged, gone(err))
+	}
+	defer n.Unpin()
+	if n.Ino() != old.Ino() {
+		return errChanged
+	}
+	if old.File() == nil {
+		return nil
+	}
+	if _, is, err := settled(old); err != nil || is.Gen != before.Gen {
+		return errChanged
+	}
+	return nil
+}
