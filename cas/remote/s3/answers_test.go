@@ -124,6 +124,18 @@ func TestLostAnswer(t *testing.T) {
 	want(t, "delete", b.Delete(t.Context(), []string{"k"}), bucket.ErrDoubt)
 }
 
+// What an engine has done whose answer is cut off is in doubt, and not refused.
+func TestCutAnswer(t *testing.T) {
+	b := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, "<DeleteResult>")
+		http.NewResponseController(w).Flush()
+		hangUp(w)
+	})
+	want(t, "delete", b.Delete(t.Context(), []string{"k"}), bucket.ErrDoubt)
+}
+
 func TestNobodyThere(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

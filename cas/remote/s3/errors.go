@@ -114,6 +114,8 @@ func kindOf(op string, status int, code string) error {
 		return bucket.ErrFull
 	}
 	switch {
+	case status < 300 && code == "" && (op == "put" || op == "delete"):
+		return bucket.ErrDoubt // it was done, and the rest of the answer did not come
 	case status < 500 && status != 0:
 		return bucket.ErrRefused
 	case op == "put":

@@ -172,7 +172,13 @@ func testDelete(t *testing.T, b bucket.Bucket) {
 		Put(t, b, k, []byte(k), bucket.Cond{})
 	}
 	Put(t, b, "kept", []byte("kept"), bucket.Cond{})
-	if err := b.Delete(t.Context(), keys); err != nil {
+	err := b.Delete(t.Context(), keys)
+	for range 3 { // an answer may get lost
+		if errors.Is(err, bucket.ErrDoubt) {
+			err = b.Delete(t.Context(), keys)
+		}
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	holds(t, b, keys[0], nil)
