@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -58,6 +59,8 @@ func TestIndexRotsUnderLoad(t *testing.T) {
 	var mu sync.Mutex
 	index := &rotting{memIndex: newIndex()}
 	renewed := 0
+	// One operation bears maxRenewals of them. So every writer ends a round between two.
+	rounds, since := [3]int{}, [3]int{-1, -1, -1}
 	s := open(t, m, index, Options{SegmentSize: 16 << 10, NewIndex: func(error) (Locator, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -72,7 +75,7 @@ func TestIndexRotsUnderLoad(t *testing.T) {
 		committed[g] = map[int]bool{}
 		writers.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 1))
-			for n := range 60 {
+			for range 60 {
 				b := s.Begin()
 				var ids []int
 				for range 8 {
@@ -95,12 +98,17 @@ func TestIndexRotsUnderLoad(t *testing.T) {
 					}
 				}
 				b.Release()
-				if n%10 == g {
-					mu.Lock()
+				mu.Lock()
+				rounds[g]++
+				if rounds[0] > since[0] && rounds[1] > since[1] && rounds[2] > since[2] {
 					index.rotten.Store(true)
-					mu.Unlock()
+					since = rounds
 				}
+				mu.Unlock()
 			}
+			mu.Lock()
+			rounds[g] = math.MaxInt
+			mu.Unlock()
 		})
 	}
 	others.Go(func() {
