@@ -73,7 +73,8 @@ func (l *looker) collect(ctx context.Context, at string, dirty cleaned, now bool
 }
 
 // each calls f with what a folder holds that may be shared, and is, or leads to, what was asked for.
-func (c *collector) each(ctx context.Context, dir *names.Node, at string, f func(n *names.Node, p string) error) error {
+func (c *collector) each(ctx context.Context, dir *names.Node, at string,
+	f func(n *names.Node, p string) error) error {
 	list, err := dir.ListQuietly()
 	if err != nil {
 		return gone(err)

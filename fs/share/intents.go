@@ -26,8 +26,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// intents are the names that programs removed, or moved away, and that are not published so yet. That a name is
-// missing says nothing of it: a power cut may have taken it, or it was never here.
+// intents are the names that programs removed, or moved away, and that are not published so yet. That a name
+// is missing says nothing of it: a power cut may have taken it, or it was never here.
 type intents struct {
 	folder *disk.Folder
 
@@ -41,8 +41,8 @@ type intent struct {
 	over bool // it was done
 }
 
-// openIntents reads STORE/remote.log, and makes it if there is none. What a kill or a power cut has torn off its
-// end was noted for a removal that no program was told of.
+// openIntents reads STORE/remote.log, and makes it if there is none. What a kill or a power cut has torn off
+// its end was noted for a removal that no program was told of.
 func openIntents(folder *disk.Folder) (*intents, error) {
 	f, err := folder.Open(LogFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -127,7 +127,8 @@ func (in *intents) add(path string) (done func(bool) error, err error) {
 		if happened {
 			return nil
 		}
-		return in.rewriteLocked(slices.DeleteFunc(slices.Clone(in.noted), func(i *intent) bool { return i == one }))
+		return in.rewriteLocked(slices.DeleteFunc(slices.Clone(in.noted),
+			func(i *intent) bool { return i == one }))
 	}, nil
 }
 

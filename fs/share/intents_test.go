@@ -86,7 +86,8 @@ func TestIntentUnderWay(t *testing.T) {
 	holds(t, "then", in, "runs/a", "runs/b", "runs/c")
 }
 
-// Wherever a kill or a power cut tears the log, the whole notes before are read, and later ones go behind them.
+// Wherever a kill or a power cut tears the log, the whole notes before are read, and later ones go behind
+// them.
 func TestIntentsTorn(t *testing.T) {
 	dir := t.TempDir()
 	add(t, openLog(t, dir), "runs/a", "runs/bb")

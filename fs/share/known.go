@@ -46,8 +46,8 @@ func decodeKnown(path string, p []byte) (*known, error) {
 	return k, r.End()
 }
 
-// contentOf is the sum of all that an entry says but whose it is and what it replaces. A folder's time is none of
-// it: it changes with each name that comes into it, on each machine.
+// contentOf is the sum of all that an entry says but whose it is and what it replaces. A folder's time is
+// none of it: it changes with each name that comes into it, on each machine.
 func contentOf(e *record.Entry) sum {
 	mtime := e.MTime
 	if e.Kind == record.KindFolder {

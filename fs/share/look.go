@@ -42,7 +42,8 @@ type looker struct {
 
 // entry makes the entry of a node by its path, but for whose it is. Of a name that is not shared e is nil. If
 // it looks as it did when k was noted, e is nil, too.
-func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known) (e *record.Entry, look sum, err error) {
+func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known) (
+	e *record.Entry, look sum, err error) {
 	if n.File() != nil {
 		return l.file(n, path, st, k)
 	}
@@ -80,7 +81,8 @@ func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*re
 	if err != nil || k != nil && look == k.look {
 		return nil, look, err
 	}
-	e := &record.Entry{Path: path, Mode: uint16(a.Mode & 0o777), MTime: nanoseconds(a.Mtime), Metrics: metricsOf(st)}
+	e := &record.Entry{Path: path, Mode: uint16(a.Mode & 0o777), MTime: nanoseconds(a.Mtime),
+		Metrics: metricsOf(st)}
 	e.File = &record.File{Size: a.Size}
 	switch {
 	case a.Size <= record.MaxInline:
@@ -105,8 +107,8 @@ const tick = 20 * time.Millisecond
 
 // lookOf is what tells that a file is as it was.
 func lookOf(a *tree.Attr, is *content.State, st *steps.Step) sum {
-	return sumOf(fmt.Appendf(nil, "%d %o %d %d %x %v", a.Size, a.Mode, nanoseconds(a.Mtime), nanoseconds(a.Ctime),
-		is.Record.Manifest, metricsOf(st)))
+	return sumOf(fmt.Appendf(nil, "%d %o %d %d %x %v", a.Size, a.Mode, nanoseconds(a.Mtime),
+		nanoseconds(a.Ctime), is.Record.Manifest, metricsOf(st)))
 }
 
 // settled is how a file is that nobody writes, and that needs no packing to be published.

@@ -92,7 +92,8 @@ func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *name
 	return n, nil
 }
 
-// fill gives a new file its bytes, mode and times. done ends its use, once it has its name, or after an error.
+// fill gives a new file its bytes, mode and times. done ends its use, once it has its name, or after an
+// error.
 func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
 	done = func() {}
 	mtime := tree.TimespecOf(time.Unix(0, e.MTime))
@@ -134,8 +135,8 @@ func (p *pull) place(n, dir *names.Node, name string, old *names.Node, at string
 	return p.replace(n, dir, to, name, old, at, was)
 }
 
-// replace puts what is called next in the place of old. They are exchanged, so that what a program did to old,
-// or put in its place, until then comes back. The error is errChanged if there was any.
+// replace puts what is called next in the place of old. They are exchanged, so that what a program did to
+// old, or put in its place, until then comes back. The error is errChanged if there was any.
 func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, at string, was *known) error {
 	before, err := p.unchanged(old, at, was)
 	if err == nil {

@@ -33,7 +33,8 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 	s.mu.Lock()
 	s.status.LastContact = s.o.Now()
 	s.mu.Unlock()
-	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{}, Problems: []string{}}
+	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{},
+		Problems: []string{}}
 	for _, w := range s.heads.Writers() {
 		out.Writers = append(out.Writers, string(w))
 	}
@@ -145,8 +146,8 @@ type pull struct {
 // mostNotes is how many names are noted at a time.
 const mostNotes = 256
 
-// flush keeps what was noted. What a crash takes away is found again: the names are there, with what the remote
-// has.
+// flush keeps what was noted. What a crash takes away is found again: the names are there, with what the
+// remote has.
 func (p *pull) flush() error {
 	if len(p.notes) == 0 {
 		return nil
@@ -192,7 +193,8 @@ func (p *pull) node(ctx context.Context, n *rnames.Node) error {
 		p.skip(n.Path, "another was made here meanwhile")
 		err = nil
 	}
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) || errors.Is(err, bucket.ErrNotFound) {
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) ||
+		errors.Is(err, bucket.ErrNotFound) {
 		p.skip(n.Path, err.Error()) // the remote has lost it, or never had all of it
 		err = nil
 	}
@@ -228,7 +230,8 @@ func (p *pull) mkdir(dir *names.Node, name string, mode uint32) (*names.Node, er
 }
 
 // inDir makes a name in its folder. why says why it was left as it is.
-func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *record.Entry) (why string, err error) {
+func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *record.Entry) (
+	why string, err error) {
 	name := path.Base(n.Path)
 	was, err := p.known(n.Path)
 	if err != nil {
@@ -247,7 +250,7 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 			}
 			return why, err
 		}
-	} else if was != nil && slices.ContainsFunc(p.intents.all(), func(at string) bool { return below(n.Path, at) }) {
+	} else if was != nil && p.goes(n.Path) {
 		return "removed here, and not published yet", nil
 	}
 	made, err := p.make(ctx, dir, name, old, e, was)
@@ -260,6 +263,11 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	defer made.Unpin()
 	p.o.Kernel().InvalidateName(dir.ID(), name)
 	return "", p.note(made, n, e, nil)
+}
+
+// goes reports whether a program removed a name, or one above it, and that is not published yet.
+func (p *pull) goes(at string) bool {
+	return slices.ContainsFunc(p.intents.all(), func(gone string) bool { return below(at, gone) })
 }
 
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.

@@ -4,15 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"path"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/remote/local"
 	rnames "ckptfs/cas/remote/names"
@@ -30,8 +26,9 @@ const mostEntries = 2000
 // Push publishes what is complete at or below a path, which is that of a run, of what one holds, or "" or
 // "runs" for all. What is not published is among Skipped, and no error.
 func (s *Share) Push(ctx context.Context, at string, report func(control.Progress)) (*control.Pushed, error) {
-	if at = cmp.Or(at, steps.Dir); !below(at, steps.Dir) {
-		return nil, &fs.PathError{Op: "push", Path: at, Err: fmt.Errorf("what lies below %s/ is shared: %w", steps.Dir, unix.EINVAL)}
+	at, err := shared("push", at)
+	if err != nil {
+		return nil, err
 	}
 	if err := s.o.Settle(ctx); err != nil {
 		return nil, err
@@ -64,7 +61,8 @@ func (s *Share) push(ctx context.Context, at string, now bool, report func(contr
 	if err != nil {
 		return nil, soon, err
 	}
-	p := &push{Share: s, found: f, report: report, out: control.Pushed{Remote: s.o.Joined.URL(), Skipped: f.later}}
+	p := &push{Share: s, found: f, report: report,
+		out: control.Pushed{Remote: s.o.Joined.URL(), Skipped: f.later}}
 	if err = p.run(ctx); err != nil {
 		return nil, soon, err
 	}
@@ -107,8 +105,8 @@ type cleaned struct {
 	dirty map[string]bool
 }
 
-// lookedThrough notes that all runs are about to be looked through: what changes from here on makes them dirty
-// again.
+// lookedThrough notes that all runs are about to be looked through: what changes from here on makes them
+// dirty again.
 func (s *Share) lookedThrough(at string) cleaned {
 	s.mu.Lock()
 	defer s.mu.Unlock()

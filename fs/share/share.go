@@ -1,18 +1,18 @@
-// Package share publishes what lies below runs/ to the remote that a store is joined to, and brings what others
-// published.
+// Package share publishes what lies below runs/ to the remote that a store is joined to, and brings what
+// others published.
 //
 // # What is published
 //
 // Regular files, symbolic links and folders of runs, with the attributes user.* of folders and the metrics of
 // steps. A step is published as a whole, when it is complete (package steps) and was left alone for Quiet, or
-// at once when somebody asks for it (Push). What a run holds besides steps is published when no program has it
-// open for writing. Not published are names that begin with a dot or that savers give to what is unfinished,
-// special files, and files whose bytes the disk may not have taken.
+// at once when somebody asks for it (Push). What a run holds besides steps is published when no program has
+// it open for writing. Not published are names that begin with a dot or that savers give to what is
+// unfinished, special files, and files whose bytes the disk may not have taken.
 //
 //	what is dirty      of each folder of a run when something in it changed last (Touched). At the start all
 //	                   runs are looked through.
-//	what is new        of a name that looks otherwise than it did when it was published (known.look) an entry is
-//	                   made; it is published if it says something else than the remote has (known.content)
+//	what is new        of a name that looks otherwise than it did when it was published (known.look) an entry
+//	                   is made; it is published if it says something else than the remote has (known.content)
 //	what it replaces   the entries that the tree showed when the change was made (known.tips)
 //
 // # STORE/remote.log
@@ -26,11 +26,12 @@
 //
 // # Pull
 //
-// A name is made as programs make them: a file without a name is given a manifest whose records are all in the
-// local store (content.Adopt), its mode and times, then the name, in place of what was there. Whoever has
+// A name is made as programs make them: a file without a name is given a manifest whose records are all in
+// the local store (content.Adopt), its mode and times, then the name, in place of what was there. Whoever has
 // the old file open keeps it. What was changed here and not published is left as it is.
 //
-// Locks: Share.pushing is held over a push and a pull. Nothing is locked while the tree is changed but what that locks.
+// Locks: Share.pushing is held over a push and a pull. Nothing is locked while the tree is changed but what
+// that locks.
 package share
 
 import (
@@ -66,7 +67,8 @@ type State interface {
 	heads.Cache
 	// Name is what was set of a path; nil: nothing was.
 	Name(path string) ([]byte, error)
-	// SetNames sets what is kept of paths, all or nothing of it; nil: nothing is. It is durable when it returns.
+	// SetNames sets what is kept of paths, all or nothing of it; nil: nothing is. It is durable when it
+	// returns.
 	SetNames(map[string][]byte) error
 	// EachName calls f with what is kept of a path and of what is below it.
 	EachName(path string, f func(path string, p []byte) error) error
@@ -153,7 +155,8 @@ func Open(o Options) (*Share, error) {
 		},
 		Now: o.Now, Random: o.Random, Parallel: parallel,
 	})
-	s.status = control.RemoteStatus{URL: o.Joined.URL(), Writer: string(o.Joined.Writer), Waiting: []control.Skip{}}
+	s.status = control.RemoteStatus{URL: o.Joined.URL(), Writer: string(o.Joined.Writer),
+		Waiting: []control.Skip{}}
 	return s, nil
 }
 
@@ -232,8 +235,8 @@ func (s *Share) wakeUp() {
 	}
 }
 
-// Removing notes that a name is about to be removed, or moved away. done says whether that was done. What cannot
-// be noted is removed all the same, and comes back: nothing is lost by that.
+// Removing notes that a name is about to be removed, or moved away. done says whether that was done. What
+// cannot be noted is removed all the same, and comes back: nothing is lost by that.
 func (s *Share) Removing(p string) (done func(happened bool)) {
 	if inStep(p) == "" {
 		return func(bool) {}
@@ -285,8 +288,8 @@ func (s *Share) went(p string) error {
 	return errors.Join(err, done(true))
 }
 
-// keep keeps what is known of names, each of which was there a moment ago. What went until now did so unknown to
-// Removing.
+// keep keeps what is known of names, each of which was there a moment ago. What went until now did so unknown
+// to Removing.
 func (s *Share) keep(set map[string][]byte) error {
 	if err := s.o.State.SetNames(set); err != nil {
 		return err
