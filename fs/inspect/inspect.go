@@ -13,7 +13,6 @@ package inspect
 import (
 	"context"
 	"io"
-	"sync/atomic"
 
 	"ckptfs/cas"
 	"ckptfs/formats"
@@ -99,7 +98,7 @@ type Options struct {
 	Detect    *detect.Detector
 	// told of a tensor that could not be read, of which the program sees the end only
 	Unread func(path, tensor string, err error)
-	// KeepLog bounds what is kept of the run whose log was asked for last, in bytes of memory.
+	// KeepLog bounds what is kept of the runs whose logs were asked for last, in bytes of memory.
 	KeepLog int64
 }
 
@@ -111,14 +110,13 @@ type Inspector struct {
 	artifacts Artifacts
 	detect    *detect.Detector
 	unread    func(path, tensor string, err error)
-	keepLog   int64
-	lastLog   atomic.Pointer[runLog] // nil: there is none, or it is being added to
+	logs      logs
 }
 
 // New makes an Inspector.
 func New(o Options) *Inspector {
 	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts,
-		detect: o.Detect, unread: o.Unread, keepLog: o.KeepLog}
+		detect: o.Detect, unread: o.Unread, logs: logs{most: o.KeepLog}}
 }
 
 // OpenPath makes the bytes of the file at a path readable until done is called.

@@ -26,9 +26,9 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 		return nil, err
 	}
 	out := ins.steps.Describe(run, all)
-	k := ins.lastLog.Swap(nil)
+	k := ins.logs.take(run)
 	if k == nil || !k.begins(all, out) {
-		k = &runLog{sharing: sharing{ins: ins, last: map[uint64]int32{}}}
+		k = &runLog{run: run, sharing: sharing{ins: ins, last: map[uint64]int32{}}}
 	}
 	for i := range k.added {
 		k.added[i].tell(out, i)
@@ -55,8 +55,8 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 			n++
 		}
 	}
-	if whole && k.takes() <= ins.keepLog {
-		ins.lastLog.Store(k)
+	if whole {
+		ins.logs.keep(k)
 	}
 	return out, nil
 }
@@ -64,6 +64,7 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 // runLog is what the steps of a run added, from the first one on, as far as they are complete: the next who
 // asks goes on from there.
 type runLog struct {
+	run   string
 	steps []*steps.Step
 	added []added
 	sharing

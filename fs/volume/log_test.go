@@ -86,8 +86,14 @@ func TestLogGoesOn(t *testing.T) {
 	r.removeStep("runs/a/1")
 	want("the first went", 4)
 	r.save("b/1", "ABCD")
-	if _, err := kept.Log(context.Background(), "runs/b"); err != nil {
-		t.Fatal(err)
+	other := func(what string, looks int64) {
+		t.Helper()
+		before := n.Load()
+		if _, err := kept.Log(context.Background(), "runs/b"); err != nil || n.Load()-before != looks {
+			t.Errorf("%s: %d steps of the other run were read, want %d (%v)", what, n.Load()-before, looks, err)
+		}
 	}
-	want("another run was asked for", 4)
+	other("at first", 1)
+	want("another run was asked for", 0)
+	other("again", 0)
 }
