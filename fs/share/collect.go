@@ -138,7 +138,7 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 	for _, st := range all[c.run] {
 		c.steps[st.Name] = st
 	}
-	if why := c.waits(at, nil); why != "" {
+	if why := c.waits(dir, at, nil); why != "" {
 		c.note(at, why)
 	} else if err := c.add(dir, at, nil); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 		if st != nil && c.wasDone(p, st) {
 			return nil
 		}
-		if why := c.waits(p, st); why != "" {
+		if why := c.waits(n, p, st); why != "" {
 			c.note(p, why)
 			return nil
 		}
@@ -168,7 +168,7 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 }
 
 // waits says why what a run holds is not published yet; "": it is.
-func (c *collector) waits(p string, st *steps.Step) string {
+func (c *collector) waits(n *names.Node, p string, st *steps.Step) string {
 	if st != nil {
 		switch c.o.Steps.State(st) {
 		case control.StepWriting:
@@ -177,7 +177,7 @@ func (c *collector) waits(p string, st *steps.Step) string {
 			return errTorn.Error()
 		}
 	}
-	if rest := c.rests(p); rest < Quiet && !c.now {
+	if rest := c.rests(n, p); rest < Quiet && !c.now {
 		if soon := c.o.Now().Add(Quiet - rest); c.soon.IsZero() || soon.Before(c.soon) {
 			c.soon = soon
 		}

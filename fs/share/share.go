@@ -314,15 +314,22 @@ func (s *Share) Sync() error {
 	return s.intents.sync()
 }
 
-// rests is for how long what a run holds was left alone.
-func (s *Share) rests(p string) time.Duration {
+// rests is for how long what a run holds was left alone. What is done to it just now may not have been told
+// yet; its change time tells.
+func (s *Share) rests(n *names.Node, p string) time.Duration {
+	rest := Quiet
+	now := s.o.Now()
+	if a, err := n.Attr(); err == nil {
+		if since := now.Sub(time.Unix(0, nanoseconds(a.Ctime))); since >= 0 { // else the clock was set back
+			rest = min(rest, since)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, ok := s.touched[inStep(p)]
-	if !ok {
-		return Quiet
+	if at, ok := s.touched[inStep(p)]; ok {
+		rest = min(rest, now.Sub(at))
 	}
-	return s.o.Now().Sub(at)
+	return rest
 }
 
 // wasDone reports whether all of a step is published.
