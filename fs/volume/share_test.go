@@ -123,13 +123,21 @@ func (m *machine) conflictsAre(want ...string) {
 // remoteIs fails unless a name's attribute says so.
 func (m *machine) remoteIs(p, want string) {
 	m.t.Helper()
+	if got := m.remoteState(p); got != want {
+		m.t.Errorf("%s: %s is %q, want %q", p, XattrRemote, got, want)
+	}
+}
+
+func (m *machine) remoteState(p string) string {
+	m.t.Helper()
 	n := m.find(p)
 	defer m.forget(n)
 	buf := make([]byte, 100)
 	k, err := m.GetXattr(context.Background(), n, XattrRemote, buf)
-	if got := string(buf[:k]); got != want || err != nil {
-		m.t.Errorf("%s: %s is %q, want %q (%v)", p, XattrRemote, got, want, err)
+	if err != nil {
+		m.t.Errorf("%s of %s: %v", XattrRemote, p, err)
 	}
+	return string(buf[:k])
 }
 
 func TestPushAndPull(t *testing.T) {
@@ -299,10 +307,7 @@ func TestPublishedInTheBackground(t *testing.T) {
 	c := newCloud(t)
 	a := c.join("a", func(o *Options) { o.Publish = true })
 	a.put("runs/x/1/f", []byte("f"))
-	a.eventually("the step is published", func() bool {
-		s, err := a.Status(context.Background())
-		return err == nil && s.Remote != nil && !s.Remote.LastCommit.IsZero() && len(s.Remote.Waiting) == 0
-	})
+	a.eventually("the step is published", func() bool { return a.remoteState("runs/x/1/f") == "pushed" })
 	d := c.join("d")
 	d.pulled("runs/x/1")
 	d.same("runs/x/1/f", []byte("f"))
