@@ -170,6 +170,7 @@ func (m *shareModel) remote(one *modelled) map[string]int {
 }
 
 func (m *shareModel) pull(one *modelled) {
+	one.sync() // else a pull leaves what may have to be packed
 	has := m.remote(one)
 	_, err := one.Pull(context.Background(), "", nil)
 	if err != nil && !errors.Is(err, unix.ENOENT) {

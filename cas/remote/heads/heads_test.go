@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"ckptfs/cas"
@@ -42,12 +43,12 @@ func (k kept) SetHeads(all map[record.Writer]Kept) error {
 // counted counts requests.
 type counted struct {
 	bucket.Mem
-	gets int
+	gets atomic.Int64
 }
 
 func (c *counted) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
 	r io.ReadCloser, info bucket.Info, err error) {
-	c.gets++
+	c.gets.Add(1)
 	return c.Mem.Get(ctx, key, off, n, unless)
 }
 
@@ -171,10 +172,10 @@ anna.00000001 runs/a/2 3
 bert.00000002 runs/a/2 1`)
 	r.below("runs/a/1/x", "anna.00000001 runs/a/1/x 1")
 	r.below("runs/c", "")
-	gets := r.gets
+	gets := r.gets.Load()
 	r.below("runs/b", "anna.00000001 runs/b 1")
-	if r.gets != gets {
-		t.Errorf("%d requests for what was read already", r.gets-gets)
+	if r.gets.Load() != gets {
+		t.Errorf("%d requests for what was read already", r.gets.Load()-gets)
 	}
 	if r.Clock() != 9 {
 		t.Errorf("clock %d", r.Clock())
@@ -187,18 +188,18 @@ func TestRefresh(t *testing.T) {
 	r.commit(anna, 1, "runs/a 1")
 	r.commit(bert, 1, "runs/b 1")
 	r.refreshed(true)
-	gets := r.gets
+	gets := r.gets.Load()
 	r.refreshed(false)
 	r.again()
 	r.refreshed(false)
 	r.below("runs", "anna.00000001 runs/a 1\nbert.00000002 runs/b 1")
-	if r.gets != gets {
-		t.Errorf("%d heads were read again", r.gets-gets)
+	if r.gets.Load() != gets {
+		t.Errorf("%d heads were read again", r.gets.Load()-gets)
 	}
 	r.commit(bert, 2, "runs/b 2")
 	r.refreshed(true)
-	if r.gets != gets+1 {
-		t.Errorf("%d heads were read for one", r.gets-gets)
+	if r.gets.Load() != gets+1 {
+		t.Errorf("%d heads were read for one", r.gets.Load()-gets)
 	}
 	r.below("runs", "anna.00000001 runs/a 1\nbert.00000002 runs/b 2")
 }
@@ -216,10 +217,10 @@ func TestPoll(t *testing.T) {
 	r.put(record.HintKey, []byte("0123456789abcdef"))
 	poll(false)
 	r.commit(anna, 2, "runs/a 2")
-	gets := r.gets
+	gets := r.gets.Load()
 	poll(false) // it has not said so
-	if r.gets != gets+1 {
-		t.Errorf("%d requests", r.gets-gets)
+	if r.gets.Load() != gets+1 {
+		t.Errorf("%d requests", r.gets.Load()-gets)
 	}
 	r.put(record.HintKey, []byte("0123456789abcdeg"))
 	poll(true)
