@@ -116,13 +116,7 @@ func gone(err error) error {
 }
 
 // leads reports whether p is what was asked for, or above or below it.
-func leads(p, asked string) bool { return below(p, asked) || below(asked, p) }
-
-// below reports whether a path is dir, or in it.
-func below(p, dir string) bool {
-	rest, ok := strings.CutPrefix(p, dir)
-	return ok && (rest == "" || rest[0] == '/')
-}
+func leads(p, asked string) bool { return record.Below(p, asked) || record.Below(asked, p) }
 
 // inRun looks through a run.
 func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error {

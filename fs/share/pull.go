@@ -54,7 +54,7 @@ func entriesOf(all []heads.Of) [][]record.Entry {
 
 // shared checks a path that a command is about.
 func shared(op, at string) (string, error) {
-	if at = cmp.Or(at, steps.Dir); !below(at, steps.Dir) {
+	if at = cmp.Or(at, steps.Dir); !record.Below(at, steps.Dir) {
 		return "", &fs.PathError{Op: op, Path: at,
 			Err: fmt.Errorf("what lies below %s/ is shared: %w", steps.Dir, unix.EINVAL)}
 	}
@@ -267,7 +267,7 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 
 // goes reports whether a program removed a name, or one above it, and that is not published yet.
 func (p *pull) goes(at string) bool {
-	return slices.ContainsFunc(p.intents.all(), func(gone string) bool { return below(at, gone) })
+	return slices.ContainsFunc(p.intents.all(), func(gone string) bool { return record.Below(at, gone) })
 }
 
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.

@@ -13,7 +13,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -330,7 +329,7 @@ func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, pat
 	add := func(entries []record.Entry) {
 		for i := range entries {
 			e := &entries[i]
-			if k := (key{e.Path, e.Origin}); !seen[k] && below(e.Path, path) {
+			if k := (key{e.Path, e.Origin}); !seen[k] && record.Below(e.Path, path) {
 				seen[k] = true
 				o.Entries = append(o.Entries, *e)
 			}
@@ -415,10 +414,4 @@ func (h *Heads) read(ctx context.Context, t record.Table, off, n int64) ([]byte,
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return p, nil
-}
-
-// below reports whether a path is dir, or in it.
-func below(p, dir string) bool {
-	rest, ok := strings.CutPrefix(p, dir)
-	return ok && (rest == "" || rest[0] == '/')
 }

@@ -200,7 +200,7 @@ func (d *Directory) Block(i int, p []byte) ([]Entry, error) {
 // Below is the range of the blocks that may have entries of a path, or of what is below it: from lo on, and
 // before hi.
 func (d *Directory) Below(path string) (lo, hi int) {
-	return d.blocks(path, func(first string) bool { return below(first, path) })
+	return d.blocks(path, func(first string) bool { return Below(first, path) })
 }
 
 // Find gets the entries of a path, one for each origin, with read, which reads a range of the table.

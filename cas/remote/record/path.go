@@ -62,8 +62,8 @@ func runOf(p string) string {
 	return p
 }
 
-// below reports whether a path is dir, or in it.
-func below(p, dir string) bool {
+// Below reports whether a path is dir, or in it.
+func Below(p, dir string) bool {
 	return strings.HasPrefix(p, dir) && (len(p) == len(dir) || p[len(dir)] == '/')
 }
 

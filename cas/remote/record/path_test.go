@@ -53,7 +53,7 @@ func TestRunOf(t *testing.T) {
 		t.Error(paths)
 	}
 	for p, in := range map[string]bool{"runs/a": true, "runs/a/3": true, "runs/a-b": false, "runs": false} {
-		if below(p, "runs/a") != in {
+		if Below(p, "runs/a") != in {
 			t.Errorf("%s below runs/a: %v", p, !in)
 		}
 	}

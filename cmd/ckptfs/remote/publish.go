@@ -52,14 +52,40 @@ func Push(ctx context.Context, s Shell, paths []string) error {
 	return newCommands(s).pushAll(ctx, paths)
 }
 
+// each calls do for each path, in the volume that it lies in, with what shows the progress of it.
+func (c *commands) each(ctx context.Context, paths []string, doing string,
+	do func(s *control.Client, at string, update func(control.Progress)) error) error {
+	for _, path := range paths {
+		err := c.With(ctx, path, func(s *control.Client, at string) error {
+			update, done := c.Progress(doing)
+			defer done()
+			return do(s, at, update)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// showSome prints a result, and names what was left as it was.
+func (c *commands) showSome(v any, skipped []control.Skip, human func(io.Writer)) error {
+	err := c.Show(v, func(w io.Writer) {
+		c.Left(skipped)
+		human(w)
+	})
+	if err == nil && len(skipped) > 0 {
+		err = c.Partial()
+	}
+	return err
+}
+
 // pushAll publishes what lies at or below paths; what it prints is the sum.
 func (c *commands) pushAll(ctx context.Context, paths []string) error {
 	sum := &control.Pushed{Skipped: []control.Skip{}}
-	for _, path := range paths {
-		err := c.With(ctx, path, func(s *control.Client, at string) error {
-			update, done := c.Progress("publishing")
+	err := c.each(ctx, paths, "publishing",
+		func(s *control.Client, at string, update func(control.Progress)) error {
 			p, err := s.Push(ctx, at, update)
-			done()
 			if err != nil {
 				return err
 			}
@@ -69,20 +95,14 @@ func (c *commands) pushAll(ctx context.Context, paths []string) error {
 			sum.Skipped = append(sum.Skipped, p.Skipped...)
 			return nil
 		})
-		if err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
-	err := c.Show(sum, func(w io.Writer) {
-		c.Left(sum.Skipped)
+	return c.showSome(sum, sum.Skipped, func(w io.Writer) {
 		fmt.Fprintf(w, "%s: published %s, removed %d; %s in %s\n", text.Printable(sum.Remote),
 			text.Plural(int64(sum.Names), "name"), sum.Removed, text.Bytes(sum.Bytes),
 			text.Plural(int64(sum.Objects), "object"))
 	})
-	if err == nil && len(sum.Skipped) > 0 {
-		err = c.Partial()
-	}
-	return err
 }
 
 func (c *commands) pull() *cobra.Command {
@@ -93,36 +113,30 @@ func (c *commands) pull() *cobra.Command {
 this store has already is not fetched. What was changed here and is not published stays as it is, and is named (exit
 code 7).`,
 		Args: c.some("PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			sum := &control.Pulled{Skipped: []control.Skip{}}
-			for _, path := range args {
-				err := c.With(cmd.Context(), path, func(s *control.Client, at string) error {
-					update, done := c.Progress("pulling")
-					p, err := s.Pull(cmd.Context(), at, update)
-					done()
-					if err != nil {
-						return err
-					}
-					sum.Files, sum.Bytes = sum.Files+p.Files, sum.Bytes+p.Bytes
-					sum.Fetched += p.Fetched
-					sum.Skipped = append(sum.Skipped, p.Skipped...)
-					return nil
-				})
-				if err != nil {
-					return err
-				}
-			}
-			err := c.Show(sum, func(w io.Writer) {
-				c.Left(sum.Skipped)
-				fmt.Fprintf(w, "pulled %s, %s; fetched %s\n", text.Plural(int64(sum.Files), "file"),
-					text.Bytes(sum.Bytes), text.Bytes(sum.Fetched))
-			})
-			if err == nil && len(sum.Skipped) > 0 {
-				err = c.Partial()
-			}
-			return err
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return c.pullAll(cmd.Context(), args) },
 	}
+}
+
+// pullAll brings what lies at or below paths; what it prints is the sum.
+func (c *commands) pullAll(ctx context.Context, paths []string) error {
+	sum := &control.Pulled{Skipped: []control.Skip{}}
+	err := c.each(ctx, paths, "pulling",
+		func(s *control.Client, at string, update func(control.Progress)) error {
+			p, err := s.Pull(ctx, at, update)
+			if err != nil {
+				return err
+			}
+			sum.Files, sum.Bytes, sum.Fetched = sum.Files+p.Files, sum.Bytes+p.Bytes, sum.Fetched+p.Fetched
+			sum.Skipped = append(sum.Skipped, p.Skipped...)
+			return nil
+		})
+	if err != nil {
+		return err
+	}
+	return c.showSome(sum, sum.Skipped, func(w io.Writer) {
+		fmt.Fprintf(w, "pulled %s, %s; fetched %s\n", text.Plural(int64(sum.Files), "file"),
+			text.Bytes(sum.Bytes), text.Bytes(sum.Fetched))
+	})
 }
 
 func (c *commands) fetch() *cobra.Command {
