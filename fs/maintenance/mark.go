@@ -147,7 +147,7 @@ func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenien
 	todo := slices.Collect(maps.Keys(manifests))
 	var next atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)
-	for range cas.Processors { // not a goroutine for each manifest: the stack of each would grow anew
+	for range cas.Processors { // not a goroutine for each manifest: each would grow a stack
 		g.Go(func() error {
 			for i := next.Add(1) - 1; i < int64(len(todo)) && gctx.Err() == nil; i = next.Add(1) - 1 {
 				err := k.manifest(todo[i])

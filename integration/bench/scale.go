@@ -96,7 +96,7 @@ func (s *scaleBench) watchMemory() (peak func() int64) {
 		var pids []int
 		for tick := time.Tick(50 * time.Millisecond); ; {
 			now := anonymous(pids)
-			if now == 0 { // not mounted yet, or mounted anew
+			if now == 0 { // not mounted yet, or mounted again
 				pids = s.daemon.PIDs()
 				now = anonymous(pids)
 			}

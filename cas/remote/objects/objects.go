@@ -1,6 +1,6 @@
 // Package objects turns records of the local store into objects of a remote: segments in the bytes of package
 // segment, of at most record.MaxObject, whose id is {the object's id, 1}. Payloads are what the local store
-// has, byte by byte; headers are made anew, so that a record is tied to the object and the place.
+// has, byte by byte; headers are new, so that a record is tied to the object and the place.
 //
 //	d/…    chunks of 32 KiB stored and more
 //	m/…    manifests, lists, smaller chunks, parts of graphs; at the end of the last one plans and commit
@@ -16,7 +16,7 @@
 //
 // A record is not put again that lies in an object which no epoch has condemned, if a reader of the plan can
 // decode it there: because it is stored alone, or because its payload is the local one (by length and
-// checksum), so that it has the same bases. What has other bases there is put anew. Bases of what is relied
+// checksum), so that it has the same bases. What has other bases there is put again. Bases of what is relied
 // on are in the plan; where they are not there, they are put.
 //
 //	∀ r in a plan with bases: each base is in the plan, and number(base) < number(r)

@@ -21,7 +21,7 @@ type Source interface {
 	Payload(r *segment.Record, p []byte) error
 }
 
-// ErrChanged: a record was stored otherwise since its closure was listed, which is to be listed anew.
+// ErrChanged: a record was stored otherwise since its closure was listed, which is to be listed again.
 var ErrChanged = errors.New("the record is stored otherwise now")
 
 // LostError says that the local store does not give a record, or not what the one of a manifest needs.

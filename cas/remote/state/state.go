@@ -1,5 +1,5 @@
 // Package state is STORE/remote.db: what a local store knows of its remote between one process and the next.
-// It may be lost as a whole: then the store registers anew, and reads anew what others have; what it knew of
+// It may be lost as a whole: then the store registers again, and reads what others have; what it knew of
 // places is uploaded once more. So a file that is damaged, or of another store, is put aside.
 //
 // # Format, version 1

@@ -74,7 +74,7 @@ func (n *Count) add(size int64) {
 	n.Bytes += size
 }
 
-// aging reads since when what is unreferenced. What cannot be read is begun anew.
+// aging reads since when what is unreferenced. What cannot be read is begun again.
 func (c *collection) aging(ctx context.Context) (*record.Aging, bucket.Version, error) {
 	p, info, err := bucket.Read(ctx, c.b, record.AgingKey, record.MaxObject, "")
 	if errors.Is(err, bucket.ErrNotFound) {

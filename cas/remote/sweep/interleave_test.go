@@ -20,7 +20,7 @@ const (
 	erin record.Writer = "erin.00000005"
 )
 
-// wrapper gives the buckets of processes, by name, anew for each run.
+// wrapper gives the buckets of processes, by name; others for each run.
 type wrapper func() func(process string, b bucket.Bucket) bucket.Bucket
 
 func faithful() func(string, bucket.Bucket) bucket.Bucket {

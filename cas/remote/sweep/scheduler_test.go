@@ -20,7 +20,7 @@ const (
 	late                 // the answer is lost, and it is applied later, or never
 	twice                // it is applied and answered, and applied once more later, or not
 	ends                 // it is not sent: the process is no more
-	restarts             // it is not sent: the process begins anew
+	restarts             // it is not sent: the process begins again
 )
 
 func (m mode) String() string {

@@ -29,7 +29,7 @@
 // the newest are decided. Two that finish one epoch may mark at different times and so want to delete
 // different objects; therefore what is deleted is written down first, once, and deleted by that record.
 //
-// Where somebody else made gc/e/N first, that N is finished and all begins anew. Where gc/state is no longer
+// Where somebody else made gc/e/N first, that N is finished and all begins again. Where gc/state is no longer
 // what it was, the same: the number may have been used, finished and forgotten since.
 //
 // # Entries that may go
@@ -79,7 +79,7 @@ type Stats struct {
 type Count struct{ Objects, Bytes int64 }
 
 const (
-	// rounds is how often a collection begins anew because others collect.
+	// rounds is how often a collection begins again because others collect.
 	rounds = 8
 	// maxCondemned bounds an epoch; the rest is for the next one.
 	maxCondemned = 2 << 20

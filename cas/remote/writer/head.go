@@ -127,7 +127,8 @@ func (p *push) settle(ctx context.Context, next *record.Head, why error) (done b
 	h, version, err := w.getHead(ctx, w.id.Writer)
 	switch {
 	case errors.Is(err, bucket.ErrNotFound):
-		return false, w.anew(ctx, w.id.Writer, fmt.Sprintf("%s is gone", record.HeadKey(w.id.Writer)))
+		return false, w.registerAgain(ctx, w.id.Writer,
+			fmt.Sprintf("%s is gone", record.HeadKey(w.id.Writer)))
 	case err != nil:
 		return false, fmt.Errorf("push of %s: %w: %w: %w", w.id.Writer, why, err, ErrUnsettled)
 	case h.Commit == next.Commit:

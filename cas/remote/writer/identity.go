@@ -30,7 +30,7 @@ func (w *Writer) identify(ctx context.Context) (err error) {
 			w.head, w.version = h, version
 			return nil
 		case err == nil:
-			return w.anew(ctx, w.Joined, "what this store knew of its commits is lost")
+			return w.registerAgain(ctx, w.Joined, "what this store knew of its commits is lost")
 		case !errors.Is(err, bucket.ErrNotFound):
 			return err
 		}
@@ -65,8 +65,8 @@ func (w *Writer) setIdentity(id Identity) error {
 	return nil
 }
 
-// anew registers anew, and says so.
-func (w *Writer) anew(ctx context.Context, was record.Writer, why string) error {
+// registerAgain registers the store under another name, and says so.
+func (w *Writer) registerAgain(ctx context.Context, was record.Writer, why string) error {
 	if err := w.register(ctx); err != nil {
 		return fmt.Errorf("%s: %w", why, err)
 	}
@@ -93,7 +93,7 @@ func (w *Writer) readHead(ctx context.Context) error {
 	}
 	h, version, err := w.getHead(ctx, w.id.Writer)
 	if errors.Is(err, bucket.ErrNotFound) {
-		return w.anew(ctx, w.id.Writer, fmt.Sprintf("%s is gone", record.HeadKey(w.id.Writer)))
+		return w.registerAgain(ctx, w.id.Writer, fmt.Sprintf("%s is gone", record.HeadKey(w.id.Writer)))
 	}
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (w *Writer) recognize(ctx context.Context, h *record.Head) error {
 		return fmt.Errorf("%s is of commit %d, and %d was acknowledged: %w", record.HeadKey(w.id.Writer),
 			h.Sequence, w.id.Sequence, ErrRolledBack)
 	}
-	return w.anew(ctx, w.id.Writer, fmt.Sprintf("%s has a commit of another process of the same identity",
+	return w.registerAgain(ctx, w.id.Writer, fmt.Sprintf("%s has a commit of another process of the same identity",
 		record.HeadKey(w.id.Writer)))
 }
 

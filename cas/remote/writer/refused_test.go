@@ -217,7 +217,7 @@ func TestStampedFirst(t *testing.T) {
 	}
 }
 
-// What is known and condemned is put anew, what is known and not condemned is not.
+// What is known and condemned is put again, what is known and not condemned is not.
 func TestCondemned(t *testing.T) {
 	mem := &bucket.Mem{}
 	r := newRig(t, mem, 1)
@@ -497,7 +497,7 @@ func (c *changing) Closure(manifest cas.Hash) (*objects.Closure, error) {
 	return l, err
 }
 
-// What is stored otherwise since it was listed is listed anew.
+// What is stored otherwise since it was listed is listed again.
 func TestChanged(t *testing.T) {
 	r := newRig(t, &bucket.Mem{}, 1)
 	a := r.store.Simple(2, 40_000)

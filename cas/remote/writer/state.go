@@ -6,7 +6,7 @@ import (
 )
 
 // State is what has to outlast the process. It may be lost as a whole, or be as it was some time ago: then
-// Push finds that out, and registers anew. It is used by one Push at a time; methods of objects.Places by
+// Push finds that out, and registers again. It is used by one Push at a time; methods of objects.Places by
 // others, too.
 type State interface {
 	objects.Places

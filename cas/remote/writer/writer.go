@@ -24,7 +24,7 @@
 //	                                     else: an epoch may have condemned it
 //	there is none, or it is any other    the head was folded and deleted, or another process has this
 //	                                     identity: one of a copied disk, or of a state that was put back.
-//	                                     Registers anew (RegisteredError)
+//	                                     Registers again (RegisteredError)
 //	it is an earlier one                 the engine, or somebody, lost acknowledged commits: ErrRolledBack
 //
 // Which commits are its own it knows from State: the last that was acknowledged, and those that were sent
@@ -35,7 +35,7 @@
 //
 // A Put of an object or a table whose answer was lost is settled by looking whether it is there, of that
 // length: objects are there as a whole or not at all, and nobody else draws its name. One that is not there
-// may come yet. So its name is never used again: what was to be in it is laid out anew, in another one.
+// may come yet. So its name is never used again: what was to be in it is laid out again, in another one.
 //
 // # Heads and tables
 //
