@@ -251,9 +251,13 @@ func (db *DB) closeFolder() error {
 type (
 	writingLock struct{} // DB.writing
 	swapLock    struct{} // DB.swap
+	lookupsLock struct{} // lookups.mu
+	seekingLock struct{} // values.seeking
 	lateLock    struct{} // late.mu
 )
 
 func (writingLock) Rank() (int, string) { return locks.Index + 10, "chunks.DB.writing" }
 func (swapLock) Rank() (int, string)    { return locks.Index + 20, "chunks.DB.swap" }
+func (lookupsLock) Rank() (int, string) { return locks.Index + 24, "chunks.lookups.mu" }
+func (seekingLock) Rank() (int, string) { return locks.Index + 26, "chunks.values.seeking" }
 func (lateLock) Rank() (int, string)    { return locks.Index + 30, "chunks.late.mu" }

@@ -47,6 +47,8 @@ type file struct {
 	bolt   *bolt.DB
 	raw    *os.File    // bolt's own
 	broken atomic.Bool // bolt panicked: its locks are in no known state and nothing calls it any more
+
+	lookups lookups
 }
 
 // openOrCreate opens the index at path, or makes an empty one. reason says what was wrong with the one that
@@ -198,6 +200,7 @@ func (f *file) close() error {
 	case f.broken.Load() && f.raw != nil:
 		return errors.Join(unix.Flock(int(f.raw.Fd()), unix.LOCK_UN), f.raw.Close())
 	case f.bolt != nil:
+		f.lookups.end()
 		return f.bolt.Close()
 	}
 	return nil
@@ -225,7 +228,10 @@ func (f *file) view(do func(tx *bolt.Tx) error) error {
 }
 
 func (f *file) update(do func(tx *bolt.Tx) error) error {
-	return f.guard(func() error { return f.bolt.Update(do) })
+	return f.guard(func() error {
+		defer f.lookups.end()()
+		return f.bolt.Update(do)
+	})
 }
 
 // MoveAside renames the file of an index that is not open to the first free of NAME.corrupt-1, -2, … in dir,

@@ -19,27 +19,7 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	if db.late.locate(hashes, locs) == len(hashes) {
 		return nil
 	}
-	return db.view(func(tx *bolt.Tx) error {
-		c := tx.Bucket(bucketChunks).Cursor()
-		for i := range hashes {
-			if locs[i].Segment != 0 {
-				continue
-			}
-			h := &hashes[i]
-			key, value := c.Seek(h[:prefixLen])
-			if !bytes.Equal(key, h[:prefixLen]) {
-				continue
-			}
-			blob, err := openBlob(key, value)
-			if err != nil {
-				return err
-			}
-			if r := find(blob, h[prefixLen:keyLen]); r != nil {
-				locs[i] = location(r)
-			}
-		}
-		return nil
-	})
+	return db.with(func(f *file) error { return f.locate(hashes, locs) })
 }
 
 // commit adds the entries and sets the watermark.
