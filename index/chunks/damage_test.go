@@ -274,3 +274,37 @@ func TestRefusedByTheDisk(t *testing.T) {
 		t.Errorf("recovered: %q", r)
 	}
 }
+
+// A panic of a caller's is no damage of the index, which goes on; a page that cannot be read is.
+func TestPanicsOfOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	db := open(t, path)
+	defer db.Close()
+	if err := db.Commit(entries(1, 20_000), cas.Watermark{Segment: 9, Off: 8}); err != nil {
+		t.Fatal(err)
+	}
+	for name, mistake := range map[string]func(){
+		"panic":   func() { panic("locks were taken out of order") },
+		"nil":     func() { _ = *(*byte)(nil) },
+		"runtime": func() { _ = []byte{}[len(path)] },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: taken for damage", name)
+				}
+			}()
+			err := db.ForEach(0, 0xffff, func(cas.Entry) error { mistake(); return nil })
+			t.Errorf("%s: %v", name, err)
+		}()
+		if err := db.Check(); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+	if err := os.Truncate(path, 64<<10); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Check(); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("cut while it is mapped: %v", err)
+	}
+}
