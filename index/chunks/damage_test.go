@@ -183,13 +183,14 @@ func TestCheckFindsDamage(t *testing.T) {
 		if err := db.Commit(es, cas.Watermark{}); err != nil {
 			t.Fatal(err)
 		}
-		db.writing.Lock()
-		err := db.updateLocked(func(tx *bolt.Tx) error {
+		if err := db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		err := db.file.update(func(tx *bolt.Tx) error {
 			b := tx.Bucket(bucketChunks)
 			key := []byte{0, 1}
 			return f(b, key, bytes.Clone(b.Get(key)))
 		})
-		db.writing.Unlock()
 		if err != nil {
 			t.Fatal(err)
 		}
