@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -207,7 +209,7 @@ func (f *file) close() error {
 }
 
 // guard turns a panic of bolt's, which is how it meets most damage, and a fault in its memory map into
-// cas.ErrCorrupt.
+// cas.ErrCorrupt. Any other panic is a mistake of this program, and says nothing about the file.
 func (f *file) guard(do func() error) (err error) {
 	if f.broken.Load() {
 		return fmt.Errorf("index: damage met earlier: %w", cas.ErrCorrupt)
@@ -215,12 +217,44 @@ func (f *file) guard(do func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
-		if r := recover(); r != nil {
+		r := recover()
+		if r != nil && !isFault(r) && !fromBolt() {
+			panic(r)
+		}
+		if r != nil {
 			f.broken.Store(true)
 			err = fmt.Errorf("index: %v: %w", r, cas.ErrCorrupt)
 		}
 	}()
 	return do()
+}
+
+// isFault reports whether a panic is an access to memory that is not there: a page of the file that cannot be
+// read, or that damage led to.
+func isFault(r any) bool {
+	_, ok := r.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	return ok
+}
+
+// boltPath is what the functions of bolt begin with.
+var boltPath = reflect.TypeFor[bolt.DB]().PkgPath()
+
+// fromBolt reports whether the panic that was just recovered began in bolt. It is called by a deferred
+// function, when the stack is still that of the panic.
+func fromBolt() bool {
+	pcs := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for panicked := false; ; {
+		frame, more := frames.Next()
+		inRuntime := strings.HasPrefix(frame.Function, "runtime.")
+		panicked = panicked || frame.Function == "runtime.gopanic"
+		if panicked && !inRuntime || !more {
+			return strings.HasPrefix(frame.Function, boltPath)
+		}
+	}
 }
 
 func (f *file) view(do func(tx *bolt.Tx) error) error {

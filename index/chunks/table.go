@@ -22,23 +22,36 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	return db.with(func(f *file) error { return f.locate(hashes, locs) })
 }
 
-// commit adds the entries and sets the watermark.
-func (f *file) commit(entries []cas.Entry, mark cas.Watermark) error {
-	return f.rewrite(entries, merge, func(meta *bolt.Bucket) error {
-		highest, err := readHighest(meta)
-		if err != nil {
-			return err
+// commit writes c, all or nothing.
+func (f *file) commit(c change) error {
+	return f.rewrite(c.entries, merge, func(tx *bolt.Tx) error {
+		for bucket, pairs := range c.pairs {
+			if err := putPairs(tx, bucket, pairs); err != nil {
+				return err
+			}
 		}
-		for i := range entries {
-			highest = max(highest, entries[i].Segment)
+		if !c.marked {
+			return nil
 		}
-		h := binary.BigEndian.AppendUint32(nil, highest)
-		if err := meta.Put(keyHighest, seal(keyHighest, h)); err != nil {
-			return err
-		}
-		m := binary.BigEndian.AppendUint32(nil, mark.Segment)
-		return meta.Put(keyMark, seal(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off))))
+		return setMark(tx.Bucket(bucketMeta), c.entries, c.mark)
 	})
+}
+
+// setMark sets the watermark, and the highest segment that the entries make.
+func setMark(meta *bolt.Bucket, entries []cas.Entry, mark cas.Watermark) error {
+	highest, err := readHighest(meta)
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		highest = max(highest, entries[i].Segment)
+	}
+	h := binary.BigEndian.AppendUint32(nil, highest)
+	if err := meta.Put(keyHighest, seal(keyHighest, h)); err != nil {
+		return err
+	}
+	m := binary.BigEndian.AppendUint32(nil, mark.Segment)
+	return meta.Put(keyMark, seal(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off))))
 }
 
 // Remove takes the entries out, each only if its hash still has that very location, so that a record that was
@@ -52,14 +65,14 @@ func (db *DB) Remove(entries []cas.Entry) error {
 		return err
 	}
 	return db.with(func(f *file) error {
-		return f.rewrite(entries, without, func(*bolt.Bucket) error { return nil })
+		return f.rewrite(entries, without, func(*bolt.Tx) error { return nil })
 	})
 }
 
 // rewrite lets change make other records of those of each prefix that the entries have, and finish complete
 // the transaction.
 func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []cas.Entry) []byte,
-	finish func(meta *bolt.Bucket) error) error {
+	finish func(tx *bolt.Tx) error) error {
 	sorted := sortEntries(entries)
 	return f.update(func(tx *bolt.Tx) error {
 		chunks := tx.Bucket(bucketChunks)
@@ -83,7 +96,7 @@ func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []c
 			}
 			sorted = sorted[n:]
 		}
-		return finish(tx.Bucket(bucketMeta))
+		return finish(tx)
 	})
 }
 
