@@ -42,7 +42,7 @@ func (m *Mirror) Get(ctx context.Context, key string, off, n int64, unless bucke
 	}
 	body, info, err := m.copies.Get(ctx, key, off, n, "")
 	if err != nil {
-		m.failed(err)
+		m.failed(ctx, err)
 		return m.Bucket.Get(ctx, key, off, n, unless)
 	}
 	info.Version = "" // it says nothing of the bucket's
@@ -50,7 +50,10 @@ func (m *Mirror) Get(ctx context.Context, key string, off, n int64, unless bucke
 }
 
 // failed has the mirror rest if it could not be reached.
-func (m *Mirror) failed(err error) {
+func (m *Mirror) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
 	if errors.Is(err, bucket.ErrUnreachable) || errors.Is(err, bucket.ErrBusy) || errors.Is(err, bucket.ErrCut) {
 		m.until.Store(int64(time.Since(m.since) + rest))
 	}
@@ -72,7 +75,7 @@ func (r *mirrored) Read(p []byte) (int, error) {
 	if err == nil || r.off >= r.end || r.bucket {
 		return n, err
 	}
-	r.m.failed(err)
+	r.m.failed(r.ctx, err)
 	body, _, err := r.m.Bucket.Get(r.ctx, r.key, r.off, r.end-r.off, "")
 	if err != nil {
 		return n, err
