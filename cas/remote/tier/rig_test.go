@@ -82,6 +82,7 @@ type rig struct {
 	store  *store.Store // of the other machine
 	folder string
 	cache  *cache.Cache
+	over   bucket.Bucket // how the remote is reached; nil: remote itself
 	origin bucket.Bucket
 	*Tier
 	asm *assemble.Reader
@@ -117,7 +118,11 @@ func (r *rig) open(t testing.TB, max int64) {
 	if r.cache, err = cache.Open(dir, cache.Options{Max: max}); err != nil {
 		t.Fatal(err)
 	}
-	r.Tier = New(Options{Store: r.store, Bucket: r.remote, Origin: r.origin, Cache: r.cache,
+	over := r.over
+	if over == nil {
+		over = r.remote
+	}
+	r.Tier = New(Options{Store: r.store, Bucket: over, Origin: r.origin, Cache: r.cache,
 		Find: func(h cas.Hash) (*record.File, error) { return r.files[h], nil }})
 	r.asm = assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20, Workers: 2})
 	r.remote.asked()
