@@ -28,7 +28,7 @@ func (s *sluggish) Get(ctx context.Context, key string, off, n int64, unless buc
 	select {
 	case <-t.C:
 	case <-ctx.Done():
-		return nil, bucket.Info{}, &bucket.Error{Op: "get", Key: key, Kind: bucket.ErrUnreachable, Err: ctx.Err()}
+		return nil, bucket.Info{}, &bucket.Error{Op: "get", Kind: bucket.ErrUnreachable, Err: ctx.Err()}
 	}
 	r, info, err := s.Mem.Get(ctx, key, off, n, unless)
 	if err == nil {

@@ -44,7 +44,7 @@ func (c *counting) Get(ctx context.Context, key string, off, n int64, unless buc
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return nil, bucket.Info{}, &bucket.Error{Op: "get", Key: key, Kind: bucket.ErrUnreachable, Err: ctx.Err()}
+			return nil, bucket.Info{}, &bucket.Error{Op: "get", Kind: bucket.ErrUnreachable, Err: ctx.Err()}
 		}
 	}
 	if fail != nil {

@@ -59,8 +59,8 @@ func TestRead(t *testing.T) {
 	for _, c := range []struct {
 		off, n int64
 		want   string
-	}{{0, bucket.All, "0123456789"}, {3, bucket.All, "3456789"}, {2, 3, "234"}, {8, 9, "89"}, {0, 20, "0123456789"},
-		{0, 0, ""}} {
+	}{{0, bucket.All, "0123456789"}, {3, bucket.All, "3456789"}, {2, 3, "234"}, {8, 9, "89"},
+		{0, 20, "0123456789"}, {0, 0, ""}} {
 		got, info, err := get(b, "format", c.off, c.n)
 		if err != nil || got != c.want || info.Size != 10 || info.Version != v || info.Date.IsZero() ||
 			info.Modified.IsZero() {
@@ -136,7 +136,10 @@ func TestOpen(t *testing.T) {
 func TestServersThatLie(t *testing.T) {
 	for name, change := range map[string]func(http.Handler) http.Handler{
 		"no ranges": func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { r.Header.Del("Range"); h.ServeHTTP(w, r) })
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Header.Del("Range")
+				h.ServeHTTP(w, r)
+			})
 		},
 		"encoded": func(h http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
