@@ -323,8 +323,12 @@ func (c *Cache) parts(path string) (o *object, used int64, err error) {
 // Bucket is b, of which what is here is read here, and what is not is kept.
 func (c *Cache) Bucket(b bucket.Bucket) bucket.Bucket { return &cached{Bucket: b, c: c, reads: true} }
 
-// Past is b, of which nothing is read here: what is read of it is written over what was wrong.
+// Past is b, of which nothing is read here: what is read of it is written over what was wrong. It is Bucket's
+// bucket.Past.
 func (c *Cache) Past(b bucket.Bucket) bucket.Bucket { return &cached{Bucket: b, c: c} }
+
+// Past is what is read when something here, or nearer than the engine, was wrong.
+func (b *cached) Past() bucket.Bucket { return b.c.Past(bucket.Past(b.Bucket)) }
 
 type cached struct {
 	bucket.Bucket

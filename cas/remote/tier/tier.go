@@ -42,11 +42,9 @@ import (
 
 // Options of a Tier.
 type Options struct {
-	Store *store.Store
-	// Bucket is the remote; nil: there is none. Origin is past every cache between here and there; nil:
-	// Bucket is.
-	Bucket, Origin bucket.Bucket
-	Cache          *cache.Cache
+	Store  *store.Store
+	Bucket bucket.Bucket // the remote; nil: there is none
+	Cache  *cache.Cache
 	// Find is the file that has a manifest, as its entry says; nil: the remote has none.
 	Find func(manifest cas.Hash) (*record.File, error)
 }
@@ -77,14 +75,10 @@ func New(o Options) *Tier {
 	t.plans.init()
 	t.flights.init()
 	if o.Bucket != nil {
-		origin := o.Origin
-		if origin == nil {
-			origin = o.Bucket
-		}
 		t.cached = o.Cache.Bucket(o.Bucket)
-		t.reader = &fetch.Reader{Bucket: t.cached, Origin: o.Cache.Past(origin), Requests: requests,
+		t.reader = &fetch.Reader{Bucket: t.cached, Requests: requests,
 			Here: func(r *fetch.Record) bool { return o.Cache.Has(r.Object.ID, r.Off, r.Len()) }}
-		t.origin = &fetch.Reader{Bucket: origin}
+		t.origin = &fetch.Reader{Bucket: bucket.Past(o.Bucket)}
 	}
 	return t
 }

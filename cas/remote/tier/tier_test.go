@@ -323,7 +323,7 @@ func TestFlips(t *testing.T) {
 		case 2: // everywhere
 			r.cache.Free(1 << 40)
 			r.remote.change = flipping(key, bit)
-			r.Tier.reader.Origin = r.cache.Past(r.remote)
+			r.origin = r.remote
 		}
 		got := make([]byte, 9000)
 		x, err := r.asm.Open(f.Manifest)
@@ -346,7 +346,7 @@ func TestFlips(t *testing.T) {
 			}
 		}
 		r.remote.change = nil
-		r.Tier.reader.Origin = r.cache.Past(r.origin)
+		r.origin = r.remote.Bucket
 	}
 	if failed < tries/60 {
 		t.Errorf("%d errors, %d right", failed, healed)
