@@ -352,7 +352,7 @@ func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, pat
 func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
 	[]record.Entry, error) {
 	all, err := h.blocksOf(ctx, h.bucket, w, t, path)
-	if errors.Is(err, cas.ErrCorrupt) {
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
 		return h.blocksOf(ctx, bucket.Past(h.bucket), w, t, path)
 	}
 	return all, err

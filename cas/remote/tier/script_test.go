@@ -194,8 +194,8 @@ func eachOf(t *testing.T, from *fetch.Reader, all []read, f func(i int, payload 
 	})
 }
 
-// through is a reader of a remote through a cache, with patience, over an engine whose answers go wrong. It is
-// made in a bubble, where nothing is decoded: what decodes keeps channels for others.
+// through is a reader of a remote through a cache, with patience, over an engine whose answers go wrong. It
+// is made in a bubble, where nothing is decoded: what decodes keeps channels for others.
 func (s *script) through(t *testing.T, r *rig) *fetch.Reader {
 	t.Helper()
 	s.engine, s.faults = &s3test.Engine{Bucket: r.remote}, map[string]int{}
