@@ -8,7 +8,7 @@
 //
 // A record says which object it is of, and where it lies (package segment). So bytes of another object, of
 // another place, or none at all, are found whatever server or cache gave them. What is wrong is asked for
-// once more, from the origin.
+// once more, past every cache (bucket.Past).
 package fetch
 
 import (
@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -38,10 +39,10 @@ const (
 // Reader reads records.
 type Reader struct {
 	Bucket bucket.Bucket
-	// Origin is the bucket past every cache; nil: Bucket is.
-	Origin bucket.Bucket
 	// Requests at a time; 8 if 0.
 	Requests int
+	// Here reports whether Bucket has a record at hand, so that it is read by itself; nil: none.
+	Here func(*Record) bool
 
 	gets, bytes atomic.Int64
 }
@@ -53,7 +54,10 @@ type Record struct {
 	Stored uint32
 }
 
-func (r *Record) end() int64 { return r.Off + segment.Size(int(r.Stored)) }
+// Len is how many bytes it takes, without what aligns the next one.
+func (r *Record) Len() int64 { return segment.RecordHeaderSize + int64(r.Stored) }
+
+func (r *Record) end() int64 { return r.Off + r.Len() }
 
 // Error is what is wrong with a record, or why it cannot be read.
 type Error struct {
@@ -74,22 +78,33 @@ func (r *Reader) Stats() (gets, bytes int64) { return r.gets.Load(), r.bytes.Loa
 // an error that wraps cas.ErrCorrupt, is read once more. The error is an *Error, or the context's.
 func (r *Reader) Each(ctx context.Context, records []Record,
 	f func(i int, rec *segment.Record, payload []byte) error) error {
-	bad, err := r.pass(ctx, r.Bucket, records, nil, f)
+	requests := cmp.Or(r.Requests, 8)
+	here, away := r.here(records)
+	bad, err := r.pass(ctx, r.Bucket, records, append(here, split(records, away, requests)...), f)
 	if err != nil || len(bad) == 0 {
 		return err
-	}
-	origin := r.Origin
-	if origin == nil {
-		origin = r.Bucket
 	}
 	again := make([]int, len(bad))
 	for i, b := range bad {
 		again[i] = b.i
 	}
-	if bad, err = r.pass(ctx, origin, records, again, f); err != nil || len(bad) == 0 {
+	bad, err = r.pass(ctx, bucket.Past(r.Bucket), records, split(records, again, requests), f)
+	if err != nil || len(bad) == 0 {
 		return err
 	}
 	return bad[0].err
+}
+
+// here are the numbers of the records at hand, each a range of its own, and those of the others.
+func (r *Reader) here(records []Record) (here [][]int, away []int) {
+	for i := range records {
+		if r.Here != nil && r.Here(&records[i]) {
+			here = append(here, []int{i})
+		} else {
+			away = append(away, i)
+		}
+	}
+	return here, away
 }
 
 // wrong is a record whose bytes were wrong.
@@ -98,20 +113,12 @@ type wrong struct {
 	err error
 }
 
-// pass reads those of records that only names, all if it is nil, and returns those that were wrong.
-func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, only []int,
+// pass reads ranges of records, and returns those that were wrong.
+func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, ranges [][]int,
 	f func(int, *segment.Record, []byte) error) (bad []wrong, err error) {
-	if only == nil {
-		only = make([]int, len(records))
-		for i := range only {
-			only[i] = i
-		}
-	}
-	requests := cmp.Or(r.Requests, 8)
-	ranges := split(records, only, requests)
 	found := make([][]wrong, len(ranges))
 	g, each := errgroup.WithContext(ctx)
-	g.SetLimit(requests)
+	g.SetLimit(cmp.Or(r.Requests, 8))
 	for i, rg := range ranges {
 		g.Go(func() (err error) {
 			if err = each.Err(); err == nil {
@@ -195,8 +202,11 @@ func (r *Reader) get(ctx context.Context, b bucket.Bucket, records []Record, rg 
 		return fail(rg[0], fmt.Errorf("the object has %d bytes, want %d: %w", info.Size, first.Object.Len,
 			cas.ErrCorrupt))
 	}
-	in := &stream{r: body, at: off}
-	defer func() { r.bytes.Add(in.at - off) }()
+	in := &stream{r: body, at: off, buf: *buffers.Get().(*[]byte)}
+	defer func() {
+		r.bytes.Add(in.at - off)
+		buffers.Put(&in.buf)
+	}()
 	for len(rg) > 0 {
 		x := &records[rg[0]]
 		if err := in.read(x); err != nil {
@@ -219,6 +229,8 @@ func passes(err error) bool {
 	return !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, bucket.ErrNotFound) &&
 		!errors.Is(err, bucket.ErrRange) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)
 }
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // stream is the bytes of a range. buf holds the record that was read last.
 type stream struct {

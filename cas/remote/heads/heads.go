@@ -379,10 +379,21 @@ func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, pat
 	return o, nil
 }
 
-// inTable reads the blocks of a table that may have entries of a path or below it.
+// inTable reads the blocks of a table that may have entries of a path or below it. What is wrong with them is
+// read once more, past every cache.
 func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
-	all []record.Entry, err error) {
-	d, err := h.directory(ctx, w, t)
+	[]record.Entry, error) {
+	all, err := h.blocksOf(ctx, h.bucket, w, t, path)
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
+		return h.blocksOf(ctx, bucket.Past(h.bucket), w, t, path)
+	}
+	return all, err
+}
+
+// blocksOf is inTable by one bucket.
+func (h *Heads) blocksOf(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table,
+	path string) (all []record.Entry, err error) {
+	d, err := h.directory(ctx, b, w, t)
 	if err != nil {
 		return nil, err
 	}
@@ -396,7 +407,7 @@ func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, pa
 		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{t.ID, end}) {
 			n, end = n+d.Blocks[end].Len, end+1
 		}
-		p, err := h.read(ctx, t, d.Blocks[lo].Off, n)
+		p, err := read(ctx, b, t, d.Blocks[lo].Off, n)
 		if err != nil {
 			return nil, err
 		}
@@ -415,11 +426,12 @@ func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, pa
 }
 
 // directory reads the directory of a table.
-func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) (*record.Directory, error) {
+func (h *Heads) directory(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table) (
+	*record.Directory, error) {
 	if d, ok := h.dirs.Get(t.ID); ok && d.Table == t {
 		return d, nil
 	}
-	p, err := h.read(ctx, t, t.Directory, t.Len-t.Directory)
+	p, err := read(ctx, b, t, t.Directory, t.Len-t.Directory)
 	if err != nil {
 		return nil, err
 	}
@@ -431,9 +443,9 @@ func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) 
 }
 
 // read reads a range of a table.
-func (h *Heads) read(ctx context.Context, t record.Table, off, n int64) ([]byte, error) {
+func read(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64) ([]byte, error) {
 	key := record.ClassTable.Key(t.ID)
-	r, info, err := h.bucket.Get(ctx, key, off, n, "")
+	r, info, err := b.Get(ctx, key, off, n, "")
 	if err != nil {
 		return nil, err
 	}
