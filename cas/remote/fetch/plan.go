@@ -27,7 +27,8 @@ func (r *Reader) Plan(ctx context.Context, f *record.File) (p *record.Plan, err 
 
 // metaRecord is a record of a meta object.
 func metaRecord(at record.Ref) Record {
-	return Record{Object: record.Object{ID: at.Object, Class: record.ClassMeta}, Off: at.Off, Stored: at.Stored}
+	o := record.Object{ID: at.Object, Class: record.ClassMeta}
+	return Record{Object: o, Off: at.Off, Stored: at.Stored}
 }
 
 // planOf is the plan that a record holds.

@@ -23,9 +23,9 @@
 //	4  PUT shards                                               If-None-Match: *
 //	5  PUT the head, with the epoch of 2 as its stamp           If-Match
 //
-// What is put in 4 was drawn after 2, so no epoch that 2 saw condemned it; and one that came later has stamped
-// the head, so that 5 is refused: then all begins again, with other shards. Shards that the head has already
-// are referred to all the time.
+// What is put in 4 was drawn after 2, so no epoch that 2 saw condemned it; and one that came later has
+// stamped the head, so that 5 is refused: then all begins again, with other shards. Shards that the head has
+// already are referred to all the time.
 //
 // Of files that share an object the one that was published last is in the index, since it may be expected to
 // stay longest. Items of files that are no more are left out. A file whose plan or manifest cannot be read is

@@ -50,7 +50,8 @@ func (r *rig) Closure(h cas.Hash) (*objects.Closure, error) {
 	if err = errors.Join(err, derr); err != nil {
 		return nil, err
 	}
-	return &objects.Closure{Size: doc.Size, Records: []objects.Record{{Record: rec, Bases: [2]int32{-1, -1}}}}, nil
+	records := []objects.Record{{Record: rec, Bases: [2]int32{-1, -1}}}
+	return &objects.Closure{Size: doc.Size, Records: records}, nil
 }
 
 func (r *rig) Record(h cas.Hash) (segment.Record, error) {
@@ -119,7 +120,8 @@ func (r *rig) make() Made {
 }
 
 func (r *rig) tryMake() (Made, error) {
-	return Make(r.Context(), r.b, Options{Remote: remote, Now: time.Now, Random: rand.NewChaCha8([32]byte{99})})
+	return Make(r.Context(), r.b,
+		Options{Remote: remote, Now: time.Now, Random: rand.NewChaCha8([32]byte{99})})
 }
 
 // find says which of the objects the index has, by a fresh reader.
@@ -205,8 +207,10 @@ func TestFind(t *testing.T) {
 type hooked struct {
 	bucket.Bucket
 	get func(key string)
-	put func(key string, put func() (bucket.Version, error)) (bucket.Version, error)
+	put func(key string, put doPut) (bucket.Version, error)
 }
+
+type doPut func() (bucket.Version, error)
 
 func (h hooked) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
 	io.ReadCloser, bucket.Info, error) {
@@ -216,7 +220,8 @@ func (h hooked) Get(ctx context.Context, key string, off, n int64, unless bucket
 	return h.Bucket.Get(ctx, key, off, n, unless)
 }
 
-func (h hooked) Put(ctx context.Context, key string, b bucket.Body, cond bucket.Cond) (bucket.Version, error) {
+func (h hooked) Put(ctx context.Context, key string, b bucket.Body, cond bucket.Cond) (
+	bucket.Version, error) {
 	put := func() (bucket.Version, error) { return h.Bucket.Put(ctx, key, b, cond) }
 	if h.put == nil {
 		return put()
@@ -231,7 +236,7 @@ func TestStampedMeanwhile(t *testing.T) {
 	a := r.push("a", "runs/a/1/x", map[int]int64{1: 300})
 	stamped := false
 	before := map[string]bool{}
-	r.b = hooked{Bucket: &r.Mem, put: func(key string, put func() (bucket.Version, error)) (bucket.Version, error) {
+	r.b = hooked{Bucket: &r.Mem, put: func(key string, put doPut) (bucket.Version, error) {
 		if key == record.HeadKey(record.IndexWriter) && len(before) > 0 && !stamped {
 			stamped = true
 			r.condemn(1, record.Key{Class: record.ClassShard, ID: record.ID{1}})
@@ -286,7 +291,7 @@ func TestLostAnswers(t *testing.T) {
 		r.make()
 		b := r.push("a", "runs/a/2/x", map[int]int64{2: 300})
 		lost := 0
-		r.b = hooked{Bucket: &r.Mem, put: func(key string, put func() (bucket.Version, error)) (bucket.Version, error) {
+		r.b = hooked{Bucket: &r.Mem, put: func(key string, put doPut) (bucket.Version, error) {
 			v, err := put()
 			if err == nil && key[:len(class)] == class && lost == 0 {
 				lost++

@@ -203,7 +203,8 @@ func (h *Head) check(dict *dictionary) error {
 // checkUncommitted holds that a head of no commit says nothing but what a collector writes.
 func (h *Head) checkUncommitted() error {
 	if !h.Instance.IsZero() || !h.Commit.IsZero() || h.Clock != 0 || h.Time != 0 ||
-		len(h.Tables)+len(h.Tail) > 0 || !h.Index.isZero() || h.Remote.IsZero() != (h.Stamp == 0) || h.Folded && h.Stamp == 0 {
+		len(h.Tables)+len(h.Tail) > 0 || !h.Index.isZero() ||
+		h.Remote.IsZero() != (h.Stamp == 0) || h.Folded && h.Stamp == 0 {
 		return fmt.Errorf("no commit, and stamp %d", h.Stamp)
 	}
 	return nil
