@@ -25,7 +25,8 @@ type target struct {
 	File
 	raw   int // bytes of the manifest
 	doc   *manifest.Manifest
-	wants []cas.Hash // digests of the largest objects, those that are not known
+	large []manifest.Object // the largest
+	wants []cas.Hash        // digests of those that are not known
 }
 
 // target is nil for a file that is known, and for one that this store does not have.
@@ -38,10 +39,7 @@ func (s *search) target(f File) (*target, error) {
 	if err != nil {
 		return nil, nil
 	}
-	t := &target{File: f, raw: len(p), doc: doc}
-	for _, o := range largestOf(doc) {
-		t.wants = append(t.wants, o.Digest)
-	}
+	t := &target{File: f, raw: len(p), doc: doc, large: largestOf(doc)}
 	if err := s.ask(t); err != nil || len(t.wants) == 0 {
 		return nil, err
 	}
@@ -68,27 +66,33 @@ func largestOf(doc *manifest.Manifest) []manifest.Object {
 	return all
 }
 
-// ask drops of what a file wants that of which the first chunk is known.
+// ask finds out which of the largest objects are not known, by their first chunks. Where most of them are, the
+// others are new.
 func (s *search) ask(t *target) error {
-	var want, first []cas.Hash
-	for _, o := range t.doc.Objects {
-		if !slices.Contains(t.wants, o.Digest) || slices.Contains(want, o.Digest) {
-			continue
-		}
+	first := make([]cas.Hash, len(t.large))
+	for i, o := range t.large {
 		spans, err := o.Spans(s.Get)
 		if err != nil || len(spans) == 0 {
-			continue
+			return nil // who publishes it says what is wrong
 		}
-		want, first = append(want, o.Digest), append(first, spans[0].Hash)
+		first[i] = spans[0].Hash
 	}
 	places := make([]objects.Place, len(first))
 	if err := s.State.Find(first, places); err != nil {
 		return err
 	}
-	t.wants = slices.DeleteFunc(t.wants, func(d cas.Hash) bool {
-		i := slices.Index(want, d)
-		return i < 0 || places[i].Stored > 0
-	})
+	t.wants = nil
+	known, all := int64(0), int64(0)
+	for i, o := range t.large {
+		if all += o.Len; places[i].Stored > 0 {
+			known += o.Len
+		} else {
+			t.wants = append(t.wants, o.Digest)
+		}
+	}
+	if known > all/2 {
+		t.wants = nil
+	}
 	return nil
 }
 
