@@ -53,6 +53,8 @@ type Options struct {
 	Remote record.ID
 	Now    func() time.Time
 	Random io.Reader // gives ids
+	// Say, if not nil, is told how much of what is being done is done.
+	Say func(doing string, n int64)
 }
 
 // Made is what Make found and did.

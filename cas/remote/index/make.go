@@ -162,7 +162,12 @@ func (m *making) read(ctx context.Context) error {
 	m.made.Added = len(m.fresh)
 	m.items = map[record.Digest]record.Ref{}
 	r := &fetch.Reader{Bucket: m.b}
+	n := int64(0)
 	for some := range slices.Chunk(m.fresh, atOnce) {
+		if m.o.Say != nil {
+			m.o.Say("reading manifests", n)
+		}
+		n += int64(len(some))
 		refs := make([]record.Ref, len(some))
 		for i, e := range some {
 			refs[i] = e.File.Plan

@@ -66,8 +66,8 @@ func largestOf(doc *manifest.Manifest) []manifest.Object {
 	return all
 }
 
-// ask finds out which of the largest objects are not known, by their first chunks. Where most of them are, the
-// others are new.
+// ask finds out which of the largest objects are not known, by their first chunks. Where most of them are,
+// the others are new.
 func (s *search) ask(t *target) error {
 	first := make([]cas.Hash, len(t.large))
 	for i, o := range t.large {
