@@ -271,6 +271,9 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 	if err != nil {
 		return ch, err
 	}
+	if ch.Look, err = p.look(ctx, entries, held); err != nil {
+		return ch, err
+	}
 	for _, e := range entries {
 		k, err := p.known(e.Path)
 		if err != nil {

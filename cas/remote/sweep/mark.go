@@ -29,6 +29,7 @@ type reading struct {
 type head struct {
 	version bucket.Version
 	tables  []record.ID
+	shards  []record.ID // of the index
 	tail    []record.Entry
 	time    time.Time // of the last commit, by the writer's clock
 	idle    bool      // it has commits, and is not folded
@@ -101,6 +102,7 @@ func (r *reading) mark(ctx context.Context) (*mark, error) {
 		}
 		m.heads[w] = h.version
 		m.tails = append(m.tails, h.tail)
+		m.live.add(h.shards...)
 		for _, id := range h.tables {
 			if !tables[id] {
 				m.tables = append(m.tables, r.tables[id])
@@ -195,6 +197,9 @@ func (r *reading) head(ctx context.Context, w record.Writer) (*head, error) {
 		}
 		known = &head{version: version, tail: slim(h.Tail), time: time.Unix(0, h.Time),
 			idle: h.Sequence > 0 && !h.Folded, folded: h.Folded}
+		for _, s := range h.Index.Shards {
+			known.shards = append(known.shards, s.ID)
+		}
 		if missing = r.readTables(ctx, w, h, known); missing == nil {
 			r.heads[w] = known
 			return known, nil
