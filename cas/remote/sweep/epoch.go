@@ -109,9 +109,15 @@ func refused(err error) bool {
 // not find: the same bytes under the same condition, so that once at most is one of them done.
 func (c *collection) put(ctx context.Context, key string, p []byte, cond bucket.Cond) (
 	bucket.Version, error) {
+	return c.putBody(ctx, key, bucket.Bytes(p), p, cond)
+}
+
+// putBody is put of a body, whose bytes are p.
+func (c *collection) putBody(ctx context.Context, key string, body bucket.Body, p []byte, cond bucket.Cond) (
+	bucket.Version, error) {
 	doubt := false
 	for {
-		version, err := c.b.Put(ctx, key, bucket.Bytes(p), cond)
+		version, err := c.b.Put(ctx, key, body, cond)
 		switch {
 		case errors.Is(err, bucket.ErrConflict):
 			continue

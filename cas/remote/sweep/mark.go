@@ -31,7 +31,8 @@ type head struct {
 	tables  []record.ID
 	tail    []record.Entry
 	time    time.Time // of the last commit, by the writer's clock
-	idle    bool      // it has commits, and is not folded
+	clock   int64
+	idle    bool // it has commits, and is not folded
 	folded  bool
 }
 
@@ -193,7 +194,7 @@ func (r *reading) head(ctx context.Context, w record.Writer) (*head, error) {
 		case err != nil:
 			return nil, err
 		}
-		known = &head{version: version, tail: slim(h.Tail), time: time.Unix(0, h.Time),
+		known = &head{version: version, tail: slim(h.Tail), time: time.Unix(0, h.Time), clock: h.Clock,
 			idle: h.Sequence > 0 && !h.Folded, folded: h.Folded}
 		if missing = r.readTables(ctx, w, h, known); missing == nil {
 			r.heads[w] = known
