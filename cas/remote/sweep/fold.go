@@ -14,6 +14,7 @@ import (
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/survey"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 
 // foldIdle folds after the epochs.
 func (c *collection) foldIdle(ctx context.Context) error {
-	m, err := c.heads.mark(ctx)
+	m, err := c.heads.Mark(ctx)
 	if err != nil {
 		return err
 	}
@@ -35,15 +36,15 @@ func (c *collection) foldIdle(ctx context.Context) error {
 }
 
 // fold moves what idle writers hold to @archive, as they were read by the last mark.
-func (c *collection) fold(ctx context.Context, m *mark) error {
+func (c *collection) fold(ctx context.Context, m *survey.Mark) error {
 	idle := map[record.Writer]bool{}
-	for w, h := range c.heads.heads {
-		rest := c.heads.date.Sub(h.time)
+	for w, h := range c.heads.Heads {
+		rest := c.heads.Date.Sub(h.Time)
 		switch {
 		case strings.HasPrefix(string(w), "@"):
-		case h.idle && rest >= c.o.Fold:
+		case h.Sequence > 0 && !h.Folded && rest >= c.o.Fold:
 			idle[w] = true
-		case h.folded && rest >= foldedFor:
+		case h.Folded && rest >= foldedFor:
 			// Its writer registers again. What it sent before is on condition of a version that is no more.
 			if err := c.b.Delete(ctx, []string{record.HeadKey(w)}); err != nil {
 				return err
@@ -53,7 +54,7 @@ func (c *collection) fold(ctx context.Context, m *mark) error {
 	if len(idle) == 0 {
 		return nil
 	}
-	left, err := m.foldable(idle)
+	left, err := foldable(m, idle)
 	if err != nil {
 		return err
 	}
@@ -76,9 +77,9 @@ const (
 )
 
 // foldable says what has to be kept of the entries of writers. What is spare or replaced stays so.
-func (m *mark) foldable(of map[record.Writer]bool) (map[identity]kept, error) {
+func foldable(m *survey.Mark, of map[record.Writer]bool) (map[identity]kept, error) {
 	left := map[identity]kept{}
-	err := m.each(func(_ string, held []*record.Entry) error {
+	err := m.Each(func(_ string, held []*record.Entry) error {
 		for _, e := range held {
 			if !of[e.Origin] {
 				continue
@@ -112,7 +113,7 @@ func (c *collection) foldWriter(ctx context.Context, w record.Writer, left map[i
 		if err != nil {
 			return err
 		}
-		h, version, err := c.heads.fetch(ctx, w, "")
+		h, version, err := c.heads.Fetch(ctx, w, "")
 		if errors.Is(err, bucket.ErrNotFound) {
 			return nil
 		}
@@ -120,7 +121,7 @@ func (c *collection) foldWriter(ctx context.Context, w record.Writer, left map[i
 			return err
 		}
 		entries, same, err := c.held(ctx, w, h, left)
-		if err != nil || !same || h.Folded || s.Epoch < max(archive.Stamp, h.Stamp) || gone.needed(entries) {
+		if err != nil || !same || h.Folded || s.Epoch < max(archive.Stamp, h.Stamp) || needed(gone, entries) {
 			return err // in a later collection
 		}
 		done, err := c.commitArchive(ctx, archive, at, s.Epoch, entries)
@@ -141,7 +142,7 @@ func (c *collection) foldWriter(ctx context.Context, w record.Writer, left map[i
 // archive reads @archive's head, and makes it if there is none: before gc/state is read, as of any writer.
 func (c *collection) archive(ctx context.Context) (*record.Head, bucket.Version, error) {
 	for {
-		h, version, err := c.heads.fetch(ctx, record.ArchiveWriter, "")
+		h, version, err := c.heads.Fetch(ctx, record.ArchiveWriter, "")
 		if !errors.Is(err, bucket.ErrNotFound) {
 			return h, version, err
 		}
@@ -154,7 +155,7 @@ func (c *collection) archive(ctx context.Context) (*record.Head, bucket.Version,
 
 // named are the objects that epochs condemned or deleted. What was forgotten since was deleted long ago, so
 // that no head needs it.
-func (c *collection) named(ctx context.Context, newest uint32) (set idSet, err error) {
+func (c *collection) named(ctx context.Context, newest uint32) (set survey.IDSet, err error) {
 	for info, err := range c.b.List(ctx, record.Epochs, "") {
 		if err != nil {
 			return set, err
@@ -168,17 +169,17 @@ func (c *collection) named(ctx context.Context, newest uint32) (set idSet, err e
 			return set, err
 		}
 		for _, k := range e.Objects {
-			set.add(k.ID)
+			set.Add(k.ID)
 		}
 	}
-	set.sort()
+	set.Sort()
 	return set, nil
 }
 
 // needed reports whether entries need an object of the set.
-func (s idSet) needed(entries []record.Entry) bool {
+func needed(s survey.IDSet, entries []record.Entry) bool {
 	return slices.ContainsFunc(entries, func(e record.Entry) bool {
-		return e.File != nil && slices.ContainsFunc(e.File.Deps, s.has)
+		return e.File != nil && slices.ContainsFunc(e.File.Deps, s.Has)
 	})
 }
 
@@ -205,11 +206,11 @@ func (c *collection) held(ctx context.Context, w record.Writer, h *record.Head, 
 	}
 	add(h.Tail)
 	for _, t := range h.Tables {
-		read, err := c.heads.readTable(ctx, w, t)
+		read, err := c.heads.ReadTable(ctx, w, t)
 		if err != nil {
 			return nil, false, err
 		}
-		next := read.parts()
+		next := read.Parts()
 		for {
 			list, err := next()
 			if err != nil {
@@ -226,8 +227,8 @@ func (c *collection) held(ctx context.Context, w record.Writer, h *record.Head, 
 
 // clock is that of a head when it was marked.
 func (c *collection) clock(w record.Writer) int64 {
-	if h := c.heads.heads[w]; h != nil {
-		return h.clock
+	if h := c.heads.Heads[w]; h != nil {
+		return h.Clock
 	}
 	return 0
 }
@@ -318,7 +319,7 @@ func (c *collection) empty(ctx context.Context, w record.Writer, h *record.Head,
 		return false, err
 	}
 	folded := record.Head{Remote: c.o.Remote, Instance: h.Instance, Commit: commit, Sequence: h.Sequence + 1,
-		Stamp: epoch, Folded: true, Clock: h.Clock, Time: c.heads.date.UnixNano()}
+		Stamp: epoch, Folded: true, Clock: h.Clock, Time: c.heads.Date.UnixNano()}
 	p, err := folded.Encode(w)
 	if err != nil {
 		return false, err

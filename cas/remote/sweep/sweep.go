@@ -70,6 +70,7 @@ import (
 
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/survey"
 )
 
 // Options say what a collection does.
@@ -120,7 +121,7 @@ var ErrOthers = errors.New("others collect at the same time")
 type collection struct {
 	b     bucket.Bucket
 	o     Options
-	heads *reading
+	heads *survey.Reading
 	stats Stats
 	say   func(string, int64)
 }
@@ -134,7 +135,7 @@ func Collect(ctx context.Context, b bucket.Bucket, o Options) (Stats, error) {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	c := &collection{b: b, o: o, heads: newReading(b, o.Remote, o.Say), say: o.Say}
+	c := &collection{b: b, o: o, heads: survey.New(b, o.Remote, o.Say), say: o.Say}
 	for range rounds {
 		done, err := c.round(ctx)
 		if err == nil && done && c.o.Fold > 0 && !c.o.DryRun {
@@ -158,7 +159,7 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	m, err := c.heads.mark(ctx)
+	m, err := c.heads.Mark(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -182,8 +183,8 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 	return ours, c.forget(ctx, next.Epoch)
 }
 
-func (c *collection) count(m *mark) {
-	c.stats.Heads, c.stats.Entries = len(m.heads), m.entries
+func (c *collection) count(m *survey.Mark) {
+	c.stats.Heads, c.stats.Entries = len(m.Heads), m.Entries
 }
 
 // finish brings a published epoch to its end, unless it is decided.
@@ -195,12 +196,12 @@ func (c *collection) finish(ctx context.Context, n uint32) error {
 	if err := c.stamp(ctx, e); err != nil {
 		return err
 	}
-	m, err := c.heads.mark(ctx)
+	m, err := c.heads.Mark(ctx)
 	if err != nil {
 		return err
 	}
 	c.count(m)
-	if e, err = c.decide(ctx, e, version, m.live); err != nil {
+	if e, err = c.decide(ctx, e, version, m.Live); err != nil {
 		return err
 	}
 	if err := c.delete(ctx, e.Objects); err != nil {
