@@ -51,18 +51,23 @@ type Head struct {
 type Table struct {
 	*record.Directory
 	blocks []byte
+	bad    func(error) // nil: a damaged block is an error
 }
 
 // Parts gives the entries of the table, each block checked.
 func (t *Table) Parts() names.Parts {
 	i := 0
 	return func() ([]record.Entry, error) {
-		if i == len(t.Blocks) {
-			return nil, nil
+		for ; i < len(t.Blocks); i++ {
+			b := t.Blocks[i]
+			list, err := t.Block(i, t.blocks[b.Off:b.Off+b.Len])
+			if err == nil || t.bad == nil {
+				i++
+				return list, err
+			}
+			t.bad(err)
 		}
-		b := t.Blocks[i]
-		i++
-		return t.Block(i-1, t.blocks[b.Off:b.Off+b.Len])
+		return nil, nil
 	}
 }
 
@@ -259,6 +264,9 @@ func (r *Reading) readTables(ctx context.Context, w record.Writer, h *record.Hea
 		}
 		if err != nil {
 			return err
+		}
+		if bad := r.Bad; bad != nil {
+			read.bad = func(err error) { bad(record.ClassTable.Key(t.ID), w, err) }
 		}
 		r.tables[t.ID] = read
 	}
