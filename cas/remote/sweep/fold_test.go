@@ -217,7 +217,7 @@ func TestForgetsRemoved(t *testing.T) {
 	r := newRemote(t)
 	live, dead := r.object(1), r.object(2)
 	inline := record.Entry{File: &record.File{Size: 1, Inline: "x"}}
-	recent := day.Add(-time.Hour + time.Second)
+	recent := day.Add(-time.Hour + 2*time.Second)
 	r.head(alice, nil, tomb("runs/a/1", needs(alice, "", 1, live), recent),
 		tomb("runs/a/2", needs(alice, "", 1, dead), recent),
 		tomb("runs/a/3", inline, recent), tomb("runs/a/4", inline, day.Add(-time.Hour)),

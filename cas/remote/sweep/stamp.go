@@ -28,7 +28,7 @@ func (c *collection) stamp(ctx context.Context, e *record.Epoch) error {
 	if err != nil {
 		return err
 	}
-	past := &past{since: c.heads.Date.Add(-c.o.Grace)}
+	past := &past{since: c.heads.Date.Add(time.Second - c.o.Grace)} // a date has whole seconds
 	for _, k := range e.Objects {
 		past.condemned.Add(k.ID)
 	}
