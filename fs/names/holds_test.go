@@ -17,7 +17,8 @@ func TestMayHold(t *testing.T) {
 		}
 	})
 	mode := uint32(0o700)
-	d, _, err := r.Make(r.Root(), "made", r.me, &mode, func(fd int) error { return unix.Mkdirat(fd, "made", mode) })
+	mkdir := func(fd int) error { return unix.Mkdirat(fd, "made", mode) }
+	d, _, err := r.Make(r.Root(), "made", r.me, &mode, mkdir)
 	if err != nil {
 		t.Fatal(err)
 	}
