@@ -338,12 +338,18 @@ func (h *Heads) Runs(ctx context.Context) ([]string, error) {
 			runs[record.RunOf(one.Tail[i].Path)] = true
 		}
 		for _, t := range one.Tables {
-			d, err := h.directory(ctx, w, t)
+			err := h.twice(func(b bucket.Bucket) error {
+				d, err := h.directory(ctx, b, w, t)
+				if err != nil {
+					return err
+				}
+				for _, run := range d.Runs {
+					runs[run.Name] = true
+				}
+				return nil
+			})
 			if err != nil {
 				return nil, fmt.Errorf("head of %s: %w", w, err)
-			}
-			for _, run := range d.Runs {
-				runs[run.Name] = true
 			}
 		}
 	}
@@ -379,15 +385,23 @@ func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, pat
 	return o, nil
 }
 
-// inTable reads the blocks of a table that may have entries of a path or below it. What is wrong with them is
-// read once more, past every cache.
+// inTable reads the blocks of a table that may have entries of a path or below it.
 func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
-	[]record.Entry, error) {
-	all, err := h.blocksOf(ctx, h.bucket, w, t, path)
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
-		return h.blocksOf(ctx, bucket.Past(h.bucket), w, t, path)
-	}
+	all []record.Entry, err error) {
+	err = h.twice(func(b bucket.Bucket) error {
+		all, err = h.blocksOf(ctx, b, w, t, path)
+		return err
+	})
 	return all, err
+}
+
+// twice calls f, and where what it read is wrong once more, past every cache.
+func (h *Heads) twice(f func(bucket.Bucket) error) error {
+	err := f(h.bucket)
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
+		return f(bucket.Past(h.bucket))
+	}
+	return err
 }
 
 // blocksOf is inTable by one bucket.
