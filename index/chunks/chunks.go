@@ -225,6 +225,13 @@ func (db *DB) flushLocked() error {
 	return db.writeLocked(c)
 }
 
+// Sync writes what is late, for whom has to know that the disk has it.
+func (db *DB) Sync() error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	return db.flushLocked()
+}
+
 // Flush writes what is late. A disk without room for it is no error.
 func (db *DB) Flush() error {
 	db.writing.Lock()

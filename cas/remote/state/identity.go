@@ -49,7 +49,7 @@ func (db *DB) SetIdentity(id writer.Identity) error {
 		p = append(p, c[:]...)
 	}
 	p = append(p, id.Writer...)
-	return db.use(func() error { return put(db.tables.self, identityKey, p) })
+	return db.use(func() error { return db.put(db.tables.self, identityKey, p) })
 }
 
 // Epoch is the newest of which, and of all before, Condemn was told; 0 at first.
@@ -71,7 +71,7 @@ func (db *DB) Condemn(epoch uint32, ids []record.ID) error {
 	for i := range ids {
 		pairs = append(pairs, chunks.Pair{Key: ids[i][:], Value: at})
 	}
-	return db.use(func() error { return write(db.tables.condemned, pairs) })
+	return db.use(func() error { return db.write(db.tables.condemned, pairs) })
 }
 
 // Condemned sets gone[i] to whether an epoch has condemned ids[i].

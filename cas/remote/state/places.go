@@ -180,6 +180,6 @@ func (db *DB) Forget() error {
 		if err != nil {
 			return err
 		}
-		return write(db.tables.places, pairs)
+		return db.write(db.tables.places, pairs)
 	})
 }

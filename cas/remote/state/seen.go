@@ -40,7 +40,7 @@ func (db *DB) SetHeads(heads map[record.Writer]Kept) error {
 		}
 		pairs = append(pairs, pair)
 	}
-	return db.use(func() error { return write(db.tables.heads, pairs) })
+	return db.use(func() error { return db.write(db.tables.heads, pairs) })
 }
 
 // nameKey is the key of a path: keys are in the order of record.ComparePaths.
@@ -61,7 +61,7 @@ func (db *DB) SetNames(names map[string][]byte) error {
 	for path, p := range names {
 		pairs = append(pairs, chunks.Pair{Key: nameKey(path), Value: p})
 	}
-	return db.use(func() error { return write(db.tables.names, pairs) })
+	return db.use(func() error { return db.write(db.tables.names, pairs) })
 }
 
 // EachName calls f with a path, and with those below it, in the order of record.ComparePaths, as far as

@@ -98,7 +98,7 @@ func (db *DB) checkFormat() error {
 		case err != nil:
 			return err
 		case len(v) != 4:
-			return put(db.tables.self, formatKey, be.AppendUint32(nil, version))
+			return db.put(db.tables.self, formatKey, be.AppendUint32(nil, version))
 		case be.Uint32(v) > version:
 			return fmt.Errorf("version %d: %w", be.Uint32(v), cas.ErrNewer)
 		}
@@ -139,22 +139,25 @@ func (db *DB) renew(reason error, renewed int) error {
 	db.objects.Purge()
 	err := db.file.Renew(reason)
 	if err == nil {
-		err = put(db.tables.self, formatKey, be.AppendUint32(nil, version))
+		err = db.put(db.tables.self, formatKey, be.AppendUint32(nil, version))
 	}
 	return err
 }
 
 // put sets the value of a key. It is durable when put returns.
-func put(t *chunks.Bucket, key, value []byte) error {
-	return write(t, []chunks.Pair{{Key: key, Value: value}})
+func (db *DB) put(t *chunks.Bucket, key, value []byte) error {
+	return db.write(t, []chunks.Pair{{Key: key, Value: value}})
 }
 
 // write changes a table, all or nothing. It is durable when write returns.
-func write(t *chunks.Bucket, pairs []chunks.Pair) error {
+func (db *DB) write(t *chunks.Bucket, pairs []chunks.Pair) error {
 	if len(pairs) == 0 {
 		return nil
 	}
 	if err := t.Write(pairs); err != nil {
+		return err
+	}
+	if err := db.file.Sync(); err != nil { // else it is written with what comes later
 		return err
 	}
 	// Where there is no room for a file nothing is written, and no error.

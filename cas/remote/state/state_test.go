@@ -234,9 +234,37 @@ func TestLostLater(t *testing.T) {
 func TestNewer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "remote.db")
 	db := open(t, path)
-	must(t, put(db.tables.self, formatKey, be.AppendUint32(nil, version+1)))
+	must(t, db.put(db.tables.self, formatKey, be.AppendUint32(nil, version+1)))
 	must(t, db.Close())
 	if _, err := Open(path, store); !errors.Is(err, cas.ErrNewer) {
 		t.Error(err)
+	}
+}
+
+// What was set is on the disk when that returns: a copy of the file, as a kill leaves it, has it.
+func TestDurable(t *testing.T) {
+	path, killed := filepath.Join(t.TempDir(), "remote.db"), filepath.Join(t.TempDir(), "killed.db")
+	db := open(t, path)
+	id := writer.Identity{Writer: "a.00000001", Instance: record.ID{1}, Sequence: 3}
+	copied := func() *DB {
+		p, err := os.ReadFile(path)
+		must(t, err)
+		must(t, os.WriteFile(killed, p, 0o600))
+		return open(t, killed)
+	}
+	must(t, db.SetIdentity(id))
+	was := copied()
+	if got, err := was.Identity(); err != nil || !reflect.DeepEqual(got, id) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	must(t, was.Close())
+	must(t, db.SetNames(map[string][]byte{"runs/x": []byte("known")}))
+	must(t, db.Condemn(1, []record.ID{{2}}))
+	was = copied()
+	if got, err := was.Name("runs/x"); err != nil || string(got) != "known" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := was.Epoch(); err != nil || got != 1 {
+		t.Errorf("%d, %v", got, err)
 	}
 }
