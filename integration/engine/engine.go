@@ -1,64 +1,92 @@
-package mounttest
+// Package engine runs a real object store for tests: versitygw, on loopback, with one bucket.
+package engine
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"testing"
+	"time"
 
 	"ckptfs/integration/daemon"
 )
 
-// engineVersion is that of scripts/setup-engine.
-const engineVersion = "v1.8.0"
+// version is that of scripts/setup-engine.
+const version = "v1.8.0"
 
-// Credentials of the engine that tests run.
+// Credentials of the engine.
 const (
-	EngineUser   = "ckptfs-tests"
-	EngineSecret = "a-secret-that-no-output-has"
+	User   = "ckptfs-tests"
+	Secret = "a-secret-that-no-output-has"
 )
 
-// Engine is an object store that speaks S3, with one bucket, on loopback.
+// ErrMissing: scripts/setup-engine did not build one.
+var ErrMissing = errors.New("no versitygw here (scripts/setup-engine builds it)")
+
+// Engine is an object store that speaks S3.
 type Engine struct {
-	t        testing.TB
-	dir      string
-	address  string
-	process  *Process
+	dir, address string
+	cmd          *exec.Cmd
+	said         bytes.Buffer
+
 	Bucket   string
 	Endpoint string
 }
 
-// StartEngine runs versitygw until the test ends, and sets the credentials in the environment.
-func StartEngine(t testing.TB) *Engine {
-	t.Helper()
-	t.Setenv("AWS_ACCESS_KEY_ID", EngineUser)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", EngineSecret)
-	t.Setenv("AWS_REGION", "us-east-1")
-	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
-	e := &Engine{t: t, dir: t.TempDir(), Bucket: "models"}
-	if err := os.Mkdir(filepath.Join(e.dir, e.Bucket), 0o700); err != nil {
-		t.Fatal(err)
+// New runs an engine on a folder of its own, which is there.
+func New(dir string) (*Engine, error) {
+	e := &Engine{dir: dir, Bucket: "models"}
+	if err := os.MkdirAll(filepath.Join(dir, e.Bucket), 0o700); err != nil {
+		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	e.address = l.Addr().String()
 	e.Endpoint = "http://" + e.address
 	l.Close()
-	e.Start()
-	return e
+	return e, e.Start()
+}
+
+// Environ is what a program needs to use the engine, and nothing else that may be on this machine.
+func Environ(none string) map[string]string {
+	return map[string]string{
+		"AWS_ACCESS_KEY_ID": User, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_REGION": "us-east-1",
+		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none,
+	}
+}
+
+// program finds versitygw where scripts/setup-engine puts it: in XDG_CACHE_HOME or ~/.cache.
+func program() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	p := filepath.Join(cache, "ckptfs", "tools", "versitygw-"+version, "versitygw")
+	if _, err := os.Stat(p); err != nil {
+		return "", ErrMissing
+	}
+	return p, nil
 }
 
 // Start runs the engine again on what is there, after Kill.
-func (e *Engine) Start() {
-	e.t.Helper()
-	e.process = Begin(e.t, e.dir, engine(e.t), "--port", e.address, "--access", EngineUser,
-		"--secret", EngineSecret, "--quiet", "posix", e.dir)
-	err := daemon.Until("", func() bool {
+func (e *Engine) Start() error {
+	p, err := program()
+	if err != nil {
+		return err
+	}
+	e.said.Reset()
+	e.cmd = exec.Command(p, "--port", e.address, "--access", User, "--secret", Secret, "--quiet", "posix", e.dir)
+	e.cmd.Dir, e.cmd.Stdout, e.cmd.Stderr, e.cmd.WaitDelay = e.dir, &e.said, &e.said, time.Second
+	if err := e.cmd.Start(); err != nil {
+		return err
+	}
+	err = daemon.Until("the engine to answer", func() bool {
 		r, err := http.Get(e.Endpoint)
 		if err == nil {
 			r.Body.Close()
@@ -66,26 +94,20 @@ func (e *Engine) Start() {
 		return err == nil
 	})
 	if err != nil {
-		e.t.Fatalf("the engine does not answer: %s", e.process.Text())
+		e.Kill()
+		err = fmt.Errorf("%w; it said: %s", err, &e.said)
 	}
+	return err
 }
 
 // Kill ends the engine at once.
-func (e *Engine) Kill() { e.process.Kill() }
+func (e *Engine) Kill() {
+	if e.cmd != nil {
+		_ = e.cmd.Process.Kill()
+		_ = e.cmd.Wait()
+		e.cmd = nil
+	}
+}
 
 // URL is that of a prefix of the bucket.
 func (e *Engine) URL(prefix string) string { return fmt.Sprintf("s3://%s/%s", e.Bucket, prefix) }
-
-// engine finds versitygw where scripts/setup-engine puts it, or skips the test (fails where CI=true).
-func engine(t testing.TB) string {
-	t.Helper()
-	cache, err := os.UserCacheDir() // as the script has it: XDG_CACHE_HOME or ~/.cache
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := filepath.Join(cache, "ckptfs", "tools", "versitygw-"+engineVersion, "versitygw")
-	if _, err := os.Stat(p); err != nil {
-		Missing(t, "no versitygw here (scripts/setup-engine builds it)")
-	}
-	return p
-}

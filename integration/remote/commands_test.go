@@ -13,6 +13,7 @@ import (
 
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/s3/s3test"
+	"ckptfs/integration/engine"
 	"ckptfs/integration/mounttest"
 )
 
@@ -56,8 +57,8 @@ func TestAdd(t *testing.T) {
 		t.Fatalf("joining it with other flags: %d, %s", code, other)
 	}
 	file, err := os.ReadFile(filepath.Join(a.Store, "remote"))
-	if err != nil || strings.Contains(string(file), mounttest.EngineSecret) ||
-		strings.Contains(string(file), mounttest.EngineUser) {
+	if err != nil || strings.Contains(string(file), engine.Secret) ||
+		strings.Contains(string(file), engine.User) {
 		t.Fatalf("%s, %v", file, err)
 	}
 	a.Remount()
@@ -107,7 +108,7 @@ func TestAddRefused(t *testing.T) {
 			}
 			said, code := m.RunFails(append([]string{"remote", "add"}, c.args...)...)
 			if code != c.code || !strings.Contains(said, c.want) || strings.Contains(said, "hidden") ||
-				strings.Contains(said, mounttest.EngineSecret) {
+				strings.Contains(said, engine.Secret) {
 				t.Fatalf("exit status %d, %s; want %d, %q", code, said, c.code, c.want)
 			}
 			if _, err := os.Stat(filepath.Join(m.Store, "remote")); !errors.Is(err, os.ErrNotExist) {
