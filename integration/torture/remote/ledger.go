@@ -65,6 +65,18 @@ func (l *ledger) begin(machine int, path string, data []byte, several bool) (end
 	}
 }
 
+// removedElsewhere reports whether another machine removed a name: a pull leaves what is here of it.
+func (l *ledger) removedElsewhere(path string, machine int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.names[path]
+	if n == nil || len(n.versions) == 0 {
+		return n != nil
+	}
+	last := n.versions[len(n.versions)-1]
+	return last.sum == "" && last.machine != machine
+}
+
 // below are the paths below a folder.
 func (l *ledger) below(dir string) (paths []string) {
 	l.mu.Lock()
