@@ -136,6 +136,13 @@ func (r *rig) open(t testing.TB, max int64) {
 	r.remote.asked()
 }
 
+// fresh has nothing decoded.
+func (r *rig) fresh() *rig {
+	r.asm.Close()
+	r.asm = assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20, Workers: 2})
+	return r
+}
+
 func (r *rig) close() { // again does nothing
 	if r.Tier != nil {
 		r.asm.Close()
