@@ -8,6 +8,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"path"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,42 +34,70 @@ const XattrRemote = "user.ckptfs.remote"
 
 // sharing is the connection with the remote, if the store was joined to one.
 type sharing struct {
-	*share.Share       // nil: there is none, or it cannot be used
-	why          error // why it cannot
-	names        *names.Names
+	v       *Volume
+	bucket  func(remote.Joined) (bucket.Bucket, error) // Options.Remote
+	publish bool                                       // Options.Publish
+
+	share atomic.Pointer[share.Share] // nil: there is none, or it cannot be used
+
+	mu    sync.Mutex
+	why   error // why it cannot
+	ended bool
 }
+
+// get is the connection; nil: there is none.
+func (s *sharing) get() *share.Share { return s.share.Load() }
 
 // open connects. A mount whose remote cannot be used is as any other.
 func (s *sharing) open(v *Volume, o Options) {
-	s.names = v.names
-	s.why = fmt.Errorf("store %s has no remote, or had none when it was mounted: "+
-		"`ckptfs remote add URL %[1]s` gives it one, and the next mount uses it", v.folder.Path())
+	s.v, s.bucket, s.publish = v, o.Remote, o.Publish
 	if v.readOnly {
 		s.why = fmt.Errorf("store %s is read only here: its remote is not used", v.folder.Path())
-	}
-	if o.Remote == nil || v.readOnly {
 		return
 	}
-	j, err := remote.ReadJoined(v.folder.Here())
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err == nil {
-		s.Share, err = join(v, j, o.Remote)
-	}
-	if err == nil {
-		dir := v.names.SyncDir
-		v.names.SyncDir = func(fd int) error { // a name that is gone for good is noted for good
-			if err := s.sync(); err != nil {
-				return err
-			}
-			return dir(fd)
+	dir := v.names.SyncDir
+	v.names.SyncDir = func(fd int) error { // a name that is gone for good is noted for good
+		if err := s.sync(); err != nil {
+			return err
 		}
+		return dir(fd)
 	}
-	if err != nil {
-		s.why = fmt.Errorf("the remote of the store cannot be used: %w", err)
+	if err := s.connect(false); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		v.report(slog.LevelError, "nothing is published", "reason", err)
 	}
+}
+
+// connect uses the remote that the store was joined to, unless it does. start: it publishes from here on, if
+// that is wanted at all.
+func (s *sharing) connect(start bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.get() != nil || s.ended || s.v.readOnly {
+		return s.why
+	}
+	v := s.v
+	j, err := remote.ReadJoined(v.folder.Here())
+	if err == nil && s.bucket == nil {
+		err = errors.New("this program opened the store without it")
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.why = fmt.Errorf("store %s has no remote: `ckptfs remote add URL %[1]s` gives it one: %w",
+			v.folder.Path(), fs.ErrNotExist)
+		return s.why
+	case err == nil:
+		var one *share.Share
+		if one, err = join(v, j, s.bucket); err == nil {
+			s.share.Store(one)
+			if start {
+				s.start()
+			}
+		}
+	}
+	if s.why = nil; err != nil {
+		s.why = fmt.Errorf("the remote of the store cannot be used: %w", err)
+	}
+	return s.why
 }
 
 func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, error)) (*share.Share, error) {
@@ -94,39 +125,54 @@ func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, e
 	return s, nil
 }
 
-func (s *sharing) start(publish bool) {
-	if s.Share != nil && publish {
-		s.Start()
+// start publishes in the background, if that is wanted.
+func (s *sharing) start() {
+	if one := s.get(); one != nil && s.publish {
+		one.Start()
 	}
 }
 
 func (s *sharing) stop() {
-	if s.Share != nil {
-		s.Stop()
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	if one := s.get(); one != nil {
+		one.Stop()
 	}
 }
 
 func (s *sharing) close() error {
-	if s.Share == nil {
-		return nil
+	if one := s.get(); one != nil {
+		return one.Close()
 	}
-	return s.Close()
+	return nil
 }
 
 // sync makes durable what is to be published as removed.
 func (s *sharing) sync() error {
-	if s.Share == nil {
-		return nil
+	if one := s.get(); one != nil {
+		return one.Sync()
 	}
-	return s.Share.Sync()
+	return nil
 }
 
+// countFor is how long a status waits for the number of what is not published.
+const countFor = 500 * time.Millisecond
+
 // status is nil without a remote.
-func (s *sharing) status() *control.RemoteStatus {
-	if s.Share == nil {
+func (s *sharing) status(ctx context.Context) *control.RemoteStatus {
+	one := s.get()
+	if one == nil {
 		return nil
 	}
-	return s.Status()
+	st := one.Status()
+	st.Manual = !s.publish && s.v.mounted.Load() != nil
+	ctx, cancel := context.WithTimeout(ctx, countFor)
+	defer cancel()
+	if n, err := one.Unpublished(ctx); err == nil {
+		st.Unpublished = n
+	}
+	return st
 }
 
 // kept is a share.State on the disk.
@@ -142,10 +188,11 @@ func (k kept) SetHeads(all map[record.Writer]heads.Kept) error {
 
 // xattr is the value of XattrRemote.
 func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
-	if s.Share == nil {
+	one := s.get()
+	if one == nil {
 		return 0, unix.ENODATA
 	}
-	state, err := s.StateOf(n, n.Path())
+	state, err := one.StateOf(n, n.Path())
 	if err != nil {
 		return 0, err
 	}
@@ -158,44 +205,47 @@ func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
 
 // touch notes that a node changed which may be published.
 func (s *sharing) touch(n *names.Node) {
-	if s.Share != nil {
-		paths := n.Paths()
-		for _, p := range paths {
-			s.Touched(p)
-		}
-		var st unix.Stat_t
-		if n.File() != nil && (n.Stat(&st) != nil || uint64(st.Nlink) > uint64(len(paths))) {
-			s.TouchedAll()
-		}
+	one := s.get()
+	if one == nil {
+		return
+	}
+	paths := n.Paths()
+	for _, p := range paths {
+		one.Touched(p)
+	}
+	var st unix.Stat_t
+	if n.File() != nil && (n.Stat(&st) != nil || uint64(st.Nlink) > uint64(len(paths))) {
+		one.TouchedAll()
 	}
 }
 
 // touchIn is touch of a name in a folder.
 func (s *sharing) touchIn(dir *names.Node, name string) {
-	if s.Share != nil && dir.Synth() == nil {
-		s.Touched(path.Join(dir.Path(), name))
+	if one := s.get(); one != nil && dir.Synth() == nil {
+		one.Touched(path.Join(dir.Path(), name))
 	}
 }
 
 // removing notes that a name is about to go. done says whether it went.
 func (s *sharing) removing(dir *names.Node, name string) (done func(bool)) {
-	if s.Share == nil || dir.Synth() != nil {
+	one := s.get()
+	if one == nil || dir.Synth() != nil {
 		return func(bool) {}
 	}
 	p := path.Join(dir.Path(), name)
-	gone := s.Removing(p)
+	gone := one.Removing(p)
 	return func(went bool) {
 		gone(went)
-		s.Touched(p)
+		one.Touched(p)
 	}
 }
 
 // exchanging is removing of a name that another node gets: what a folder holds goes with it.
 func (s *sharing) exchanging(dir *names.Node, name string) (done func(bool)) {
-	if s.Share == nil || dir.Synth() != nil {
+	if s.get() == nil || dir.Synth() != nil {
 		return func(bool) {}
 	}
-	n, _, err := s.names.Child(dir, name)
+	n, _, err := s.v.names.Child(dir, name)
 	if err != nil {
 		return func(bool) {}
 	}
@@ -206,42 +256,68 @@ func (s *sharing) exchanging(dir *names.Node, name string) (done func(bool)) {
 	return s.removing(dir, name)
 }
 
+// with calls do with the connection; without one, the error says why there is none.
+func (s *sharing) with(do func(*share.Share) error) error {
+	one := s.get()
+	if one == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.why
+	}
+	return do(one)
+}
+
+// Join uses the remote that the store was joined to since it was opened, and looks what it has.
+func (q *Requests) Join(ctx context.Context) error {
+	s := &q.v.sharing
+	if s.get() != nil {
+		return nil
+	}
+	if err := s.connect(true); err != nil {
+		return err
+	}
+	return s.with(func(one *share.Share) error {
+		_, err := one.Fetch(ctx)
+		return err
+	})
+}
+
 // Push publishes what is complete at or below a path.
 func (q *Requests) Push(
-	ctx context.Context, path string, report func(control.Progress),
-) (*control.Pushed, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Push(ctx, path, report)
+	ctx context.Context, path string, o control.PushOptions, report func(control.Progress),
+) (out *control.Pushed, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Push(ctx, path, o, report)
+		return err
+	})
+	return out, err
 }
 
 // Fetch reads what others published since.
-func (q *Requests) Fetch(ctx context.Context) (*control.Fetched, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Fetch(ctx)
+func (q *Requests) Fetch(ctx context.Context) (out *control.Fetched, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Fetch(ctx)
+		return err
+	})
+	return out, err
 }
 
 // Pull makes the names at or below a path that others published.
 func (q *Requests) Pull(
 	ctx context.Context, path string, report func(control.Progress),
-) (*control.Pulled, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Pull(ctx, path, report)
+) (out *control.Pulled, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Pull(ctx, path, report)
+		return err
+	})
+	return out, err
 }
 
 // Conflicts lists the names of which the remote has several versions.
-func (q *Requests) Conflicts(ctx context.Context, path string) (*control.Conflicts, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Conflicts(ctx, path)
+func (q *Requests) Conflicts(ctx context.Context, path string) (out *control.Conflicts, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Conflicts(ctx, path)
+		return err
+	})
+	return out, err
 }
