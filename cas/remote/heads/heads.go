@@ -379,21 +379,10 @@ func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, pat
 	return o, nil
 }
 
-// inTable reads the blocks of a table that may have entries of a path or below it. What is wrong with them is
-// read once more, past every cache.
+// inTable reads the blocks of a table that may have entries of a path or below it.
 func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
-	[]record.Entry, error) {
-	all, err := h.blocksOf(ctx, h.bucket, w, t, path)
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
-		return h.blocksOf(ctx, bucket.Past(h.bucket), w, t, path)
-	}
-	return all, err
-}
-
-// blocksOf is inTable by one bucket.
-func (h *Heads) blocksOf(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table,
-	path string) (all []record.Entry, err error) {
-	d, err := h.directory(ctx, b, w, t)
+	all []record.Entry, err error) {
+	d, err := h.directory(ctx, w, t)
 	if err != nil {
 		return nil, err
 	}
@@ -407,55 +396,78 @@ func (h *Heads) blocksOf(ctx context.Context, b bucket.Bucket, w record.Writer, 
 		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{t.ID, end}) {
 			n, end = n+d.Blocks[end].Len, end+1
 		}
-		p, err := read(ctx, b, t, d.Blocks[lo].Off, n)
+		got, err := h.blocksOf(ctx, t, d, lo, end)
 		if err != nil {
 			return nil, err
 		}
-		for ; lo < end; lo++ {
-			k := d.Blocks[lo].Len
-			got, err := d.Block(lo, p[:k])
-			if err != nil {
-				return nil, err
-			}
-			p = p[k:]
-			h.blocks.Add(blockID{t.ID, lo}, got)
-			all = append(all, got...)
-		}
+		all, lo = append(all, got...), end
 	}
 	return all, nil
 }
 
+// blocksOf reads the blocks [lo, hi) of a table.
+func (h *Heads) blocksOf(ctx context.Context, t record.Table, d *record.Directory, lo, hi int) (
+	all []record.Entry, err error) {
+	var n int64
+	for _, b := range d.Blocks[lo:hi] {
+		n += b.Len
+	}
+	err = h.read(ctx, t, d.Blocks[lo].Off, n, func(p []byte) error {
+		all = nil
+		for i := lo; i < hi; i++ {
+			k := d.Blocks[i].Len
+			got, err := d.Block(i, p[:k])
+			if err != nil {
+				return err
+			}
+			p = p[k:]
+			h.blocks.Add(blockID{t.ID, i}, got)
+			all = append(all, got...)
+		}
+		return nil
+	})
+	return all, err
+}
+
 // directory reads the directory of a table.
-func (h *Heads) directory(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table) (
-	*record.Directory, error) {
+func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) (
+	d *record.Directory, err error) {
 	if d, ok := h.dirs.Get(t.ID); ok && d.Table == t {
 		return d, nil
 	}
-	p, err := read(ctx, b, t, t.Directory, t.Len-t.Directory)
-	if err != nil {
-		return nil, err
-	}
-	d, err := t.Open(w, p)
+	err = h.read(ctx, t, t.Directory, t.Len-t.Directory, func(p []byte) (err error) {
+		d, err = t.Open(w, p)
+		return err
+	})
 	if err == nil {
 		h.dirs.Add(t.ID, d)
 	}
 	return d, err
 }
 
-// read reads a range of a table.
-func read(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64) ([]byte, error) {
+// read reads a range of a table, and once more, past every cache, if that or use finds it wrong.
+func (h *Heads) read(ctx context.Context, t record.Table, off, n int64, use func(p []byte) error) error {
+	err := readOf(ctx, h.bucket, t, off, n, use)
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
+		return readOf(ctx, bucket.Past(h.bucket), t, off, n, use)
+	}
+	return err
+}
+
+func readOf(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64,
+	use func(p []byte) error) error {
 	key := record.ClassTable.Key(t.ID)
 	r, info, err := b.Get(ctx, key, off, n, "")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer r.Close()
 	if info.Size != t.Len {
-		return nil, fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
+		return fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
 	}
 	p := make([]byte, n)
 	if _, err := io.ReadFull(r, p); err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return fmt.Errorf("%s: %w", key, err)
 	}
-	return p, nil
+	return use(p)
 }
