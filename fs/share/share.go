@@ -51,7 +51,9 @@ import (
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/heads"
+	"ckptfs/cas/remote/index"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/reuse"
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cas/store"
 	"ckptfs/fs/content"
@@ -114,6 +116,7 @@ type Share struct {
 	writer  *writer.Writer
 	heads   *heads.Heads
 	bring   *bring.Bringer
+	find    *reuse.Finder
 
 	pushing sync.Mutex
 
@@ -149,9 +152,11 @@ func Open(o Options) (*Share, error) {
 		touched: touches{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
 		wake: make(chan struct{}, 1),
 		bring: &bring.Bringer{
-			Reader: &fetch.Reader{Bucket: o.Bucket, Requests: parallel}, Store: o.Store,
+			Reader: &fetch.Reader{Bucket: o.Bucket, Requests: parallel}, Store: o.Store, Learn: o.State.Learn,
 		},
 	}
+	s.find = &reuse.Finder{Reader: &fetch.Reader{Bucket: o.Bucket}, State: o.State, Get: o.Store.Get,
+		Index: index.NewReader(o.Bucket, o.Joined.ID)}
 	s.writer = writer.New(writer.Options{
 		Bucket: o.Bucket, Remote: o.Joined.ID, State: o.State, Joined: o.Joined.Writer,
 		Register: func(ctx context.Context) (record.Writer, error) {
