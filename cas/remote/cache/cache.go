@@ -9,8 +9,8 @@
 // disk tells which parts of a file are no holes.
 //
 // Objects never change and no name is used twice, so what is here never grows old. It is bounded: the object
-// that was used longest ago goes first, as a whole. What a reader has open stays readable for it. It makes room,
-// too, where less than a twentieth of the disk is free: that is for what has no other place.
+// that was used longest ago goes first, as a whole. What a reader has open stays readable for it. It makes
+// room, too, where less than a fiftieth of the disk is free: that is for what has no other place.
 package cache
 
 import (
@@ -36,12 +36,14 @@ const (
 	defaultShare = 10
 	defaultMax   = 64 << 30
 	// freeShare of the disk is left free.
-	freeShare = 20
+	freeShare = 50
 )
 
 // Options of a Cache.
 type Options struct {
 	Max int64 // bytes; 0: a tenth of the disk, at most 64 GiB
+	// Disk is how many bytes the disk has, and has free; nil: the one that the folder lies on.
+	Disk func() (size, free int64, err error)
 }
 
 // Cache is a folder of ranges. It is safe for concurrent use.
@@ -74,16 +76,18 @@ type Stats struct {
 
 // Open opens the cache in dir, which is its own alone.
 func Open(dir *disk.Folder, o Options) (*Cache, error) {
+	if o.Disk == nil {
+		o.Disk = func() (int64, int64, error) { return diskOf(dir) }
+	}
 	if o.Max == 0 {
-		size, _, err := diskOf(dir)
+		size, _, err := o.Disk()
 		if err != nil {
 			return nil, err
 		}
 		o.Max = min(size/defaultShare, defaultMax)
 	}
 	l, _ := simplelru.NewLRU[record.ID, *object](math.MaxInt, nil) // bounded in bytes
-	c := &Cache{dir: dir, max: o.Max, objects: l, leaving: map[record.ID]bool{},
-		disk: func() (int64, int64, error) { return diskOf(dir) }}
+	c := &Cache{dir: dir, max: o.Max, objects: l, leaving: map[record.ID]bool{}, disk: o.Disk}
 	if err := c.look(); err != nil {
 		return nil, err
 	}

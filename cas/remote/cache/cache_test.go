@@ -107,11 +107,10 @@ func open(t testing.TB, folder string, max int64) *Cache {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	c, err := Open(dir, Options{Max: max})
+	c, err := Open(dir, Options{Max: max, Disk: func() (int64, int64, error) { return 1 << 40, 1 << 39, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.disk = func() (int64, int64, error) { return 1 << 40, 1 << 39, nil }
 	return c
 }
 

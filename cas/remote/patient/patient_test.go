@@ -186,7 +186,8 @@ func TestPatienceEnds(t *testing.T) {
 		begun = time.Now()
 		_, err = patient.New(a, patient.Options{Requests: 1, For: time.Second}).
 			Put(patient.For(t.Context(), time.Minute), "k", bucket.Bytes(nil), bucket.Cond{})
-		if took = time.Since(begun); !errors.Is(err, bucket.ErrBusy) || took > time.Minute || took < 30*time.Second {
+		took = time.Since(begun)
+		if !errors.Is(err, bucket.ErrBusy) || took > time.Minute || took < 30*time.Second {
 			t.Fatalf("%v after %v", err, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
