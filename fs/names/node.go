@@ -42,6 +42,8 @@ type Node struct {
 	told   int64
 	opened atomic.Bool // see KeepsPages
 
+	holds atomic.Uint32 // directories: see MayHold
+
 	// gen is the generation of a regular file's bytes. It is written down of a file that was viewed:
 	// something synthetic was made of it, perhaps by an earlier process. Both are guarded by table.mu.
 	gen    uint64

@@ -27,6 +27,7 @@ import (
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/usage"
+	"ckptfs/fs/view"
 	"ckptfs/fs/virtual"
 	indexartifacts "ckptfs/index/artifacts"
 	"ckptfs/index/manifest"
@@ -151,6 +152,7 @@ func (v *Volume) openNames(o Options) error {
 	defer root.Close()
 	v.names, err = names.Open(names.Options{
 		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
+		Mark:     view.Mark,
 		Changed:  func(ino uint64) { v.steps.Changed(ino); v.usage.Changed(ino) },
 		Recorded: func(ino uint64) { v.steps.Recorded(ino); v.usage.Changed(ino) },
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
