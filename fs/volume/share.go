@@ -341,3 +341,14 @@ func (q *Requests) Undelete(
 	}
 	return s.Undelete(ctx, path, report)
 }
+
+// RepairRemote makes heads of the remote again that were deleted or put back by hand.
+func (q *Requests) RepairRemote(
+	ctx context.Context, writers []string, report func(control.Progress),
+) (*control.RemoteRepaired, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.RepairRemote(ctx, writers, report)
+}
