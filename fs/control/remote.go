@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -23,8 +24,20 @@ type Remote interface {
 	Deleted(ctx context.Context, path string) (*Deletions, error)
 	// Undelete brings them back.
 	Undelete(ctx context.Context, path string, report func(Progress)) (*Undeleted, error)
+	// Export publishes what lies at a path once more, as a run of a name that a mirror shows.
+	Export(ctx context.Context, name, path string, serving bool) (*Exported, error)
 	// RepairRemote makes heads of the remote again; those of writers from commit records alone.
 	RepairRemote(ctx context.Context, writers []string, report func(Progress)) (*RemoteRepaired, error)
+}
+
+// Exported is what Export did.
+type Exported struct {
+	Name    string `json:"name"`
+	Names   int    `json:"names"`
+	Removed int    `json:"removed"` // names that were exported before
+	Objects int    `json:"objects"` // that were put
+	Bytes   int64  `json:"bytes"`   // of these
+	Skipped []Skip `json:"skipped"`
 }
 
 // RemoteRepaired is what RepairRemote did.
@@ -203,6 +216,14 @@ func (h *Handler) remote(v Remote) {
 		}
 		return v.Undelete(r.Context(), p, progress)
 	}))
+	h.mux.HandleFunc("POST /v1/export-remote", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		q := r.URL.Query()
+		return v.Export(r.Context(), q.Get("name"), p, q.Get("serving") == "true")
+	}))
 	h.mux.HandleFunc("POST /v1/repair-remote", stream(func(r *http.Request, progress func(Progress)) (any, error) {
 		return v.RepairRemote(r.Context(), r.URL.Query()["writer"], progress)
 	}))
@@ -248,4 +269,10 @@ func (c *Client) Undelete(ctx context.Context, path string, progress func(Progre
 // RepairRemote is Remote.RepairRemote.
 func (c *Client) RepairRemote(ctx context.Context, writers []string, progress func(Progress)) (*RemoteRepaired, error) {
 	return follow[RemoteRepaired](ctx, c, "repair-remote", url.Values{"writer": writers}, progress)
+}
+
+// Export is Remote.Export.
+func (c *Client) Export(ctx context.Context, name, path string, serving bool) (*Exported, error) {
+	return ask[Exported](ctx, c, http.MethodPost, "export-remote", url.Values{"name": {name}, "path": {path},
+		"serving": {strconv.FormatBool(serving)}})
 }

@@ -17,7 +17,7 @@ import (
 func (c *cloud) heads(name string) map[string][]byte {
 	c.t.Helper()
 	all := map[string][]byte{}
-	for info := range c.mu.List(context.Background(), record.Heads+name+".", "") {
+	for info := range c.mu.List(context.Background(), record.Heads+name, "") {
 		p, _, err := bucket.Read(context.Background(), &c.mu, info.Key, record.MaxHead, "")
 		if err != nil {
 			c.t.Fatal(err)

@@ -352,3 +352,14 @@ func (q *Requests) RepairRemote(
 	}
 	return s.RepairRemote(ctx, writers, report)
 }
+
+// Export publishes what lies at a path once more, as a run of a name.
+func (q *Requests) Export(
+	ctx context.Context, name, path string, serving bool,
+) (*control.Exported, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.Export(ctx, name, path, serving)
+}
