@@ -353,7 +353,7 @@ func (h *Heads) Runs(ctx context.Context) ([]string, error) {
 			runs[record.RunOf(one.Tail[i].Path)] = true
 		}
 		for _, t := range one.Tables {
-			d, err := h.directory(ctx, w, t)
+			d, err := h.directory(ctx, h.bucket, w, t)
 			if err != nil {
 				return nil, fmt.Errorf("head of %s: %w", w, err)
 			}
