@@ -143,12 +143,14 @@ type Files struct {
 	copiers     *copiers
 	Count       Counters
 	Doubt       Doubt
-	Counted     func(ino uint64) bool // a packed file became resident since the start, or was found to be
-	Unclean     bool                  // the last process did not close the store in order; set before any file is known
-	syncs       syncs
-	unsynced    unsyncedInodes
-	forgotten   forgotten
-	copyBufs    sync.Pool
+	// Counted reports whether a packed file became resident since the start, or was found to be by the
+	// survey.
+	Counted   func(ino uint64) bool
+	Unclean   bool // the last process did not close the store in order; set before any file is known
+	syncs     syncs
+	unsynced  unsyncedInodes
+	forgotten forgotten
+	copyBufs  sync.Pool
 
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
 	Cloning locks.RWMutex[cloningLock]

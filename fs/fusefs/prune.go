@@ -10,8 +10,8 @@ import (
 	"ckptfs/fs/content"
 )
 
-// pruneOut is a notification: struct fuse_out_header, and struct fuse_notify_prune_out, which the ids of nodes
-// follow.
+// pruneOut is a notification: struct fuse_out_header, and struct fuse_notify_prune_out, which the ids of
+// nodes follow.
 type pruneOut struct {
 	length uint32
 	code   int32

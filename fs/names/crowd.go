@@ -6,8 +6,8 @@ import (
 	"ckptfs/fs/content"
 )
 
-// crowd says when there are more nodes than there is memory for. The kernel has a reference to each that it was
-// ever told of, until it needs the memory itself. table.mu guards it.
+// crowd says when there are more nodes than there is memory for. The kernel has a reference to each that it
+// was ever told of, until it needs the memory itself. table.mu guards it.
 //
 //	tell >= most, if most > 0
 type crowd struct {
@@ -45,9 +45,9 @@ func (c *crowd) wentLocked(n int) {
 	}
 }
 
-// Oldest are a quarter of the nodes that there may be, for the kernel to forget: those that have been here for
-// longest, and were not named before as long as there are others. What is in a folder comes before the folder,
-// as a rule.
+// Oldest are a quarter of the nodes that there may be, for the kernel to forget: those that have been here
+// for longest, and were not named before as long as there are others. What is in a folder comes before the
+// folder, as a rule.
 func (ns *Names) Oldest() []content.NodeID {
 	t := ns.tab
 	t.mu.Lock()

@@ -19,8 +19,8 @@ type leafLock struct{}
 
 func (leafLock) Rank() (int, string) { return locks.Volume + 800, "LRU.mu or Hydrator.mu" }
 
-// LRU bounds the resident bytes of packed files, which are a cache, and their number, since each takes memory:
-// the least recently opened goes first.
+// LRU bounds the resident bytes of packed files, which are a cache, and their number, since each takes
+// memory: the least recently opened goes first.
 //
 // Of a file it knows the number of its inode alone. Where the file is, whoever has a node of it knows, or the
 // tree (evict.go).
@@ -131,8 +131,8 @@ func (l *LRU) Add(f *content.File, size int64) {
 	l.Wake()
 }
 
-// Found counts the local copy in that an earlier process left of a file, which a program used last at used, in
-// nanoseconds since 1970. File.mu is held.
+// Found counts in the local copy of a file that an earlier process left, and that a program used last at
+// used, in nanoseconds since 1970. File.mu is held.
 func (l *LRU) Found(f *content.File, size, used int64) {
 	l.mu.Lock()
 	if _, is := l.of[f.Node().Ino()]; !is {

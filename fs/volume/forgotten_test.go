@@ -20,8 +20,8 @@ func (r *rig) unknown() {
 	})
 }
 
-// Resident files are forgotten with all others when the kernel forgets them, and are evicted all the same, the
-// least recently used first.
+// Resident files are forgotten with all others when the kernel forgets them, and are evicted all the same,
+// the least recently used first.
 func TestEvictForgotten(t *testing.T) {
 	const size, files = 100 << 10, 6
 	r := newRig(t, hotSize(files*size))

@@ -99,12 +99,13 @@ func (v *Volume) seek(
 	ctx context.Context, wanted func(ino uint64) bool, found func(*content.File) bool,
 ) error {
 	enough := errors.New("enough")
-	err := v.names.Tour(ctx, names.Tour{Only: wanted, File: func(_ string, n *names.Node, _ *unix.Stat_t) error {
+	file := func(_ string, n *names.Node, _ *unix.Stat_t) error {
 		if !found(n.File()) {
 			return enough
 		}
 		return nil
-	}})
+	}
+	err := v.names.Tour(ctx, names.Tour{Only: wanted, File: file})
 	if err == enough {
 		return nil
 	}

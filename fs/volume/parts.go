@@ -65,14 +65,15 @@ func (v *Volume) openInspect(o Options) {
 }
 
 // openModels makes the list of models.
-func (v *Volume) openModels() { v.models = models.New(modelsOptions(v)) }
+func (v *Volume) openModels(o Options) { v.models = models.New(modelsOptions(v, o)) }
 
-func modelsOptions(v *Volume) models.Options {
+func modelsOptions(v *Volume, o Options) models.Options {
 	return models.Options{
 		Folder: v.folder, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect,
 		Store:    v.store,
 		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
 		Pending: v.pendingPaths, Released: v.awaitReleases,
+		Most:  o.Models,
 		Known: func(catalogue cas.Hash) bool { return v.lock.Knows(v.folder, catalogue) },
 		Epoch: v.lock.Epoch,
 		Step:  func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
