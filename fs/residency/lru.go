@@ -75,6 +75,9 @@ type Options struct {
 	Report func(level slog.Level, msg string, args ...any)
 	Count  *content.Counters
 	Short  func() bool // the disk is nearly full: whatever can be evicted is
+	// Ready is closed once all local copies are known that earlier processes left: which is the oldest is not
+	// known before. nil: all are.
+	Ready <-chan struct{}
 
 	// Known is the file of an inode, with one Pin more; nil: nobody has a node of it.
 	Known func(ino uint64) *content.File
@@ -255,8 +258,15 @@ func (l *LRU) Released(f *content.File) {
 	}
 }
 
-// over reports whether the bound does not hold.
+// over reports whether the bound does not hold, and what is to go is known.
 func (l *LRU) over() bool {
+	if l.Ready != nil {
+		select {
+		case <-l.Ready:
+		default:
+			return false
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.overLocked()

@@ -177,7 +177,7 @@ func (v *Volume) openNames(o Options) error {
 func (v *Volume) openWorkers(o Options) {
 	cache := residency.Options{
 		Max: o.HotSize, Files: o.HotFiles, Still: o.HydrateAfter, Now: v.now, Report: v.report,
-		Count: &v.content.Count, Short: v.reserve.Short, Known: v.known, Seek: v.seek,
+		Count: &v.content.Count, Short: v.reserve.Short, Ready: v.surveyed, Known: v.known, Seek: v.seek,
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
 	v.content.Counted = v.hot.Knows
