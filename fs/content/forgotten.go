@@ -9,8 +9,9 @@ import (
 // forgotten is what has to be remembered of resident files that nobody holds any more: by inode, the sync of
 // the filesystem after which the local copy is durable (localCopy.after).
 type forgotten struct {
-	mu    locks.Mutex[leafLock]
-	after map[uint64]uint64 // of those that are not durable
+	mu     locks.Mutex[leafLock]
+	after  map[uint64]uint64 // of those that are not durable
+	failed uint64            // copies that were to be durable after a sync up to this one are suspect
 }
 
 // Forgotten notes what is to be known of the file when it is found again. Nobody has it any more, and nobody
@@ -22,9 +23,6 @@ func (f *File) Forgotten() {
 	}
 	c.forgotten.mu.Lock()
 	defer c.forgotten.mu.Unlock()
-	if after <= c.syncs.failed.Load() {
-		after = unknown
-	}
 	c.forgotten.after[f.node.Ino()] = after
 }
 
@@ -34,27 +32,28 @@ func (g *forgotten) take(ino uint64) uint64 {
 	defer g.mu.Unlock()
 	after := g.after[ino]
 	delete(g.after, ino)
+	if after > 0 && after <= g.failed {
+		return unknown
+	}
 	return after
 }
 
-// settle notes that a sync succeeded.
-func (g *forgotten) settle(sync uint64) {
+// held notes that a sync succeeded.
+func (g *forgotten) held(sync uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for ino, after := range g.after {
-		if after <= sync {
+		if g.failed < after && after <= sync {
 			delete(g.after, ino)
 		}
 	}
 }
 
-// suspect notes that a sync failed: no later one says that these copies are durable.
-func (g *forgotten) suspect() {
+// miss notes that a sync failed: no later one says that a copy is durable that is there now.
+func (g *forgotten) miss(sync uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for ino := range g.after {
-		g.after[ino] = unknown
-	}
+	g.failed = sync + 1
 }
 
 // believeLocked finds out what is known of the local copy of a file whose record was read just now.

@@ -158,6 +158,29 @@ func TestForgottenIsNotDurable(t *testing.T) {
 	}
 }
 
+// How often a file was packed again since it could not be evicted is not forgotten: that has an end.
+func TestKeptIsNotForgotten(t *testing.T) {
+	r := newRig(t)
+	want := weights(t, []string{"a"}, random(300<<10, 1))
+	r.write("f.safetensors", want)
+	r.sync()
+	ino := r.stat("f.safetensors").Ino
+	h, _ := r.manifestOf("f.safetensors")
+	r.dropEntry(h)
+	if _, err := r.Evict(context.Background(), "", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.sync()
+	r.want("f.safetensors", both)
+	n := r.names.Known(ino)
+	if n == nil {
+		t.Fatal("it is forgotten")
+	}
+	n.Unpin()
+	r.same("f.safetensors", want)
+	r.onlyRoot()
+}
+
 // Files are evicted, opened, renamed and removed while others are looked for in the tree.
 func TestEvictForgottenRace(t *testing.T) {
 	const files = 40
