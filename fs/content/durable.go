@@ -34,7 +34,8 @@ type syncs struct {
 	mu          locks.Mutex[syncingLock] // held over a SyncAll
 	begun, held atomic.Uint64            // the last one that began; the last that succeeded of those
 	wanted      atomic.Bool              // something was written that none of them covers
-	kept        atomic.Int64             // inodes that are kept in memory for local copies, at most most
+	forgotten   forgotten
+	kept        atomic.Int64 // inodes that are kept in memory for local copies, at most most
 	most        int64
 }
 
@@ -56,7 +57,7 @@ func (c *Files) SyncAll(syncfs func() error, then func(error)) {
 	n := c.syncs.begun.Add(1)
 	if err := syncfs(); err != nil {
 		c.Count.SyncErrs.Add(1)
-		c.forgotten.miss(n)
+		c.syncs.forgotten.miss(n)
 		c.syncs.wanted.Store(true)
 		if missed {
 			c.unsynced.miss()
@@ -66,7 +67,7 @@ func (c *Files) SyncAll(syncfs func() error, then func(error)) {
 	}
 	c.unsynced.held(n)
 	c.syncs.held.Store(n)
-	c.forgotten.held(n)
+	c.syncs.forgotten.held(n)
 	then(nil)
 }
 

@@ -81,7 +81,7 @@ func TestEvictUnknown(t *testing.T) {
 
 // As many files are resident as there is memory for.
 func TestHotFiles(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.HotFiles = 3 })
+	r := newRig(t, func(o *Options) { o.Most.Resident = 3 })
 	for i := range 5 {
 		r.write(fmt.Sprint("f", i), random(100<<10, uint64(i)))
 		r.sync()

@@ -419,7 +419,7 @@ func TestProblemsOfNow(t *testing.T) {
 // As many models are known as there is memory for. What is written again stays one; what came later becomes
 // one where there is more.
 func TestMostModels(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Models = 2 })
+	r := newRig(t, func(o *Options) { o.Most.Models = 2 })
 	for _, step := range []string{"a/1", "a/2", "a/3", "a/4"} {
 		r.save(step, "AB")
 	}
