@@ -13,7 +13,7 @@ BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
 
 .PHONY: build test unit arm64 integration posix clients race lint demo bench bench-io bench-dedup bench-clients \
 	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
-	bench-scale bench-remote fuzz interleavings torture clean install uninstall
+	bench-scale bench-remote fuzz interleavings torture torture-remote clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -134,6 +134,11 @@ fuzz:
 # Kills the daemon under real writers, over and over; prints cycles survived, files verified, losses.
 torture:
 	$(GO) run ./integration/torture -time $(TORTURE_TIME) $(TORTUREFLAGS)
+
+# Kills daemons of machines that share a remote, commands and the object store, over and over.
+torture-remote:
+	scripts/setup-engine
+	$(GO) run ./integration/torture/remote -time $(TORTURE_TIME) $(TORTUREFLAGS)
 
 # PREFIX (/usr/local), DESTDIR and HELPERDIR say where to.
 install: build

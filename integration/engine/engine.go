@@ -61,6 +61,12 @@ func Environ(none string) map[string]string {
 	}
 }
 
+// Find is ErrMissing where there is no engine.
+func Find() error {
+	_, err := program()
+	return err
+}
+
 // program finds versitygw where scripts/setup-engine puts it: in XDG_CACHE_HOME or ~/.cache.
 func program() (string, error) {
 	cache, err := os.UserCacheDir()
@@ -81,7 +87,8 @@ func (e *Engine) Start() error {
 		return err
 	}
 	e.said.Reset()
-	e.cmd = exec.Command(p, "--port", e.address, "--access", User, "--secret", Secret, "--quiet", "posix", e.dir)
+	e.cmd = exec.Command(p, "--port", e.address, "--access", User, "--secret", Secret, "--quiet",
+		"posix", e.dir)
 	e.cmd.Dir, e.cmd.Stdout, e.cmd.Stderr, e.cmd.WaitDelay = e.dir, &e.said, &e.said, time.Second
 	if err := e.cmd.Start(); err != nil {
 		return err

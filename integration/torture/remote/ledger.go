@@ -19,7 +19,8 @@ type version struct {
 	acked        bool // sync --remote said that every other machine can see it
 }
 
-// name is what was saved by one path. Of one that a single machine changes each version replaces the one before.
+// name is what was saved by one path. Of one that a single machine changes each version replaces the one
+// before.
 type name struct {
 	several  bool // machines change it
 	versions []*version
@@ -141,7 +142,8 @@ func (l *ledger) lost(machine int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range l.names {
-		n.unsure = n.unsure || slices.ContainsFunc(n.versions, func(v *version) bool { return v.machine == machine })
+		n.unsure = n.unsure || slices.ContainsFunc(n.versions,
+			func(v *version) bool { return v.machine == machine })
 	}
 }
 
@@ -152,8 +154,8 @@ func (l *ledger) mayHaveSeen(w, v *version) bool {
 	})
 }
 
-// check compares what is there with what has to be: by path the sum that all show, and the sizes of all versions
-// that the remote has. It begins anew with what it found.
+// check compares what is there with what has to be: by path the sum that all show, and the sizes of all
+// versions that the remote has. It begins anew with what it found.
 func (l *ledger) check(found map[string]string, sizes map[string][]int) (wrong []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,8 +205,9 @@ func (l *ledger) wrong(n *name, sum string, sizes []int) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("it is %.12s, and version %d of %d, %.12s (acknowledged: %v), was saved last", sum, len(n.versions),
-		len(n.versions), n.versions[len(n.versions)-1].sum, n.versions[len(n.versions)-1].acked)
+	last := n.versions[len(n.versions)-1]
+	return fmt.Sprintf("it is %.12s, and %.12s (acknowledged: %v) was saved last, of %d versions", sum,
+		last.sum, last.acked, len(n.versions))
 }
 
 // wrongOfSeveral says which version of a name is missing.
@@ -219,8 +222,8 @@ func (l *ledger) wrongOfSeveral(n *name, sum string, sizes []int) string {
 				w.machine != v.machine && l.mayHaveSeen(w, v)
 		})
 		if v.acked && !there(v) && !replaced {
-			return fmt.Sprintf("version %d of %d, of machine %d, of %d bytes, was acknowledged and is gone; there are %v", i+1,
-				len(n.versions), v.machine, v.size, sizes)
+			return fmt.Sprintf("version %d of %d, of machine %d, of %d bytes, was acknowledged and is gone; "+
+				"there are %v", i+1, len(n.versions), v.machine, v.size, sizes)
 		}
 	}
 	if len(n.versions) > 0 && sum == "" {

@@ -77,8 +77,9 @@ func (r *run) newMachine(number int) (*machine, error) {
 func (m *machine) begin() error {
 	m.lives++
 	name := fmt.Sprintf("machine-%d", m.number)
-	m.Daemon = &daemon.Daemon{Bin: m.r.bin, Store: filepath.Join(m.r.dir, fmt.Sprintf("%s.store-%d", name, m.lives)),
-		Dir: filepath.Join(m.r.dir, name), Log: filepath.Join(m.r.dir, name+".log")}
+	m.Daemon = &daemon.Daemon{Bin: m.r.bin,
+		Store: filepath.Join(m.r.dir, fmt.Sprintf("%s.store-%d", name, m.lives)),
+		Dir:   filepath.Join(m.r.dir, name), Log: filepath.Join(m.r.dir, name+".log")}
 	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
 		return err
 	}
@@ -99,7 +100,8 @@ func (r *run) clone(store, writer string) error {
 			return nil
 		}
 		os.RemoveAll(store)
-		o := r.command(commandTime, "clone", e.URL("team"), store, "--endpoint", e.Endpoint, "--writer", writer)
+		o := r.command(commandTime, "clone", e.URL("team"), store, "--endpoint", e.Endpoint,
+			"--writer", writer)
 		if o.code != 0 {
 			return fmt.Errorf("clone: exit status %d: %s", o.code, o.err)
 		}

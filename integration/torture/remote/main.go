@@ -7,8 +7,8 @@
 //   - a machine's disk is lost after it published, and replaced by a clone;
 //   - the collector runs with a grace of 0.
 //
-// A ledger outside of all mounts has what was saved, and of it what `sync --remote` acknowledged. Every so often
-// all come to rest: each machine publishes and pulls, and then all mounts and a fresh clone are to show the
+// A ledger outside of all mounts has what was saved, and of it what `sync --remote` acknowledged. Every so
+// often all come to rest: each machine publishes and pulls, and then all mounts and a fresh clone are to show the
 // same, byte for byte, and what the ledger has. Of a name that several changed every version that was
 // acknowledged has to be there, or was replaced by somebody who may have seen it.
 //
@@ -44,7 +44,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "", "the program under test; built from the module if empty")
 	flag.StringVar(&o.dir, "dir", "", "folder to work in, on a plain filesystem; a temporary one if empty")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what is done, and when, as far as the scheduler lets it")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()),
+		"what is done, and when, as far as the scheduler lets it")
 	flag.DurationVar(&o.time, "time", time.Minute, "how long")
 	flag.IntVar(&o.rounds, "rounds", 0, "at most so many rests (0: no bound)")
 	flag.DurationVar(&o.round, "round", 30*time.Second, "from one rest to the next")

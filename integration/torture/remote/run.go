@@ -40,14 +40,17 @@ type run struct {
 }
 
 func newRun(o options) *run {
-	return &run{options: o, rng: rand.New(rand.NewPCG(o.seed, 0)), ledger: newLedger(), complaints: map[string]int{}}
+	return &run{options: o, rng: rand.New(rand.NewPCG(o.seed, 0)), ledger: newLedger(),
+		complaints: map[string]int{}}
 }
 
 func (r *run) summary() string {
 	s := fmt.Sprintf("torture: seed %d: %d rests, %d files saved and %d steps removed, %d acknowledged; "+
-		"killed: %d daemons, %d with their holders, %d engines, %d commands; %d collections, %d copied stores, %d lost disks; "+
+		"killed: %d daemons, %d with their holders, %d engines, %d commands; "+
+		"%d collections, %d copied stores, %d lost disks; "+
 		"%d files compared, %d losses", r.seed, r.rounds, r.saves.Load(), r.removals.Load(), r.ledger.acked,
-		r.daemons.Load(), r.holders.Load(), r.engines.Load(), r.commands.Load(), r.collections.Load(), r.copies.Load(),
+		r.daemons.Load(), r.holders.Load(), r.engines.Load(), r.commands.Load(),
+		r.collections.Load(), r.copies.Load(),
 		r.disks.Load(), r.files.Load(), len(r.losses))
 	for _, c := range slices.Sorted(maps.Keys(r.complaints)) {
 		s += fmt.Sprintf("\ntorture: %d times: %s", r.complaints[c], c)
@@ -136,7 +139,8 @@ func (r *run) run() (err error) {
 	if err := r.rest(); err != nil || len(r.losses) == 0 {
 		return err
 	}
-	return fmt.Errorf("seed %d: %d losses at the end, the first: %s\nkept: %s", r.seed, len(r.losses), r.losses[0], r.dir)
+	return fmt.Errorf("seed %d: %d losses at the end, the first: %s\nkept: %s", r.seed, len(r.losses),
+		r.losses[0], r.dir)
 }
 
 // once is one round: work, and a rest.

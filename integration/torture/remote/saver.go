@@ -117,11 +117,14 @@ func (m *machine) saveStep(rng *rand.Rand) {
 	m.step++
 	dir := fmt.Sprintf("%s/%d", m.ownRun(), m.step)
 	m.kept = append(m.kept, dir)
-	m.write(dir+"/model.safetensors", recipe.Recipe{Kind: recipe.Safetensors, Seed: uint64(m.number), Step: uint64(m.step),
-		Size: m.r.size / 2}.Bytes(), rng.IntN(2) == 0, false)
-	m.write(dir+"/metrics.json", fmt.Appendf(nil, `{"loss": %g, "step": %d}`, rng.Float64(), m.step), true, false)
+	model := recipe.Recipe{Kind: recipe.Safetensors, Seed: uint64(m.number), Step: uint64(m.step),
+		Size: m.r.size / 2}
+	m.write(dir+"/model.safetensors", model.Bytes(), rng.IntN(2) == 0, false)
+	metrics := fmt.Appendf(nil, `{"loss": %g, "step": %d}`, rng.Float64(), m.step)
+	m.write(dir+"/metrics.json", metrics, true, false)
 	if rng.IntN(2) == 0 {
-		m.write(dir+"/sub/optimizer.pt", m.bytes(rng, uint64(m.number), uint64(m.step)), rng.IntN(2) == 0, false)
+		optimizer := m.bytes(rng, uint64(m.number), uint64(m.step))
+		m.write(dir+"/sub/optimizer.pt", optimizer, rng.IntN(2) == 0, false)
 	}
 }
 
@@ -140,7 +143,8 @@ func (m *machine) saveCommon(rng *rand.Rand) {
 
 // saveLast writes a file over that is there always.
 func (m *machine) saveLast(rng *rand.Rand) {
-	m.write(m.ownRun()+"/last/model.pt", m.bytes(rng, uint64(m.number), rng.Uint64N(50)), rng.IntN(2) == 0, false)
+	model := m.bytes(rng, uint64(m.number), rng.Uint64N(50))
+	m.write(m.ownRun()+"/last/model.pt", model, rng.IntN(2) == 0, false)
 }
 
 // rotate removes the oldest step, or gives it another name.

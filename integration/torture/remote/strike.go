@@ -61,8 +61,8 @@ func (r *run) strikeEngine(rng *rand.Rand, stop <-chan struct{}) {
 
 // runCommands runs commands beside the work, some of which are killed.
 func (m *machine) runCommands(rng *rand.Rand, stop <-chan struct{}) {
-	all := [][]string{{"pull"}, {"pull"}, {"pull"}, {"fetch"}, {"push"}, {"status"}, {"evict"}, {"prune", "--grace", "0"},
-		{"prune", "--remote", "--grace", "0"}, {"remote", "conflicts"}}
+	all := [][]string{{"pull"}, {"pull"}, {"pull"}, {"fetch"}, {"push"}, {"status"}, {"evict"},
+		{"prune", "--grace", "0"}, {"prune", "--remote", "--grace", "0"}, {"remote", "conflicts"}}
 	for pause(rng, 3*time.Second, stop) {
 		args := all[rng.IntN(len(all))]
 		if args[0] == "pull" && rng.IntN(3) > 0 {
@@ -95,8 +95,8 @@ func (r *run) copyStore() error {
 	if err := m.Stop(); err != nil {
 		return err
 	}
-	ghost := &machine{r: r, number: 1000 + r.rounds, Daemon: &daemon.Daemon{Bin: r.bin, Store: m.Store + ".copy",
-		Dir: m.Dir + ".copy", Log: m.Log + ".copy"}}
+	ghost := &machine{r: r, number: 1000 + r.rounds, Daemon: &daemon.Daemon{Bin: r.bin,
+		Store: m.Store + ".copy", Dir: m.Dir + ".copy", Log: m.Log + ".copy"}}
 	if err := os.MkdirAll(ghost.Dir, 0o755); err != nil {
 		return err
 	}
@@ -127,13 +127,14 @@ func (r *run) copyStore() error {
 // published publishes everything.
 func (m *machine) published() error {
 	if !m.sync() {
-		return fmt.Errorf("machine %d does not publish everything, though nothing is killed; see %s", m.number,
-			filepath.Join(m.r.dir, "run.log"))
+		return fmt.Errorf("machine %d does not publish everything, though nothing is killed; see %s",
+			m.number, filepath.Join(m.r.dir, "run.log"))
 	}
 	return nil
 }
 
-// loseDisk takes a machine's store away, which was not asked to publish what it saved last, and gives it a clone.
+// loseDisk takes a machine's store away, which was not asked to publish what it saved last, and gives it a
+// clone.
 func (r *run) loseDisk() error {
 	m := r.machines[r.intN(len(r.machines))]
 	rng := r.fork()
@@ -161,8 +162,8 @@ func (r *run) loseDisk() error {
 // pulled pulls everything.
 func (m *machine) pulled() error {
 	if !m.pull() {
-		return fmt.Errorf("machine %d does not pull everything, though nothing is killed; see %s", m.number,
-			filepath.Join(m.r.dir, "run.log"))
+		return fmt.Errorf("machine %d does not pull everything, though nothing is killed; see %s",
+			m.number, filepath.Join(m.r.dir, "run.log"))
 	}
 	return nil
 }
