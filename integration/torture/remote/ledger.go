@@ -34,11 +34,13 @@ type span struct{ begin, end time.Time }
 type ledger struct {
 	mu    sync.Mutex
 	names map[string]*name
-	pulls map[int][]*span // of a machine, what it may have seen others' versions by
+	pulls map[int][]*span   // of a machine, what it may have seen others' versions by
+	since map[int]time.Time // when a machine got the disk that it has
 	acked int
 }
 
-func newLedger() *ledger { return &ledger{names: map[string]*name{}, pulls: map[int][]*span{}} }
+func newLedger() *ledger { return &ledger{names: map[string]*name{}, pulls: map[int][]*span{},
+		since: map[int]time.Time{}} }
 
 func sumOf(p []byte) string {
 	h := sha256.Sum256(p)
@@ -117,7 +119,7 @@ func (l *ledger) saved(machine int) map[string]*version {
 	out := map[string]*version{}
 	for p, n := range l.names {
 		for _, v := range n.versions {
-			if v.machine == machine && !v.ended.IsZero() {
+			if v.machine == machine && !v.ended.IsZero() && v.begun.After(l.since[machine]) {
 				out[p] = v
 			}
 		}
@@ -141,6 +143,7 @@ func (l *ledger) ack(all map[string]*version) {
 func (l *ledger) lost(machine int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.since[machine] = time.Now()
 	for _, n := range l.names {
 		n.unsure = n.unsure || slices.ContainsFunc(n.versions,
 			func(v *version) bool { return v.machine == machine })

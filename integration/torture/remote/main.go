@@ -8,8 +8,8 @@
 //   - the collector runs with a grace of 0.
 //
 // A ledger outside of all mounts has what was saved, and of it what `sync --remote` acknowledged. Every so
-// often all come to rest: each machine publishes and pulls, and then all mounts and a fresh clone are to show the
-// same, byte for byte, and what the ledger has. Of a name that several changed every version that was
+// often all come to rest: each machine publishes and pulls, and then all mounts and a fresh clone are to show
+// the same, byte for byte, and what the ledger has. Of a name that several changed every version that was
 // acknowledged has to be there, or was replaced by somebody who may have seen it.
 //
 //	go run ./integration/torture/remote -time 20m

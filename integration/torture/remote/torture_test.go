@@ -85,6 +85,11 @@ func TestLedger(t *testing.T) {
 			l.ack(l.saved(0))
 			l.lost(0)
 		}, found: map[string]string{own: sumOf(a)}, wrong: own},
+		"lost with its disk before an acknowledgement": {do: func(l *ledger) {
+			l.begin(0, own, a, false)()
+			l.lost(0)
+			l.ack(l.saved(0))
+		}},
 		"a conflict": {do: func(l *ledger) {
 			l.begin(0, common, a, true)()
 			l.begin(1, common, b, true)()
