@@ -39,8 +39,10 @@ type ledger struct {
 	acked int
 }
 
-func newLedger() *ledger { return &ledger{names: map[string]*name{}, pulls: map[int][]*span{},
-		since: map[int]time.Time{}} }
+func newLedger() *ledger {
+	return &ledger{names: map[string]*name{}, pulls: map[int][]*span{},
+		since: map[int]time.Time{}}
+}
 
 func sumOf(p []byte) string {
 	h := sha256.Sum256(p)
