@@ -79,7 +79,7 @@ type against struct {
 // Against is the record that a new version of prev is stored against, as things are; ok is false when it is
 // stored alone.
 func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
-	b, ok := s.nextOf(prev)
+	b, _, ok := s.nextOf(prev)
 	if !ok {
 		return cas.Hash{}, false
 	}
@@ -105,16 +105,16 @@ func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
 	}
 }
 
-// nextOf is the number of a new version of prev, and its base: which of those before it that is. false: there
-// is none, for whatever reason.
-func (s *Store) nextOf(prev cas.Hash) (next segment.Base, ok bool) {
+// nextOf is the number of a new version of prev, and its base: which of those before it that is, and where it
+// lies. false: there is none, for whatever reason.
+func (s *Store) nextOf(prev cas.Hash) (next segment.Base, loc cas.Location, ok bool) {
 	loc, err := s.locateNow(false, prev)
 	if err != nil || loc.Segment == 0 {
-		return next, false
+		return next, loc, false
 	}
-	b, _, err := s.reader.baseOf(prev, loc)
+	b, loc, err := s.reader.baseOf(prev, loc)
 	if err != nil || b.Number >= segment.MaxNumber {
-		return next, false
+		return next, loc, false
 	}
 	next = segment.Base{Hash: prev, Number: b.Number + 1}
 	most := segment.BaseNumber(next.Number)
@@ -122,13 +122,13 @@ func (s *Store) nextOf(prev cas.Hash) (next segment.Base, ok bool) {
 		below := b.Number
 		next.Hash = b.Hash
 		if loc, err = s.locateNow(false, next.Hash); err != nil || loc.Segment == 0 {
-			return next, false
+			return next, loc, false
 		}
-		if b, _, err = s.reader.baseOf(next.Hash, loc); err != nil || b.Number >= below {
-			return next, false
+		if b, loc, err = s.reader.baseOf(next.Hash, loc); err != nil || b.Number >= below {
+			return next, loc, false
 		}
 	}
-	return next, true
+	return next, loc, true
 }
 
 // choose finds the base for the record of h, which is claimed, from the version before it, and reads it,
@@ -137,40 +137,45 @@ func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 	if rel.Prev.IsZero() || rel.Prev == h {
 		return nil
 	}
-	b, ok := s.nextOf(rel.Prev)
+	b, at, ok := s.nextOf(rel.Prev)
 	if !ok {
 		return nil
 	}
-	return s.read(b, rel.Base)
+	return s.read(b, at, rel.Base)
 }
 
-// read reads the bases of b; had is perhaps the content of the first. Nothing is pinned yet: a record that
-// proves to be no delta needs no base. nil: they are not available.
-func (s *Store) read(b segment.Base, had []byte) *against {
+// read reads the bases of b. The first lies at a place, zero: unknown, and had is perhaps its content. Nothing
+// is pinned yet: a record that proves to be no delta needs no base. nil: they are not available.
+func (s *Store) read(b segment.Base, at cas.Location, had []byte) *against {
 	a := &against{Base: b, raw: buffers.Get().(*[]byte)}
 	*a.raw = (*a.raw)[:0]
 	for _, base := range b.Hashes() {
-		if !s.readBase(base, a, had) {
+		if !s.readBase(base, at, a, had) {
 			freeBuffer(a.raw)
 			return nil
 		}
-		had = nil
+		at, had = cas.Location{}, nil
 	}
 	return a
 }
 
 // readBase is read for one of the bases of a.
-func (s *Store) readBase(base cas.Hash, a *against, had []byte) bool {
-	loc, err := s.locateNow(false, base)
-	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
+func (s *Store) readBase(base cas.Hash, at cas.Location, a *against, had []byte) bool {
+	if at.Segment == 0 {
+		var err error
+		if at, err = s.locateNow(false, base); err != nil || at.Segment == 0 {
+			return false
+		}
+	}
+	if s.lost.Has(at.Segment) || at.Raw > segment.MaxBased {
 		return false
 	}
-	if len(had) == int(loc.Raw) && len(had) > 0 && cas.Check(had, base) == nil {
+	if len(had) == int(at.Raw) && len(had) > 0 && cas.Check(had, base) == nil {
 		*a.raw = append(*a.raw, had...)
 		return true
 	}
 	n := len(*a.raw)
-	if s.reader.base(false, base, a.Number, a.raw) != nil || cas.Check((*a.raw)[n:], base) != nil {
+	if s.reader.baseIn(false, base, at, a.Number, a.raw) != nil || cas.Check((*a.raw)[n:], base) != nil {
 		*a.raw = (*a.raw)[:n]
 		return false
 	}

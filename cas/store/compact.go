@@ -225,7 +225,7 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 			a = nil
 		}
 		if a == nil && was.Number > 0 && was.Number <= segment.MaxNumber {
-			a = s.read(segment.Base{Hash: was.Hash, Number: was.Number}, rel.Base)
+			a = s.read(segment.Base{Hash: was.Hash, Number: was.Number}, cas.Location{}, rel.Base)
 		}
 		if a != nil {
 			id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel)

@@ -14,7 +14,7 @@ func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [
 	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
 		return 0, nil
 	}
-	a = s.read(segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}, nil)
+	a = s.read(segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}, cas.Location{}, nil)
 	if a == nil {
 		return 0, nil
 	}
@@ -63,5 +63,5 @@ func (b *Batch) columns(h cas.Hash, a *against, c *cas.Columns, hint codec.Hint)
 	} else if pend, _ := b.s.appender.onTheirWay([]cas.Hash{c.Hash}); pend != nil && pend[0].plain {
 		<-pend[0].done
 	}
-	return full, b.s.leanOn(h, c.Hash, a) && b.s.readBase(c.Hash, a, nil)
+	return full, b.s.leanOn(h, c.Hash, a) && b.s.readBase(c.Hash, cas.Location{}, a, nil)
 }

@@ -243,8 +243,13 @@ func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error 
 		r.in.suspects(h) // as another's delta its number may be too high
 		return &cas.ChunkError{Hash: h, Err: errNoBase}
 	}
+	return r.baseIn(locked, h, loc, number, buf)
+}
+
+// baseIn is base for one that was found at loc.
+func (r *reader) baseIn(locked bool, h cas.Hash, loc cas.Location, number uint8, buf *[]byte) error {
 	n := len(*buf)
-	err = r.chase(locked, h, loc, func(at cas.Location) error {
+	err := r.chase(locked, h, loc, func(at cas.Location) error {
 		loc = at
 		if at.Raw > segment.MaxBased {
 			return fmt.Errorf("base of %d bytes: %w: %w", at.Raw, cas.ErrTooLarge, cas.ErrCorrupt)
