@@ -12,6 +12,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/expected"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 	"ckptfs/cas/trust"
 )
@@ -93,8 +94,8 @@ func (r *reader) readAs(rec *segment.Record, loc cas.Location, h cas.Hash, dst [
 
 // intact reports whether the record at loc can be read, and is what h names.
 func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
-	p := buffers.Get().(*[]byte)
-	defer freeBuffer(p)
+	p := scratch.Get()
+	defer scratch.Put(p)
 	if loc.Raw > cas.MaxChunk {
 		return false
 	}
@@ -148,8 +149,8 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 			return f.ReadPayload(loc, rec, dst)
 		}
 	}
-	p := buffers.Get().(*[]byte)
-	defer freeBuffer(p)
+	p := scratch.Get()
+	defer scratch.Put(p)
 	*p = slices.Grow((*p)[:0], size)
 	payload, err := f.ReadRecord(loc, h, rec, (*p)[:size])
 	if err != nil {
@@ -208,8 +209,8 @@ func (r *reader) decode(locked bool, rec *segment.Record, payload, dst []byte, b
 	if len(dst) > segment.MaxBased {
 		return fmt.Errorf("delta of %d bytes: %w", len(dst), cas.ErrTooLarge)
 	}
-	base := buffers.Get().(*[]byte)
-	defer freeBuffer(base)
+	base := scratch.Get()
+	defer scratch.Put(base)
 	*base = (*base)[:0]
 	first := 0
 	for i, h := range b.Hashes() {

@@ -57,7 +57,8 @@ func TestTakes(t *testing.T) {
 	within("no delta of the version before", takes(n, func() {
 		for i := range n {
 			raw := chunk(n + i)
-			_, id, err := b.PutRelated(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}, cas.Related{Prev: hashes[i]})
+			rel := cas.Related{Prev: hashes[i]}
+			_, id, err := b.PutRelated(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}, rel)
 			if err != nil || codec.NeedsBase(id) {
 				t.Fatal(id, err)
 			}
