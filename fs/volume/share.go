@@ -323,21 +323,21 @@ func (q *Requests) Conflicts(ctx context.Context, path string) (out *control.Con
 }
 
 // Deleted lists the names that were deleted and may be brought back.
-func (q *Requests) Deleted(ctx context.Context, path string) (*control.Deletions, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Deleted(ctx, path)
+func (q *Requests) Deleted(ctx context.Context, path string) (out *control.Deletions, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Deleted(ctx, path)
+		return err
+	})
+	return out, err
 }
 
 // Undelete brings back what was deleted at or below a path.
 func (q *Requests) Undelete(
 	ctx context.Context, path string, report func(control.Progress),
-) (*control.Undeleted, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Undelete(ctx, path, report)
+) (out *control.Undeleted, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Undelete(ctx, path, report)
+		return err
+	})
+	return out, err
 }

@@ -338,12 +338,18 @@ func (h *Heads) Runs(ctx context.Context) ([]string, error) {
 			runs[record.RunOf(one.Tail[i].Path)] = true
 		}
 		for _, t := range one.Tables {
-			d, err := h.directory(ctx, w, t)
+			err := h.twice(func(b bucket.Bucket) error {
+				d, err := h.directory(ctx, b, w, t)
+				if err != nil {
+					return err
+				}
+				for _, run := range d.Runs {
+					runs[run.Name] = true
+				}
+				return nil
+			})
 			if err != nil {
 				return nil, fmt.Errorf("head of %s: %w", w, err)
-			}
-			for _, run := range d.Runs {
-				runs[run.Name] = true
 			}
 		}
 	}
@@ -382,7 +388,26 @@ func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, pat
 // inTable reads the blocks of a table that may have entries of a path or below it.
 func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
 	all []record.Entry, err error) {
-	d, err := h.directory(ctx, w, t)
+	err = h.twice(func(b bucket.Bucket) error {
+		all, err = h.blocksOf(ctx, b, w, t, path)
+		return err
+	})
+	return all, err
+}
+
+// twice calls f, and where what it read is wrong once more, past every cache.
+func (h *Heads) twice(f func(bucket.Bucket) error) error {
+	err := f(h.bucket)
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
+		return f(bucket.Past(h.bucket))
+	}
+	return err
+}
+
+// blocksOf is inTable by one bucket.
+func (h *Heads) blocksOf(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table,
+	path string) (all []record.Entry, err error) {
+	d, err := h.directory(ctx, b, w, t)
 	if err != nil {
 		return nil, err
 	}
@@ -396,78 +421,55 @@ func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, pa
 		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{t.ID, end}) {
 			n, end = n+d.Blocks[end].Len, end+1
 		}
-		got, err := h.blocksOf(ctx, t, d, lo, end)
+		p, err := read(ctx, b, t, d.Blocks[lo].Off, n)
 		if err != nil {
 			return nil, err
 		}
-		all, lo = append(all, got...), end
+		for ; lo < end; lo++ {
+			k := d.Blocks[lo].Len
+			got, err := d.Block(lo, p[:k])
+			if err != nil {
+				return nil, err
+			}
+			p = p[k:]
+			h.blocks.Add(blockID{t.ID, lo}, got)
+			all = append(all, got...)
+		}
 	}
 	return all, nil
 }
 
-// blocksOf reads the blocks [lo, hi) of a table.
-func (h *Heads) blocksOf(ctx context.Context, t record.Table, d *record.Directory, lo, hi int) (
-	all []record.Entry, err error) {
-	var n int64
-	for _, b := range d.Blocks[lo:hi] {
-		n += b.Len
-	}
-	err = h.read(ctx, t, d.Blocks[lo].Off, n, func(p []byte) error {
-		all = nil
-		for i := lo; i < hi; i++ {
-			k := d.Blocks[i].Len
-			got, err := d.Block(i, p[:k])
-			if err != nil {
-				return err
-			}
-			p = p[k:]
-			h.blocks.Add(blockID{t.ID, i}, got)
-			all = append(all, got...)
-		}
-		return nil
-	})
-	return all, err
-}
-
 // directory reads the directory of a table.
-func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) (
-	d *record.Directory, err error) {
+func (h *Heads) directory(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table) (
+	*record.Directory, error) {
 	if d, ok := h.dirs.Get(t.ID); ok && d.Table == t {
 		return d, nil
 	}
-	err = h.read(ctx, t, t.Directory, t.Len-t.Directory, func(p []byte) (err error) {
-		d, err = t.Open(w, p)
-		return err
-	})
+	p, err := read(ctx, b, t, t.Directory, t.Len-t.Directory)
+	if err != nil {
+		return nil, err
+	}
+	d, err := t.Open(w, p)
 	if err == nil {
 		h.dirs.Add(t.ID, d)
 	}
 	return d, err
 }
 
-// read reads a range of a table, and once more, past every cache, if that or use finds it wrong.
-func (h *Heads) read(ctx context.Context, t record.Table, off, n int64, use func(p []byte) error) error {
-	err := readOf(ctx, h.bucket, t, off, n, use)
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
-		return readOf(ctx, bucket.Past(h.bucket), t, off, n, use)
-	}
-	return err
-}
-
-func readOf(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64,
-	use func(p []byte) error) error {
+// read reads a range of a table.
+func read(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64) ([]byte, error) {
 	key := record.ClassTable.Key(t.ID)
 	r, info, err := b.Get(ctx, key, off, n, "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer r.Close()
 	if info.Size != t.Len {
-		return fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
+		return nil, fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
 	}
 	p := make([]byte, n)
 	if _, err := io.ReadFull(r, p); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	return use(p)
+	return p, nil
 }
