@@ -139,6 +139,7 @@ type Files struct {
 	events   Events
 
 	Kernel      Kernel
+	Remote      Remote      // has what the store does not have of remote files
 	Passthrough atomic.Bool // Kernel has it
 	copiers     *copiers
 	Count       Counters
@@ -174,7 +175,7 @@ func New(p Parts) *Files {
 	c := &Files{
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
-		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
+		Kernel: noKernel{}, Remote: noRemote{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
 		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
 	}
 	c.Doubt.Tell = func() {}

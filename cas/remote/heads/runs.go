@@ -1,0 +1,63 @@
+package heads
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"ckptfs/cas/remote/record"
+)
+
+// Runs reads what all heads say of the folders of runs themselves, by writer. Of a run whose folder a head
+// has no entry of, and that it has names in, there is one of a folder. What runs hold is read no further.
+func (h *Heads) Runs(ctx context.Context) ([]Of, error) {
+	return h.each(ctx, h.runs)
+}
+
+// runs is Runs of one head.
+func (h *Heads) runs(ctx context.Context, w record.Writer, of *record.Head) (Of, error) {
+	o := merging{Of: Of{Writer: w}, wanted: func(p string) bool { return p == runOf(p) }}
+	alive := map[string]bool{}
+	note := func(entries []record.Entry) {
+		o.add(entries)
+		for i := range entries {
+			alive[runOf(entries[i].Path)] = alive[runOf(entries[i].Path)] || entries[i].Kind != record.KindTombstone
+		}
+	}
+	note(of.Tail)
+	for _, t := range of.Tables { // newest first
+		d, err := h.directory(ctx, w, t)
+		if err != nil {
+			return o.Of, fmt.Errorf("head of %s: %w", w, err)
+		}
+		for _, r := range d.Runs {
+			if alive[r.Name] = alive[r.Name] || r.Newest != 0; r.Block >= len(d.Blocks) {
+				continue
+			}
+			entries, err := h.inBlocks(ctx, d, r.Block, r.Block+1) // the folder is the first of its run
+			if err != nil {
+				return o.Of, fmt.Errorf("head of %s: %w", w, err)
+			}
+			o.add(entries)
+		}
+	}
+	said := map[string]bool{}
+	for i := range o.Entries {
+		said[o.Entries[i].Path] = true
+	}
+	for _, run := range slices.Sorted(maps.Keys(alive)) {
+		if alive[run] && !said[run] {
+			o.Entries = append(o.Entries, record.Entry{Path: run, Kind: record.KindFolder, Origin: w, Mode: 0o755})
+		}
+	}
+	return o.end(), nil
+}
+
+// runOf is the run that a path leads to or into.
+func runOf(p string) string {
+	root, rest, _ := strings.Cut(p, "/")
+	run, _, _ := strings.Cut(rest, "/")
+	return root + "/" + run
+}
