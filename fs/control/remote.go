@@ -74,6 +74,7 @@ type RemoteStatus struct {
 	Waiting     []Skip    `json:"waiting"`                // what is not published yet, and why
 	MoreWaiting int       `json:"more_waiting,omitempty"` // names besides
 	Problem     string    `json:"problem,omitempty"`      // why nothing is published now
+	Offline     string    `json:"offline,omitempty"`      // why the remote is not reached: names are as last seen
 }
 
 func (h *Handler) remote(v Remote) {

@@ -30,9 +30,9 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.status.LastContact = s.o.Now()
-	s.mu.Unlock()
+	s.contact()
+	s.lazy.found(changed)
+	s.lazy.refresh(ctx)
 	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{},
 		Problems: []string{}}
 	for _, w := range s.heads.Writers() {
@@ -43,6 +43,16 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 	}
 	return out, nil
 }
+
+// contact notes that the remote answered.
+func (s *Share) contact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.LastContact = s.o.Now()
+}
+
+// announce tells the kernel of a name that appeared or was replaced. No request waits for the caller.
+func (s *Share) announce(dir *names.Node, name string) { s.o.Kernel().InvalidateName(dir.ID(), name) }
 
 func entriesOf(all []heads.Of) [][]record.Entry {
 	lists := make([][]record.Entry, len(all))
@@ -114,7 +124,7 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 		return nil, &fs.PathError{Op: "pull", Path: at, Err: fmt.Errorf("the remote has no such name: %w", unix.ENOENT)}
 	}
 	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
-		notes: map[string][]byte{}}
+		notes: map[string][]byte{}, announce: s.announce}
 	_, before := s.bring.Reader.Stats()
 	for i := range nodes {
 		if f := nodes[i].Name; f != nil && f.File != nil {
@@ -141,6 +151,9 @@ type pull struct {
 	out    control.Pulled
 	total  control.Progress
 	notes  map[string][]byte // that are not kept yet
+	stubs  bool              // files are made without their bytes
+	// announce tells the kernel of a name that appeared or was replaced.
+	announce func(dir *names.Node, name string)
 }
 
 // mostNotes is how many names are noted at a time.
@@ -224,7 +237,7 @@ func (p *pull) above(at string) (*names.Node, error) {
 func (p *pull) mkdir(dir *names.Node, name string, mode uint32) (*names.Node, error) {
 	n, _, err := p.o.Tree.Mkdir(dir, name, mode, self())
 	if err == nil {
-		p.o.Kernel().InvalidateName(dir.ID(), name)
+		p.announce(dir, name)
 	}
 	return n, err
 }
@@ -246,6 +259,9 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 		same, why, err := p.here(ctx, old, n.Path, e, was)
 		if same || why != "" || err != nil {
 			if same && err == nil {
+				err = p.unstub(ctx, old, e)
+			}
+			if same && err == nil {
 				err = p.note(old, n, e, was)
 			}
 			return why, err
@@ -261,7 +277,7 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 		return "", err
 	}
 	defer made.Unpin()
-	p.o.Kernel().InvalidateName(dir.ID(), name)
+	p.announce(dir, name)
 	return "", p.note(made, n, e, nil)
 }
 

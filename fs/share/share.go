@@ -44,6 +44,7 @@ import (
 	"sync"
 	"time"
 
+	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bring"
@@ -72,6 +73,10 @@ type State interface {
 	SetNames(map[string][]byte) error
 	// EachName calls f with what is kept of a path and of what is below it.
 	EachName(path string, f func(path string, p []byte) error) error
+	// File is where the plan of a manifest's file is, as SetFiles was told; nil: it was not.
+	File(manifest cas.Hash) (*record.File, error)
+	// SetFiles keeps that of files. It is durable when it returns.
+	SetFiles([]*record.File) error
 	Close() error
 }
 
@@ -82,6 +87,7 @@ type Tree interface {
 	Link(n, dir *names.Node, name string) (tree.Attr, error)
 	Rename(oldDir *names.Node, oldName string, newDir *names.Node, newName string, flags uint32) error
 	Unlink(dir *names.Node, name string) error
+	Rmdir(dir *names.Node, name string) error
 	Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error)
 }
 
@@ -102,6 +108,8 @@ type Options struct {
 	Settle func(ctx context.Context) error
 	// Kernel is told of names that are made.
 	Kernel func() content.Kernel
+	// Poll is how often the remote is asked whether something changed; 0: when a command asks for it.
+	Poll   time.Duration
 	Now    func() time.Time
 	Report func(level slog.Level, msg string, args ...any)
 }
@@ -115,6 +123,7 @@ type Share struct {
 	bring   *bring.Bringer
 
 	pushing sync.Mutex
+	lazy    *lazy
 
 	mu      sync.Mutex
 	touched map[string]time.Time // by what a run holds, or run: when something in it changed last
@@ -155,6 +164,7 @@ func Open(o Options) (*Share, error) {
 		},
 		Now: o.Now, Random: o.Random, Parallel: parallel,
 	})
+	s.lazy = newLazy(s)
 	s.status = control.RemoteStatus{URL: o.Joined.URL(), Writer: string(o.Joined.Writer),
 		Waiting: []control.Skip{}}
 	return s, nil
@@ -238,7 +248,7 @@ func (s *Share) wakeUp() {
 // Removing notes that a name is about to be removed, or moved away. done says whether that was done. What
 // cannot be noted is removed all the same, and comes back: nothing is lost by that.
 func (s *Share) Removing(p string) (done func(happened bool)) {
-	if inStep(p) == "" {
+	if inStep(p) == "" || s.lazy.isQuiet(p) {
 		return func(bool) {}
 	}
 	end := nothingNoted

@@ -10,9 +10,11 @@ import (
 
 // What a name is to the remote.
 const (
-	NotShared = "no"      // it does not lie below runs/
-	Pending   = "pending" // it is not published yet, or was changed since
-	Pushed    = "pushed"  // the remote has it as it is here
+	NotShared = "no"       // it does not lie below runs/
+	Pending   = "pending"  // it is not published yet, or was changed since
+	Pushed    = "pushed"   // the remote has it as it is here
+	Remote    = "remote"   // likewise, and the bytes of the file are there alone
+	Conflict  = "conflict" // the remote has several versions of it
 )
 
 // StateOf says what a name is to the remote.
@@ -40,10 +42,15 @@ func (s *Share) StateOf(n *names.Node, p string) (string, error) {
 		}
 		same = e == nil
 	}
-	if same {
-		return Pushed, nil
+	switch {
+	case !same:
+		return Pending, nil
+	case s.lazy.inConflict(p):
+		return Conflict, nil
+	case isStub(n):
+		return Remote, nil
 	}
-	return Pending, nil
+	return Pushed, nil
 }
 
 // stepAt is the step that a path leads to; nil if it is none.

@@ -58,6 +58,8 @@ type Options struct {
 	// Remote opens the bucket of the remote that the store was joined to; nil: the store is used without it.
 	Remote  func(remote.Joined) (bucket.Bucket, error)
 	Publish bool // what is complete is published in the background
+	// RemotePoll is how often the remote is asked for what others published; 0: only a command asks.
+	RemotePoll time.Duration
 	// Resume is called when the parts are made and nothing works in the background yet, if the store is
 	// mounted already, by an earlier process: it makes known what the kernel knows (Attach, Names, Reopen).
 	// Then the store's repair goes on beside the requests; nil: it comes before Open returns.

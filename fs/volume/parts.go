@@ -155,7 +155,7 @@ func (v *Volume) openNames() error {
 		Recorded: func(ino uint64) { v.steps.Recorded(ino); v.usage.Changed(ino) },
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
-			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)
+			n, _, err := v.lookup(context.Background(), tree.Caller{}, dir, name)
 			return n, err
 		},
 		Again: func(dir *names.Node, name string, o names.Origin) *names.Node {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/remote"
-	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/heads"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/state"
@@ -20,6 +20,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share"
+	"ckptfs/fs/steps"
 )
 
 // remoteState is the file of a store that has what it and its remote have in common. It may be deleted.
@@ -52,7 +53,7 @@ func (s *sharing) open(v *Volume, o Options) {
 		return
 	}
 	if err == nil {
-		s.Share, err = join(v, j, o.Remote)
+		s.Share, err = join(v, j, o)
 	}
 	if err == nil {
 		dir := v.names.SyncDir
@@ -69,8 +70,8 @@ func (s *sharing) open(v *Volume, o Options) {
 	}
 }
 
-func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, error)) (*share.Share, error) {
-	b, err := open(j)
+func join(v *Volume, j remote.Joined, o Options) (*share.Share, error) {
+	b, err := o.Remote(j)
 	if err != nil {
 		return nil, err
 	}
@@ -81,22 +82,24 @@ func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, e
 	if why := db.Recovered(); why != "" {
 		v.report(slog.LevelWarn, "what was known of the remote is forgotten, and found out again", "reason", why)
 	}
+	v.content.Remote = v.reads
 	s, err := share.Open(share.Options{
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Store: v.store, Pack: v.pack,
 		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
 		Kernel: func() content.Kernel { return v.content.Kernel },
-		Now:    v.now, Report: v.report,
+		Poll:   o.RemotePoll, Now: v.now, Report: v.report,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	v.reads.join(s, &fetch.Reader{Bucket: b})
 	return s, nil
 }
 
 func (s *sharing) start(publish bool) {
-	if s.Share != nil && publish {
-		s.Start()
+	if s.Share != nil {
+		s.Start(publish)
 	}
 }
 
@@ -155,6 +158,16 @@ func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
 	copy(dest, state)
 	return len(state), nil
 }
+
+// ensure brings the names in a folder up to date with what others published.
+func (s *sharing) ensure(ctx context.Context, dir *names.Node) {
+	if s.Share != nil && dir.Synth() == nil && (dir.ID() == rootID || dir.Below(steps.Dir)) {
+		s.Ensure(ctx, dir.Path())
+	}
+}
+
+// rootID is the kernel's id of the mount's root.
+const rootID = 1
 
 // touch notes that a node changed which may be published.
 func (s *sharing) touch(n *names.Node) {
