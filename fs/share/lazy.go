@@ -27,7 +27,7 @@ import (
 //
 //	fetched    grows with each fetch that found something; what was missed before is asked for again
 //	upToDate   of each folder that was looked into: fetched as it was then
-//	failed     folders that could not be brought up to date: they are as they were until a fetch succeeds
+//	failed     folders that could not be brought up to date: they are as they were until the next fetch succeeds
 //	making     folders that are brought up to date now: what appears in them is not published before it is known
 //	quiet      names that are removed because others removed them: that is not to be published again
 type lazy struct {
@@ -84,7 +84,7 @@ func (s *Share) EnsureBelow(ctx context.Context, at string) error {
 func (z *lazy) ensure(ctx context.Context, at string) {
 	z.mu.Lock()
 	fetched := z.fetched
-	is := z.upToDate[at] == fetched || z.failed[at]
+	is := z.upToDate[at] == fetched
 	z.mu.Unlock()
 	if is {
 		return
@@ -101,16 +101,21 @@ func (z *lazy) ensure(ctx context.Context, at string) {
 	}
 }
 
+// errAgain: something in a folder is in use, or was changed here. It is looked at again after the next fetch.
+var errAgain = errors.New("to be looked at again")
+
 // bring brings a folder up to date, and notes that it is.
 func (z *lazy) bring(ctx context.Context, at string, fetched uint64) {
 	err := z.level(ctx, at)
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	z.upToDate[at] = fetched
 	if err == nil {
-		z.upToDate[at] = fetched
 		return
 	}
-	z.failed[at] = true
+	if z.failed[at] = true; errors.Is(err, errAgain) {
+		return
+	}
 	z.s.o.Report(slog.LevelWarn, "names that others published may be missing", "path", at, "reason", err)
 }
 
@@ -147,6 +152,9 @@ func (z *lazy) below(ctx context.Context, at string) error {
 func (z *lazy) found(changed bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	for at := range z.failed {
+		z.upToDate[at] = 0
+	}
 	clear(z.failed)
 	if changed {
 		z.fetched++
@@ -238,8 +246,11 @@ func (z *lazy) level(ctx context.Context, at string) error {
 	defer z.changing.RUnlock()
 	z.setMaking(at, true)
 	defer z.setMaking(at, false)
-	err = l.make(ctx)
-	return errors.Join(err, l.flush())
+	err = errors.Join(l.make(ctx), l.flush())
+	if err == nil && (l.again || len(l.out.Skipped) > 0) {
+		err = errAgain
+	}
+	return err
 }
 
 // root makes the folder of runs.
@@ -271,8 +282,10 @@ type level struct {
 	dir   *names.Node
 	lists [][]record.Entry
 
-	here map[string]tree.DirEntry // what it has
-	was  map[string]*known
+	here    map[string]tree.DirEntry // what it has
+	was     map[string]*known
+	folders map[string]bool // that heads say of it
+	again   bool            // some of it is in use, and is to be looked at again
 }
 
 // make makes the names that are missing, replaces those that others replaced, and removes those that others
@@ -284,6 +297,10 @@ func (l *level) make(ctx context.Context) error {
 	nodes := rnames.Level(l.at, l.lists...)
 	if err := l.plans(nodes); err != nil {
 		return err
+	}
+	l.folders = map[string]bool{}
+	for i := range nodes {
+		l.folders[path.Base(nodes[i].Path)] = nodes[i].Folder
 	}
 	nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool { return !l.wants(&n) })
 	if l.at == steps.Dir {
@@ -387,35 +404,53 @@ func (l *level) empty(ctx context.Context, n *rnames.Node) bool {
 
 // removed removes what others removed of what is as it is known.
 func (l *level) removed(ctx context.Context) error {
-	var errs []error
+	said := map[string][]*record.Entry{}
 	for p, held := range rnames.Paths(l.lists...) {
-		name := path.Base(p)
-		was := l.was[name]
-		if path.Dir(p) != l.at || was == nil || !deleted(held, was.tips) {
+		if path.Dir(p) == l.at {
+			said[path.Base(p)] = held
+		}
+	}
+	var errs []error
+	for name, was := range l.was {
+		if _, here := l.here[name]; !here || !l.deleted(name, said[name], was.tips) {
 			continue
 		}
-		if _, here := l.here[name]; !here {
-			continue
+		err := l.remove(ctx, path.Join(l.at, name), name, was)
+		if errors.Is(err, errChanged) {
+			l.again, err = true, nil
 		}
-		if err := l.remove(ctx, p, name, was); err != nil && !errors.Is(err, errChanged) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// deleted reports whether a path has no name any more because what was shown of it was removed.
-func deleted(held []*record.Entry, shown []record.Replaced) bool {
-	m := rnames.Merge(held)
-	if m.Name != nil || len(m.Tips) == 0 || len(shown) == 0 {
+// deleted reports whether a name is no more because what was shown of it was removed. That heads say nothing
+// of it shows that only of a stub: bytes that are here are not removed on that.
+func (l *level) deleted(name string, held []*record.Entry, shown []record.Replaced) bool {
+	if m := rnames.Merge(held); m.Name != nil || l.holds(name) {
 		return false
 	}
+	if len(held) == 0 {
+		return l.at != steps.Dir && len(l.lazy.s.heads.Problems()) == 0 && l.hasStub(name)
+	}
 	return !slices.ContainsFunc(shown, func(r record.Replaced) bool {
-		return !slices.ContainsFunc(m.Tips, func(t *record.Entry) bool {
-			return t.Origin == r.Writer && t.Version >= r.Version || slices.ContainsFunc(t.Over,
+		return !slices.ContainsFunc(held, func(e *record.Entry) bool {
+			return e.Origin == r.Writer && e.Version >= r.Version || slices.ContainsFunc(e.Over,
 				func(o record.Replaced) bool { return o.Writer == r.Writer && o.Version >= r.Version })
 		})
 	})
+}
+
+// holds reports whether heads say of names in a folder.
+func (l *level) holds(name string) bool { return l.folders[name] }
+
+func (l *level) hasStub(name string) bool {
+	n, _, err := l.lazy.s.o.Names.Child(l.dir, name)
+	if err != nil {
+		return false
+	}
+	defer n.Unpin()
+	return isStub(n)
 }
 
 // remove removes a name that is as it is known. It is moved aside first: what a program did to it until then

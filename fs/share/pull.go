@@ -261,6 +261,9 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 			if same && err == nil {
 				err = p.unstub(ctx, old, e)
 			}
+			if errors.Is(err, errChanged) {
+				return changedMeanwhile, nil
+			}
 			if same && err == nil {
 				err = p.note(old, n, e, was)
 			}
@@ -271,7 +274,7 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	}
 	made, err := p.make(ctx, dir, name, old, e, was)
 	if errors.Is(err, errChanged) {
-		return "it was changed here meanwhile: push it, and both versions are kept", nil
+		return changedMeanwhile, nil
 	}
 	if err != nil {
 		return "", err
@@ -280,6 +283,8 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	p.announce(dir, name)
 	return "", p.note(made, n, e, nil)
 }
+
+const changedMeanwhile = "it was changed here meanwhile: push it, and both versions are kept"
 
 // goes reports whether a program removed a name, or one above it, and that is not published yet.
 func (p *pull) goes(at string) bool {

@@ -39,7 +39,10 @@ func (p *pull) unstub(ctx context.Context, n *names.Node, e *record.Entry) error
 		return err
 	}
 	did, err := n.File().Brought(e.File.Manifest)
-	if did {
+	if err == nil && !did {
+		err = errChanged
+	}
+	if err == nil {
 		p.out.Files++
 		p.out.Bytes += e.File.Size
 	}

@@ -121,7 +121,25 @@ func (m *shareModel) push(one *modelled) {
 		m.live[p][m.next] = version{one.i, n.size}
 		n.known, n.base = n.size, []int{m.next}
 	}
-	m.remote(one)
+	m.see(one, m.remote(one))
+}
+
+// see has a machine's tree show what others published, but for what was changed here.
+func (m *shareModel) see(one *modelled, has map[string]int) {
+	for p, n := range one.names {
+		if n.size == n.known && n.size > 0 && has[p] == 0 {
+			*n = modelName{}
+		}
+	}
+	for p, size := range has {
+		n := one.name(p)
+		switch {
+		case n.size == size:
+		case n.size != n.known: // changed here: it stays
+			continue
+		}
+		n.size, n.known, n.base = size, size, slices.Collect(maps.Keys(m.live[p]))
+	}
 }
 
 // remote fails unless the remote has what it has to, and returns the sizes of its names.
@@ -172,19 +190,12 @@ func (m *shareModel) remote(one *modelled) map[string]int {
 func (m *shareModel) pull(one *modelled) {
 	one.sync() // else a pull leaves what may have to be packed
 	has := m.remote(one)
+	m.see(one, has)
 	_, err := one.Pull(context.Background(), "", nil)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		m.rt.Fatalf("pull: %v", err)
 	}
-	for p, size := range has {
-		n := one.name(p)
-		switch {
-		case n.size == size:
-		case n.size != n.known: // changed here: it stays
-			continue
-		}
-		n.size, n.known, n.base = size, size, slices.Collect(maps.Keys(m.live[p]))
-	}
+	m.see(one, has)
 }
 
 // check compares the trees.
