@@ -186,7 +186,7 @@ var layers = []struct {
 	{"cmd/ckptfs/logs", []string{"fs/tree"}},
 	{"cmd/ckptfs/systemd", nil},
 	{"cmd/ckptfs/remote", []string{"cas/remote", "cas/remote/bucket", "cas/remote/patient",
-		"cas/remote/probe", "cas/remote/record", "cmd/ckptfs/text", "fs/control"}},
+		"cas/remote/probe", "cas/remote/record", "cas/remote/sweep", "cmd/ckptfs/text", "fs/control"}},
 	{"cmd/ckptfs", []string{"cas", "cas/remote/bucket", "cas/simd", "cmd/ckptfs/holder",
 		"cmd/ckptfs/later", "cmd/ckptfs/logs",
 		"cmd/ckptfs/heap", "cmd/ckptfs/procs", "cmd/ckptfs/remote", "cmd/ckptfs/rundir", "cmd/ckptfs/size",

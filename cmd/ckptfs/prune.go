@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -20,7 +21,7 @@ import (
 const defaultGrace = 24 * time.Hour
 
 func (a *app) pruneCmd() *cobra.Command {
-	o := control.PruneOptions{}
+	o := control.PruneOptions{Grace: defaultGrace}
 	unused := percentFlag{share: 0.5}
 	cmd := &cobra.Command{
 		Use:     "prune PATH",
@@ -31,7 +32,10 @@ by moving the rest of a segment in which little is left and removing the file. P
 meanwhile. An interrupted prune continues when it is run again.
 
 What was written within the grace period stays; --grace 0 takes everything. A segment's age counts from when it was
-sealed, or the store was unmounted. Chunks of files in lost+found are kept.`,
+sealed, or the store was unmounted. Chunks of files in lost+found are kept.
+
+--remote deletes the objects of the store's remote that no machine's names need, for 7 days unless --grace is given.
+Other machines may publish and read meanwhile. Until then what was removed can be brought back: see remote undelete.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.MaxUnused = unused.share
@@ -55,7 +59,7 @@ sealed, or the store was unmounted. Chunks of files in lost+found are kept.`,
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.Grace, "grace", defaultGrace, "leave alone what was written less than this ago")
+	f.Var((*remote.Span)(&o.Grace), "grace", "leave alone what was written less than this ago")
 	f.Var(&unused, "max-unused", "share of a segment that may lie unused before the rest of it is moved")
 	f.BoolVar(&o.DryRun, "dry-run", false, "remove nothing, and say what would go")
 	return cmd

@@ -130,8 +130,8 @@ func (a *app) groups() []group {
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),
 			a.ancestorCmd(),
 			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},
-		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(), a.pruneCmd(),
-			a.compactCmd()}},
+		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(),
+			remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd()}},
 		{"repair", "Repair:", []*cobra.Command{a.checkCmd(), a.repairCmd()}},
 		{"remote", "Many machines:", append(remote.Commands(shell{a}), remote.Command(shell{a}))},
 	}

@@ -261,6 +261,10 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 			shown = k.tips
 		}
 		e.Over = rnames.Over(own, shown, held[e.Path])
+		if was := rnames.Merge(held[e.Path]).Name; e.Kind == record.KindTombstone && was != nil {
+			e.Removed = &record.Removed{Time: p.o.Now().UnixNano(), Entry: *was}
+			e.Removed.Entry.Over = nil
+		}
 		ch.Entries = append(ch.Entries, e)
 		delete(held, e.Path)
 	}

@@ -60,6 +60,13 @@ type Info struct {
 	Modified time.Time
 }
 
+// Kept is what an engine keeps of what was deleted or overwritten, by rules of its own. Some Buckets tell.
+type Kept struct {
+	Versioned bool  `json:"versioned"` // it keeps versions, or did until that was suspended
+	Objects   int64 `json:"objects"`
+	Bytes     int64 `json:"bytes"`
+}
+
 // Body is what a Put stores.
 type Body struct {
 	Size int64

@@ -89,11 +89,12 @@ func (w *world) change(m *machine, path string, kind record.Kind, content string
 
 // undelete brings back what was deleted, if the local tree has no change.
 func (w *world) undelete(m *machine, path string) {
-	e, shown := Undelete(held(m.heads, path))
-	if _, again := m.pending[path]; e == nil || again {
+	d, ok := Undelete(held(m.heads, path))
+	if _, again := m.pending[path]; !ok || again {
 		return
 	}
-	c := change{kind: e.Kind, shown: shown, past: w.seen(m, path)}
+	e := d.Entry
+	c := change{kind: e.Kind, shown: d.Shown, past: w.seen(m, path)}
 	if e.File != nil {
 		c.content = e.File.Inline
 	}
@@ -109,6 +110,9 @@ func (w *world) commit(m *machine) {
 		x := held(m.heads, path)
 		e := kind(file(m.w, m.clock, c.content, Over(m.w, c.shown, x)...), c.kind)
 		e.Path = path
+		if was := Merge(x).Name; was != nil && c.kind == record.KindTombstone {
+			e.Removed = &record.Removed{Entry: *was}
+		}
 		m.last[m.w][path] = len(w.versions)
 		w.versions = append(w.versions, version{e, c.past})
 		m.heads[m.w] = append(slices.DeleteFunc(m.heads[m.w], func(f *record.Entry) bool {
@@ -118,6 +122,19 @@ func (w *world) commit(m *machine) {
 	clear(m.pending)
 	m.heads[m.w] = withoutSpare(m.heads[m.w], m.heads)
 	w.heads[m.w], w.last[m.w] = slices.Clone(m.heads[m.w]), maps.Clone(m.last[m.w])
+}
+
+// forgotten are entries after a collector condemned what one of them tells of.
+func forgotten(entries []*record.Entry, path string) []*record.Entry {
+	var all []*record.Entry
+	for _, e := range entries {
+		if e.Removed != nil && e.Path == path {
+			f := *e
+			f.Removed, e = nil, &f
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 func withoutSpare(entries []*record.Entry, heads map[record.Writer][]*record.Entry) []*record.Entry {
@@ -193,6 +210,11 @@ func content(e *record.Entry) string {
 
 // tidy takes out all that is spare, as collectors do, until nothing is: no replaced entry and no tombstone.
 func (w *world) tidy() {
+	for of := range w.heads {
+		for _, path := range paths {
+			w.heads[of] = forgotten(w.heads[of], path)
+		}
+	}
 	for n := -1; n != 0; {
 		n = 0
 		for of, entries := range w.heads {
@@ -244,6 +266,9 @@ func TestHistories(t *testing.T) {
 			},
 			"a collector stamps": func(*rapid.T) {
 				of := pick().w
+				if rapid.Bool().Draw(t, "condemns") {
+					w.heads[of] = forgotten(w.heads[of], path())
+				}
 				w.heads[of] = withoutSpare(w.heads[of], w.heads)
 			},
 			"": func(*rapid.T) { w.check("after a step") },

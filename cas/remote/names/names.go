@@ -124,9 +124,9 @@ func Replaced(e *record.Entry, held []*record.Entry) bool {
 }
 
 // Spare reports whether e, which is held, may be taken out of its head. A tombstone also covers what its
-// writer's tables have of the path.
+// writer's tables have of the path; and it stays while it tells what it removed, so that this can be undone.
 func Spare(e *record.Entry, held []*record.Entry) bool {
-	gone := e.Kind == record.KindTombstone && !slices.ContainsFunc(held, func(f *record.Entry) bool {
+	gone := e.Kind == record.KindTombstone && e.Removed == nil && !slices.ContainsFunc(held, func(f *record.Entry) bool {
 		return f.Origin == e.Origin && f.Version < e.Version
 	})
 	covering := slices.ContainsFunc(held, func(f *record.Entry) bool { return covers(e, f) })
@@ -168,23 +168,42 @@ func Over(own record.Writer, shown []record.Replaced, held []*record.Entry) []re
 	return list
 }
 
-// Undelete is the best of what others deleted under a path that nothing has, nil if nothing of it is held.
-// What a writer deletes that is its own is in its head no more. The entry that brings something back is over
-// shown: the tombstones, and all that they cover. The objects that it needs may have been condemned since, as
-// those of any entry.
-func Undelete(held []*record.Entry) (deleted *record.Entry, shown []record.Replaced) {
+// Deletion is what was deleted under a path that nothing has.
+type Deletion struct {
+	Entry *record.Entry     // what had the name, the best of several
+	By    *record.Entry     // the tombstone that removed it
+	Shown []record.Replaced // what an entry that brings it back is over: all tombstones, and what they cover
+}
+
+// Undelete is what can be brought back under a path: of what tombstones removed, and of what they cover and is
+// held, the best. The objects that it needs may have been condemned since, as those of any entry; they may
+// even be gone.
+func Undelete(held []*record.Entry) (d Deletion, ok bool) {
 	m := Merge(held)
 	if m.Name != nil {
-		return nil, nil
+		return d, false
 	}
-	var covered []*record.Entry
-	for _, e := range m.Replaced {
-		if e.Kind != record.KindTombstone && Replaced(e, m.Tips) {
-			covered = append(covered, e)
+	take := func(e, by *record.Entry) {
+		if d.Entry == nil || better(e, d.Entry) < 0 {
+			d.Entry, d.By = e, by
 		}
 	}
-	if len(covered) == 0 {
-		return nil, nil
+	d.Shown = m.Shown()
+	for _, t := range m.Tips { // tombstones, as nothing has the name
+		if t.Removed != nil {
+			take(&t.Removed.Entry, t)
+		}
+		for _, e := range held {
+			if older := e.Origin == t.Origin && e.Version < t.Version; e.Kind != record.KindTombstone &&
+				(older || covers(t, e)) {
+				take(e, t)
+			}
+		}
 	}
-	return covered[0], append(m.Shown(), identities(covered)...)
+	for _, e := range m.Replaced {
+		if Replaced(e, m.Tips) {
+			d.Shown = append(d.Shown, record.Replaced{Writer: e.Origin, Version: e.Version})
+		}
+	}
+	return d, d.Entry != nil
 }

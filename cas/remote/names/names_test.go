@@ -145,3 +145,45 @@ func TestLevel(t *testing.T) {
 		}
 	}
 }
+
+// What was deleted comes back from the tombstone that tells of it, or from what that covers; nobody's but the
+// best of it, and nothing under a name that something has.
+func TestUndelete(t *testing.T) {
+	tomb := func(w record.Writer, version int64, was *record.Entry, over ...record.Replaced) *record.Entry {
+		e := kind(file(w, version, "", over...), record.KindTombstone)
+		if was != nil {
+			e.Removed = &record.Removed{Time: 7, Entry: *was}
+		}
+		return e
+	}
+	a, b := file(alice, 1, "a"), file(bob, 2, "b")
+	overA := record.Replaced{Writer: alice, Version: 1}
+	own := tomb(alice, 4, a)
+	by, covering := tomb(bob, 5, a, overA), tomb(carol, 6, nil, overA)
+	for name, x := range map[string]struct {
+		held  []*record.Entry
+		want  string
+		by    *record.Entry
+		shown int
+	}{
+		"nothing":                {},
+		"a name":                 {held: list(own, b)},
+		"own":                    {list(own), "a", own, 1},
+		"another's":              {list(by), "a", by, 1},
+		"covered, and held":      {list(a, covering), "a", covering, 2},
+		"own, in an older table": {list(a, tomb(alice, 4, nil)), "a", nil, 1},
+		"the best of two":        {list(tomb(carol, 9, b), own), "b", nil, 2},
+		"nobody looked":          {held: list(tomb(alice, 4, nil))},
+		"what was deleted before is brought back": {held: list(own, file(bob, 9, "a",
+			record.Replaced{Writer: alice, Version: 4}))},
+	} {
+		d, ok := Undelete(x.held)
+		if ok != (x.want != "") {
+			t.Errorf("%s: %+v", name, d)
+			continue
+		}
+		if ok && (d.Entry.File.Inline != x.want || len(d.Shown) != x.shown || x.by != nil && d.By != x.by) {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}

@@ -6,7 +6,7 @@ import (
 	"ckptfs/cas"
 )
 
-const commitMagic = "CKC1"
+const commitMagic = "CKC2"
 
 // Commit is what one commit of a writer added, or a part of that. Nobody needs it as long as heads and tables
 // are there. It tells what they said.

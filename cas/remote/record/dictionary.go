@@ -20,12 +20,17 @@ func newDictionary(own Writer, entries []Entry) (*dictionary, error) {
 	objects, writers := map[ID]bool{}, map[Writer]bool{own: true}
 	for i := range entries {
 		e := &entries[i]
-		if e.File != nil {
-			for _, id := range e.File.Deps {
-				objects[id] = true
+		for _, f := range []*File{e.File, e.removedFile()} {
+			if f != nil {
+				for _, id := range f.Deps {
+					objects[id] = true
+				}
 			}
 		}
 		writers[e.Origin] = true
+		if e.Removed != nil {
+			writers[e.Removed.Entry.Origin] = true
+		}
 		for _, o := range e.Over {
 			writers[o.Writer] = true
 		}
@@ -38,6 +43,14 @@ func newDictionary(own Writer, entries []Entry) (*dictionary, error) {
 	delete(writers, own)
 	return &dictionary{own: own, Objects: slices.SortedFunc(maps.Keys(objects), compareIDs),
 		Writers: slices.Sorted(maps.Keys(writers))}, nil
+}
+
+// removedFile is the file that a tombstone removed; nil if it did not remove one.
+func (e *Entry) removedFile() *File {
+	if e.Removed == nil {
+		return nil
+	}
+	return e.Removed.Entry.File
 }
 
 func (d *dictionary) append(p []byte) []byte {

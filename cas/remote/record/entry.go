@@ -19,6 +19,8 @@ const (
 	KindLink
 	KindFolder
 	KindTombstone // it is no more
+
+	kindRemoved // on disk: a tombstone with Removed
 )
 
 // Bounds of an entry.
@@ -48,6 +50,13 @@ type Entry struct {
 	Attrs   []Attr // of a folder, ascending by name
 	Metrics []Metric
 	Over    []Replaced // of other writers, in the order of the list that the entry is in
+	Removed *Removed   // of a tombstone: what had the name; nil if nobody looked
+}
+
+// Removed is what a tombstone removed. Nothing keeps the objects that it needs.
+type Removed struct {
+	Time  int64 // ns since 1970 when that was found, for people
+	Entry Entry // no tombstone; of the tombstone's path, without Over
 }
 
 // Attr is an extended attribute.
@@ -90,7 +99,7 @@ func (e *Entry) check(own Writer) error {
 	if e.Origin != own && own != ArchiveWriter {
 		return fmt.Errorf("%.200q: of %s", e.Path, e.Origin)
 	}
-	for _, err := range []error{e.checkKind(), e.checkAttrs(), e.checkMetrics(), e.checkOver(own)} {
+	for _, err := range []error{e.checkKind(), e.checkAttrs(), e.checkMetrics(), e.checkOver(own), e.checkRemoved()} {
 		if err != nil {
 			return fmt.Errorf("%.200q: %w", e.Path, err)
 		}
@@ -162,9 +171,29 @@ func (e *Entry) checkOver(own Writer) error {
 	return nil
 }
 
+func (e *Entry) checkRemoved() error {
+	if e.Removed == nil {
+		return nil
+	}
+	was := &e.Removed.Entry
+	if e.Kind != KindTombstone || was.Kind >= KindTombstone || was.Path != e.Path || was.Over != nil ||
+		was.Removed != nil {
+		return fmt.Errorf("kind %d removed kind %d, %.200q", e.Kind, was.Kind, was.Path)
+	}
+	for _, err := range []error{was.checkKind(), was.checkAttrs(), was.checkMetrics()} {
+		if err != nil {
+			return fmt.Errorf("removed: %w", err)
+		}
+	}
+	return nil
+}
+
 // newest is the greatest version that the entry has or names.
 func (e *Entry) newest() int64 {
 	v := e.Version
+	if e.Removed != nil {
+		v = max(v, e.Removed.Entry.Version)
+	}
 	for _, o := range e.Over {
 		v = max(v, o.Version)
 	}

@@ -96,6 +96,17 @@ func TestEntryCheck(t *testing.T) {
 		"file with attribute": func(e *Entry) { e.Attrs = []Attr{{"user.a", ""}} },
 		"tombstone, mode":     func(e *Entry) { *e = gone; e.Mode = 1 },
 		"tombstone, mtime":    func(e *Entry) { *e = gone; e.MTime = 1 },
+		"removed a tombstone": func(e *Entry) { *e = gone; e.Removed = &Removed{Entry: gone} },
+		"removed another":     func(e *Entry) { f := *e; *e = gone; e.Removed = &Removed{Entry: f} },
+		"removed, and over": func(e *Entry) {
+			f := *e
+			f.Path = gone.Path
+			*e = gone
+			e.Removed = &Removed{Entry: f}
+		},
+		"file with removed": func(e *Entry) {
+			e.Removed = &Removed{Entry: Entry{Path: e.Path, Kind: KindFolder, Origin: me, Version: 1}}
+		},
 		"manifest and inline": func(e *Entry) { e.File.Inline = "x" },
 		"inline and size":     func(e *Entry) { e.File = &File{Size: 1} },
 		"inline and plan":     func(e *Entry) { e.File = &File{Plan: e.File.Plan} },
@@ -237,6 +248,9 @@ func TestEntryOneEncoding(t *testing.T) {
 		"flag of 128":       p("\x00", "runs/a") + "\x83\x00\x01",
 		"kind 7":            p("\x00", "runs/a") + "\x07\x00\x01",
 		"inline tombstone":  p("\x00", "runs/a") + "\x0b\x00\x01",
+		"removed twice":     p("\x00", "runs/a") + "\x04\x00\x01\x00\x04\x00\x01\x00\x02\x00\x01\x00\x00\x00",
+		"removed, gone":     p("\x00", "runs/a") + "\x04\x00\x01\x00\x03\x00\x01",
+		"removed, over":     p("\x00", "runs/a") + "\x04\x00\x01\x00\x22\x00\x01\x00\x00\x00\x01\x01\x01",
 		"model of none":     p("\x00", "runs/a") + "\x13\x00\x01",
 		"model of inline":   p("\x00", "runs/a") + "\x18\x00\x01\x00\x00\x00\x00",
 		"over none":         p("\x00", "runs/a") + "\x23\x00\x01\x00",

@@ -183,12 +183,16 @@ func (n *notes) parent(what string) {
 func (n *notes) entry() {
 	n.num("path: shared")
 	n.str("  rest")
+	n.body()
+}
+
+func (n *notes) body() {
 	b := n.p[0]
 	n.note(1, "kind: %s, inline %v, model %v, over %v, metrics %v",
-		[...]string{"file", "link", "folder", "tombstone"}[b&7], b&8 != 0, b&16 != 0, b&32 != 0, b&64 != 0)
+		[...]string{"file", "link", "folder", "tombstone", "tombstone with what it removed"}[b&7], b&8 != 0, b&16 != 0, b&32 != 0, b&64 != 0)
 	n.num("origin")
 	n.num("version")
-	if b&7 != 3 {
+	if b&7 < 3 {
 		v, k := binary.Uvarint(n.p)
 		n.note(k, "mode %#o", v)
 		n.zz("mtime")
@@ -224,6 +228,9 @@ func (n *notes) entry() {
 			n.str("  name")
 			n.str("  value")
 		}
+	case 4:
+		n.zz("time")
+		n.body()
 	}
 	if b&64 != 0 {
 		for range n.num("metrics:") {

@@ -11,7 +11,7 @@ const (
 	MaxHead = 1 << 20
 
 	headMagic    = "ckpthead"
-	headVersion  = 1
+	headVersion  = 2
 	headFixed    = 96       // bytes before the runs
 	headRuns     = 16 << 10 // where the runs end at the latest
 	maxTailPaths = 16 << 20 // bytes of all paths of the tail

@@ -201,7 +201,7 @@ func TestHeadOneEncoding(t *testing.T) {
 func TestHeadFind(t *testing.T) {
 	h := exampleHead()
 	for path, want := range map[string][]Entry{"runs/a/3/model.pt": h.Tail[3:5], "exports/base": h.Tail[:1],
-		"runs/a-b": h.Tail[6:], "runs/a": nil, "runs/z": nil} {
+		"runs/a-b": h.Tail[7:], "runs/a": nil, "runs/z": nil} {
 		if got := h.Find(path); len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v", path, got)
 		}

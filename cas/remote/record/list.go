@@ -30,7 +30,11 @@ func (d *dictionary) appendEntries(p []byte, entries []Entry) []byte {
 // appendEntry appends e behind the entry of path prev.
 func (d *dictionary) appendEntry(p []byte, prev string, e *Entry) []byte {
 	n := shared(prev, e.Path)
-	p = str(num(p, int64(n)), e.Path[n:])
+	return d.appendBody(str(num(p, int64(n)), e.Path[n:]), e)
+}
+
+// appendBody appends all of an entry but its path.
+func (d *dictionary) appendBody(p []byte, e *Entry) []byte {
 	p = append(p, e.flags())
 	p = num(num(p, d.writer(e.Origin)), e.Version)
 	if e.Kind != KindTombstone {
@@ -45,6 +49,10 @@ func (d *dictionary) appendEntry(p []byte, prev string, e *Entry) []byte {
 		p = num(p, int64(len(e.Attrs)))
 		for _, a := range e.Attrs {
 			p = str(str(p, a.Name), a.Value)
+		}
+	case KindTombstone:
+		if e.Removed != nil {
+			p = d.appendBody(zz(p, e.Removed.Time), &e.Removed.Entry)
 		}
 	}
 	if len(e.Metrics) > 0 {
@@ -65,6 +73,9 @@ func (d *dictionary) appendEntry(p []byte, prev string, e *Entry) []byte {
 // flags is an entry's kind and what follows.
 func (e *Entry) flags() byte {
 	b := byte(e.Kind)
+	if e.Removed != nil {
+		b = byte(kindRemoved)
+	}
 	if e.File != nil && e.File.Manifest.IsZero() {
 		b |= flagInline
 	}
@@ -162,11 +173,20 @@ func (d *dictionary) decodeEntries(p []byte, of string, most int) ([]Entry, erro
 
 func (d *dictionary) readEntry(r *reader, prev string) Entry {
 	n := r.upTo(int64(len(prev)))
-	e := Entry{Path: prev[:n] + string(r.Take(int(r.upTo(MaxPath))))}
+	path := prev[:n] + string(r.Take(int(r.upTo(MaxPath))))
 	flags := r.Byte()
-	e.Kind = Kind(flags & kindBits)
+	e := d.readBody(r, path, flags)
+	if Kind(flags&kindBits) == kindRemoved {
+		e.Kind = KindTombstone
+	}
+	return e
+}
+
+// readBody reads all of an entry but its path and flags.
+func (d *dictionary) readBody(r *reader, path string, flags byte) Entry {
+	e := Entry{Path: path, Kind: Kind(flags & kindBits)}
 	e.Origin, e.Version = d.readWriter(r), r.Num()
-	if e.Kind != KindTombstone {
+	if e.Kind < KindTombstone {
 		e.Mode, e.MTime = uint16(r.upTo(maxMode)), r.Zigzag()
 	}
 	switch e.Kind {
@@ -179,6 +199,8 @@ func (d *dictionary) readEntry(r *reader, prev string) Entry {
 			name := r.String()
 			return Attr{name, r.String()}
 		})
+	case kindRemoved:
+		e.Removed = d.readRemoved(r, path)
 	}
 	if flags&flagMetrics != 0 {
 		e.Metrics = many(r, 9, func() Metric {
@@ -196,6 +218,17 @@ func (d *dictionary) readEntry(r *reader, prev string) Entry {
 		})
 	}
 	return e
+}
+
+func (d *dictionary) readRemoved(r *reader, path string) *Removed {
+	was := &Removed{Time: r.Zigzag()}
+	flags := r.Byte()
+	if Kind(flags&kindBits) >= KindTombstone {
+		r.Fail("kind %d was removed", flags&kindBits)
+		return nil
+	}
+	was.Entry = d.readBody(r, path, flags)
+	return was
 }
 
 func (d *dictionary) readFile(r *reader, flags byte) *File {

@@ -81,12 +81,16 @@
 // are numbers of the dictionary and of the list of writers of the head or table that they are in.
 //
 //	path          number: bytes shared with the path before, as many as there are; string: the rest
-//	kind          1 byte: 0 file, 1 symbolic link, 2 folder, 3 tombstone;
+//	kind          1 byte: 0 file, 1 symbolic link, 2 folder, 3 tombstone, 4 tombstone with what it removed;
 //	              | 8 inline, 16 model, 32 over, 64 metrics
 //	origin        writer: whose entry it is. Only @archive has entries of others
 //	version       number ≥ 1: the origin's Lamport clock when it was written
 //	mode          number: at most 0777; not of tombstones
 //	mtime         zz: ns since 1970; not of tombstones
+//	of a tombstone of kind 4:
+//	    time      zz: ns since 1970, for people
+//	    removed   what had the name: kind (0 to 2, not over), origin of any writer, and so on up to metrics.
+//	              Nothing keeps the objects among its deps
 //	of a file:
 //	    size      number: bytes
 //	    inline    with flag 8: the bytes, at most 2 KiB; else
@@ -122,7 +126,7 @@
 // dictionary of more than a few files. Where they are, a range of two bytes would stand for more memory than
 // was fetched.
 //
-// # Table, version 1
+// # Table, version 2
 //
 //	0
 //	├── block ──┼── block ──┼ … ┼── directory ──┼── trailer ──┤
@@ -149,7 +153,7 @@
 // Trailer, 64 bytes:
 //
 //	 0  8  magic "ckpttabl"
-//	 8  2  version: 1
+//	 8  2  version: 2
 //	10  6  0
 //	16  8  offset of the directory, which ends where the trailer begins
 //	24  8  number of entries
@@ -160,12 +164,12 @@
 // A head names a table with the BLAKE3 of all from the directory on. So a reader of one run gets the
 // directory and the blocks with that run, and has checked all that it read.
 //
-// # Head, version 1
+// # Head, version 2
 //
 // At most 1 MiB:
 //
 //	 0  8  magic "ckpthead"
-//	 8  2  version: 1
+//	 8  2  version: 2
 //	10  6  0
 //	16 16  remote: its id
 //	32 16  instance: of the local store that writes it

@@ -9,7 +9,7 @@ import (
 
 const (
 	tableMagic   = "ckpttabl"
-	tableVersion = 1
+	tableVersion = 2
 	trailerSize  = 64
 
 	// MaxBlock bounds the bytes of a block that has more than one entry.

@@ -314,7 +314,7 @@ func TestBlockCheck(t *testing.T) {
 		"ends later": {"exports/base", "runs/a-b", [][]Entry{es[:6], es[6:]},
 			func(d *Directory) { d.Blocks[1].First = "runs/a/3" }},
 		"past the last": {"exports/base", "runs/a/30", [][]Entry{es}, func(*Directory) {}},
-		"too long":      {"runs/a-b", "runs/b", [][]Entry{{es[6], long}}, func(*Directory) {}},
+		"too long":      {"runs/a-b", "runs/b", [][]Entry{{es[7], long}}, func(*Directory) {}},
 		"many paths":    {paths[0].Path, paths[299].Path, [][]Entry{paths}, func(*Directory) {}},
 		"another sum": {"exports/base", "runs/a-b", [][]Entry{es},
 			func(d *Directory) { d.Blocks[0].Sum[15]++ }},

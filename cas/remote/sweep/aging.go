@@ -16,18 +16,15 @@ var classes = []record.Class{record.ClassData, record.ClassShard, record.ClassMe
 
 // condemnable lists what nothing refers to, notes since when, and returns what of it is past the grace.
 func (c *collection) condemnable(ctx context.Context, m *mark) ([]record.Key, error) {
-	unreferenced, err := c.unreferenced(ctx, m.live)
-	if err != nil {
-		return nil, err
-	}
 	old, version, err := c.aging(ctx)
 	if err != nil {
 		return nil, err
 	}
-	now := c.heads.date
 	aging := &record.Aging{Remote: c.o.Remote}
 	var past []record.Key
-	for _, k := range unreferenced {
+	now := c.heads.date
+	c.stats.Listed, c.stats.Unreferenced, c.stats.Condemned, c.stats.Next = Count{}, Count{}, Count{}, time.Time{}
+	err = c.unreferenced(ctx, m.live, func(k record.Key, size int64) {
 		since := now.Unix()
 		i, known := slices.BinarySearchFunc(old.Objects, k, func(a record.Aged, k record.Key) int {
 			return a.Key.Compare(k)
@@ -35,38 +32,44 @@ func (c *collection) condemnable(ctx context.Context, m *mark) ([]record.Key, er
 		if known {
 			since = min(since, old.Objects[i].Since)
 		}
-		aging.Objects = append(aging.Objects, record.Aged{Key: k, Since: since})
-		if now.Sub(time.Unix(since, 0)) >= c.o.Grace && len(past) < maxCondemned {
-			past = append(past, k)
+		if len(aging.Objects) < maxCondemned { // the rest is for later collections
+			aging.Objects = append(aging.Objects, record.Aged{Key: k, Since: since})
 		}
-	}
-	if c.o.DryRun {
-		return past, nil
+		switch end := time.Unix(since, 0).Add(c.o.Grace); {
+		case !now.Before(end) && len(past) < maxCondemned:
+			past = append(past, k)
+			c.stats.Condemned.add(size)
+		case c.stats.Next.IsZero() || end.Before(c.stats.Next):
+			c.stats.Next = end
+		}
+	})
+	if err != nil || c.o.DryRun {
+		return past, err
 	}
 	return past, c.note(ctx, aging, version)
 }
 
-// unreferenced lists all objects, and returns those that are not live, ascending.
-func (c *collection) unreferenced(ctx context.Context, live idSet) ([]record.Key, error) {
-	c.stats.Listed, c.stats.Unreferenced = Count{}, Count{}
-	var keys []record.Key
+// unreferenced lists all objects, and calls f with those that are not live, ascending.
+func (c *collection) unreferenced(ctx context.Context, live idSet, f func(k record.Key, size int64)) error {
 	for _, class := range classes {
 		for info, err := range c.b.List(ctx, class.Prefix(), "") {
 			if err != nil {
-				return nil, err
+				return err
 			}
 			_, id, ok := record.ParseObject(info.Key)
 			if !ok {
 				continue
 			}
-			c.stats.Listed.add(info.Size)
+			if c.stats.Listed.add(info.Size); c.stats.Listed.Objects%1000 == 0 {
+				c.say("listing objects", c.stats.Listed.Objects)
+			}
 			if !live.has(id) {
 				c.stats.Unreferenced.add(info.Size)
-				keys = append(keys, record.Key{Class: class, ID: id})
+				f(record.Key{Class: class, ID: id}, info.Size)
 			}
 		}
 	}
-	return keys, nil
+	return nil
 }
 
 func (n *Count) add(size int64) {
@@ -91,11 +94,8 @@ func (c *collection) aging(ctx context.Context) (*record.Aging, bucket.Version, 
 	return a, info.Version, err
 }
 
-// note writes the aging, unless another collector did at the same time. Of what is too much the first stays.
+// note writes the aging, unless another collector did at the same time.
 func (c *collection) note(ctx context.Context, a *record.Aging, version bucket.Version) error {
-	if len(a.Objects) > maxCondemned {
-		a.Objects = a.Objects[:maxCondemned]
-	}
 	p, err := a.Encode()
 	if err != nil {
 		return err

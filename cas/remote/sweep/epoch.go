@@ -60,9 +60,6 @@ func (c *collection) condemn(ctx context.Context, n uint32, objects []record.Key
 	if errors.Is(err, bucket.ErrPrecondition) {
 		return false, nil
 	}
-	if err == nil {
-		c.stats.Condemned += len(objects)
-	}
 	return err == nil, err
 }
 

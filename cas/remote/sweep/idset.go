@@ -1,34 +1,37 @@
 package sweep
 
 import (
-	"bytes"
+	"encoding/binary"
 	"slices"
 
 	"ckptfs/cas/remote/record"
 )
 
-// idSet is a set of ids that takes 16 bytes for each. What was added is in it once it is sorted.
+// idSet is a set of ids of which it keeps the first 8 bytes. They are random: what is in it by chance, or
+// because somebody chose its id so, is garbage that stays. What was added is in it once it is sorted.
 type idSet struct {
-	ids    []record.ID
+	ids    []uint64
 	sorted int // of ids, each once
 }
 
-func compareIDs(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }
+func short(id record.ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
 func (s *idSet) add(ids ...record.ID) {
-	s.ids = append(s.ids, ids...)
+	for _, id := range ids {
+		s.ids = append(s.ids, short(id))
+	}
 	if len(s.ids) > 2*s.sorted+1<<16 {
 		s.sort()
 	}
 }
 
 func (s *idSet) sort() {
-	slices.SortFunc(s.ids, compareIDs)
+	slices.Sort(s.ids)
 	s.ids = slices.Compact(s.ids)
 	s.sorted = len(s.ids)
 }
 
 func (s idSet) has(id record.ID) bool {
-	_, ok := slices.BinarySearchFunc(s.ids, id, compareIDs)
+	_, ok := slices.BinarySearch(s.ids, short(id))
 	return ok
 }

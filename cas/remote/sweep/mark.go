@@ -1,9 +1,11 @@
 package sweep
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"ckptfs/cas"
@@ -12,13 +14,15 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-// reading is what was read of heads and tables, of their entries no more than a mark needs.
+// reading is what was read of heads and tables. Of a table it keeps the bytes, and of a head's tail no more
+// than a mark needs: a table of a million files is a fifth of what they take once decoded.
 type reading struct {
 	b      bucket.Bucket
 	remote record.ID
 	heads  map[record.Writer]*head
-	tables map[record.ID][]record.Entry
+	tables map[record.ID]*table
 	date   time.Time // the latest of the engine
+	say    func(doing string, n int64)
 }
 
 // head is one as it was read last.
@@ -26,19 +30,50 @@ type head struct {
 	version bucket.Version
 	tables  []record.ID
 	tail    []record.Entry
+	time    time.Time // of the last commit, by the writer's clock
+	idle    bool      // it has commits, and is not folded
+	folded  bool
+}
+
+// table is one whose directory was checked.
+type table struct {
+	*record.Directory
+	blocks []byte
+}
+
+// parts gives the entries of a table.
+func (t *table) parts() names.Parts {
+	i := 0
+	return func() ([]record.Entry, error) {
+		if i == len(t.Blocks) {
+			return nil, nil
+		}
+		b := t.Blocks[i]
+		i++
+		return t.Block(i-1, t.blocks[b.Off:b.Off+b.Len])
+	}
+}
+
+// whole gives a list as one part.
+func whole(list []record.Entry) names.Parts {
+	return func() (part []record.Entry, err error) {
+		part, list = list, nil
+		return part, nil
+	}
 }
 
 // mark is what all heads together refer to.
 type mark struct {
 	heads   map[record.Writer]bucket.Version
-	lists   [][]record.Entry // all that they and their tables hold
+	tails   [][]record.Entry
+	tables  []*table // all that the heads name
 	entries int
 	live    idSet
 }
 
-func newReading(b bucket.Bucket, remote record.ID) *reading {
-	return &reading{b: b, remote: remote, heads: map[record.Writer]*head{},
-		tables: map[record.ID][]record.Entry{}}
+func newReading(b bucket.Bucket, remote record.ID, say func(string, int64)) *reading {
+	return &reading{b: b, remote: remote, say: say, heads: map[record.Writer]*head{},
+		tables: map[record.ID]*table{}}
 }
 
 func (r *reading) dated(info bucket.Info) {
@@ -55,7 +90,8 @@ func (r *reading) mark(ctx context.Context) (*mark, error) {
 	}
 	m := &mark{heads: map[record.Writer]bucket.Version{}}
 	tables := map[record.ID]bool{}
-	for _, w := range writers {
+	for i, w := range writers {
+		r.say("reading heads", int64(i))
 		h, err := r.head(ctx, w)
 		if err != nil {
 			return nil, err
@@ -64,11 +100,13 @@ func (r *reading) mark(ctx context.Context) (*mark, error) {
 			continue
 		}
 		m.heads[w] = h.version
-		m.lists = append(m.lists, h.tail)
+		m.tails = append(m.tails, h.tail)
 		for _, id := range h.tables {
+			if !tables[id] {
+				m.tables = append(m.tables, r.tables[id])
+			}
 			tables[id] = true
 			m.live.add(id)
-			m.lists = append(m.lists, r.tables[id])
 		}
 	}
 	if r.date.IsZero() {
@@ -79,21 +117,36 @@ func (r *reading) mark(ctx context.Context) (*mark, error) {
 			delete(r.tables, id)
 		}
 	}
-	m.add()
-	return m, nil
+	return m, m.add(ctx, r.say)
+}
+
+// each calls f with all that is held of each path.
+func (m *mark) each(f func(path string, held []*record.Entry) error) error {
+	var lists []names.Parts
+	for _, tail := range m.tails {
+		lists = append(lists, whole(tail))
+	}
+	for _, t := range m.tables {
+		lists = append(lists, t.parts())
+	}
+	return names.Each(lists, f)
 }
 
 // add adds what the entries refer to that nothing replaces.
-func (m *mark) add() {
-	for _, held := range names.Paths(m.lists...) {
-		m.entries += len(held)
+func (m *mark) add(ctx context.Context, say func(string, int64)) error {
+	err := m.each(func(_ string, held []*record.Entry) error {
+		if m.entries += len(held); m.entries%10_000 < len(held) {
+			say("marking what names need", int64(m.entries))
+		}
 		for _, e := range names.Merge(held).Tips {
 			if e.File != nil {
 				m.live.add(e.File.Deps...)
 			}
 		}
-	}
+		return ctx.Err()
+	})
 	m.live.sort()
+	return err
 }
 
 // list lists all writers, @archive as the last: what is folded appears there before it leaves another head.
@@ -140,7 +193,8 @@ func (r *reading) head(ctx context.Context, w record.Writer) (*head, error) {
 		case err != nil:
 			return nil, err
 		}
-		known = &head{version: version, tail: slim(h.Tail)}
+		known = &head{version: version, tail: slim(h.Tail), time: time.Unix(0, h.Time),
+			idle: h.Sequence > 0 && !h.Folded, folded: h.Folded}
 		if missing = r.readTables(ctx, w, h, known); missing == nil {
 			r.heads[w] = known
 			return known, nil
@@ -173,20 +227,37 @@ func (r *reading) readTables(ctx context.Context, w record.Writer, h *record.Hea
 		if _, read := r.tables[t.ID]; read {
 			continue
 		}
-		p, _, err := bucket.Read(ctx, r.b, record.ClassTable.Key(t.ID), record.MaxObject, "")
+		read, err := r.readTable(ctx, w, t)
 		if err != nil {
 			return err
 		}
-		entries, said, err := record.DecodeTable(w, t.ID, p)
-		if err == nil && said != t {
-			err = fmt.Errorf("table %s is not what the head of %s says: %w", t.ID, w, cas.ErrCorrupt)
-		}
-		if err != nil {
-			return err
-		}
-		r.tables[t.ID] = slim(entries)
+		r.tables[t.ID] = read
 	}
 	return nil
+}
+
+// readTable reads a table, and checks its directory. Blocks are checked as they are decoded.
+func (r *reading) readTable(ctx context.Context, w record.Writer, t record.Table) (*table, error) {
+	key := record.ClassTable.Key(t.ID)
+	rd, info, err := r.b.Get(ctx, key, 0, bucket.All, "")
+	if err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	if info.Size != t.Len {
+		return nil, fmt.Errorf("%s has %d bytes, and the head of %s says %d: %w", key, info.Size, w, t.Len,
+			cas.ErrCorrupt)
+	}
+	read := &table{blocks: make([]byte, t.Directory)}
+	if _, err := io.ReadFull(rd, read.blocks); err != nil {
+		return nil, err
+	}
+	var rest bytes.Buffer
+	if _, err := rest.ReadFrom(rd); err != nil {
+		return nil, err
+	}
+	read.Directory, err = t.Open(w, rest.Bytes())
+	return read, err
 }
 
 // slim keeps of entries what names asks for, and the objects that they need.
@@ -196,6 +267,9 @@ func slim(entries []record.Entry) []record.Entry {
 		e.Attrs, e.Metrics = nil, nil
 		if f := e.File; f != nil {
 			e.File = &record.File{Inline: f.Inline, Manifest: f.Manifest, Deps: f.Deps}
+		}
+		if was := e.Removed; was != nil {
+			e.Removed = &record.Removed{Time: was.Time, Entry: slim([]record.Entry{was.Entry})[0]}
 		}
 	}
 	return entries

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/names"
@@ -20,36 +21,73 @@ type identity struct {
 
 func identityOf(e *record.Entry) identity { return identity{e.Path, e.Origin, e.Version} }
 
-// stamp gives each head that is there the stamp n, and takes out what may go.
-func (c *collection) stamp(ctx context.Context, n uint32) error {
+// stamp gives each head that is there the stamp of an epoch, and takes out what may go.
+func (c *collection) stamp(ctx context.Context, e *record.Epoch) error {
 	m, err := c.heads.mark(ctx)
 	if err != nil {
 		return err
 	}
-	spare := m.spare()
-	for _, w := range slices.Sorted(maps.Keys(m.heads)) {
-		if err := c.stampHead(ctx, w, n, spare); err != nil {
+	past := &past{since: c.heads.date.Add(-c.o.Grace)}
+	for _, k := range e.Objects {
+		past.condemned.add(k.ID)
+	}
+	past.condemned.sort()
+	spare, err := m.spare(past)
+	if err != nil {
+		return err
+	}
+	for i, w := range slices.Sorted(maps.Keys(m.heads)) {
+		c.say("telling writers", int64(i))
+		if err := c.stampHead(ctx, w, e.Number, past, spare); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// spare are the entries that may go.
-func (m *mark) spare() map[identity]bool {
-	spare := map[identity]bool{}
-	for _, held := range names.Paths(m.lists...) {
-		for _, e := range held {
-			if names.Spare(e, held) {
-				spare[identityOf(e)] = true
-			}
+// spare are the entries of tails that may go.
+func (m *mark) spare(past *past) (map[identity]bool, error) {
+	inTail := map[identity]bool{}
+	for _, tail := range m.tails {
+		for i := range tail {
+			inTail[identityOf(&tail[i])] = true
 		}
 	}
-	return spare
+	spare := map[identity]bool{}
+	err := m.each(func(_ string, held []*record.Entry) error {
+		for _, e := range held {
+			if id := identityOf(e); inTail[id] && names.Spare(past.forget(e), held) {
+				spare[id] = true
+			}
+		}
+		return nil
+	})
+	return spare, err
+}
+
+// past tells what cannot be brought back any more.
+type past struct {
+	condemned idSet
+	since     time.Time // what was removed before is past the grace
+}
+
+// forget is an entry, which does not tell what it removed if that is past.
+func (p *past) forget(e *record.Entry) *record.Entry {
+	if e.Removed == nil {
+		return e
+	}
+	f := e.Removed.Entry.File
+	if time.Unix(0, e.Removed.Time).After(p.since) &&
+		(f == nil || !slices.ContainsFunc(f.Deps, p.condemned.has)) {
+		return e
+	}
+	plain := *e
+	plain.Removed = nil
+	return &plain
 }
 
 // stampHead stamps a head until it is stamped.
-func (c *collection) stampHead(ctx context.Context, w record.Writer, n uint32,
+func (c *collection) stampHead(ctx context.Context, w record.Writer, n uint32, past *past,
 	spare map[identity]bool) error {
 	for {
 		h, version, err := c.heads.fetch(ctx, w, "")
@@ -62,6 +100,9 @@ func (c *collection) stampHead(ctx context.Context, w record.Writer, n uint32,
 		h.Remote, h.Stamp = c.o.Remote, n
 		entries := len(h.Tail)
 		h.Tail = slices.DeleteFunc(h.Tail, func(e record.Entry) bool { return spare[identityOf(&e)] })
+		for i := range h.Tail {
+			h.Tail[i] = *past.forget(&h.Tail[i])
+		}
 		p, err := h.Encode(w)
 		if err != nil {
 			return err

@@ -45,6 +45,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ckptfs/cas/remote/bucket"
@@ -62,17 +63,20 @@ type Options struct {
 	// DryRun is to note nothing and to delete nothing.
 	DryRun bool
 	Now    func() time.Time // for people
+	// Say is told what is being done, and of how much it was done; or nil.
+	Say func(doing string, n int64)
 }
 
 // Stats say what a collection found and did.
 type Stats struct {
-	Heads, Entries int   // of the last mark
-	Listed         Count // objects
-	Unreferenced   Count // of them
-	Condemned      int   // objects past their grace
-	Deleted        int   // objects, those of an epoch that was left behind among them
-	Stamped        int   // heads
-	TakenOut       int   // entries
+	Heads, Entries int       // of the last mark
+	Listed         Count     // objects
+	Unreferenced   Count     // of them
+	Condemned      Count     // objects past their grace
+	Deleted        int       // objects, those of an epoch that was left behind among them
+	Next           time.Time // when the first of the others is past its grace, if it stays unreferenced; zero: never
+	Stamped        int       // heads
+	TakenOut       int       // entries
 }
 
 // Count is a number of objects and their bytes.
@@ -94,12 +98,16 @@ type collection struct {
 	o     Options
 	heads *reading
 	stats Stats
+	say   func(string, int64)
 }
 
 // Collect deletes what is unreferenced for longer than the grace. Requests are expected to be made again
 // where they fail in a way that passes (package patient).
 func Collect(ctx context.Context, b bucket.Bucket, o Options) (Stats, error) {
-	c := &collection{b: b, o: o, heads: newReading(b, o.Remote)}
+	if o.Say == nil {
+		o.Say = func(string, int64) {}
+	}
+	c := &collection{b: b, o: o, heads: newReading(b, o.Remote, o.Say), say: o.Say}
 	for range rounds {
 		done, err := c.round(ctx)
 		if err != nil || done {
@@ -126,9 +134,6 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 	}
 	c.count(m)
 	condemned, err := c.condemnable(ctx, m)
-	if c.o.DryRun {
-		c.stats.Condemned = len(condemned)
-	}
 	if err != nil || len(condemned) == 0 || c.o.DryRun {
 		return true, err
 	}
@@ -157,7 +162,7 @@ func (c *collection) finish(ctx context.Context, n uint32) error {
 	if err != nil || e.Deleted {
 		return err
 	}
-	if err := c.stamp(ctx, n); err != nil {
+	if err := c.stamp(ctx, e); err != nil {
 		return err
 	}
 	m, err := c.heads.mark(ctx)
@@ -168,16 +173,26 @@ func (c *collection) finish(ctx context.Context, n uint32) error {
 	if e, err = c.decide(ctx, e, version, m.live); err != nil {
 		return err
 	}
-	keys := make([]string, len(e.Objects))
-	for i, k := range e.Objects {
-		keys[i] = k.String()
-	}
-	if len(keys) > 0 {
-		err = c.b.Delete(ctx, keys)
-	}
-	if err != nil {
+	if err := c.delete(ctx, e.Objects); err != nil {
 		return fmt.Errorf("epoch %d: %w", n, err)
 	}
-	c.stats.Deleted += len(keys)
+	return nil
+}
+
+// atOnce is how many objects are deleted by one call: so many are told between two looks at how far it is.
+const atOnce = 10_000
+
+func (c *collection) delete(ctx context.Context, objects []record.Key) error {
+	for part := range slices.Chunk(objects, atOnce) {
+		c.say("deleting objects", int64(c.stats.Deleted))
+		keys := make([]string, len(part))
+		for i, k := range part {
+			keys[i] = k.String()
+		}
+		if err := c.b.Delete(ctx, keys); err != nil {
+			return err
+		}
+		c.stats.Deleted += len(keys)
+	}
 	return nil
 }

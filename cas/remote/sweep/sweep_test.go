@@ -137,10 +137,10 @@ func TestGrace(t *testing.T) {
 	}
 	r.now = r.now.Add(time.Second)
 	dry := r.collect(func(o *sweep.Options) { week(o); o.DryRun = true })
-	if dry.Condemned != 1 || dry.Deleted != 0 || !r.has(old) {
+	if dry.Condemned.Objects != 1 || dry.Deleted != 0 || !r.has(old) {
 		t.Errorf("dry run: %+v", dry)
 	}
-	if s := r.collect(week); s.Condemned != 1 || s.Deleted != 1 || s.Stamped != 1 {
+	if s := r.collect(week); s.Condemned.Objects != 1 || s.Deleted != 1 || s.Stamped != 1 {
 		t.Errorf("%+v", s)
 	}
 	if r.has(old) || !r.has(back) || !r.has(kept) {

@@ -66,7 +66,12 @@ func (p *push) prepare(ctx context.Context) (err error) {
 	}
 	p.failed, p.result.Failed = map[string]bool{}, nil
 	for i := range p.entries {
-		if err := p.check(p.entries[i]); err != nil {
+		err := p.check(p.entries[i])
+		if errors.Is(err, cas.ErrTooLarge) && p.entries[i].Removed != nil {
+			p.entries[i].Removed = nil
+			err = p.check(p.entries[i])
+		}
+		if err != nil {
 			p.fail(p.entries[i].Path, err)
 		}
 	}
