@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -195,8 +196,11 @@ func (r *Reader) get(ctx context.Context, b bucket.Bucket, records []Record, rg 
 		return fail(rg[0], fmt.Errorf("the object has %d bytes, want %d: %w", info.Size, first.Object.Len,
 			cas.ErrCorrupt))
 	}
-	in := &stream{r: body, at: off}
-	defer func() { r.bytes.Add(in.at - off) }()
+	in := &stream{r: body, at: off, buf: *buffers.Get().(*[]byte)}
+	defer func() {
+		r.bytes.Add(in.at - off)
+		buffers.Put(&in.buf)
+	}()
 	for len(rg) > 0 {
 		x := &records[rg[0]]
 		if err := in.read(x); err != nil {
@@ -219,6 +223,8 @@ func passes(err error) bool {
 	return !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, bucket.ErrNotFound) &&
 		!errors.Is(err, bucket.ErrRange) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)
 }
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // stream is the bytes of a range. buf holds the record that was read last.
 type stream struct {
