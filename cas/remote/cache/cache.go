@@ -289,8 +289,8 @@ func (c *Cache) look() error {
 	return nil
 }
 
-// parts finds out which parts of a file are no holes. Of the block at the edge of a hole not all need have
-// been written, so that edge is left out.
+// parts finds out which parts of a file are no holes. Of a block at the edge of a hole not all need have been
+// written; the rest of it reads as zeros, which are no record.
 func (c *Cache) parts(path string) (o *object, used int64, err error) {
 	f, err := c.dir.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -315,12 +315,6 @@ func (c *Cache) parts(path string) (o *object, used int64, err error) {
 			return nil, 0, err
 		}
 		at = to
-		if from > 0 {
-			from += disk.BlockSize
-		}
-		if to < o.size {
-			to -= disk.BlockSize
-		}
 		o.have.add(span{from, to})
 	}
 	return o, st.ModTime().UnixNano(), nil

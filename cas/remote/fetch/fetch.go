@@ -54,7 +54,10 @@ type Record struct {
 	Stored uint32
 }
 
-func (r *Record) end() int64 { return r.Off + segment.Size(int(r.Stored)) }
+// Len is how many bytes it takes, without what aligns the next one.
+func (r *Record) Len() int64 { return segment.RecordHeaderSize + int64(r.Stored) }
+
+func (r *Record) end() int64 { return r.Off + r.Len() }
 
 // Error is what is wrong with a record, or why it cannot be read.
 type Error struct {

@@ -1,7 +1,36 @@
+// Package tier reads records wherever they are: in the local store, in the cache of ranges, or in the remote.
+//
+// # Where a record is
+//
+// What the local store has is read there. Of everything else a plan says in which object it lies, and where
+// (package record). A plan is loaded when the manifest of its file is asked for, or a chunk of a file that is
+// pinned: with the plan come the manifest and the lists, which tell the hashes of the chunks in the plan's
+// order. Mostly all of these lie in one object, shortly before the plan, so one request brings them.
+//
+// # What is believed
+//
+// Nothing of what the remote, a mirror or the cache gives. A record is tied to its place (package fetch), and
+// its content is held against the hash that was asked for. Of a delta that is enough: if its bases were wrong,
+// so is its content. Then each of them is held against its own hash, and what is wrong is read anew past every
+// cache. What is wrong there, too, is an error that names the object.
+//
+// # What is asked for
+//
+//	Expect     records are fetched together, with few requests, and what these are stored against as soon as
+//	           they tell of it
+//	reading    a file that is read from its begin is fetched ahead of its reader; see ahead
+//	one        a record that nobody expected is fetched by itself
+//
+// All of it goes into the cache, from where it is decoded. A record that is on its way is not asked for again:
+// whoever wants it waits for it (flights).
 package tier
 
 import (
 	"context"
+	"errors"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
@@ -22,32 +51,100 @@ type Options struct {
 	Find func(manifest cas.Hash) (*record.File, error)
 }
 
-// Tier reads records.
-type Tier struct{ o Options }
+// requests at a time that are made ahead of readers, and as many again for what these are stored against.
+const requests = 8
+
+// Tier reads records. It is an assemble.Store, and safe for concurrent use.
+type Tier struct {
+	o       Options
+	cached  bucket.Bucket // what the cache has is read there
+	reader  *fetch.Reader
+	origin  *fetch.Reader // past every cache, ours too
+	ctx     context.Context
+	stop    context.CancelFunc
+	loads   singleflight.Group // plans
+	ahead   *semaphore.Weighted
+	against *semaphore.Weighted
+	meter   meter
+	plans   plans
+	flights flights
+}
 
 // New returns a Tier.
-func New(o Options) *Tier { return &Tier{o: o} }
+func New(o Options) *Tier {
+	t := &Tier{o: o, ahead: semaphore.NewWeighted(requests), against: semaphore.NewWeighted(requests)}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	t.plans.init()
+	t.flights.init()
+	if o.Bucket != nil {
+		origin := o.Origin
+		if origin == nil {
+			origin = o.Bucket
+		}
+		t.cached = o.Cache.Bucket(o.Bucket)
+		t.reader = &fetch.Reader{Bucket: t.cached, Origin: o.Cache.Past(origin), Requests: requests}
+		t.origin = &fetch.Reader{Bucket: origin}
+	}
+	return t
+}
 
-// Close ends what is under way.
-func (t *Tier) Close() error { return nil }
+// Close ends what is under way. Readers get errors of what is not local.
+func (t *Tier) Close() error {
+	t.stop()
+	t.flights.close()
+	return nil
+}
 
-// Get is as that of a local store.
-func (t *Tier) Get(h cas.Hash, dst []byte) ([]byte, error) { return t.o.Store.Get(h, dst) }
+// Reader reads records of objects, through the cache; nil: there is no remote.
+func (t *Tier) Reader() *fetch.Reader { return t.reader }
 
-// Expect is as that of a local store.
-func (t *Tier) Expect(hashes []cas.Hash) (done func()) { return t.o.Store.Expect(hashes) }
+// Get appends the content of a record to dst. Errors are as those of a local store: they wrap cas.ErrNotFound
+// only if no plan has the record. What keeps the remote from being read is a *bucket.Error.
+func (t *Tier) Get(h cas.Hash, dst []byte) ([]byte, error) {
+	out, err := t.o.Store.Get(h, dst)
+	if err == nil || t.reader == nil || !lacks(err) {
+		return out, err
+	}
+	out, rerr := t.get(h, dst)
+	switch {
+	case rerr == nil:
+		return out, nil
+	case errors.Is(rerr, errUnplanned):
+		return dst, err
+	}
+	return dst, &cas.ChunkError{Hash: h, Err: rerr}
+}
 
-// Pin has the records of a file be found until done.
-func (t *Tier) Pin(manifest cas.Hash) (done func(), err error) { return func() {}, nil }
+// lacks reports whether the local store does not have a record, or not whole.
+func lacks(err error) bool {
+	return errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt)
+}
 
-// Plan is where the records of a file lie.
-func (t *Tier) Plan(ctx context.Context, manifest cas.Hash) (*record.Plan, error) { return nil, cas.ErrNotFound }
+func (t *Tier) get(h cas.Hash, dst []byte) ([]byte, error) {
+	w, err := t.where(t.ctx, h)
+	if err != nil {
+		return dst, err
+	}
+	t.follow(w)
+	if err := t.await(t.ctx, w); err != nil {
+		return dst, err
+	}
+	return t.content(t.ctx, w, h, dst, anyNumber, true)
+}
 
-// Local reports whether all of a file is in the local store.
-func (t *Tier) Local(f *record.File) (bool, error) { return false, nil }
-
-// Reader reads through the cache.
-func (t *Tier) Reader() *fetch.Reader { return nil }
-
-// Held holds that the remote has what reading a file takes.
-func (t *Tier) Held(ctx context.Context, f *record.File, sample bool) error { return nil }
+// Expect says that these records will be asked for soon; done, that they were, or will not be. It waits for
+// nothing from the remote.
+func (t *Tier) Expect(hashes []cas.Hash) (done func()) {
+	done = t.o.Store.Expect(hashes)
+	if t.reader == nil {
+		return done
+	}
+	var all []wanted
+	for _, h := range hashes {
+		if w, ok := t.plans.find(h); ok {
+			all = append(all, w)
+		}
+	}
+	t.request(all)
+	return done
+}
