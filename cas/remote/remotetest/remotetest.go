@@ -48,11 +48,32 @@ func NewStore(t testing.TB) *store.Store {
 	return s
 }
 
-// Shape is what a file consists of: tensors of single precision, each of so many chunks of so many elements.
-type Shape struct{ Tensors, Chunks, Elements int }
+// Shape is what a file consists of: tensors, each of so many chunks of so many elements.
+type Shape struct {
+	Tensors, Chunks, Elements int
+	Half                      bool    // bfloat16, else single precision
+	Step                      float64 // by what share of itself a number changes from version to version, about
+}
 
 // Small is a file of 30 chunks of 4 KiB.
-var Small = Shape{Tensors: 5, Chunks: 6, Elements: 1024}
+var Small = Shape{Tensors: 5, Chunks: 6, Elements: 1024, Step: 3e-5}
+
+// Size is how long the file is, in bytes.
+func (s Shape) Size() int64 { return int64(s.Tensors) * int64(s.Chunks) * int64(s.Elements*s.width()) }
+
+func (s Shape) width() int {
+	if s.Half {
+		return 2
+	}
+	return 4
+}
+
+func (s Shape) dtype() string {
+	if s.Half {
+		return "BF16"
+	}
+	return "F32"
+}
 
 // Saved is a version of a file in a store.
 type Saved struct {
@@ -61,21 +82,26 @@ type Saved struct {
 	Hashes   []cas.Hash // of all that the manifest leads to
 }
 
-// chunkOf is version v of a chunk in training.
-func chunkOf(tensor, chunk, elements, v int) []byte {
+// chunk is version v of a chunk in training.
+func (s Shape) chunk(tensor, chunk, v int) []byte {
 	r := rand.New(rand.NewPCG(uint64(tensor), uint64(chunk)))
-	x := make([]float64, elements)
+	x := make([]float64, s.Elements)
 	for i := range x {
-		x[i] = r.NormFloat64()
+		x[i] = 0.02 * r.NormFloat64()
 	}
 	for range v {
 		for i := range x {
-			x[i] *= 1 + 3e-5*r.NormFloat64()
+			x[i] *= 1 + s.Step*r.NormFloat64()
 		}
 	}
-	p := make([]byte, 0, 4*elements)
+	p := make([]byte, 0, s.width()*s.Elements)
 	for _, f := range x {
-		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(float32(f)))
+		bits := math.Float32bits(float32(f))
+		if s.Half {
+			p = binary.LittleEndian.AppendUint16(p, uint16((bits+1<<15)>>16))
+		} else {
+			p = binary.LittleEndian.AppendUint32(p, bits)
+		}
 	}
 	return p
 }
@@ -102,18 +128,18 @@ func (s Shape) Save(t testing.TB, st *store.Store, v int, prev *Saved) *Saved {
 	for i := range s.Tensors {
 		var spans []manifest.Span
 		for c := range s.Chunks {
-			raw := chunkOf(i, c, s.Elements, v)
-			h := put(cas.Chunk, raw, codec.Hint{DType: "F32", Elem: 4})
+			raw := s.chunk(i, c, v)
+			h := put(cas.Chunk, raw, codec.Hint{DType: s.dtype(), Elem: s.width()})
 			spans = append(spans, manifest.Span{Hash: h, Len: uint32(len(raw))})
 			f.Content = append(f.Content, raw...)
 		}
-		n := int64(4 * s.Elements * s.Chunks)
+		n := int64(s.width() * s.Elements * s.Chunks)
 		list := put(cas.List, manifest.EncodeList(spans), codec.Hint{})
 		m.Extents = append(m.Extents, manifest.Extent{Len: n, Object: int32(i)})
 		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: n, Kind: formats.Data})
 		m.Objects = append(m.Objects, manifest.Object{Digest: list, Len: n, List: true})
-		m.Tensors = append(m.Tensors, formats.Tensor{Name: fmt.Sprintf("layer.%02d", i), DType: "F32",
-			Shape: []int64{n / 4}, Region: i})
+		m.Tensors = append(m.Tensors, formats.Tensor{Name: fmt.Sprintf("layer.%02d", i), DType: formats.DType(s.dtype()),
+			Shape: []int64{n / int64(s.width())}, Region: i})
 		m.Size += n
 	}
 	p, err := m.Encode()

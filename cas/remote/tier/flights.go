@@ -245,6 +245,7 @@ func (b *bases) each(ctx context.Context, all []*launched) error {
 		}
 		if !l.here {
 			b.t.meter.got(int64(rec.Stored))
+			l.p.stream.fetched(l.n < l.p.firstBase(), int64(rec.Stored))
 		}
 		if err := b.of(l.p, rec, payload); err != nil {
 			return err

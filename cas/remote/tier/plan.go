@@ -130,7 +130,7 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 		return nil, err
 	}
 	if locs[0].Segment == 0 { // who lacks the manifest lacks the lists, mostly
-		err := t.fetch(ctx, t.flights.claim(t.o.Cache, first.between(0, first.firstChunk())), nil)
+		err := t.fetch(ctx, t.flights.claim(t.o.Cache, first.meta()), nil)
 		if unreachable(err) {
 			return nil, err
 		}
@@ -161,6 +161,17 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 
 func lies(p *record.Plan, format string, args ...any) error {
 	return fmt.Errorf("manifest %s: %s: %w", p.Manifest.Short(), fmt.Sprintf(format, args...), cas.ErrCorrupt)
+}
+
+// meta are the manifest, the lists, and what these may be stored against.
+func (p *plan) meta() []wanted {
+	all := p.between(0, p.firstChunk())
+	for i := range p.Bases {
+		if p.Bases[i].Kind != cas.Chunk {
+			all = append(all, wanted{p, p.firstBase() + i})
+		}
+	}
+	return all
 }
 
 // between are the records of some numbers.

@@ -35,9 +35,9 @@ const (
 type stream struct {
 	mu          sync.Mutex
 	p           *plan
-	scale       float64 // bytes to fetch for one byte of a chunk: what chunks are stored against comes, too
-	all         int64   // stored bytes of the chunks
-	run         int64   // of those that were read in order
+	all, bases  int64 // stored bytes of the chunks, and of what they are stored against, as the plan says
+	came, along int64 // of chunks that were fetched, and of what had to be fetched along with them
+	run         int64 // of those that were read in order
 	next, front int
 	read, asked int64
 	live        bool // everything from the begin was read in order
@@ -47,14 +47,33 @@ type stream struct {
 
 func (s *stream) init(p *plan) {
 	s.p = p
-	var chunks, bases int64
 	for i := range p.Chunks {
-		chunks += int64(p.Chunks[i].Stored)
+		s.all += int64(p.Chunks[i].Stored)
 	}
 	for i := range p.Bases {
-		bases += int64(p.Bases[i].Stored)
+		s.bases += int64(p.Bases[i].Stored)
 	}
-	s.all, s.scale = chunks, float64(chunks+bases)/float64(max(chunks, 1))
+}
+
+// fetched notes that a record was fetched, as one of the chunks or along with them.
+func (s *stream) fetched(chunk bool, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if chunk {
+		s.came += n
+	} else {
+		s.along += n
+	}
+}
+
+// scaledLocked is how many bytes of chunks come with n bytes in all: of what they are stored against some is
+// here, mostly.
+func (s *stream) scaledLocked(n int64) int64 {
+	chunks, along := s.came, s.along
+	if chunks < s.all/64 {
+		chunks, along = s.all, s.bases
+	}
+	return int64(float64(n) * float64(chunks) / float64(max(chunks+along, 1)))
 }
 
 func (s *stream) pause()  { s.set(true) }
@@ -111,8 +130,9 @@ func (t *Tier) window() int64 {
 
 // sizesLocked are how many stored bytes of chunks may be asked for, and how many are at once.
 func (s *stream) sizesLocked(window int64) (room, batch int64) {
-	room = int64(float64(min(window, growth*s.run))/s.scale) - (s.asked - s.read)
-	return room, min(max(s.asked/8, minBatch), maxBatch, window/2)
+	window = s.scaledLocked(window)
+	room = min(window, growth*s.run) - (s.asked - s.read)
+	return room, min(max(s.asked/8, s.scaledLocked(minBatch)), maxBatch, window/2)
 }
 
 // roomLocked reports whether a batch is worth while, or the rest is to be had.
