@@ -43,6 +43,8 @@ type Reader struct {
 	Origin bucket.Bucket
 	// Requests at a time; 8 if 0.
 	Requests int
+	// Here reports whether Bucket has a record at hand, so that it is read by itself; nil: none.
+	Here func(*Record) bool
 
 	gets, bytes atomic.Int64
 }
@@ -112,7 +114,17 @@ func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, on
 		}
 	}
 	requests := cmp.Or(r.Requests, 8)
-	ranges := split(records, only, requests)
+	var ranges [][]int
+	if b == r.Bucket && r.Here != nil {
+		only = slices.DeleteFunc(only, func(i int) bool {
+			here := r.Here(&records[i])
+			if here {
+				ranges = append(ranges, []int{i})
+			}
+			return here
+		})
+	}
+	ranges = append(ranges, split(records, only, requests)...)
 	found := make([][]wrong, len(ranges))
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(requests)

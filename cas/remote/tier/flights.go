@@ -199,15 +199,7 @@ func (t *Tier) fetch(ctx context.Context, all []launched, room *semaphore.Weight
 	t.meter.begin()
 	defer t.meter.end()
 	b := bases{t: t, room: room}
-	var away []*launched
-	for i := range all {
-		if l := &all[i]; !l.here || b.each(ctx, []*launched{l}) != nil {
-			away = append(away, l)
-		}
-	}
-	if len(away) > 0 {
-		err = b.each(ctx, away)
-	}
+	err = b.each(ctx, all)
 	b.flush()
 	t.land(all, err)
 	return err
@@ -233,13 +225,13 @@ type bases struct {
 }
 
 // each reads records, and ends the flight of each that was read.
-func (b *bases) each(ctx context.Context, all []*launched) error {
+func (b *bases) each(ctx context.Context, all []launched) error {
 	records := make([]fetch.Record, len(all))
-	for i, l := range all {
-		records[i] = l.at
+	for i := range all {
+		records[i] = all[i].at
 	}
 	return b.t.reader.Each(ctx, records, func(i int, rec *segment.Record, payload []byte) error {
-		l := all[i]
+		l := &all[i]
 		if k := l.key(); k != (key{}) && k != keyOf(rec.Hash) {
 			return fmt.Errorf("record %s, want %x: %w", rec.Hash.Short(), k[:6], cas.ErrCorrupt)
 		}

@@ -82,7 +82,8 @@ func New(o Options) *Tier {
 			origin = o.Bucket
 		}
 		t.cached = o.Cache.Bucket(o.Bucket)
-		t.reader = &fetch.Reader{Bucket: t.cached, Origin: o.Cache.Past(origin), Requests: requests}
+		t.reader = &fetch.Reader{Bucket: t.cached, Origin: o.Cache.Past(origin), Requests: requests,
+			Here: func(r *fetch.Record) bool { return o.Cache.Has(r.Object.ID, r.Off, r.Len()) }}
 		t.origin = &fetch.Reader{Bucket: origin}
 	}
 	return t
