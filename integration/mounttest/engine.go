@@ -22,7 +22,7 @@ const (
 
 // Engine is an object store that speaks S3, with one bucket, on loopback.
 type Engine struct {
-	t        *testing.T
+	t        testing.TB
 	dir      string
 	address  string
 	process  *Process
@@ -31,7 +31,7 @@ type Engine struct {
 }
 
 // StartEngine runs versitygw until the test ends, and sets the credentials in the environment.
-func StartEngine(t *testing.T) *Engine {
+func StartEngine(t testing.TB) *Engine {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", EngineUser)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", EngineSecret)
@@ -77,7 +77,7 @@ func (e *Engine) Kill() { e.process.Kill() }
 func (e *Engine) URL(prefix string) string { return fmt.Sprintf("s3://%s/%s", e.Bucket, prefix) }
 
 // engine finds versitygw where scripts/setup-engine puts it, or skips the test (fails where CI=true).
-func engine(t *testing.T) string {
+func engine(t testing.TB) string {
 	t.Helper()
 	cache, err := os.UserCacheDir() // as the script has it: XDG_CACHE_HOME or ~/.cache
 	if err != nil {

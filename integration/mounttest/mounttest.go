@@ -68,7 +68,7 @@ func BuildWith(t *testing.T, tags string) (bin string) {
 }
 
 // Missing skips the test, or fails it where everything is said to be there.
-func Missing(t *testing.T, format string, args ...any) {
+func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatalf(format, args...)

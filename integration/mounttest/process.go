@@ -15,7 +15,7 @@ import (
 // Process is a program that runs beside the test.
 type Process struct {
 	*exec.Cmd
-	t     *testing.T
+	t     testing.TB
 	mu    sync.Mutex
 	said  bytes.Buffer
 	ended chan struct{}
@@ -37,7 +37,7 @@ func (p *Process) Text() string {
 }
 
 // Begin starts a program, and kills it when the test is over.
-func Begin(t *testing.T, dir, name string, args ...string) *Process {
+func Begin(t testing.TB, dir, name string, args ...string) *Process {
 	t.Helper()
 	p := &Process{Cmd: exec.Command(name, args...), t: t, ended: make(chan struct{})}
 	p.Stdout, p.Stderr, p.Dir = p, p, dir

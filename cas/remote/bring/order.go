@@ -266,28 +266,10 @@ func (o *order) store(rec *segment.Record, bases []cas.Hash, payload []byte) (mi
 	return missing, nil
 }
 
-// decode appends the content of a record to dst, which is what its hash and its XXH3 name. bases are the
-// contents of its bases, the first of which ends at first.
-func decode(dst []byte, rec *segment.Record, payload, bases []byte, first int) (raw []byte, err error) {
-	n := int(rec.Raw)
-	if codec.NeedsBase(rec.Codec) {
-		if max(n, first, len(bases)-first) > segment.MaxBased {
-			return dst, fmt.Errorf("delta of %d bytes: %w: %w", n, cas.ErrTooLarge, cas.ErrCorrupt)
-		}
-		b, err := segment.ParseBase(rec.Codec, payload)
-		if err != nil {
-			return dst, err
-		}
-		payload = payload[b.Size():]
-	}
-	switch {
-	case !codec.NeedsBase(rec.Codec):
-		raw, err = codec.Decode(dst, rec.Codec, payload, n)
-	case rec.Codec == codec.LowRank:
-		raw, err = codec.DecodeLowRank(dst, payload, bases[:first:first], bases[first:], n)
-	default:
-		raw, err = codec.DecodeAgainst(dst, rec.Codec, payload, bases, n)
-	}
+// decode appends the content of a record to dst, which is what its hash and its XXH3 name. bases are as in
+// fetch.Content.
+func decode(dst []byte, rec *segment.Record, payload, bases []byte, first int) ([]byte, error) {
+	raw, err := fetch.Content(dst, rec, payload, bases, first)
 	if err == nil {
 		err = cas.Check(raw, rec.Hash)
 	}

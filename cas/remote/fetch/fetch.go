@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +43,8 @@ type Reader struct {
 	Origin bucket.Bucket
 	// Requests at a time; 8 if 0.
 	Requests int
+	// Here reports whether Bucket has a record at hand, so that it is read by itself; nil: none.
+	Here func(*Record) bool
 
 	gets, bytes atomic.Int64
 }
@@ -53,7 +56,10 @@ type Record struct {
 	Stored uint32
 }
 
-func (r *Record) end() int64 { return r.Off + segment.Size(int(r.Stored)) }
+// Len is how many bytes it takes, without what aligns the next one.
+func (r *Record) Len() int64 { return segment.RecordHeaderSize + int64(r.Stored) }
+
+func (r *Record) end() int64 { return r.Off + r.Len() }
 
 // Error is what is wrong with a record, or why it cannot be read.
 type Error struct {
@@ -108,7 +114,17 @@ func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, on
 		}
 	}
 	requests := cmp.Or(r.Requests, 8)
-	ranges := split(records, only, requests)
+	var ranges [][]int
+	if b == r.Bucket && r.Here != nil {
+		only = slices.DeleteFunc(only, func(i int) bool {
+			here := r.Here(&records[i])
+			if here {
+				ranges = append(ranges, []int{i})
+			}
+			return here
+		})
+	}
+	ranges = append(ranges, split(records, only, requests)...)
 	found := make([][]wrong, len(ranges))
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(requests)
@@ -195,8 +211,11 @@ func (r *Reader) get(ctx context.Context, b bucket.Bucket, records []Record, rg 
 		return fail(rg[0], fmt.Errorf("the object has %d bytes, want %d: %w", info.Size, first.Object.Len,
 			cas.ErrCorrupt))
 	}
-	in := &stream{r: body, at: off}
-	defer func() { r.bytes.Add(in.at - off) }()
+	in := &stream{r: body, at: off, buf: *buffers.Get().(*[]byte)}
+	defer func() {
+		r.bytes.Add(in.at - off)
+		buffers.Put(&in.buf)
+	}()
 	for len(rg) > 0 {
 		x := &records[rg[0]]
 		if err := in.read(x); err != nil {
@@ -219,6 +238,8 @@ func passes(err error) bool {
 	return !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, bucket.ErrNotFound) &&
 		!errors.Is(err, bucket.ErrRange) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF)
 }
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // stream is the bytes of a range. buf holds the record that was read last.
 type stream struct {

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -31,20 +30,12 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"ckptfs/cas/remote/bucket"
-)
-
-// How long an engine may take.
-const (
-	connectTime   = 5 * time.Second
-	firstByteTime = 15 * time.Second // after all of the request was sent
-	silence       = 10 * time.Second // without a byte
+	"ckptfs/cas/remote/transport"
 )
 
 const (
 	// deleteBatch is what one request of S3 deletes at most.
 	deleteBatch = 1000
-	// connections to one engine that are kept when they are idle.
-	connections = 64
 	// emptyPages is how many pages of a listing may follow each other with nothing on them.
 	emptyPages = 100
 )
@@ -87,51 +78,20 @@ func Open(ctx context.Context, c Config) (*Bucket, error) {
 		return nil, fmt.Errorf("bucket %s: no region: name it with --region or AWS_REGION", c.Bucket)
 	}
 	if c.Transport == nil {
-		c.Transport = transport()
+		c.Transport = transport.New()
 	}
 	client := s3.NewFromConfig(loaded, func(o *s3.Options) {
 		if c.Endpoint != "" {
 			o.BaseEndpoint = &c.Endpoint
 		}
 		o.UsePathStyle = c.PathStyle
-		o.HTTPClient = &http.Client{Transport: watched{c.Transport}}
+		o.HTTPClient = &http.Client{Transport: transport.Watched{RoundTripper: c.Transport}}
 		o.Retryer = aws.NopRetryer{}
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		o.ContinueHeaderThresholdBytes = -1
 	})
 	return &Bucket{client: client, c: c}, nil
-}
-
-func transport() *http.Transport {
-	dialer := &net.Dialer{Timeout: connectTime}
-	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return impatient{c}, nil
-		},
-		TLSHandshakeTimeout:   connectTime,
-		ResponseHeaderTimeout: firstByteTime,
-		MaxIdleConnsPerHost:   connections,
-		IdleConnTimeout:       time.Minute,
-		ReadBufferSize:        256 << 10,
-		WriteBufferSize:       256 << 10,
-		DisableCompression:    true,
-	}
-}
-
-// impatient is a connection that gives up writing to a peer that takes nothing.
-type impatient struct{ net.Conn }
-
-func (c impatient) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(silence)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
 }
 
 func (b *Bucket) key(key string) *string { return aws.String(b.c.Prefix + key) }
@@ -144,63 +104,38 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 		return http.NoBody, info, err
 	}
 	in := &s3.GetObjectInput{Bucket: &b.c.Bucket, Key: b.key(key), IfNoneMatch: etag(unless)}
-	switch {
-	case n > 0:
-		in.Range = aws.String(fmt.Sprintf("bytes=%d-%d", off, off+n-1))
-	case off > 0:
-		in.Range = aws.String(fmt.Sprintf("bytes=%d-", off))
+	if r := transport.Range(off, n); r != "" {
+		in.Range = &r
 	}
-	ctx, watch := begin(ctx, "get", key)
+	ctx, watch := transport.Begin(ctx, "get", key)
 	out, err := b.client.GetObject(ctx, in)
 	if err != nil {
-		err = watch.failed(err)
-		watch.end()
+		err = failed(watch, "get", err)
+		watch.End()
 		return nil, bucket.Info{}, err
 	}
 	info := bucket.Info{Key: key, Version: version(out.ETag), Modified: aws.ToTime(out.LastModified),
 		Date: date(out.ResultMetadata)}
+	announced := int64(-1)
+	if out.ContentLength != nil {
+		announced = *out.ContentLength
+	}
 	var size int64
-	if info.Size, size, err = lengths(out, off, n); err != nil {
+	if info.Size, size, err = transport.Part(announced, aws.ToString(out.ContentRange), off, n); err != nil {
 		out.Body.Close()
-		watch.end()
-		return nil, bucket.Info{}, watch.refused(err)
+		watch.End()
+		return nil, bucket.Info{}, watch.Refused(err)
 	}
-	return &body{r: out.Body, left: size, watch: watch}, info, nil
-}
-
-// lengths are the size of an object and that of the part that was asked for, from an answer.
-func lengths(out *s3.GetObjectOutput, off, n int64) (size, part int64, err error) {
-	if out.ContentLength == nil {
-		return 0, 0, fmt.Errorf("the answer has no length")
-	}
-	part = *out.ContentLength
-	if out.ContentRange == nil {
-		if off > 0 || n > 0 && part > n {
-			return 0, 0, fmt.Errorf("a range was asked for, and not answered with one")
-		}
-		return part, part, nil
-	}
-	var first, last int64
-	if _, err := fmt.Sscanf(*out.ContentRange, "bytes %d-%d/%d", &first, &last, &size); err != nil {
-		return 0, 0, fmt.Errorf("range %q: %w", *out.ContentRange, err)
-	}
-	end := size
-	if n > 0 {
-		end = min(off+n, size)
-	}
-	if first != off || last+1 != end || part != end-off {
-		return 0, 0, fmt.Errorf("%d bytes, range %q: others were asked for", part, *out.ContentRange)
-	}
-	return size, part, nil
+	return watch.Body(out.Body, size), info, nil
 }
 
 func (b *Bucket) head(ctx context.Context, key string, unless bucket.Version) (bucket.Info, error) {
-	ctx, watch := begin(ctx, "get", key)
-	defer watch.end()
+	ctx, watch := transport.Begin(ctx, "get", key)
+	defer watch.End()
 	out, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.c.Bucket, Key: b.key(key),
 		IfNoneMatch: etag(unless)})
 	if err != nil {
-		return bucket.Info{}, watch.failed(err)
+		return bucket.Info{}, failed(watch, "get", err)
 	}
 	return bucket.Info{Key: key, Size: aws.ToInt64(out.ContentLength), Version: version(out.ETag),
 		Modified: aws.ToTime(out.LastModified), Date: date(out.ResultMetadata)}, nil
@@ -209,11 +144,11 @@ func (b *Bucket) head(ctx context.Context, key string, unless bucket.Version) (b
 // Put sends the body once.
 func (b *Bucket) Put(ctx context.Context, key string, what bucket.Body,
 	cond bucket.Cond) (bucket.Version, error) {
-	ctx, watch := begin(ctx, "put", key)
-	defer watch.end()
+	ctx, watch := transport.Begin(ctx, "put", key)
+	defer watch.End()
 	r, err := what.Open()
 	if err != nil {
-		return "", watch.refused(err)
+		return "", watch.Refused(err)
 	}
 	defer r.Close()
 	in := &s3.PutObjectInput{Bucket: &b.c.Bucket, Key: b.key(key), Body: r, ContentLength: &what.Size,
@@ -227,7 +162,7 @@ func (b *Bucket) Put(ctx context.Context, key string, what bucket.Body,
 	}
 	out, err := b.client.PutObject(ctx, in, unsigned)
 	if err != nil {
-		return "", watch.failed(err)
+		return "", failed(watch, "put", err)
 	}
 	return version(out.ETag), nil
 }
@@ -254,15 +189,15 @@ func (b *Bucket) Delete(ctx context.Context, keys []string) error {
 }
 
 func (b *Bucket) delete(ctx context.Context, keys []string) error {
-	ctx, watch := begin(ctx, "delete", "")
-	defer watch.end()
+	ctx, watch := transport.Begin(ctx, "delete", "")
+	defer watch.End()
 	batch := &types.Delete{Quiet: aws.Bool(true)}
 	for _, k := range keys {
 		batch.Objects = append(batch.Objects, types.ObjectIdentifier{Key: b.key(k)})
 	}
 	out, err := b.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &b.c.Bucket, Delete: batch})
 	if err != nil {
-		return watch.failed(err)
+		return failed(watch, "delete", err)
 	}
 	for _, e := range out.Errors {
 		code := aws.ToString(e.Code)
@@ -315,16 +250,16 @@ type page struct {
 // page gets a page of a listing. That its keys ascend is checked: an engine could keep a reader for ever.
 func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, last string) (p page,
 	err error) {
-	ctx, watch := begin(ctx, "list", prefix)
-	defer watch.end()
+	ctx, watch := transport.Begin(ctx, "list", prefix)
+	defer watch.End()
 	out, err := b.client.ListObjectsV2(ctx, in)
 	if err != nil {
-		return p, watch.failed(err)
+		return p, failed(watch, "list", err)
 	}
 	for _, o := range out.Contents {
 		key, ok := strings.CutPrefix(aws.ToString(o.Key), b.c.Prefix)
 		if !ok || !strings.HasPrefix(key, prefix) || key <= last {
-			return p, watch.refused(fmt.Errorf("%q is listed below %q behind %q", key, prefix, last))
+			return p, watch.Refused(fmt.Errorf("%q is listed below %q behind %q", key, prefix, last))
 		}
 		p.infos = append(p.infos, bucket.Info{Key: key, Size: aws.ToInt64(o.Size), Version: version(o.ETag),
 			Modified: aws.ToTime(o.LastModified)})
@@ -332,22 +267,19 @@ func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, la
 	}
 	if aws.ToBool(out.IsTruncated) {
 		if p.next = aws.ToString(out.NextContinuationToken); p.next == "" {
-			return p, watch.refused(errors.New("a page of a listing is neither the last nor followed by one"))
+			return p, watch.Refused(errors.New("a page of a listing is neither the last nor followed by one"))
 		}
 	}
 	return p, nil
 }
 
-// version is an ETag without its quotes, which some engines leave out in listings.
-func version(etag *string) bucket.Version {
-	return bucket.Version(strings.Trim(aws.ToString(etag), `"`))
-}
+func version(etag *string) bucket.Version { return transport.Version(aws.ToString(etag)) }
 
 func etag(v bucket.Version) *string {
 	if v == "" {
 		return nil
 	}
-	return aws.String(`"` + string(v) + `"`)
+	return aws.String(transport.ETag(v))
 }
 
 func date(m middleware.Metadata) time.Time {

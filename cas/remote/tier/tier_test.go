@@ -1,0 +1,409 @@
+package tier
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/bring"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/remotetest"
+	"ckptfs/fs/assemble"
+)
+
+// What was never here is read, once from the remote, then from the cache, also by the next process, and also
+// without the remote.
+func TestReads(t *testing.T) {
+	for _, versions := range []int{1, 8} {
+		r := newRig(t)
+		f := r.publish(t, remotetest.Small, versions)
+		r.open(t, 1<<30)
+		r.reads(t, f)
+		gets, n := r.remote.asked()
+		t.Logf("%d versions: %d requests, %d bytes", versions, gets, n)
+		// The plan; manifest and lists, or what they are stored against; chunks, and three levels of that, in
+		// the objects of four versions.
+		if gets > 16 || n > int64(len(f.Content))*5/2 {
+			t.Errorf("%d versions: %d requests, %d bytes", versions, gets, n)
+		}
+		r.open(t, 1<<30)
+		r.remote.fail = unreachableAll
+		r.reads(t, f)
+		if gets, _ := r.remote.asked(); gets > 0 {
+			t.Errorf("again: %d requests", gets)
+		}
+	}
+}
+
+func unreachableAll(key string, _ int64) error {
+	return &bucket.Error{Op: "get", Key: key, Kind: bucket.ErrUnreachable}
+}
+
+// Without the remote what is not here is an error that says so, and never that there is no such record.
+func TestOffline(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 3)
+	r.open(t, 1<<30)
+	r.remote.fail = unreachableAll
+	if _, err := r.read(f, 4096); !errors.Is(err, bucket.ErrUnreachable) || errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("nothing is here: %v", err)
+	}
+	r.remote.fail = nil
+	x, err := r.asm.Open(f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.remote.fail = unreachableAll
+	r.cache.Free(1 << 40)
+	var at *assemble.Error
+	if _, err := x.ReadAt(make([]byte, 100), 30_000); !errors.Is(err, bucket.ErrUnreachable) ||
+		errors.Is(err, cas.ErrNotFound) || !errors.As(err, &at) || at.Tensor != "layer.01" {
+		t.Errorf("its chunks are not here: %v", err)
+	}
+	if _, err := r.Get(cas.Hash{1}, nil); !errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("a record that nobody has: %v", err)
+	}
+}
+
+// A Tier without a remote is the local store.
+func TestNoRemote(t *testing.T) {
+	s := remotetest.NewStore(t)
+	f := remotetest.Small.Save(t, s, 0, nil)
+	x := New(Options{Store: s})
+	defer x.Close()
+	x.Expect(f.Hashes)()
+	for _, h := range f.Hashes {
+		if _, err := x.Get(h, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := x.Get(cas.Hash{1}, nil); !errors.Is(err, cas.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := x.Pin(f.Manifest); !errors.Is(err, cas.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// What the local store has is not asked for, and serves as what the rest is stored against.
+func TestLocalFirst(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 5)
+	var prev *remotetest.Saved
+	for v := range 4 {
+		prev = remotetest.Small.Save(t, r.store, v, prev)
+	}
+	r.open(t, 1<<30)
+	r.reads(t, f)
+	p, err := r.Plan(t.Context(), f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := int64(0)
+	for _, c := range p.Chunks {
+		own += int64(c.Stored) + 80
+	}
+	if gets, n := r.remote.asked(); gets > 4 || n > own+20_000 {
+		t.Errorf("%d requests, %d bytes for %d", gets, n, own)
+	}
+	remotetest.Small.Save(t, r.store, 4, prev)
+	r.cache.Free(1 << 40)
+	r.remote.fail = unreachableAll
+	r.reads(t, f)
+}
+
+// Local says what reading a file takes of the remote, and asks it nothing.
+func TestLocal(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 2)
+	r.open(t, 1<<30)
+	r.remote.fail = unreachableAll
+	is := func(want bool) {
+		t.Helper()
+		if got, err := r.Local(r.files[f.Manifest]); err != nil || got != want {
+			t.Errorf("%v, %v", got, err)
+		}
+	}
+	is(false)
+	b := r.store.Begin()
+	defer b.Release()
+	r.remote.fail = nil
+	e := &record.Entry{Path: "runs/a/1/model.pt", File: r.files[f.Manifest]}
+	if err := (&bring.Bringer{Reader: r.Reader(), Store: r.store}).File(t.Context(), b, e); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	r.remote.fail = unreachableAll
+	is(true)
+	if ok, err := r.Local(&record.File{Size: 1, Inline: "x"}); !ok || err != nil {
+		t.Error(ok, err)
+	}
+}
+
+// What is brought comes from the cache as far as that has it.
+func TestBringFromCache(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 4)
+	r.open(t, 1<<30)
+	r.reads(t, f)
+	r.remote.asked()
+	b := r.store.Begin()
+	defer b.Release()
+	e := &record.Entry{Path: "runs/a/1/model.pt", File: r.files[f.Manifest]}
+	if err := (&bring.Bringer{Reader: r.Reader(), Store: r.store}).File(t.Context(), b, e); err != nil {
+		t.Fatal(err)
+	}
+	if gets, n := r.remote.asked(); n > 20_000 {
+		t.Errorf("%d requests, %d bytes", gets, n)
+	}
+}
+
+// Readers of one file at once ask for each record once.
+func TestSingleFlight(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 8)
+	r.open(t, 1<<30)
+	r.reads(t, f)
+	alone, bytesAlone := r.remote.asked()
+	r.folder = t.TempDir()
+	r.open(t, 1<<30)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			asm := assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20})
+			defer asm.Close()
+			x, err := asm.Open(f.Manifest)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			p := make([]byte, x.Size())
+			if _, err := x.ReadAt(p, 0); err != nil && err != io.EOF || !bytes.Equal(p, f.Content) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if gets, n := r.remote.asked(); gets > 2*alone || n > bytesAlone*11/10 {
+		t.Errorf("%d requests for %d bytes; one reader makes %d for %d", gets, n, alone, bytesAlone)
+	}
+}
+
+// Chunks of a pinned file are found, whatever became of its plan, of the name it had, and of other files.
+func TestPin(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 2)
+	r.open(t, 1<<30)
+	r.remote.fail = unreachableAll
+	done, err := r.Pin(f.Manifest) // asks nobody
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := r.Pin(f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+	r.remote.fail = nil
+	delete(r.files, f.Manifest)
+	chunk := f.Hashes[0]
+	if p, err := r.Get(chunk, nil); err != nil || cas.Sum(p) != chunk {
+		t.Error(err)
+	}
+	r.plans.mu.Lock()
+	r.plans.weight += maxPlans // as if others took all of it
+	r.plans.shrinkLocked()
+	r.plans.mu.Unlock()
+	if _, err := r.Get(chunk, nil); err != nil {
+		t.Error(err)
+	}
+	done()
+	r.plans.mu.Lock()
+	r.plans.shrinkLocked()
+	left := r.plans.loaded.Len()
+	r.plans.mu.Unlock()
+	if left > 0 {
+		t.Errorf("%d plans stay", left)
+	}
+	if _, err := r.Get(chunk, nil); !errors.Is(err, cas.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := r.Pin(f.Manifest); !errors.Is(err, cas.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// Held sees an object that is gone, is another one's, or has damaged records.
+func TestHeld(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 8)
+	r.open(t, 1<<30)
+	r.reads(t, f)
+	file := r.files[f.Manifest]
+	if err := r.Held(t.Context(), file, true); err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.Plan(t.Context(), f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.remote.change = func(_ string, _ int64, p []byte) []byte { p[len(p)/2] ^= 1; return p }
+	if err := r.Held(t.Context(), file, true); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("damaged: %v", err)
+	}
+	r.remote.change = nil
+	o := p.Objects[0]
+	if o.ID == file.Plan.Object {
+		o = p.Objects[1]
+	}
+	key := o.Class.Key(o.ID)
+	whole, _, err := bucket.Read(t.Context(), r.remote.Bucket, key, 1<<20, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.remote.Put(t.Context(), key, bucket.Bytes(whole[:len(whole)-8]), bucket.Cond{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Held(t.Context(), file, false); !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), key) {
+		t.Errorf("shorter: %v", err)
+	}
+	if err := r.remote.Delete(t.Context(), []string{key}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Held(t.Context(), file, false); !errors.Is(err, bucket.ErrNotFound) {
+		t.Errorf("gone: %v", err)
+	}
+}
+
+// Whichever bit is wrong, in the cache or in what the remote gives, no wrong byte is read: the right ones come
+// from past every cache, or an error says in which object it lies, and of which tensor it is.
+func TestFlips(t *testing.T) {
+	tries := 10_000
+	if testing.Short() {
+		tries = 300
+	}
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 8)
+	r.origin = r.remote.Bucket // the Mem itself
+	r.open(t, 1<<30)
+	r.reads(t, f)
+	p, err := r.Plan(t.Context(), f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rnd := rand.New(rand.NewPCG(5, 6))
+	failed, healed := 0, 0
+	for n := range tries {
+		o := p.Objects[rnd.IntN(len(p.Objects))]
+		key, bit := o.Class.Key(o.ID), rnd.Int64N(8*o.Len)
+		off := rnd.IntN(len(f.Content) - 9000)
+		r.asm.Close()
+		r.asm = assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20, Workers: 2})
+		switch n % 3 {
+		case 0: // in the cache
+			flip(t, filepath.Join(r.folder, o.ID.String()[:2], o.ID.String()), bit)
+		case 1: // on the way, but not from past the caches
+			r.cache.Free(1 << 40)
+			r.remote.change = flipping(key, bit)
+		case 2: // everywhere
+			r.cache.Free(1 << 40)
+			r.remote.change = flipping(key, bit)
+			r.Tier.reader.Origin = r.cache.Past(r.remote)
+		}
+		got := make([]byte, 9000)
+		x, err := r.asm.Open(f.Manifest)
+		if err == nil {
+			_, err = x.ReadAt(got, int64(off))
+		}
+		var at *fetch.Error
+		switch {
+		case err == nil && bytes.Equal(got, f.Content[off:][:9000]):
+			healed++
+		case err == nil:
+			t.Fatalf("%d: bit %d of %s: wrong bytes", n, bit, key)
+		case n%3 != 2:
+			t.Fatalf("%d: bit %d of %s: %v", n, bit, key, err)
+		default:
+			failed++
+			if !errors.Is(err, cas.ErrCorrupt) || !errors.As(err, &at) || at.Key != key ||
+				x != nil && !strings.Contains(err.Error(), "layer.0") {
+				t.Fatalf("%d: bit %d of %s: %v", n, bit, key, err)
+			}
+		}
+		r.remote.change = nil
+		r.Tier.reader.Origin = r.cache.Past(r.origin)
+	}
+	if failed < tries/60 {
+		t.Errorf("%d errors, %d right", failed, healed)
+	}
+	t.Logf("%d errors, %d right", failed, healed)
+}
+
+func flipping(key string, bit int64) func(string, int64, []byte) []byte {
+	return func(k string, off int64, p []byte) []byte {
+		if at := bit/8 - off; k == key && at >= 0 && at < int64(len(p)) {
+			p[at] ^= 1 << (bit % 8)
+		}
+		return p
+	}
+}
+
+func flip(t *testing.T, name string, bit int64) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], bit/8); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 1 << (bit % 8)
+	if _, err := f.WriteAt(b[:], bit/8); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who gives up waiting for a plan leaves it to the others; a Tier that is closed answers.
+func TestClosed(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 2)
+	r.open(t, 1<<30)
+	r.remote.wait = make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Plan(ctx, f.Manifest); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	over := make(chan error)
+	go func() {
+		_, err := r.Get(f.Manifest, nil)
+		over <- err
+	}()
+	r.Expect(f.Hashes)()
+	r.Close()
+	if err := <-over; err == nil {
+		t.Error("read from a Tier that is closed")
+	}
+	if _, err := r.Get(f.Hashes[0], nil); err == nil {
+		t.Error("read from a Tier that is closed")
+	}
+	r.Tier = nil
+}

@@ -1,0 +1,346 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/cache"
+	"ckptfs/cas/remote/heads"
+	"ckptfs/cas/remote/local"
+	"ckptfs/cas/remote/patient"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/remotetest"
+	"ckptfs/cas/remote/s3"
+	"ckptfs/cas/remote/tier"
+	"ckptfs/cas/remote/transport"
+	"ckptfs/cas/remote/writer"
+	"ckptfs/cas/simd"
+	"ckptfs/fs/assemble"
+	"ckptfs/integration/mounttest"
+)
+
+// The network that is simulated, and how the plain transfers beside use it.
+const (
+	latency    = 30 * time.Millisecond
+	lineRate   = 200e6
+	eachRate   = 90e6
+	plainParts = 8 << 20
+	plainAt    = 10
+	rawKey     = "raw"
+)
+
+// model is a bfloat16 model of some 336 MB in tensors of 8 MiB; CKPTFS_BENCH_MB says how many.
+func model() remotetest.Shape {
+	mb, _ := strconv.Atoi(os.Getenv("CKPTFS_BENCH_MB"))
+	if mb == 0 {
+		mb = 336
+	}
+	return remotetest.Shape{Tensors: max(mb*1e6/(8<<20), 2), Chunks: 32, Elements: 128 << 10, Half: true,
+		Step: 2e-3}
+}
+
+// bench is a remote on an engine, with two versions of a model: one alone, and its successor.
+type bench struct {
+	testing.TB
+	net      *slow
+	fast     bucket.Bucket // without the network
+	slow     *patient.Bucket
+	one      *remotetest.Machine
+	versions [2]*remotetest.Saved
+	files    map[cas.Hash]*record.File
+}
+
+// run is what one measurement came to.
+type run struct {
+	seconds, core float64
+	requests      int64
+	got, sent     int64
+	first         int64 // requests before the first byte
+}
+
+func newBench(b *testing.B) *bench {
+	e := mounttest.StartEngine(b)
+	x := &bench{TB: b, files: map[cas.Hash]*record.File{},
+		net: &slow{RoundTripper: transport.New(), latency: latency, all: lineRate, each: eachRate}}
+	open := func(c s3.Config) bucket.Bucket {
+		c.Bucket, c.Prefix, c.Endpoint, c.PathStyle = e.Bucket, "bench/", e.Endpoint, true
+		got, err := s3.Open(b.Context(), c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return got
+	}
+	x.fast = open(s3.Config{})
+	x.slow = patient.New(open(s3.Config{Transport: x.net}), patient.Options{Requests: 32, For: time.Minute})
+	x.one = remotetest.NewMachine(b, x.fast, 1)
+	var prev *remotetest.Saved
+	for v := range x.versions {
+		prev = model().Save(b, x.one.Store, v, prev)
+		e, _ := x.one.Publish(b, fmt.Sprintf("runs/a/%d/model.safetensors", v), prev)
+		x.versions[v], x.files[prev.Manifest] = prev, e.File
+	}
+	if _, err := x.fast.Put(b.Context(), rawKey, bucket.Bytes(prev.Content), bucket.Cond{}); err != nil {
+		b.Fatal(err)
+	}
+	return x
+}
+
+// measure times f.
+func (x *bench) measure(f func()) run {
+	x.net.asked()
+	before, begun := cores(), time.Now()
+	f()
+	r := run{seconds: time.Since(begun).Seconds(), core: cores() - before}
+	r.requests, r.got, r.sent = x.net.asked()
+	return r
+}
+
+func cores() float64 {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// plain gets the raw file with several requests at a time.
+func (x *bench) plain() {
+	size := int64(len(x.versions[1].Content))
+	out, err := os.Create(filepath.Join(x.TempDir(), "raw"))
+	if err != nil {
+		x.Fatal(err)
+	}
+	defer out.Close()
+	x.parallel(int((size+plainParts-1)/plainParts), func(i int) error {
+		off := int64(i) * plainParts
+		body, _, err := x.slow.Get(x.Context(), rawKey, off, plainParts, "")
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		_, err = io.Copy(io.NewOffsetWriter(out, off), body)
+		return err
+	})
+}
+
+func (x *bench) parallel(n int, f func(i int) error) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range plainAt {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := f(i); err != nil {
+					x.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// reader is a machine with nothing but what its cache has.
+func (x *bench) reader(folder string) (*tier.Tier, *assemble.Reader) {
+	dir, err := disk.OpenFolder(folder)
+	if err != nil {
+		x.Fatal(err)
+	}
+	c, err := cache.Open(dir, cache.Options{Max: 4 << 30})
+	if err != nil {
+		x.Fatal(err)
+	}
+	t := tier.New(tier.Options{Store: remotetest.NewStore(x.TB), Bucket: x.slow, Cache: c,
+		Find: func(h cas.Hash) (*record.File, error) { return x.files[h], nil }})
+	return t, assemble.New(t, assemble.Options{})
+}
+
+// reads reads version v from off on, as far as to, on a machine whose cache is folder.
+func (x *bench) reads(folder string, v int, off, to int64) run {
+	t, asm := x.reader(folder)
+	first := int64(0)
+	r := x.measure(func() {
+		f, err := asm.Open(x.versions[v].Manifest)
+		if err != nil {
+			x.Fatal(err)
+		}
+		p := make([]byte, 1<<20)
+		for at := off; at < to; {
+			n, err := f.ReadWithin(p[:min(int64(len(p)), to-at)], at, to)
+			if err != nil && err != io.EOF {
+				x.Fatal(err)
+			}
+			if !bytes.Equal(p[:n], x.versions[v].Content[at:][:n]) {
+				x.Fatal("wrong bytes")
+			}
+			if at == off {
+				first = x.net.requests.Load()
+			}
+			at += int64(n)
+		}
+		f.Close()
+		asm.Close()
+		t.Close()
+	})
+	r.first = first
+	return r
+}
+
+// closure is how many bytes of records reading version v takes.
+func (x *bench) closure(v int) (own, all int64) {
+	src := local.Begin(x.one.Store)
+	defer src.Close()
+	c, err := src.Closure(x.versions[v].Manifest)
+	if err != nil {
+		x.Fatal(err)
+	}
+	mine := map[cas.Hash]bool{}
+	for _, h := range x.versions[v].Hashes {
+		mine[h] = true
+	}
+	for i := range c.Records {
+		n := int64(c.Records[i].Stored)
+		if all += n; mine[c.Records[i].Hash] {
+			own += n
+		}
+	}
+	return own, all
+}
+
+// puts is a push of version 0 by a machine that has not pushed yet, and plain PUTs of as many bytes.
+func (x *bench) puts(n byte) (push, plain run, objects int) {
+	m := remotetest.NewMachine(x.TB, prefixed{x.slow, fmt.Sprintf("push-%d/", n)}, n)
+	m.Store = x.one.Store
+	src := local.Begin(m.Store)
+	defer src.Close()
+	f := x.versions[0]
+	entry := record.Entry{Path: "runs/b/0/model.safetensors", Kind: record.KindFile, Mode: 0o644,
+		File: &record.File{Size: int64(len(f.Content)), Manifest: f.Manifest}}
+	var res writer.Result
+	push = x.measure(func() {
+		var err error
+		if res, err = m.Push(x.Context(), src, writer.Changes{Entries: []record.Entry{entry}}); err != nil {
+			x.Fatal(err)
+		}
+	})
+	size := res.Bytes
+	plain = x.measure(func() {
+		const part = record.MaxObject
+		x.parallel(int((size+part-1)/part), func(i int) error {
+			k := min(int64(part), size-int64(i)*part)
+			_, err := x.slow.Put(x.Context(), fmt.Sprintf("plain-%d/%d", n, i), bucket.Bytes(f.Content[:k]),
+				bucket.Cond{})
+			return err
+		})
+	})
+	return push, plain, res.Objects
+}
+
+type prefixed struct {
+	bucket.Bucket
+	prefix string
+}
+
+func (p prefixed) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	return p.Bucket.Get(ctx, p.prefix+key, off, n, unless)
+}
+
+func (p prefixed) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
+	bucket.Version, error) {
+	return p.Bucket.Put(ctx, p.prefix+key, body, cond)
+}
+
+// BenchmarkRemote prints the rows that a machine and a remote can be held to, each beside a plain parallel
+// transfer in the same round; medians.
+func BenchmarkRemote(b *testing.B) {
+	if testing.Short() {
+		b.Skip("-short")
+	}
+	x := newBench(b)
+	size := int64(len(x.versions[1].Content))
+	_, alone := x.closure(0)
+	own, delta := x.closure(1)
+	fmt.Printf("%s kernels; %d MB, alone %d MB, delta %d MB, with what it is stored against %d MB\n",
+		simd.Now(), size/1e6, alone/1e6, own/1e6, delta/1e6)
+	rounds := 3
+	var plain, cold, against, based, tensor, pushed, put []run
+	for n := range rounds {
+		plain = append(plain, x.measure(x.plain))
+		cold = append(cold, x.reads(b.TempDir(), 0, 0, size))
+		plain = append(plain, x.measure(x.plain))
+		against = append(against, x.reads(b.TempDir(), 1, 0, size))
+		folder := b.TempDir()
+		x.reads(folder, 0, 0, size)
+		based = append(based, x.reads(folder, 1, 0, size))
+		const long = 8 << 20 // a tensor
+		tensor = append(tensor, x.reads(b.TempDir(), 1, size/2/long*long, size/2/long*long+long))
+		a, c, _ := x.puts(byte(n + 2))
+		pushed, put = append(pushed, a), append(put, c)
+	}
+	p := median(plain)
+	row := func(name string, r run, beside run) {
+		fmt.Printf("%-26s %6.2f s  %5.2fx plain  %4d requests  %5.1f MB  %5.2f core-s\n", name, r.seconds,
+			beside.seconds/r.seconds, r.requests, float64(r.got+r.sent)/1e6, r.core)
+	}
+	row("plain", p, p)
+	row("cold, alone", median(cold), p)
+	row("cold, delta", median(against), p)
+	row("delta, base cached", median(based), p)
+	row("one tensor", median(tensor), p)
+	row("plain puts", median(put), median(put))
+	row("push", median(pushed), median(put))
+	fmt.Printf("bytes to closure: alone %.3f, delta %.3f, base cached %.3f to own; requests before the first byte %d\n",
+		float64(median(cold).got)/float64(alone), float64(median(against).got)/float64(delta),
+		float64(median(based).got)/float64(own), median(cold).first)
+	fmt.Printf("one tensor: %.3f of its share of the closure\n",
+		float64(median(tensor).got)/(float64(delta)*(8<<20)/float64(size)))
+	x.idle()
+	for b.Loop() {
+	}
+}
+
+// idle prints what asking for news takes where there are none, and what a small step takes.
+func (x *bench) idle() {
+	h, err := heads.Open(x.slow, record.ID{9}, noCache{})
+	if err != nil {
+		x.Fatal(err)
+	}
+	if _, err := h.Poll(x.Context()); err != nil {
+		x.Fatal(err)
+	}
+	r := x.measure(func() {
+		if _, err := h.Poll(x.Context()); err != nil {
+			x.Fatal(err)
+		}
+	})
+	fmt.Printf("fetch with nothing new: %d requests\n", r.requests)
+}
+
+// noCache is a heads.Cache that keeps nothing.
+type noCache struct{}
+
+func (noCache) Heads(func(record.Writer, bucket.Version, []byte) error) error { return nil }
+func (noCache) SetHeads(map[record.Writer]heads.Kept) error                   { return nil }
+
+func median(all []run) run {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b run) int {
+		if a.seconds < b.seconds {
+			return -1
+		}
+		return 1
+	})
+	return all[len(all)/2]
+}
