@@ -79,6 +79,11 @@ func (c *collector) each(ctx context.Context, dir *names.Node, at string,
 	if err != nil {
 		return gone(err)
 	}
+	kept, err := c.clear(dir, at, list)
+	if err != nil {
+		return err
+	}
+	c.later = append(c.later, kept...)
 	for _, e := range list {
 		if err := ctx.Err(); err != nil {
 			return err

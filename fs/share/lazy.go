@@ -3,10 +3,10 @@ package share
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -220,7 +220,7 @@ func (z *lazy) quietly(p string, f func() error) error {
 // said reads what the heads say of the names in a folder.
 func (z *lazy) said(ctx context.Context, at string) ([]heads.Of, error) {
 	if at == steps.Dir {
-		return z.s.heads.Runs(ctx)
+		return z.s.heads.Folders(ctx)
 	}
 	return z.s.heads.Below(ctx, at)
 }
@@ -242,11 +242,7 @@ func (z *lazy) level(ctx context.Context, at string) error {
 	defer dir.Unpin()
 	l := &level{lazy: z, at: at, dir: dir, lists: entriesOf(all),
 		pull: pull{Share: s, stubs: true, announce: z.tellings.add, notes: map[string][]byte{}}}
-	z.changing.RLock()
-	defer z.changing.RUnlock()
-	z.setMaking(at, true)
-	defer z.setMaking(at, false)
-	err = errors.Join(l.make(ctx), l.flush())
+	err = errors.Join(l.locked(ctx), l.removeFolders(ctx))
 	if err == nil && (l.again || len(l.out.Skipped) > 0) {
 		err = errAgain
 	}
@@ -258,7 +254,7 @@ func (z *lazy) root(ctx context.Context) error {
 	if there, err := z.s.exists(steps.Dir); there || err != nil {
 		return err
 	}
-	all, err := z.s.heads.Runs(ctx)
+	all, err := z.s.heads.Folders(ctx)
 	if err != nil || len(rnames.Level(steps.Dir, entriesOf(all)...)) == 0 {
 		return err
 	}
@@ -285,7 +281,18 @@ type level struct {
 	here    map[string]tree.DirEntry // what it has
 	was     map[string]*known
 	folders map[string]bool // that heads say of it
+	gone    []string        // folders that others removed
 	again   bool            // some of it is in use, and is to be looked at again
+}
+
+// locked brings all up to date but for folders that others removed.
+func (l *level) locked(ctx context.Context) error {
+	z := l.lazy
+	z.changing.RLock()
+	defer z.changing.RUnlock()
+	z.setMaking(l.at, true)
+	defer z.setMaking(l.at, false)
+	return errors.Join(l.make(ctx), l.flush())
 }
 
 // make makes the names that are missing, replaces those that others replaced, and removes those that others
@@ -315,7 +322,7 @@ func (l *level) make(ctx context.Context) error {
 			errs = append(errs, err) // the others are there, all the same
 		}
 	}
-	return errors.Join(append(errs, l.removed(ctx))...)
+	return errors.Join(append(errs, l.removed())...)
 }
 
 // plans keeps where the plans of files are, before these have their names.
@@ -403,7 +410,7 @@ func (l *level) empty(ctx context.Context, n *rnames.Node) bool {
 }
 
 // removed removes what others removed of what is as it is known.
-func (l *level) removed(ctx context.Context) error {
+func (l *level) removed() error {
 	said := map[string][]*record.Entry{}
 	for p, held := range rnames.Paths(l.lists...) {
 		if path.Dir(p) == l.at {
@@ -415,7 +422,7 @@ func (l *level) removed(ctx context.Context) error {
 		if _, here := l.here[name]; !here || !l.deleted(name, said[name], was.tips) {
 			continue
 		}
-		err := l.remove(ctx, path.Join(l.at, name), name, was)
+		err := l.remove(path.Join(l.at, name), name, was)
 		if errors.Is(err, errChanged) {
 			l.again, err = true, nil
 		}
@@ -455,7 +462,7 @@ func (l *level) hasStub(name string) bool {
 
 // remove removes a name that is as it is known. It is moved aside first: what a program did to it until then
 // brings it back.
-func (l *level) remove(ctx context.Context, p, name string, was *known) error {
+func (l *level) remove(p, name string, was *known) error {
 	s := l.lazy.s
 	n, _, err := s.o.Names.Child(l.dir, name)
 	if err != nil {
@@ -463,29 +470,38 @@ func (l *level) remove(ctx context.Context, p, name string, was *known) error {
 	}
 	defer n.Unpin()
 	if n.IsDir() {
-		return l.removeFolder(ctx, p, name)
+		l.gone = append(l.gone, name)
+		return nil
 	}
 	before, err := l.unchanged(n, p, was)
 	if err != nil {
 		return err
 	}
 	return l.lazy.quietly(p, func() error {
-		aside := fmt.Sprintf("%s%d", pulling, n.Ino())
-		if err := s.o.Tree.Rename(l.dir, name, l.dir, aside, unix.RENAME_NOREPLACE); err != nil {
+		to := aside + strconv.FormatUint(n.Ino(), 10) // a kill leaves it to be looked at
+		if err := s.o.Tree.Rename(l.dir, name, l.dir, to, unix.RENAME_NOREPLACE); err != nil {
 			return gone(err)
 		}
 		l.announce(l.dir, name)
-		if err := l.isStill(l.dir, aside, n, before); err != nil {
-			return errors.Join(err, s.o.Tree.Rename(l.dir, aside, l.dir, name, unix.RENAME_NOREPLACE))
+		if err := l.isStill(l.dir, to, n, before); err != nil {
+			return errors.Join(err, s.o.Tree.Rename(l.dir, to, l.dir, name, unix.RENAME_NOREPLACE))
 		}
-		if err := s.o.Tree.Unlink(l.dir, aside); err != nil {
+		if err := s.o.Tree.Unlink(l.dir, to); err != nil {
 			return err
 		}
 		return s.o.State.SetNames(map[string][]byte{p: nil})
 	})
 }
 
-// removeFolder removes a folder that others removed, if nothing else is in it.
+// removeFolders removes the folders that others removed, if nothing else is in them.
+func (l *level) removeFolders(ctx context.Context) error {
+	var errs []error
+	for _, name := range l.gone {
+		errs = append(errs, l.removeFolder(ctx, path.Join(l.at, name), name))
+	}
+	return errors.Join(errs...)
+}
+
 func (l *level) removeFolder(ctx context.Context, p, name string) error {
 	s := l.lazy.s
 	if err := l.lazy.below(ctx, p); err != nil {

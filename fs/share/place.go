@@ -25,12 +25,15 @@ func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *name
 			n, _, err := p.o.Tree.Symlink(dir, name, e.Link, self())
 			return n, err
 		}
-		next := fmt.Sprintf("%s%d", pulling, old.Ino())
-		n, _, err := p.o.Tree.Symlink(dir, next, e.Link, self())
+		n, _, err := p.o.Tree.Symlink(dir, making, e.Link, self())
 		if err != nil {
 			return nil, err
 		}
-		if err := p.replace(n, dir, next, name, old, e.Path, was); err != nil {
+		next := pullingName(n)
+		if err = p.o.Tree.Rename(dir, making, dir, next, unix.RENAME_NOREPLACE); err == nil {
+			err = p.replace(n, dir, next, name, old, e.Path, was)
+		}
+		if err != nil {
 			n.Unpin()
 			return nil, err
 		}
@@ -42,15 +45,13 @@ func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *name
 }
 
 func (p *pull) folder(dir *names.Node, name string, e *record.Entry) (*names.Node, error) {
-	n, err := p.mkdir(dir, name, uint32(e.Mode)|0o700)
+	n, err := p.mkdir(dir, name, modeOf(e))
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range e.Attrs {
-		if err := n.SetXattr(a.Name, []byte(a.Value), 0); err != nil {
-			n.Unpin()
-			return nil, fmt.Errorf("attribute %s: %w", a.Name, err)
-		}
+	if err := setAttrs(n, nil, e.Attrs); err != nil {
+		n.Unpin()
+		return nil, err
 	}
 	return n, nil
 }
@@ -58,13 +59,8 @@ func (p *pull) folder(dir *names.Node, name string, e *record.Entry) (*names.Nod
 // file makes a file, first without a name.
 func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
 	was *known) (*names.Node, error) {
-	b := p.o.Store.Begin()
-	defer b.Release() // which names the records until the file does
 	if e.File.Manifest != ([32]byte{}) && !p.stubs {
-		if err := p.bring.File(ctx, b, e); err != nil {
-			return nil, err
-		}
-		if err := b.Commit(); err != nil {
+		if err := p.bringOne(ctx, e); err != nil {
 			return nil, err
 		}
 	}
@@ -84,11 +80,6 @@ func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *name
 	}
 	p.out.Files++
 	p.out.Bytes += e.File.Size
-	if p.report != nil {
-		p.total.DoneFiles, p.total.DoneBytes = p.total.DoneFiles+1, p.total.DoneBytes+e.File.Size
-		p.total.Current = e.Path
-		p.report(p.total)
-	}
 	return n, nil
 }
 
@@ -120,14 +111,11 @@ func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
 	return done, err
 }
 
-// pulling begins the name that a file has for a moment.
-const pulling = ".ckptfs-pull-"
-
 // place gives a new file its name.
 func (p *pull) place(n, dir *names.Node, name string, old *names.Node, at string, was *known) error {
 	to := name
 	if old != nil {
-		to = fmt.Sprintf("%s%d", pulling, n.Ino())
+		to = pullingName(n)
 	}
 	if _, err := p.o.Tree.Link(n, dir, to); err != nil {
 		return err

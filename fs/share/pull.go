@@ -13,8 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cas"
-	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/heads"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
@@ -103,59 +101,6 @@ func (s *Share) Conflicts(ctx context.Context, at string) (*control.Conflicts, e
 	return out, nil
 }
 
-// Pull makes the names at or below a path as others published them, after a Fetch. What was changed here and
-// not published is left as it is, and so is what others removed.
-func (s *Share) Pull(ctx context.Context, at string, report func(control.Progress)) (*control.Pulled, error) {
-	at, err := shared("pull", at)
-	if err != nil {
-		return nil, err
-	}
-	s.pushing.Lock() // what is pulled just now is not published before it is known
-	defer s.pushing.Unlock()
-	if _, err := s.Fetch(ctx); err != nil {
-		return nil, err
-	}
-	all, err := s.heads.Below(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	nodes := rnames.Tree(entriesOf(all)...)
-	if len(nodes) == 0 {
-		return nil, &fs.PathError{Op: "pull", Path: at, Err: fmt.Errorf("the remote has no such name: %w", unix.ENOENT)}
-	}
-	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
-		notes: map[string][]byte{}, announce: s.announce}
-	_, before := s.bring.Reader.Stats()
-	for i := range nodes {
-		if f := nodes[i].Name; f != nil && f.File != nil {
-			p.total.TotalFiles++
-			p.total.TotalBytes += f.File.Size
-		}
-	}
-	for i := range nodes {
-		if err := p.node(ctx, &nodes[i]); err != nil {
-			return nil, errors.Join(err, p.flush())
-		}
-	}
-	if err := p.flush(); err != nil {
-		return nil, err
-	}
-	_, after := s.bring.Reader.Stats()
-	p.out.Fetched = after - before
-	return &p.out, nil
-}
-
-type pull struct {
-	*Share
-	report func(control.Progress)
-	out    control.Pulled
-	total  control.Progress
-	notes  map[string][]byte // that are not kept yet
-	stubs  bool              // files are made without their bytes
-	// announce tells the kernel of a name that appeared or was replaced.
-	announce func(dir *names.Node, name string)
-}
-
 // mostNotes is how many names are noted at a time.
 const mostNotes = 256
 
@@ -166,7 +111,7 @@ func (p *pull) flush() error {
 		return nil
 	}
 	err := p.keep(p.notes)
-	p.notes = map[string][]byte{}
+	clear(p.notes)
 	return err
 }
 
@@ -198,7 +143,10 @@ func (p *pull) node(ctx context.Context, n *rnames.Node) error {
 		p.skip(n.Path, "what should be its folder is none here")
 		return nil
 	}
-	why, err := p.inDir(ctx, dir, n, e)
+	why, err := "", p.clearOnce(ctx, dir, path.Dir(n.Path))
+	if err == nil {
+		why, err = p.inDir(ctx, dir, n, e)
+	}
 	if why != "" {
 		p.skip(n.Path, why)
 	}
@@ -206,15 +154,25 @@ func (p *pull) node(ctx context.Context, n *rnames.Node) error {
 		p.skip(n.Path, "another was made here meanwhile")
 		err = nil
 	}
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNotFound) ||
-		errors.Is(err, bucket.ErrNotFound) {
-		p.skip(n.Path, err.Error()) // the remote has lost it, or never had all of it
+	if err != nil && lost(err) {
+		p.skip(n.Path, err.Error())
 		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("pull %s: %w", n.Path, err)
 	}
 	return nil
+}
+
+// clearOnce removes what an earlier pull left in a folder.
+func (p *pull) clearOnce(ctx context.Context, dir *names.Node, at string) error {
+	if p.stubs || p.cleared[at] {
+		return nil
+	}
+	p.cleared[at] = true
+	kept, err := p.clearFolder(ctx, dir, at)
+	p.out.Skipped = append(p.out.Skipped, kept...)
+	return err
 }
 
 // self is who mounts: what is pulled belongs to them.
@@ -257,6 +215,9 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	if old != nil {
 		defer old.Unpin()
 		same, why, err := p.here(ctx, old, n.Path, e, was)
+		if same && n.Name == nil {
+			return "", err // it is a folder on both sides, and nothing is said of it
+		}
 		if same || why != "" || err != nil {
 			if same && err == nil {
 				err = p.unstub(ctx, old, e)
@@ -340,8 +301,14 @@ func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry, was *know
 	k := &known{content: contentOf(e), tips: n.Shown()}
 	switch {
 	case err == nil && has != nil && sameBytes(has, e):
-		if was != nil && was.look != look && contentOf(has) != k.content {
+		switch {
+		case was != nil && was.look != look && contentOf(has) != k.content,
+			was == nil && !slices.Equal(has.Attrs, e.Attrs):
 			return nil // its attributes were changed here, and are not published
+		case was != nil && !sameAttributes(has, e):
+			if look, err = p.takeOver(l, made, has, e); err != nil {
+				return err
+			}
 		}
 		k.look = look
 	case was != nil:

@@ -93,6 +93,7 @@ func (s *Share) pushed(p *push) {
 	for _, w := range p.out.Skipped {
 		s.dirty[runOf(w.Path)] = true
 	}
+	s.touched.forget(s.o.Now())
 	s.status.Waiting = slices.Clone(p.later[:min(len(p.later), mostWaiting)])
 	s.status.MoreWaiting = len(p.later) - len(s.status.Waiting)
 	s.status.Writer = p.out.Writer

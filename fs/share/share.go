@@ -39,6 +39,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"path"
 	"strings"
 	"sync"
@@ -126,9 +127,9 @@ type Share struct {
 	lazy    *lazy
 
 	mu      sync.Mutex
-	touched map[string]time.Time // by what a run holds, or run: when something in it changed last
-	dirty   map[string]bool      // runs that something changed in since they were looked through
-	all     bool                 // every run is dirty
+	touched touches
+	dirty   map[string]bool // runs that something changed in since they were looked through
+	all     bool            // every run is dirty
 	done    map[string]*steps.Step
 	status  control.RemoteStatus
 
@@ -151,7 +152,7 @@ func Open(o Options) (*Share, error) {
 		return nil, errors.Join(err, in.close())
 	}
 	s := &Share{o: o, intents: in, heads: h,
-		touched: map[string]time.Time{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
+		touched: touches{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
 		wake: make(chan struct{}, 1),
 		bring: &bring.Bringer{
 			Reader: &fetch.Reader{Bucket: o.Bucket, Requests: parallel}, Store: o.Store,
@@ -210,6 +211,14 @@ func inStep(p string) string {
 func runOf(p string) string {
 	parts := strings.SplitN(p, "/", 3)
 	return path.Join(parts[:min(len(parts), 2)]...)
+}
+
+// touches are, by what a run holds, or run, when something in it changed last, unless that was long ago.
+type touches map[string]time.Time
+
+// forget forgets what was left alone for as long as it counts.
+func (t touches) forget(now time.Time) {
+	maps.DeleteFunc(t, func(_ string, at time.Time) bool { return now.Sub(at) >= Quiet })
 }
 
 // Touched notes that a name, or what it leads to, changed. It waits for nothing.

@@ -30,12 +30,7 @@ func (p *pull) unstub(ctx context.Context, n *names.Node, e *record.Entry) error
 	if p.stubs || !isStub(n) {
 		return nil
 	}
-	b := p.o.Store.Begin()
-	defer b.Release()
-	if err := p.bring.File(ctx, b, e); err != nil {
-		return err
-	}
-	if err := b.Commit(); err != nil {
+	if err := p.bringOne(ctx, e); err != nil {
 		return err
 	}
 	did, err := n.File().Brought(e.File.Manifest)

@@ -60,6 +60,8 @@ type Options struct {
 	Publish bool // what is complete is published in the background
 	// RemotePoll is how often the remote is asked for what others published; 0: only a command asks.
 	RemotePoll time.Duration
+	// RemoteCache bounds what is kept on the disk of what was read of the remote, in bytes; 0: a default.
+	RemoteCache int64
 	// Resume is called when the parts are made and nothing works in the background yet, if the store is
 	// mounted already, by an earlier process: it makes known what the kernel knows (Attach, Names, Reopen).
 	// Then the store's repair goes on beside the requests; nil: it comes before Open returns.

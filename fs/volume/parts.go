@@ -35,8 +35,12 @@ import (
 // stored is the inspect.Store of a volume: what is read of packed files without opening them.
 type stored struct {
 	*store.Store
-	asm *assemble.Reader
+	asm   *assemble.Reader
+	reads *reads
 }
+
+// Get reads a record wherever it is.
+func (s stored) Get(h cas.Hash, buf []byte) ([]byte, error) { return s.reads.Get(h, buf) }
 
 func (s stored) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.asm.Manifest(h) }
 
@@ -54,7 +58,7 @@ func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, erro
 // openInspect makes the inspector of tensors.
 func (v *Volume) openInspect(o Options) {
 	v.inspect = inspect.New(inspect.Options{
-		Files: files{v}, Store: stored{v.store, v.asm}, Steps: v.steps, Artifacts: artifactsOf{v},
+		Files: files{v}, Store: stored{v.store, v.asm, v.reads}, Steps: v.steps, Artifacts: artifactsOf{v},
 		Detect: v.pack.Detector(),
 		Unread: func(path, tensor string, err error) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
@@ -140,6 +144,7 @@ func (v *Volume) openContent(o Options) {
 		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
 		Now: v.now, Report: v.report, Events: events{v},
 	})
+	v.content.Remote = v.reads
 }
 
 // openNames makes the tree of names.

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/remote"
-	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/heads"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/state"
@@ -82,7 +81,6 @@ func join(v *Volume, j remote.Joined, o Options) (*share.Share, error) {
 	if why := db.Recovered(); why != "" {
 		v.report(slog.LevelWarn, "what was known of the remote is forgotten, and found out again", "reason", why)
 	}
-	v.content.Remote = v.reads
 	s, err := share.Open(share.Options{
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Store: v.store, Pack: v.pack,
@@ -93,7 +91,9 @@ func join(v *Volume, j remote.Joined, o Options) (*share.Share, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	v.reads.join(s, &fetch.Reader{Bucket: b})
+	if err := v.reads.join(v.folder, b, o.RemoteCache, s.File); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	return s, nil
 }
 

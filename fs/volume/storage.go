@@ -71,7 +71,7 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 		s.report(slog.LevelInfo, "reads compare BLAKE3, which takes longer: the store is not known to lie where all of it was checked; "+
 			"`ckptfs check --read-data` ends that")
 	}
-	s.reads = &reads{Store: s.store}
+	s.reads = &reads{local: s.store}
 	s.asm = assemble.New(s.reads, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	if o.Room != nil {
 		o.Room(s.asm.Yield)
@@ -91,6 +91,7 @@ func (s *storage) close() error {
 	var errs []error
 	if s.asm != nil {
 		s.asm.Close()
+		errs = append(errs, s.reads.close())
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())

@@ -55,6 +55,7 @@ type Heads struct {
 	hint    bucket.Version
 
 	mu       sync.Mutex
+	changes  uint64 // how often heads changed
 	heads    map[record.Writer]*head
 	problems map[record.Writer]error
 
@@ -223,6 +224,9 @@ func (r *reading) end() (changed bool, err error) {
 	for w, p := range r.problems {
 		h.problems[w] = p
 	}
+	if len(r.got) > 0 {
+		h.changes++
+	}
 	for w, got := range r.got {
 		if got == nil {
 			delete(h.heads, w)
@@ -248,6 +252,7 @@ func (h *Heads) Note(w record.Writer, version bucket.Version, got *record.Head) 
 	}
 	h.mu.Lock()
 	h.heads[w] = &head{version, got}
+	h.changes++
 	h.mu.Unlock()
 	return h.cache.SetHeads(map[record.Writer]Kept{w: {version, p}})
 }
@@ -284,6 +289,13 @@ func (h *Heads) Problems() []error {
 		all = append(all, h.problems[w])
 	}
 	return all
+}
+
+// Changes is a number that is another one once any head has changed.
+func (h *Heads) Changes() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changes
 }
 
 // Clock is the highest version that any head may have.
@@ -324,6 +336,26 @@ func (h *Heads) each(ctx context.Context,
 	err := g.Wait()
 	out = slices.DeleteFunc(out, func(o Of) bool { return len(o.Entries) == 0 })
 	return out, err
+}
+
+// Runs are the runs, and what else lies in a shared folder, that any head has entries of, ascending.
+func (h *Heads) Runs(ctx context.Context) ([]string, error) {
+	runs := map[string]bool{}
+	for w, one := range h.all() {
+		for i := range one.Tail {
+			runs[record.RunOf(one.Tail[i].Path)] = true
+		}
+		for _, t := range one.Tables {
+			d, err := h.directory(ctx, w, t)
+			if err != nil {
+				return nil, fmt.Errorf("head of %s: %w", w, err)
+			}
+			for _, run := range d.Runs {
+				runs[run.Name] = true
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(runs), record.ComparePaths), nil
 }
 
 // below is Below of one head.

@@ -70,7 +70,7 @@ func (d *Directory) endBlock(p []byte) {
 
 // count adds the next entry, which is in the last block, to its run.
 func (d *Directory) count(e *Entry) {
-	name := runOf(e.Path)
+	name := RunOf(e.Path)
 	if n := len(d.Runs); n == 0 || d.Runs[n-1].Name != name {
 		d.Runs = append(d.Runs, Run{Name: name, Block: len(d.Blocks) - 1, Newest: math.MinInt64})
 	}
@@ -169,7 +169,7 @@ func (d *Directory) check() error {
 		}
 	}
 	for i, r := range d.Runs {
-		if CheckPath(r.Name) != nil || runOf(r.Name) != r.Name || r.Block >= len(d.Blocks) || r.Entries < 1 ||
+		if CheckPath(r.Name) != nil || RunOf(r.Name) != r.Name || r.Block >= len(d.Blocks) || r.Entries < 1 ||
 			i > 0 && (ComparePaths(d.Runs[i-1].Name, r.Name) >= 0 || d.Runs[i-1].Block > r.Block) {
 			return fmt.Errorf("table %s: run %.200q from block %d", d.ID, r.Name, r.Block)
 		}

@@ -88,7 +88,7 @@ func (h *Head) appendFixed(p []byte) []byte {
 func runsOf(entries []Entry) []string {
 	var runs []string
 	for i := range entries {
-		if run := runOf(entries[i].Path); len(runs) == 0 || runs[len(runs)-1] != run {
+		if run := RunOf(entries[i].Path); len(runs) == 0 || runs[len(runs)-1] != run {
 			runs = append(runs, run)
 		}
 	}

@@ -53,8 +53,8 @@ func ComparePaths(a, b string) int {
 	return cmp.Compare(a[n], b[n])
 }
 
-// runOf is a path's run: its first two components.
-func runOf(p string) string {
+// RunOf is a path's run: its first two components.
+func RunOf(p string) string {
 	i := strings.IndexByte(p, '/') + 1
 	if n := strings.IndexByte(p[i:], '/'); n >= 0 {
 		return p[:i+n]

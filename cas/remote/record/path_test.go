@@ -42,7 +42,7 @@ func TestComparePaths(t *testing.T) {
 func TestRunOf(t *testing.T) {
 	for p, run := range map[string]string{"runs/a": "runs/a", "runs/a/3": "runs/a",
 		"exports/b/c/d": "exports/b"} {
-		if got := runOf(p); got != run {
+		if got := RunOf(p); got != run {
 			t.Errorf("%s: %s", p, got)
 		}
 	}

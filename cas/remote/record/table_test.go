@@ -408,7 +408,7 @@ func TestTableBlocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range entries {
-				if runOf(e.Path) != r.Name {
+				if RunOf(e.Path) != r.Name {
 					continue
 				}
 				if n++; j < lo || j >= hi {

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/transport"
 )
 
 // Kept asks whether the bucket keeps versions, and lists them if it does. An engine that has none is as one
@@ -41,13 +42,13 @@ func (b *Bucket) Kept(ctx context.Context) (*bucket.Kept, error) {
 }
 
 func (b *Bucket) versioning(ctx context.Context) (types.BucketVersioningStatus, error) {
-	ctx, watch := begin(ctx, "versioning", "")
-	defer watch.end()
+	ctx, watch := transport.Begin(ctx, "versioning", "")
+	defer watch.End()
 	out, err := b.client.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.c.Bucket})
 	if err == nil {
 		return out.Status, nil
 	}
-	err = watch.failed(err)
+	err = failed(watch, "get", err)
 	var e *bucket.Error
 	if errors.As(err, &e) && (e.Code == "NotImplemented" || errors.Is(err, bucket.ErrNotFound)) {
 		return "", nil
@@ -57,11 +58,11 @@ func (b *Bucket) versioning(ctx context.Context) (types.BucketVersioningStatus, 
 
 func (b *Bucket) versions(ctx context.Context, in *s3.ListObjectVersionsInput) (*s3.ListObjectVersionsOutput,
 	error) {
-	ctx, watch := begin(ctx, "list", "")
-	defer watch.end()
+	ctx, watch := transport.Begin(ctx, "list", "")
+	defer watch.End()
 	out, err := b.client.ListObjectVersions(ctx, in)
 	if err != nil {
-		return nil, watch.failed(err)
+		return nil, failed(watch, "get", err)
 	}
 	return out, nil
 }

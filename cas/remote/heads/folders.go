@@ -10,14 +10,14 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-// Runs reads what all heads say of the folders of runs themselves, by writer. Of a run whose folder a head
+// Folders reads what all heads say of the folders of runs themselves, by writer. Of a run whose folder a head
 // has no entry of, and that it has names in, there is one of a folder. What runs hold is read no further.
-func (h *Heads) Runs(ctx context.Context) ([]Of, error) {
-	return h.each(ctx, h.runs)
+func (h *Heads) Folders(ctx context.Context) ([]Of, error) {
+	return h.each(ctx, h.folders)
 }
 
-// runs is Runs of one head.
-func (h *Heads) runs(ctx context.Context, w record.Writer, of *record.Head) (Of, error) {
+// folders is Folders of one head.
+func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (Of, error) {
 	o := merging{Of: Of{Writer: w}, wanted: func(p string) bool { return p == runOf(p) }}
 	alive := map[string]bool{}
 	note := func(entries []record.Entry) {

@@ -1,0 +1,127 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+	"ckptfs/fs/names"
+	"ckptfs/fs/tree"
+)
+
+// The names that what is pulled has for a moment: pulling and the inode number of what is new. Once they were
+// exchanged, what was there before has that name. making is that of a link before its number is known.
+const (
+	pulling = ".ckptfs-pull-"
+	making  = pulling + "new"
+	aside   = ".ckptfs-aside-" // begins the names of what a killed pull may have taken from a program
+)
+
+var errAside = errors.New("a pull that was killed put this aside for what was published, and a program may have written it just then: rename it, or remove it")
+
+func pullingName(n *names.Node) string { return pulling + strconv.FormatUint(n.Ino(), 10) }
+
+// clear removes what a pull that was killed has left in a folder, but for what a program may have written.
+// It is done before any of the folder's names is published or pulled again.
+func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept []control.Skip, err error) {
+	if !slices.ContainsFunc(list, func(e tree.DirEntry) bool {
+		return strings.HasPrefix(e.Name, pulling) || strings.HasPrefix(e.Name, aside)
+	}) {
+		return nil, nil
+	}
+	l.lazy.changing.Lock() // what a lookup makes now has such a name, too
+	defer l.lazy.changing.Unlock()
+	if list, err = dir.ListQuietly(); err != nil {
+		return nil, gone(err)
+	}
+	for _, e := range list {
+		number, ok := strings.CutPrefix(e.Name, pulling)
+		if strings.HasPrefix(e.Name, aside) {
+			kept = append(kept, control.Skip{Path: at + "/" + e.Name, Reason: errAside.Error()})
+		}
+		if !ok {
+			continue
+		}
+		needed := false
+		if ino, err := strconv.ParseUint(number, 10, 64); err == nil && ino != e.Ino {
+			if needed, err = l.mayBeNeeded(dir, at, e.Name, ino, list); err != nil {
+				return kept, err
+			}
+		}
+		if needed {
+			to := aside + number
+			if err := l.o.Tree.Rename(dir, e.Name, dir, to, unix.RENAME_NOREPLACE); err != nil {
+				return kept, err
+			}
+			kept = append(kept, control.Skip{Path: at + "/" + to, Reason: errAside.Error()})
+			continue
+		}
+		err := l.o.Tree.Unlink(dir, e.Name)
+		if err != nil && !errors.Is(err, unix.EISDIR) && gone(err) != nil {
+			return kept, err
+		}
+	}
+	return kept, nil
+}
+
+// mayBeNeeded reports whether what was at a name before the one with number ino was put in its place may
+// have been changed by a program meanwhile: the kill came before that was looked for. It is nobody's if the
+// remote has it, or if the exchange was noted as done.
+func (l *looker) mayBeNeeded(dir *names.Node, at, left string, ino uint64, list []tree.DirEntry) (bool, error) {
+	for _, e := range list {
+		if e.Ino != ino || e.Name == left {
+			continue
+		}
+		k, err := l.known(at + "/" + e.Name)
+		if err != nil || k == nil {
+			return true, err
+		}
+		for _, name := range []string{left, e.Name} {
+			has, err := l.contentOf(dir, name, at+"/"+e.Name)
+			if err != nil && l.ctx.Err() != nil {
+				return true, err
+			}
+			if err == nil && has == k.content {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// contentOf is the content of what has a name in a folder, as if its path were at.
+func (l *looker) contentOf(dir *names.Node, name, at string) (s sum, err error) {
+	n, _, err := l.o.Names.Child(dir, name)
+	if err != nil {
+		return s, err
+	}
+	defer n.Unpin()
+	st, err := l.stepAt(at)
+	if err != nil {
+		return s, err
+	}
+	e, _, err := l.entry(n, at, st, nil)
+	if err == nil && e == nil {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return s, err
+	}
+	return contentOf(e), nil
+}
+
+// clearFolder is clear of a folder that is not listed otherwise.
+func (s *Share) clearFolder(ctx context.Context, dir *names.Node, at string) ([]control.Skip, error) {
+	list, err := dir.ListQuietly()
+	if err != nil {
+		return nil, gone(err)
+	}
+	l := &looker{Share: s, ctx: ctx, batch: s.o.Store.Begin()}
+	defer l.batch.Release()
+	return l.clear(dir, at, list)
+}
