@@ -103,6 +103,7 @@ func (v *Volume) openPasses() {
 		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
 		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
 		Artifacts: v.artifacts, SyncNames: v.durability.syncNames, Packed: v.ids.foundLocked,
+		Plan: v.reads.plan,
 	}
 }
 
@@ -125,7 +126,17 @@ func (v *Volume) stored(f *content.File) {
 // manifests is the bases.Store of a volume.
 type manifests struct{ v *Volume }
 
-func (s manifests) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.v.asm.Manifest(h) }
+// Manifest reads a manifest that this store has: what is stored against a file needs its records here.
+func (s manifests) Manifest(h cas.Hash) (*manifest.Manifest, error) {
+	var at [1]cas.Location
+	if err := s.v.store.Locate([]cas.Hash{h}, at[:]); err != nil {
+		return nil, err
+	}
+	if at[0].Segment == 0 {
+		return nil, &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}
+	}
+	return s.v.asm.Manifest(h)
+}
 
 func (s manifests) Latest(n int) []cas.Hash { return s.v.store.Latest(cas.Manifest, n) }
 

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -109,4 +110,14 @@ func (r *reads) Size(manifest cas.Hash) (int64, error) {
 func unjoined(h cas.Hash) error {
 	return fmt.Errorf("manifest %s: a remote has the file, and the store is used without it: %w", h.Short(),
 		cas.ErrNotFound)
+}
+
+// plan reads where the remote has the file of a manifest.
+func (r *reads) plan(manifest cas.Hash) error {
+	j := r.tier.Load()
+	if j == nil {
+		return unjoined(manifest)
+	}
+	_, err := j.Plan(context.Background(), manifest)
+	return err
 }
