@@ -168,8 +168,28 @@ func (f *File) Drop(h cas.Hash) (skip string, err error) {
 	if err := f.c.Step("drop: record"); err != nil {
 		return "", err
 	}
+	return "", f.recordLocked(rec)
+}
+
+// recordLocked writes the record of a hollow file, and its header, which repeats that.
+func (f *File) recordLocked(rec tree.Record) error {
+	own, err := f.node.Open(unix.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	st, err := own.Stat()
+	if err != nil {
+		return err
+	}
 	f.moved = true
-	return "", f.writeRecordLocked(rec)
+	if err := f.writeRecordLocked(rec); err != nil {
+		return err
+	}
+	if rec.Hollow && f.users.all() == 0 && !f.local.hydrating && !f.local.left {
+		f.dropBytesLocked(own, st.Size())
+	}
+	return nil
 }
 
 // Brought makes a remote file one of the local store alone, which has all of the manifest h: it is held there
@@ -198,8 +218,7 @@ func (f *File) Brought(h cas.Hash) (bool, error) {
 	if err := c.Step("brought: record"); err != nil {
 		return false, err
 	}
-	f.moved = true
-	return true, f.writeRecordLocked(rec)
+	return true, f.recordLocked(rec)
 }
 
 // errNotNew: a file that is adopted was made just now.

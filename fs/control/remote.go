@@ -15,6 +15,8 @@ type Remote interface {
 	Fetch(ctx context.Context) (*Fetched, error)
 	// Pull makes the names at or below a path that others published, with their bytes.
 	Pull(ctx context.Context, path string, report func(Progress)) (*Pulled, error)
+	// Drop leaves to the remote what it has of the files at or below a path.
+	Drop(ctx context.Context, path string, report func(Progress)) (*Dropped, error)
 	// Conflicts lists the names of which the remote has several versions.
 	Conflicts(ctx context.Context, path string) (*Conflicts, error)
 }
@@ -43,6 +45,13 @@ type Pulled struct {
 	Files   int    `json:"files"`
 	Bytes   int64  `json:"bytes"`   // of these
 	Fetched int64  `json:"fetched"` // bytes that came from the remote
+	Skipped []Skip `json:"skipped"` // what stays as it is here, and why
+}
+
+// Dropped is what Drop did.
+type Dropped struct {
+	Files   int    `json:"files"`   // that are read from the remote from now on
+	Bytes   int64  `json:"bytes"`   // of these
 	Skipped []Skip `json:"skipped"` // what stays as it is here, and why
 }
 
@@ -92,6 +101,13 @@ func (h *Handler) remote(v Remote) {
 		}
 		return v.Pull(r.Context(), p, progress)
 	}))
+	h.mux.HandleFunc("POST /v1/drop", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return v.Drop(r.Context(), p, progress)
+	}))
 	h.mux.HandleFunc("POST /v1/fetch", plain(func(r *http.Request) (any, error) {
 		return v.Fetch(r.Context())
 	}))
@@ -112,6 +128,11 @@ func (c *Client) Push(ctx context.Context, path string, progress func(Progress))
 // Pull is Remote.Pull.
 func (c *Client) Pull(ctx context.Context, path string, progress func(Progress)) (*Pulled, error) {
 	return follow[Pulled](ctx, c, "pull", url.Values{"path": {path}}, progress)
+}
+
+// Drop is Remote.Drop.
+func (c *Client) Drop(ctx context.Context, path string, progress func(Progress)) (*Dropped, error) {
+	return follow[Dropped](ctx, c, "drop", url.Values{"path": {path}}, progress)
 }
 
 // Fetch is Remote.Fetch.

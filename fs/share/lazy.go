@@ -66,10 +66,7 @@ func (s *Share) Ensure(ctx context.Context, at string) {
 
 // EnsureBelow is Ensure of a folder, and of all folders below it.
 func (s *Share) EnsureBelow(ctx context.Context, at string) error {
-	if at == "" {
-		at = steps.Dir
-		s.Ensure(ctx, "")
-	}
+	s.Ensure(ctx, "")
 	if !record.Below(at, steps.Dir) {
 		return nil
 	}
@@ -240,6 +237,9 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		return gone(err)
 	}
 	defer dir.Unpin()
+	if !dir.IsDir() {
+		return nil
+	}
 	l := &level{lazy: z, at: at, dir: dir, lists: entriesOf(all),
 		pull: pull{Share: s, stubs: true, announce: z.tellings.add, notes: map[string][]byte{}}}
 	err = errors.Join(l.locked(ctx), l.removeFolders(ctx))

@@ -109,6 +109,10 @@ type Options struct {
 	Settle func(ctx context.Context) error
 	// Kernel is told of names that are made.
 	Kernel func() content.Kernel
+	// Reader reads the remote's objects, by way of what was kept of them. Held returns an error unless the
+	// remote has what reading a file takes.
+	Reader *fetch.Reader
+	Held   func(context.Context, *record.File) error
 	// Poll is how often the remote is asked whether something changed; 0: when a command asks for it.
 	Poll   time.Duration
 	Now    func() time.Time
@@ -155,7 +159,7 @@ func Open(o Options) (*Share, error) {
 		touched: touches{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
 		wake: make(chan struct{}, 1),
 		bring: &bring.Bringer{
-			Reader: &fetch.Reader{Bucket: o.Bucket, Requests: parallel}, Store: o.Store,
+			Reader: o.Reader, Store: o.Store,
 		},
 	}
 	s.writer = writer.New(writer.Options{

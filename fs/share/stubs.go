@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"ckptfs/cas"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cas/store"
 	"ckptfs/fs/names"
 )
-
-// File is where the plan of a manifest's file is, if a remote file has been seen that has it; else nil.
-func (s *Share) File(manifest cas.Hash) (*record.File, error) { return s.o.State.File(manifest) }
 
 // isStub reports whether a node is a file whose bytes the remote has.
 func isStub(n *names.Node) bool {

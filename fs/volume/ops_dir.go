@@ -16,7 +16,7 @@ func (v *Volume) StatFS() (unix.Statfs_t, error) { return v.names.StatFS() }
 // come before everything else, so that `rm -r` meets a view before the file it is made of.
 func (v *Volume) Entries(c tree.Caller, d *names.DirHandle, pos uint64) ([]names.Listed, error) {
 	if pos == 0 {
-		v.sharing.ensure(context.Background(), d.Node)
+		v.sharing.ensure(context.Background(), d.Node, "")
 	}
 	by := &tree.Asker{Caller: c}
 	return d.Entries(c, pos, func(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {

@@ -16,7 +16,7 @@ import (
 func (v *Volume) Lookup(
 	ctx context.Context, c tree.Caller, dir *names.Node, name string,
 ) (*names.Node, tree.Attr, error) {
-	v.sharing.ensure(ctx, dir)
+	v.sharing.ensure(ctx, dir, name)
 	return v.lookup(ctx, c, dir, name)
 }
 

@@ -128,11 +128,9 @@ type manifests struct{ v *Volume }
 
 // Manifest reads a manifest that this store has: what is stored against a file needs its records here.
 func (s manifests) Manifest(h cas.Hash) (*manifest.Manifest, error) {
-	var at [1]cas.Location
-	if err := s.v.store.Locate([]cas.Hash{h}, at[:]); err != nil {
+	if here, err := s.v.reads.here(h); err != nil {
 		return nil, err
-	}
-	if at[0].Segment == 0 {
+	} else if !here {
 		return nil, &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}
 	}
 	return s.v.asm.Manifest(h)

@@ -10,6 +10,7 @@ import (
 	"ckptfs/cas/disk"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/cache"
+	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/tier"
 	"ckptfs/cas/store"
@@ -120,4 +121,26 @@ func (r *reads) plan(manifest cas.Hash) error {
 	}
 	_, err := j.Plan(context.Background(), manifest)
 	return err
+}
+
+// here reports whether a manifest may be read from the local store: false of one that only a remote has.
+func (r *reads) here(manifest cas.Hash) (bool, error) {
+	j := r.tier.Load()
+	if j == nil {
+		return true, nil
+	}
+	if f, err := j.find(manifest); err != nil || f == nil {
+		return true, err
+	}
+	var at [1]cas.Location
+	err := r.local.Locate([]cas.Hash{manifest}, at[:])
+	return at[0].Segment != 0, err
+}
+
+// reader reads the remote's objects, by way of the cache.
+func (r *reads) reader() *fetch.Reader { return r.tier.Load().Reader() }
+
+// held returns an error unless the remote has what reading a file takes. Some of it is read.
+func (r *reads) held(ctx context.Context, f *record.File) error {
+	return r.tier.Load().Held(ctx, f, true)
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ import (
 	"ckptfs/fs/names"
 	"ckptfs/fs/share"
 	"ckptfs/fs/steps"
+	"ckptfs/fs/virtual"
 )
 
 // remoteState is the file of a store that has what it and its remote have in common. It may be deleted.
@@ -81,7 +83,11 @@ func join(v *Volume, j remote.Joined, o Options) (*share.Share, error) {
 	if why := db.Recovered(); why != "" {
 		v.report(slog.LevelWarn, "what was known of the remote is forgotten, and found out again", "reason", why)
 	}
+	if err := v.reads.join(v.folder, b, o.RemoteCache, db.File); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	s, err := share.Open(share.Options{
+		Reader: v.reads.reader(), Held: v.reads.held,
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Store: v.store, Pack: v.pack,
 		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
@@ -90,9 +96,6 @@ func join(v *Volume, j remote.Joined, o Options) (*share.Share, error) {
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
-	}
-	if err := v.reads.join(v.folder, b, o.RemoteCache, s.File); err != nil {
-		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -159,10 +162,49 @@ func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
 	return len(state), nil
 }
 
-// ensure brings the names in a folder up to date with what others published.
-func (s *sharing) ensure(ctx context.Context, dir *names.Node) {
-	if s.Share != nil && dir.Synth() == nil && (dir.ID() == rootID || dir.Below(steps.Dir)) {
+// ensure brings the names in a folder up to date with what others published. more is what is asked for in it,
+// or "".
+func (s *sharing) ensure(ctx context.Context, dir *names.Node, more string) {
+	switch {
+	case s.Share == nil:
+	case dir.Synth() != nil:
+		if dir.IsVirtual() {
+			s.ensureShown(ctx, path.Join(dir.Path(), more))
+		}
+	case dir.ID() == rootID || dir.Below(steps.Dir):
 		s.Ensure(ctx, dir.Path())
+	}
+}
+
+// ensureShown is ensure of what a name below .ckptfs shows.
+func (s *sharing) ensureShown(ctx context.Context, p string) {
+	kind, shown, _ := strings.Cut(strings.TrimPrefix(p, virtual.Name+"/"), "/")
+	switch kind {
+	case virtual.Best.Name():
+		run, _, _ := strings.Cut(shown, "/")
+		s.appear(ctx, path.Join(steps.Dir, run))
+	case virtual.Tensors.Name():
+		s.Ensure(ctx, shown)
+		if dir := path.Dir(shown); dir != "." {
+			s.Ensure(ctx, dir)
+		}
+	}
+}
+
+// appear has all names appear that others published at or below paths, which a command is about: what it
+// looks at looks into no folder by itself. What is not reached is as it was seen last.
+func (s *sharing) appear(ctx context.Context, paths ...string) {
+	if s.Share == nil {
+		return
+	}
+	for _, p := range paths {
+		p = strings.Trim(path.Clean("/"+p), "/")
+		if p == "" || p == virtual.Name || strings.HasPrefix(p, virtual.Name+"/") {
+			s.Ensure(ctx, "")
+			s.Ensure(ctx, steps.Dir)
+			continue
+		}
+		_ = s.EnsureBelow(ctx, p) // the command meets what cannot be listed
 	}
 }
 
@@ -248,6 +290,17 @@ func (q *Requests) Pull(
 		return nil, s.why
 	}
 	return s.Pull(ctx, path, report)
+}
+
+// Drop leaves to the remote what it has of the files at or below a path.
+func (q *Requests) Drop(
+	ctx context.Context, path string, report func(control.Progress),
+) (*control.Dropped, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.Drop(ctx, path, report)
 }
 
 // Conflicts lists the names of which the remote has several versions.

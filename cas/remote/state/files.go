@@ -27,11 +27,16 @@ func (db *DB) File(manifest cas.Hash) (f *record.File, err error) {
 	return f, err
 }
 
-// SetFiles keeps where the plans of files are that are not inline, all or nothing. It is durable when it
-// returns.
+// SetFiles keeps where the plans of files are that are not inline, all or nothing; of those of one manifest
+// that of the first. It is durable when it returns.
 func (db *DB) SetFiles(files []*record.File) error {
 	pairs := make([]chunks.Pair, 0, len(files))
+	kept := make(map[cas.Hash]bool, len(files))
 	for _, f := range files {
+		if kept[f.Manifest] {
+			continue
+		}
+		kept[f.Manifest] = true
 		p := append(be.AppendUint64(nil, uint64(f.Size)), f.Plan.Object[:]...)
 		p = be.AppendUint32(be.AppendUint64(p, uint64(f.Plan.Off)), f.Plan.Stored)
 		for _, id := range f.Deps {
