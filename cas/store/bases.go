@@ -132,8 +132,7 @@ func (s *Store) nextOf(prev cas.Hash) (next segment.Base, ok bool) {
 }
 
 // choose finds the base for the record of h, which is claimed, from the version before it, and reads it,
-// unless it is at hand. All that it needs is pinned. nil: there is none, for whatever reason. buffers takes
-// raw back.
+// unless it is at hand. nil: there is none, for whatever reason. buffers takes raw back.
 func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 	if rel.Prev.IsZero() || rel.Prev == h {
 		return nil
@@ -142,16 +141,16 @@ func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 	if !ok {
 		return nil
 	}
-	return s.take(h, b, rel.Base)
+	return s.read(b, rel.Base)
 }
 
-// take pins the bases of b for the record of h, which is pinned, and all that these need, and reads them; had
-// is perhaps the content of the first. nil: they are not available.
-func (s *Store) take(h cas.Hash, b segment.Base, had []byte) *against {
+// read reads the bases of b; had is perhaps the content of the first. Nothing is pinned yet: a record that
+// proves to be no delta needs no base. nil: they are not available.
+func (s *Store) read(b segment.Base, had []byte) *against {
 	a := &against{Base: b, raw: buffers.Get().(*[]byte)}
 	*a.raw = (*a.raw)[:0]
 	for _, base := range b.Hashes() {
-		if !s.takeOne(h, base, a, had) {
+		if !s.readBase(base, a, had) {
 			freeBuffer(a.raw)
 			return nil
 		}
@@ -160,13 +159,12 @@ func (s *Store) take(h cas.Hash, b segment.Base, had []byte) *against {
 	return a
 }
 
-// takeOne is take for one of the bases.
-func (s *Store) takeOne(h, base cas.Hash, a *against, had []byte) bool {
-	loc, on, ok := s.linkBase(h, base, a.Number)
-	if !ok {
+// readBase is read for one of the bases of a.
+func (s *Store) readBase(base cas.Hash, a *against, had []byte) bool {
+	loc, err := s.locateNow(false, base)
+	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
 		return false
 	}
-	a.on = append(a.on, on...)
 	if len(had) == int(loc.Raw) && len(had) > 0 && cas.Check(had, base) == nil {
 		*a.raw = append(*a.raw, had...)
 		return true
@@ -179,21 +177,41 @@ func (s *Store) takeOne(h, base cas.Hash, a *against, had []byte) bool {
 	return true
 }
 
-// linkBase pins base, and all that it needs, for the record of h, which is pinned and has a number. loc is
-// where it lies, on are the records that are pending. false: it is not available.
-func (s *Store) linkBase(h, base cas.Hash, number uint8) (loc cas.Location, on []*record, ok bool) {
+// lean pins the bases of a for the record of h, which is pinned and was encoded against them. false: one is
+// not there any more.
+func (s *Store) lean(h cas.Hash, a *against) bool {
+	for _, base := range a.Hashes() {
+		if !s.leanOn(h, base, a) {
+			return false
+		}
+	}
+	return true
+}
+
+// leanOn is lean for one of the bases.
+func (s *Store) leanOn(h, base cas.Hash, a *against) bool {
+	on, ok := s.linkBase(h, base, a.Number)
+	if ok {
+		a.on = append(a.on, on...)
+	}
+	return ok
+}
+
+// linkBase pins base, and all that it needs, for the record of h, which is pinned and has a number. on are
+// the records that are pending. false: it is not available.
+func (s *Store) linkBase(h, base cas.Hash, number uint8) (on []*record, ok bool) {
 	// Nothing of it was pinned: from here on it is.
 	rec, ok := s.link(h, base)
 	if !ok {
-		return loc, nil, false
+		return nil, false
 	}
 	loc, err := s.locateNow(false, base)
-	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
-		return loc, nil, false
+	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) {
+		return nil, false
 	}
 	has, on, err := s.secure(base, loc)
 	if rec != nil {
 		on = append(on, rec)
 	}
-	return loc, on, err == nil && has < number
+	return on, err == nil && has < number
 }

@@ -225,10 +225,10 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 			a = nil
 		}
 		if a == nil && was.Number > 0 && was.Number <= segment.MaxNumber {
-			a = s.take(r.hash, segment.Base{Hash: was.Hash, Number: was.Number}, rel.Base)
+			a = s.read(segment.Base{Hash: was.Hash, Number: was.Number}, rel.Base)
 		}
 		if a != nil {
-			if id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel); ok {
+			if id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel); ok && s.leanOn(r.hash, a.Hash, a) {
 				return id, a
 			}
 			freeBuffer(a.raw)

@@ -14,11 +14,11 @@ func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [
 	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
 		return 0, nil
 	}
-	a = s.take(h, segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}, nil)
+	a = s.read(segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}, nil)
 	if a == nil {
 		return 0, nil
 	}
-	if !delta.Rounded(p, &a.Base, *a.raw, raw, hint) {
+	if !delta.Rounded(p, &a.Base, *a.raw, raw, hint) || !s.lean(h, a) {
 		freeBuffer(a.raw)
 		return 0, nil
 	}
@@ -35,7 +35,7 @@ func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Rel
 		return 0, nil, false
 	}
 	id, ok := delta.Encode(p, &a.Base, *a.raw, raw, hint, rel)
-	if ok && id == codec.LowRank {
+	if ok = ok && s.leanOn(h, a.Hash, a); ok && id == codec.LowRank {
 		if full, ok = b.columns(h, a, rel.Columns, hint); !ok {
 			rel.Columns = nil
 			id, ok = delta.Encode(p, &a.Base, *a.raw, raw, hint, rel)
@@ -63,5 +63,5 @@ func (b *Batch) columns(h cas.Hash, a *against, c *cas.Columns, hint codec.Hint)
 	} else if pend, _ := b.s.appender.onTheirWay([]cas.Hash{c.Hash}); pend != nil && pend[0].plain {
 		<-pend[0].done
 	}
-	return full, b.s.takeOne(h, c.Hash, a, nil)
+	return full, b.s.leanOn(h, c.Hash, a) && b.s.readBase(c.Hash, a, nil)
 }

@@ -25,7 +25,7 @@
 // be held: it pins them, claims none, and asks the index once. What is not held there, durably, is for Put.
 //
 // Commit waits for the records that the batch depends on, its own and others', and makes them durable: fsync
-// of the segments that have them, then one transaction of the index. Commits that come while one is under way
+// of the segments that have them, then one commit of the index. Commits that come while one is under way
 // share the next one. Goroutines of their own sync a segment while it fills, and drain one that is full: they
 // sync it, take what it holds into the index and seal it. Only a commit that needs something of that segment
 // waits for them.
@@ -91,7 +91,8 @@ type Locator interface {
 	// Locate sets locs[i] to where hashes[i] lies; Segment 0: not held.
 	Locate(hashes []cas.Hash, locs []cas.Location) error
 	// Commit adds entries, of which a later one replaces an earlier one of the same hash, and sets the
-	// watermark, in one step that is durable when it returns. It does not keep entries.
+	// watermark, in one step. It does not keep entries. A crash may take the last Commits, and with them their
+	// marks.
 	Commit(entries []cas.Entry, mark cas.Watermark) error
 	// Watermark is the mark of the last Commit; zero: the index is empty.
 	Watermark() (cas.Watermark, error)

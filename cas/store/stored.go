@@ -53,7 +53,7 @@ func (b *Batch) putStored(r *record, rec segment.Record, base segment.Base, payl
 	}
 	var on []*record
 	for _, h := range base.Hashes() {
-		_, more, ok := b.s.linkBase(r.hash, h, base.Number)
+		more, ok := b.s.linkBase(r.hash, h, base.Number)
 		if r.alone = r.alone || !ok; r.alone {
 			_, full, err = b.store(r, raw, codec.Hint{}, cas.Related{XXH3: rec.XXH3})
 			return err == nil, full, err

@@ -10,12 +10,8 @@ import (
 	"ckptfs/formats/canonical"
 )
 
-const (
-	// identifyTurn is how long it works before it looks whether anything else wants to.
-	identifyTurn = 10 * time.Millisecond
-	// maxNone bounds the manifests without an id that are noted in one commit.
-	maxNone = 256
-)
+// identifyTurn is how long it works before it looks whether anything else wants to.
+const identifyTurn = 10 * time.Millisecond
 
 // errOvertaken: the file is another now, or a command that asked was faster.
 var errOvertaken = errors.New("overtaken")
@@ -29,7 +25,6 @@ type Background struct {
 	rests func(ctx context.Context) error
 	turn  func(ctx context.Context) (over func(), err error)
 	step  func(what string) error
-	none  []cas.Hash // manifests without an id, to be noted
 }
 
 // Background computes ids. rests waits until nothing is packed, turn for a processor, step is a hook of
@@ -76,23 +71,11 @@ func (b *Background) Identify(ctx context.Context, f File) error {
 		if serr != nil || now.Gen != before.Gen || now.Manifest != h {
 			return nil // it is another file that has none
 		}
-		if b.none = append(b.none, h); len(b.none) == maxNone {
-			return b.Note()
-		}
+		return b.a.o.Table.PutNone(h)
 	default:
 		return err
 	}
 	return nil
-}
-
-// Note keeps which manifests have no id.
-func (b *Background) Note() error {
-	if len(b.none) == 0 {
-		return nil
-	}
-	err := b.a.o.Table.PutNone(b.none)
-	b.none = b.none[:0]
-	return err
 }
 
 // paced reads a file while there is time for it.

@@ -39,7 +39,6 @@ type Worker struct {
 	// for how long a file was left alone before; negative: nothing is done
 	After   time.Duration
 	One     func(context.Context, *content.File) // sees to a file
-	Done    func()                               // called after some were; may be nil
 	warning string                               // what a failure means
 
 	mu      locks.Mutex[workerLock]
@@ -204,9 +203,6 @@ func (r *Worker) Turn(after time.Duration) {
 		r.walked = r.now()
 		r.took = r.walked.Sub(now)
 		r.mu.Unlock()
-	}
-	if r.Done != nil {
-		r.Done()
 	}
 }
 

@@ -80,13 +80,18 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 	for _, at := range q.ahead {
 		before.Add(at)
 	}
-	left := q.queued[:0]
-	for _, f := range q.queued {
+	left, looked := q.queued[:0], 0
+	for i, f := range q.queued {
+		if len(group) == most || looked == len(positions) {
+			left = append(left, q.queued[i:]...)
+			break
+		}
 		at, known := positions[f]
-		if len(group) == most || !known {
+		if !known {
 			left = append(left, f)
 			continue
 		}
+		looked++
 		if q.packing[f] != nil || before.HasBefore(at) {
 			before.Add(at)
 			left = append(left, f)

@@ -83,6 +83,15 @@ func Hydrate(ctx context.Context, walk Walk, path string,
 	return move(ctx, walk, "hydrate", path, 1, report, hydrate) // one file alone is decoded by all processors
 }
 
+// found is a file that a walk came to. It is pinned.
+type found struct {
+	path string
+	file *content.File
+}
+
+// waitingFiles is how many files a walk is ahead of the work on them.
+const waitingFiles = 64
+
 // move does something to each packed file at or below path, to some files at a time. do says how many bytes
 // it moved, or why the file is left as it was.
 func move(ctx context.Context, walk Walk, op, path string, atATime int, report func(control.Progress),
@@ -90,33 +99,48 @@ func move(ctx context.Context, walk Walk, op, path string, atATime int, report f
 	m := &control.Moved{Skipped: []control.Skip{}}
 	var mu sync.Mutex
 	done := 0
+	one := func(at found) error {
+		defer at.file.Unpin()
+		size, skip, err := do(at.path, at.file)
+		if err != nil {
+			return &fs.PathError{Op: op, Path: at.path, Err: err}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		switch {
+		case skip != "":
+			m.Skipped = append(m.Skipped, control.Skip{Path: at.path, Reason: skip})
+		case size > 0:
+			m.Files++
+			m.Bytes += size
+		}
+		if report != nil {
+			report(control.Progress{DoneBytes: m.Bytes, DoneFiles: done, Current: at.path})
+		}
+		return nil
+	}
+	files := make(chan found, waitingFiles)
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atATime)
+	for range atATime { // not a goroutine for each file: each would grow a stack
+		group.Go(func() error {
+			var failed error
+			for at := range files {
+				if failed != nil {
+					at.file.Unpin()
+				} else {
+					failed = one(at)
+				}
+			}
+			return failed
+		})
+	}
 	err := walk(ctx, path, func(p string, f *content.File) error {
 		f.Pin()
-		group.Go(func() error {
-			defer f.Unpin()
-			size, skip, err := do(p, f)
-			if err != nil {
-				return &fs.PathError{Op: op, Path: p, Err: err}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			done++
-			switch {
-			case skip != "":
-				m.Skipped = append(m.Skipped, control.Skip{Path: p, Reason: skip})
-			case size > 0:
-				m.Files++
-				m.Bytes += size
-			}
-			if report != nil {
-				report(control.Progress{DoneBytes: m.Bytes, DoneFiles: done, Current: p})
-			}
-			return nil
-		})
+		files <- found{p, f}
 		return ctx.Err()
 	})
+	close(files)
 	if failed := group.Wait(); failed != nil {
 		err = failed
 	}

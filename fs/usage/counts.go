@@ -72,8 +72,9 @@ func (c *counts) spoil() {
 // apply counts what manifests runs get and lose. names are those of the runs by their numbers.
 func (c *counts) apply(ctx context.Context, changes []delta, names []string) error {
 	c.mu.Lock()
-	for n := len(c.runs); n < len(names); n++ {
-		c.runs = append(c.runs, control.RunStats{Run: names[n]})
+	c.runs = append(c.runs, make([]control.RunStats, len(names)-len(c.runs))...)
+	for n := range c.runs {
+		c.runs[n].Run = names[n] // a number may be another run's by now
 	}
 	c.mu.Unlock()
 	got := slices.DeleteFunc(slices.Clone(changes), func(d delta) bool { return d.by < 0 })

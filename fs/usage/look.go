@@ -54,6 +54,7 @@ func (u *Usage) look(ctx context.Context, inos map[uint64]bool) (again []uint64,
 	if err := l.flush(ctx); err != nil {
 		return nil, err
 	}
+	l.mirror.release()
 	for ino := range inos {
 		f := l.mirror.files[ino]
 		if l.missed[l.folders[ino]] || f != nil && l.missed[f.dir] {
@@ -187,8 +188,7 @@ func (l *looker) sub(d *folder, e tree.DirEntry) {
 		return
 	}
 	if sub == nil {
-		sub = &folder{ino: e.Ino}
-		l.folders[e.Ino] = sub
+		sub = l.add(e.Ino)
 	}
 	if !l.put(sub, d, e.Name) {
 		l.missed[d] = true

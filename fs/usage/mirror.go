@@ -16,8 +16,11 @@ type mirror struct {
 
 	sum     sizes
 	runs    []sizes           // by number; the first is no run's
-	names   []string          // of the runs, by number
+	names   []string          // of the runs, by number; "": it is free
 	numbers map[string]uint32 // and the other way round
+	held    []int             // by number: how many folders, and files, are in the run
+	unheld  []uint32          // numbers that nothing was in; something may be again
+	free    []uint32          // numbers of runs that are gone
 
 	changes []delta   // of manifests, which counts does not know yet
 	moved   []*folder // that were taken from where they were
@@ -71,7 +74,15 @@ type delta struct {
 func newMirror(root uint64) *mirror {
 	d := &folder{ino: root}
 	return &mirror{root: d, folders: map[uint64]*folder{root: d}, files: map[uint64]*file{},
-		runs: make([]sizes, 1), names: make([]string, 1), numbers: map[string]uint32{}}
+		runs: make([]sizes, 1), names: make([]string, 1), numbers: map[string]uint32{}, held: make([]int, 1)}
+}
+
+// add makes a folder, which is nowhere in the tree yet.
+func (m *mirror) add(ino uint64) *folder {
+	d := &folder{ino: ino}
+	m.folders[ino] = d
+	m.hold(noRun, 1)
+	return d
 }
 
 // takes is about how much memory the mirror takes, in bytes.
@@ -121,11 +132,39 @@ func (m *mirror) runOf(d *folder) uint32 {
 	}
 	n, ok := m.numbers[d.name]
 	if !ok {
-		n = uint32(len(m.runs))
-		m.numbers[d.name] = n
-		m.runs, m.names = append(m.runs, sizes{}), append(m.names, d.name)
+		n = m.number()
+		m.numbers[d.name], m.names[n] = n, d.name
 	}
 	return n
+}
+
+// number is one that no run has.
+func (m *mirror) number() (n uint32) {
+	if last := len(m.free) - 1; last >= 0 {
+		n, m.free = m.free[last], m.free[:last]
+		return n
+	}
+	m.runs, m.names, m.held = append(m.runs, sizes{}), append(m.names, ""), append(m.held, 0)
+	return uint32(len(m.runs) - 1)
+}
+
+// hold notes that a folder, or a file, is in a run, or with by -1 is there no more.
+func (m *mirror) hold(run uint32, by int) {
+	if m.held[run] += by; m.held[run] == 0 {
+		m.unheld = append(m.unheld, run)
+	}
+}
+
+// release takes their numbers from runs that are gone. Nothing is left to be counted for them.
+func (m *mirror) release() {
+	for _, n := range m.unheld {
+		if n == noRun || m.held[n] > 0 || m.names[n] == "" {
+			continue
+		}
+		delete(m.numbers, m.names[n])
+		m.names[n], m.free = "", append(m.free, n)
+	}
+	m.unheld = nil
 }
 
 // put has a folder be where a name in dir leads to. false: dir is below it, as far as is known.
@@ -155,6 +194,8 @@ func (m *mirror) enter(d *folder) {
 			m.named(m.files[ino], run, 1)
 			m.named(m.files[ino], d.run, -1)
 		}
+		m.hold(run, 1)
+		m.hold(d.run, -1)
 		d.run = run
 	}
 	for _, sub := range d.subs {
@@ -164,7 +205,11 @@ func (m *mirror) enter(d *folder) {
 
 // drop forgets a folder that is in the tree no more, and what is in it.
 func (m *mirror) drop(d *folder) {
+	if m.folders[d.ino] != d {
+		return // it moved twice
+	}
 	delete(m.folders, d.ino)
+	m.hold(d.run, -1)
 	files := d.files
 	d.files = nil
 	for _, ino := range files {
@@ -249,6 +294,7 @@ func (m *mirror) named(f *file, run uint32, by int) {
 	first := at.names == 0
 	at.names += uint32(by)
 	if first || at.names == 0 {
+		m.hold(run, by)
 		m.inRun(f, run, int64(by), true)
 	}
 	if at.names > 0 {

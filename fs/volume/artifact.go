@@ -171,11 +171,6 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 			i.Failed(err)
 		}
 	}
-	i.Done = func() {
-		if err := b.Note(); err != nil {
-			i.Failed(err)
-		}
-	}
 	return i
 }
 

@@ -42,6 +42,7 @@ func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) erro
 		q.v.content.Count.SyncErrs.Add(1)
 		errs = append(errs, err)
 	}
+	_ = q.v.index.Flush() // nothing hangs on it: a start reads what the index lacks from the segments
 	lost := q.v.durability.lost()
 	safe := "its bytes are safe where they are; "
 	if lost != nil || len(errs) > 0 {

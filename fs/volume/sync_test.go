@@ -3,10 +3,14 @@ package volume
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/tree"
+	"ckptfs/index/chunks"
 )
 
 // What could be packed is durable after a sync, also beside a file that could not be.
@@ -119,4 +123,26 @@ func TestSyncCancelled(t *testing.T) {
 	go func() { synced <- r.Sync(ctx, nil) }()
 	cancel()
 	wantErr(t, "sync", <-synced, context.Canceled)
+}
+
+// After a sync the index's file has all. Else a start on a disk that fails could not believe what it finds
+// behind that in the segments.
+func TestIndexIsSynced(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(100<<10, 1))
+	if err := r.Sync(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	index, err := chunks.Open(filepath.Join(r.copyStore(), tree.IndexFile), chunks.Options{StoreID: r.id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer index.Close()
+	want, err := r.index.Watermark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mark, err := index.Watermark(); err != nil || mark != want {
+		t.Errorf("on the disk up to %v, want %v (%v)", mark, want, err)
+	}
 }

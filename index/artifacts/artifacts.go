@@ -53,14 +53,10 @@ func (t *Table) Put(a *Artifact) error {
 	return t.b.Write([]chunks.Pair{{Key: of, Value: a.ID[:]}, {Key: by, Value: append([]byte{}, a.Path...)}})
 }
 
-// PutNone keeps that manifests' tensors have no identity.
-func (t *Table) PutNone(manifests []cas.Hash) error {
-	pairs := make([]chunks.Pair, len(manifests))
-	for i, m := range manifests {
-		of, _ := (&Artifact{Manifest: m}).keys()
-		pairs[i] = chunks.Pair{Key: of, Value: []byte{}}
-	}
-	return t.b.Write(pairs)
+// PutNone keeps that a manifest's tensors have no identity.
+func (t *Table) PutNone(manifest cas.Hash) error {
+	of, _ := (&Artifact{Manifest: manifest}).keys()
+	return t.b.Write([]chunks.Pair{{Key: of, Value: []byte{}}})
 }
 
 // Drop forgets them.

@@ -63,8 +63,10 @@ func TestArtifacts(t *testing.T) {
 	if err := d.Drop(all[:1]); err != nil || len(list(&one)) != 1 {
 		t.Error(err, list(&one))
 	}
-	if err := d.PutNone([]cas.Hash{m(5), m(6)}); err != nil {
-		t.Error(err)
+	for _, n := range []byte{5, 6} {
+		if err := d.PutNone(m(n)); err != nil {
+			t.Error(err)
+		}
 	}
 	for n, want := range map[byte]bool{1: false, 2: true, 5: true, 9: false} {
 		if known, err := d.Known(m(n)); known != want || err != nil {

@@ -21,6 +21,9 @@ func (db *DB) Bucket(name string) *Bucket { return &Bucket{db, []byte(name)} }
 
 // Get is the value of a key; nil without one.
 func (b *Bucket) Get(key []byte) (value []byte, err error) {
+	if value, ok := b.db.late.value(b.name, key); ok {
+		return value, nil
+	}
 	err = b.view(func(in *bolt.Bucket) error {
 		if v, err := unseal(key, in.Get(key)); err == nil {
 			value = append([]byte{}, v...)
@@ -30,36 +33,66 @@ func (b *Bucket) Get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-// Write changes the table, all or nothing; it is durable when it returns. When there is no room for an index
-// it does nothing.
+// Write changes the table. The change is on the disk with a later commit, or, after an error, lost. When
+// there is no room for it, it is lost without one.
 func (b *Bucket) Write(pairs []Pair) error {
 	if len(pairs) == 0 {
 		return nil
 	}
 	b.db.writing.Lock()
 	defer b.db.writing.Unlock()
-	return b.db.updateLocked(func(tx *bolt.Tx) error {
-		in, err := tx.CreateBucketIfNotExists(b.name)
-		for _, p := range pairs {
-			if err != nil {
-				return err
-			}
-			if p.Value == nil {
-				err = in.Delete(p.Key)
-			} else {
-				err = in.Put(p.Key, seal(p.Key, bytes.Clone(p.Value)))
-			}
+	if b.db.late.addPairs(b.name, pairs, b.db.few) {
+		return nil
+	}
+	err := b.db.flushLocked()
+	if err != nil {
+		b.db.late.dropPairs()
+	}
+	return unlessFull(err)
+}
+
+// putPairs changes a table within a transaction.
+func putPairs(tx *bolt.Tx, bucket string, pairs map[string][]byte) error {
+	in, err := tx.CreateBucketIfNotExists([]byte(bucket))
+	for key, value := range pairs {
+		if err != nil {
+			return err
 		}
-		return err
-	})
+		if k := []byte(key); value == nil {
+			err = in.Delete(k)
+		} else {
+			err = in.Put(k, seal(k, bytes.Clone(value)))
+		}
+	}
+	return err
 }
 
 // Scan calls f with the pairs whose key begins with a prefix, ascending. An error of f's ends it and is
 // returned. Key and value are f's during the call only. f must not call the index.
 func (b *Bucket) Scan(prefix []byte, f func(key, value []byte) error) error {
-	return b.view(func(in *bolt.Bucket) error {
+	late := b.db.late.pairsOf(b.name, prefix) // before the file, which it goes into before it ceases to be late
+	// upTo calls f with what is late up to a key, nil: with all of it. had: that key is late itself.
+	upTo := func(key []byte) (had bool, err error) {
+		for ; len(late) > 0 && !had && (key == nil || bytes.Compare(late[0].Key, key) <= 0); late = late[1:] {
+			had = key != nil && bytes.Equal(late[0].Key, key)
+			if late[0].Value == nil {
+				continue
+			}
+			if err := f(late[0].Key, late[0].Value); err != nil {
+				return had, err
+			}
+		}
+		return had, nil
+	}
+	if err := b.view(func(in *bolt.Bucket) error {
 		c := in.Cursor()
 		for key, value := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = c.Next() {
+			if had, err := upTo(key); had || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
 			v, err := unseal(key, value)
 			if err != nil {
 				continue
@@ -69,7 +102,11 @@ func (b *Bucket) Scan(prefix []byte, f func(key, value []byte) error) error {
 			}
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	_, err := upTo(nil)
+	return err
 }
 
 // view calls f with the bucket, if there is one.

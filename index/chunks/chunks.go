@@ -64,10 +64,10 @@ type Options struct {
 
 // DB is the index of one store. It outlives a full disk and its own damage, and is safe for concurrent use.
 //
-// A commit for which there is no room is kept in memory and written with the next one that succeeds. Nothing
-// is lost by that: the records are durable in their segments, and the watermark on the disk stays before
-// them, so that the next start replays them. Only Remove, upon which a sweep destroys records, insists on the
-// disk.
+// What is committed is in the index at once, and on the disk with a later commit: few entries are late, more
+// when there is no room. Nothing is lost by that: the records are durable in their segments, and the
+// watermark on the disk stays before them, so that the next start replays them. Only Remove, upon which a
+// sweep destroys records, insists on the disk, and Close. Late pairs of buckets are derived anew.
 type DB struct {
 	path string
 	opt  Options
@@ -78,9 +78,9 @@ type DB struct {
 	swap   locks.RWMutex[swapLock] // held to change file and reason
 	file   *file                   // nil: there is no room for one
 	reason string
-	commit func(f *file, entries []cas.Entry, mark cas.Watermark) error // file.commit, but for tests
-
-	late late
+	commit func(*file, change) error // file.commit, but for tests
+	few    bounds                    // few, but for tests
+	late   late
 }
 
 // Open opens the index at path, or makes an empty one; on a disk without room for that, all is kept in
@@ -95,8 +95,11 @@ func Open(path string, opt Options) (*DB, error) {
 		}
 		opt.Folder = own
 	}
-	db := &DB{path: path, opt: opt, own: own, commit: (*file).commit,
+	db := &DB{path: path, opt: opt, own: own, commit: (*file).commit, few: few,
 		late: late{entries: map[key]cas.Entry{}}}
+	if opt.ReadOnly {
+		db.few = none
+	}
 	reason, err := db.open()
 	if err != nil {
 		return nil, errors.Join(err, db.closeFolder())
@@ -151,12 +154,6 @@ func (db *DB) view(f func(tx *bolt.Tx) error) error {
 	return db.with(func(file *file) error { return file.view(f) })
 }
 
-// updateLocked lets f change the table, if there is a file. writing is held.
-func (db *DB) updateLocked(f func(tx *bolt.Tx) error) error {
-	db.writing.AssertHeld()
-	return db.with(func(file *file) error { return file.update(f) })
-}
-
 func (db *DB) with(f func(*file) error) error {
 	db.swap.RLock()
 	defer db.swap.RUnlock()
@@ -166,9 +163,9 @@ func (db *DB) with(f func(*file) error) error {
 	return f(db.file)
 }
 
-// Commit adds the entries and sets the watermark, all or nothing; it is durable when it returns, unless the
-// disk is full: then the entries are late, and the error is the disk's when there are too many of them. An
-// entry whose hash is held replaces the location. Of several entries with one hash the last counts.
+// Commit adds the entries and sets the watermark, all or nothing. Perhaps they are late; when the disk is
+// full they are, and the error is the disk's when there are too many of them. An entry whose hash is held
+// replaces the location. Of several entries with one hash the last counts.
 func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
@@ -177,15 +174,29 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 			return err
 		}
 	}
-	err := db.writeLocked(entries, mark)
-	if !noSpace(err) {
-		return err
+	if !db.brokenLocked() && db.late.add(entries, mark, db.few) {
+		return nil
 	}
-	return db.late.add(entries, mark, err)
+	err := db.writeLocked(db.late.with(entries, mark))
+	if noSpace(err) && !db.late.add(entries, mark, many) {
+		return fmt.Errorf("%d entries wait for room on the disk: %w", many.entries, err)
+	}
+	return unlessFull(err)
 }
 
-// writeLocked commits what is late together with entries. writing is held.
-func (db *DB) writeLocked(entries []cas.Entry, mark cas.Watermark) error {
+// brokenLocked reports whether damage was met. writing is held.
+func (db *DB) brokenLocked() bool { return db.file != nil && db.file.broken.Load() }
+
+// unlessFull is err, but nil of a full disk.
+func unlessFull(err error) error {
+	if noSpace(err) {
+		return nil
+	}
+	return err
+}
+
+// writeLocked commits c, which has all that is late. writing is held.
+func (db *DB) writeLocked(c change) error {
 	db.writing.AssertHeld()
 	if db.file == nil { // changed only under writing
 		db.swap.Lock()
@@ -198,7 +209,7 @@ func (db *DB) writeLocked(entries []cas.Entry, mark cas.Watermark) error {
 			return err
 		}
 	}
-	if err := db.commit(db.file, db.late.before(entries), mark); err != nil {
+	if err := db.commit(db.file, c); err != nil {
 		return err
 	}
 	db.late.clear()
@@ -207,11 +218,18 @@ func (db *DB) writeLocked(entries []cas.Entry, mark cas.Watermark) error {
 
 // flushLocked writes what is late. The error is the disk's as long as it is full. writing is held.
 func (db *DB) flushLocked() error {
-	mark, behind := db.late.watermark()
-	if !behind {
+	c, ok := db.late.all()
+	if !ok {
 		return nil
 	}
-	return db.writeLocked(nil, mark)
+	return db.writeLocked(c)
+}
+
+// Flush writes what is late. A disk without room for it is no error.
+func (db *DB) Flush() error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	return unlessFull(db.flushLocked())
 }
 
 // Close writes what is late, if there is room, and closes the index. One in which damage was met is put
@@ -219,9 +237,9 @@ func (db *DB) flushLocked() error {
 func (db *DB) Close() error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
-	err := db.flushLocked()
-	if noSpace(err) {
-		err = nil // the next start replays it
+	var err error
+	if !db.brokenLocked() {
+		err = unlessFull(db.flushLocked()) // the next start replays it
 	}
 	db.swap.Lock()
 	defer db.swap.Unlock()
@@ -251,9 +269,13 @@ func (db *DB) closeFolder() error {
 type (
 	writingLock struct{} // DB.writing
 	swapLock    struct{} // DB.swap
+	lookupsLock struct{} // lookups.mu
+	seekingLock struct{} // values.seeking
 	lateLock    struct{} // late.mu
 )
 
 func (writingLock) Rank() (int, string) { return locks.Index + 10, "chunks.DB.writing" }
 func (swapLock) Rank() (int, string)    { return locks.Index + 20, "chunks.DB.swap" }
+func (lookupsLock) Rank() (int, string) { return locks.Index + 24, "chunks.lookups.mu" }
+func (seekingLock) Rank() (int, string) { return locks.Index + 26, "chunks.values.seeking" }
 func (lateLock) Rank() (int, string)    { return locks.Index + 30, "chunks.late.mu" }

@@ -151,6 +151,7 @@ func TestModel(t *testing.T) {
 		run++
 		db := open(t, filepath.Join(dir, fmt.Sprint(run)))
 		defer db.Close()
+		db.few = bounds{entries: rapid.IntRange(-1, 60).Draw(rt, "few"), bytes: 1 << 24}
 		model := map[cas.Hash]cas.Location{}
 		for range rapid.IntRange(1, 8).Draw(rt, "commits") {
 			var es []cas.Entry
@@ -181,6 +182,13 @@ func TestModel(t *testing.T) {
 			func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) }) {
 			want = append(want, cas.Entry{Hash: h, Location: model[h]})
 		}
+		expect(t, db, want)
+		if n := len(all(t, db)); n != len(want) {
+			rt.Fatalf("%d entries, want %d", n, len(want))
+		}
+		if err := db.Flush(); err != nil {
+			rt.Fatal(err)
+		}
 		if err := db.Check(); err != nil {
 			rt.Fatal(err)
 		}
@@ -193,7 +201,7 @@ func TestModel(t *testing.T) {
 		if err := again.Commit(want, cas.Watermark{}); err != nil {
 			rt.Fatal(err)
 		}
-		if !slices.Equal(all(t, again), want) {
+		if err := again.Flush(); err != nil || !slices.Equal(all(t, again), want) {
 			rt.Fatal("the rebuilt index differs")
 		}
 	})

@@ -183,13 +183,14 @@ func TestCheckFindsDamage(t *testing.T) {
 		if err := db.Commit(es, cas.Watermark{}); err != nil {
 			t.Fatal(err)
 		}
-		db.writing.Lock()
-		err := db.updateLocked(func(tx *bolt.Tx) error {
+		if err := db.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		err := db.file.update(func(tx *bolt.Tx) error {
 			b := tx.Bucket(bucketChunks)
 			key := []byte{0, 1}
 			return f(b, key, bytes.Clone(b.Get(key)))
 		})
-		db.writing.Unlock()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,5 +273,39 @@ func TestRefusedByTheDisk(t *testing.T) {
 	defer db.Close()
 	if r := db.Recovered(); !strings.Contains(r, "the disk refused") {
 		t.Errorf("recovered: %q", r)
+	}
+}
+
+// A panic of a caller's is no damage of the index, which goes on; a page that cannot be read is.
+func TestPanicsOfOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	db := open(t, path)
+	defer db.Close()
+	if err := db.Commit(entries(1, 20_000), cas.Watermark{Segment: 9, Off: 8}); err != nil {
+		t.Fatal(err)
+	}
+	for name, mistake := range map[string]func(){
+		"panic":   func() { panic("locks were taken out of order") },
+		"nil":     func() { _ = *(*byte)(nil) },
+		"runtime": func() { _ = []byte{}[len(path)] },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: taken for damage", name)
+				}
+			}()
+			err := db.ForEach(0, 0xffff, func(cas.Entry) error { mistake(); return nil })
+			t.Errorf("%s: %v", name, err)
+		}()
+		if err := db.Check(); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+	if err := os.Truncate(path, 64<<10); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Check(); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("cut while it is mapped: %v", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -47,6 +49,8 @@ type file struct {
 	bolt   *bolt.DB
 	raw    *os.File    // bolt's own
 	broken atomic.Bool // bolt panicked: its locks are in no known state and nothing calls it any more
+
+	lookups lookups
 }
 
 // openOrCreate opens the index at path, or makes an empty one. reason says what was wrong with the one that
@@ -198,13 +202,14 @@ func (f *file) close() error {
 	case f.broken.Load() && f.raw != nil:
 		return errors.Join(unix.Flock(int(f.raw.Fd()), unix.LOCK_UN), f.raw.Close())
 	case f.bolt != nil:
+		f.lookups.end()
 		return f.bolt.Close()
 	}
 	return nil
 }
 
 // guard turns a panic of bolt's, which is how it meets most damage, and a fault in its memory map into
-// cas.ErrCorrupt.
+// cas.ErrCorrupt. Any other panic is a mistake of this program, and says nothing about the file.
 func (f *file) guard(do func() error) (err error) {
 	if f.broken.Load() {
 		return fmt.Errorf("index: damage met earlier: %w", cas.ErrCorrupt)
@@ -212,7 +217,11 @@ func (f *file) guard(do func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
-		if r := recover(); r != nil {
+		r := recover()
+		if r != nil && !isFault(r) && !fromBolt() {
+			panic(r)
+		}
+		if r != nil {
 			f.broken.Store(true)
 			err = fmt.Errorf("index: %v: %w", r, cas.ErrCorrupt)
 		}
@@ -220,12 +229,43 @@ func (f *file) guard(do func() error) (err error) {
 	return do()
 }
 
+// isFault reports whether a panic is an access to memory that is not there: a page of the file that cannot be
+// read, or that damage led to.
+func isFault(r any) bool {
+	_, ok := r.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	return ok
+}
+
+// boltPath is what the functions of bolt begin with.
+var boltPath = reflect.TypeFor[bolt.DB]().PkgPath()
+
+// fromBolt reports whether the panic that was just recovered began in bolt. It is called by a deferred
+// function, when the stack is still that of the panic.
+func fromBolt() bool {
+	pcs := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for panicked := false; ; {
+		frame, more := frames.Next()
+		inRuntime := strings.HasPrefix(frame.Function, "runtime.")
+		panicked = panicked || frame.Function == "runtime.gopanic"
+		if panicked && !inRuntime || !more {
+			return strings.HasPrefix(frame.Function, boltPath)
+		}
+	}
+}
+
 func (f *file) view(do func(tx *bolt.Tx) error) error {
 	return f.guard(func() error { return f.bolt.View(do) })
 }
 
 func (f *file) update(do func(tx *bolt.Tx) error) error {
-	return f.guard(func() error { return f.bolt.Update(do) })
+	return f.guard(func() error {
+		defer f.lookups.end()()
+		return f.bolt.Update(do)
+	})
 }
 
 // MoveAside renames the file of an index that is not open to the first free of NAME.corrupt-1, -2, … in dir,

@@ -1,21 +1,41 @@
 package chunks
 
 import (
-	"fmt"
+	"bytes"
+	"math"
+	"slices"
+	"strings"
 
 	"ckptfs/cas"
 	"ckptfs/cas/locks"
 )
 
-// maxLate bounds the entries that are late, at some 100 bytes each.
-const maxLate = 4 << 20
+// bounds is how much may be late.
+type bounds struct {
+	entries int   // at some 100 bytes each
+	bytes   int64 // of their records
+	pairs   int   // of all buckets
+}
 
-// late are the entries of commits for which there was no room on the disk.
+var (
+	// few is for a disk with room. A transaction rewrites a page of the file for nearly every entry, and
+	// syncs, so there is one for many commits. A start after a crash replays that much of the segments.
+	few = bounds{entries: 1 << 13, bytes: 32 << 20, pairs: 1 << 11}
+	// many is for a full one.
+	many = bounds{entries: 4 << 20, bytes: math.MaxInt64}
+	none = bounds{entries: -1, pairs: -1}
+)
+
+// late is what the index has and the disk does not: the entries and the watermark of the last commits, and
+// pairs of buckets. DB.writing is held besides mu to change it.
 type late struct {
 	mu      locks.RWMutex[lateLock]
 	entries map[key]cas.Entry
-	mark    cas.Watermark // that of the last Commit, when behind
-	behind  bool          // the watermark on the disk is not that of the last Commit
+	bytes   int64                        // of the records of the entries that were added
+	mark    cas.Watermark                // that of the last Commit, when behind
+	behind  bool                         // the watermark on the disk is not that of the last Commit
+	pairs   map[string]map[string][]byte // by bucket and key; a nil value removes the key
+	changed int                          // how many pairs were added
 }
 
 // key is as much of a hash as the index holds.
@@ -23,39 +43,110 @@ type key [keyLen]byte
 
 func keyOf(h *cas.Hash) key { return key(h[:keyLen]) }
 
-// add takes the entries of a commit that full kept from the disk. The error is full when there are too many.
-func (l *late) add(entries []cas.Entry, mark cas.Watermark, full error) error {
+// add takes the entries of a commit. It is false, and takes nothing, when more would be late than may be.
+func (l *late) add(entries []cas.Entry, mark cas.Watermark, most bounds) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.entries)+len(entries) > maxLate {
-		return fmt.Errorf("%d entries wait for room on the disk: %w", len(l.entries), full)
+	sum := l.bytes
+	for i := range entries {
+		sum += int64(entries[i].Stored)
+	}
+	if len(l.entries)+len(entries) > most.entries || sum > most.bytes {
+		return false
 	}
 	for i := range entries {
 		l.entries[keyOf(&entries[i].Hash)] = entries[i]
 	}
-	l.mark, l.behind = mark, true
-	return nil
+	l.bytes, l.mark, l.behind = sum, mark, true
+	return true
 }
 
-// before is what is late, and then entries.
-func (l *late) before(entries []cas.Entry) []cas.Entry {
+// addPairs takes pairs of a bucket, and reports whether no more are late now than may be.
+func (l *late) addPairs(bucket []byte, pairs []Pair, most bounds) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pairs == nil {
+		l.pairs = map[string]map[string][]byte{}
+	}
+	of := l.pairs[string(bucket)]
+	if of == nil {
+		of = map[string][]byte{}
+		l.pairs[string(bucket)] = of
+	}
+	for _, p := range pairs {
+		of[string(p.Key)] = bytes.Clone(p.Value)
+	}
+	l.changed += len(pairs)
+	return l.changed <= most.pairs
+}
+
+// dropPairs forgets the pairs, which can be derived.
+func (l *late) dropPairs() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pairs, l.changed = nil, 0
+}
+
+// value is that of a key of a bucket, nil if it was removed; false when it is not late.
+func (l *late) value(bucket, key []byte) (value []byte, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	value, ok = l.pairs[string(bucket)][string(key)]
+	return bytes.Clone(value), ok
+}
+
+// pairsOf are those of a bucket whose key begins with a prefix, ascending.
+func (l *late) pairsOf(bucket, prefix []byte) (pairs []Pair) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for k, v := range l.pairs[string(bucket)] {
+		if strings.HasPrefix(k, string(prefix)) {
+			pairs = append(pairs, Pair{[]byte(k), v})
+		}
+	}
+	slices.SortFunc(pairs, func(a, b Pair) int { return bytes.Compare(a.Key, b.Key) })
+	return pairs
+}
+
+// change is what one transaction writes.
+type change struct {
+	entries []cas.Entry
+	mark    cas.Watermark
+	marked  bool // there is a mark, and perhaps entries
+	pairs   map[string]map[string][]byte
+}
+
+// with is what is late, and then the entries and the mark of a commit.
+func (l *late) with(entries []cas.Entry, mark cas.Watermark) change {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if len(l.entries) == 0 {
-		return entries
+		return change{entries, mark, true, l.pairs}
 	}
 	all := make([]cas.Entry, 0, len(l.entries)+len(entries))
 	for _, e := range l.entries {
 		all = append(all, e)
 	}
-	return append(all, entries...)
+	return change{append(all, entries...), mark, true, l.pairs}
+}
+
+// all is what is late; false: nothing is.
+func (l *late) all() (change, bool) {
+	l.mu.RLock()
+	behind, mark, pairs := l.behind, l.mark, l.pairs
+	l.mu.RUnlock()
+	if behind {
+		return l.with(nil, mark), true
+	}
+	return change{pairs: pairs}, len(pairs) > 0
 }
 
 func (l *late) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.entries)
-	l.behind = false
+	l.bytes, l.behind = 0, false
+	l.pairs, l.changed = nil, 0
 }
 
 // watermark is that of the last Commit; false when it is on the disk.

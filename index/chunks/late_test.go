@@ -24,12 +24,13 @@ func TestLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
+	d.few = none
 	full := true
-	d.commit = func(f *file, es []cas.Entry, m cas.Watermark) error {
+	d.commit = func(f *file, c change) error {
 		if full {
 			return fmt.Errorf("file resize error: %s", syscall.ENOSPC)
 		}
-		return f.commit(es, m)
+		return f.commit(c)
 	}
 	a, b := entries(1, 100), entries(2, 100)
 	for i, es := range [][]cas.Entry{a, b} {
@@ -97,7 +98,7 @@ func TestLate(t *testing.T) {
 	a[0].Location = cas.Location{}
 	expect(t, d, append(a, b...))
 
-	d.commit = func(*file, []cas.Entry, cas.Watermark) error { return syscall.EIO }
+	d.commit = func(*file, change) error { return syscall.EIO }
 	if err := d.Commit(a[1:2], cas.Watermark{Segment: 4}); !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
@@ -214,11 +215,11 @@ func TestFoundWhileLateIsWritten(t *testing.T) {
 	}
 	defer d.Close()
 	commits := 0
-	d.commit = func(f *file, es []cas.Entry, m cas.Watermark) error { // a disk with room now and then
+	d.commit = func(f *file, c change) error { // a disk with room now and then
 		if commits++; commits%10 != 0 {
 			return syscall.ENOSPC
 		}
-		return f.commit(es, m)
+		return f.commit(c)
 	}
 	all := entries(1, 4000)
 	var n atomic.Int64

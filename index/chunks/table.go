@@ -19,46 +19,39 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	if db.late.locate(hashes, locs) == len(hashes) {
 		return nil
 	}
-	return db.view(func(tx *bolt.Tx) error {
-		c := tx.Bucket(bucketChunks).Cursor()
-		for i := range hashes {
-			if locs[i].Segment != 0 {
-				continue
-			}
-			h := &hashes[i]
-			key, value := c.Seek(h[:prefixLen])
-			if !bytes.Equal(key, h[:prefixLen]) {
-				continue
-			}
-			blob, err := openBlob(key, value)
-			if err != nil {
+	return db.with(func(f *file) error { return f.locate(hashes, locs) })
+}
+
+// commit writes c, all or nothing.
+func (f *file) commit(c change) error {
+	return f.rewrite(c.entries, merge, func(tx *bolt.Tx) error {
+		for bucket, pairs := range c.pairs {
+			if err := putPairs(tx, bucket, pairs); err != nil {
 				return err
 			}
-			if r := find(blob, h[prefixLen:keyLen]); r != nil {
-				locs[i] = location(r)
-			}
 		}
-		return nil
+		if !c.marked {
+			return nil
+		}
+		return setMark(tx.Bucket(bucketMeta), c.entries, c.mark)
 	})
 }
 
-// commit adds the entries and sets the watermark.
-func (f *file) commit(entries []cas.Entry, mark cas.Watermark) error {
-	return f.rewrite(entries, merge, func(meta *bolt.Bucket) error {
-		highest, err := readHighest(meta)
-		if err != nil {
-			return err
-		}
-		for i := range entries {
-			highest = max(highest, entries[i].Segment)
-		}
-		h := binary.BigEndian.AppendUint32(nil, highest)
-		if err := meta.Put(keyHighest, seal(keyHighest, h)); err != nil {
-			return err
-		}
-		m := binary.BigEndian.AppendUint32(nil, mark.Segment)
-		return meta.Put(keyMark, seal(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off))))
-	})
+// setMark sets the watermark, and the highest segment that the entries make.
+func setMark(meta *bolt.Bucket, entries []cas.Entry, mark cas.Watermark) error {
+	highest, err := readHighest(meta)
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		highest = max(highest, entries[i].Segment)
+	}
+	h := binary.BigEndian.AppendUint32(nil, highest)
+	if err := meta.Put(keyHighest, seal(keyHighest, h)); err != nil {
+		return err
+	}
+	m := binary.BigEndian.AppendUint32(nil, mark.Segment)
+	return meta.Put(keyMark, seal(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off))))
 }
 
 // Remove takes the entries out, each only if its hash still has that very location, so that a record that was
@@ -72,14 +65,14 @@ func (db *DB) Remove(entries []cas.Entry) error {
 		return err
 	}
 	return db.with(func(f *file) error {
-		return f.rewrite(entries, without, func(*bolt.Bucket) error { return nil })
+		return f.rewrite(entries, without, func(*bolt.Tx) error { return nil })
 	})
 }
 
 // rewrite lets change make other records of those of each prefix that the entries have, and finish complete
 // the transaction.
 func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []cas.Entry) []byte,
-	finish func(meta *bolt.Bucket) error) error {
+	finish func(tx *bolt.Tx) error) error {
 	sorted := sortEntries(entries)
 	return f.update(func(tx *bolt.Tx) error {
 		chunks := tx.Bucket(bucketChunks)
@@ -103,7 +96,7 @@ func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []c
 			}
 			sorted = sorted[n:]
 		}
-		return finish(tx.Bucket(bucketMeta))
+		return finish(tx)
 	})
 }
 
