@@ -25,11 +25,11 @@ func Adopt(f *File, h cas.Hash, mtime int64) error {
 	if m.Format != "blob" {
 		rec.ViewSize = view.SizeOf(m.Layout())
 	}
-	return f.adopt(rec, m.Size)
+	return adopt(f, rec, m.Size)
 }
 
 // adopt gives a file that was made just now its record and size.
-func (f *File) adopt(rec tree.Record, size int64) error {
+func adopt(f *File, rec tree.Record, size int64) error {
 	if size < tree.HeaderSize {
 		return fmt.Errorf("a file of %d bytes is never packed: %w", size, unix.EINVAL)
 	}
@@ -45,7 +45,7 @@ func (f *File) adopt(rec tree.Record, size int64) error {
 	}
 	defer own.Close()
 	if st, err := own.Stat(); err != nil || st.Size() != 0 || f.rec != (tree.Record{}) {
-		return f.errNotNew()
+		return fmt.Errorf("%s: not a new file: %w", f.Path(), unix.EEXIST)
 	}
 	if err := c.Step("adopt: record"); err != nil {
 		return err

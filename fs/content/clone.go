@@ -210,13 +210,13 @@ func (k *clone) endLocked(own *os.File) (bool, error) {
 		return false, err
 	}
 	f.dropBytesLocked(own, size)
-	return true, f.openAsmLocked()
+	return true, openAsmLocked(f)
 }
 
 // reopenLocked opens what runLocked closed.
 func (k *clone) reopenLocked() error {
 	if k.f.rec.Hollow {
-		return k.f.openAsmLocked()
+		return openAsmLocked(k.f)
 	}
 	return k.f.openRawLocked(true)
 }

@@ -224,7 +224,7 @@ func (d distrust) rejectLocked() error {
 		return err // the local copy may be all there is
 	}
 	if f.users.all() > 0 {
-		if err := f.openAsmLocked(); err != nil {
+		if err := openAsmLocked(f); err != nil {
 			return err
 		}
 	}

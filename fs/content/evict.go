@@ -68,7 +68,7 @@ func (e *eviction) runLocked() (skip string, err error) {
 		if e.lost = f.c.readable(&f.rec); e.lost != nil {
 			return "", nil
 		}
-		if err := f.openAsmLocked(); err != nil {
+		if err := openAsmLocked(f); err != nil {
 			return "", err
 		}
 	}

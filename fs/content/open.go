@@ -16,7 +16,7 @@ const openedToExecute = 0x20
 // the permissions. The errors are EROFS, ETXTBSY, EIO for what is damaged, and the host's.
 func (f *File) Open(flags, thread uint32) (*Handle, error) {
 	if flags&unix.O_TRUNC == 0 {
-		f.Reach()
+		Reach(f)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

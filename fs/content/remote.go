@@ -33,6 +33,15 @@ func noRemoteHas(h cas.Hash) error {
 		cas.ErrNotFound)
 }
 
+// reader reads packed files, and knows of those that a remote has.
+type reader struct {
+	*assemble.Reader
+	remote Remote
+}
+
+// RemoteSize is the size of a remote file in bytes, as its entry says.
+func (c *Files) RemoteSize(manifest cas.Hash) (int64, error) { return c.asm.remote.Size(manifest) }
+
 // packedFile is an open packed file.
 type packedFile struct {
 	*assemble.File
@@ -50,7 +59,7 @@ func (c *Files) openPacked(rec *tree.Record) (*packedFile, error) {
 	p := &packedFile{unpin: func() {}}
 	var err error
 	if rec.Remote {
-		if p.unpin, err = c.Remote.Pin(rec.Manifest); err != nil {
+		if p.unpin, err = c.asm.remote.Pin(rec.Manifest); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +74,7 @@ func (c *Files) openPacked(rec *tree.Record) (*packedFile, error) {
 // it asks whether the remote is known to have it.
 func (c *Files) readable(rec *tree.Record) error {
 	if rec.Remote {
-		done, err := c.Remote.Pin(rec.Manifest)
+		done, err := c.asm.remote.Pin(rec.Manifest)
 		if err == nil {
 			done()
 		}
@@ -78,7 +87,7 @@ func (c *Files) readable(rec *tree.Record) error {
 // packedSize is the size of a packed file by its manifest, or, of a remote one, by what is known of it.
 func (c *Files) packedSize(rec *tree.Record) (int64, error) {
 	if rec.Remote {
-		return c.Remote.Size(rec.Manifest)
+		return c.asm.remote.Size(rec.Manifest)
 	}
 	m, err := c.asm.Manifest(rec.Manifest)
 	if err != nil {
@@ -90,12 +99,12 @@ func (c *Files) packedSize(rec *tree.Record) (int64, error) {
 // Reach reads the manifest of a remote file, and notes the size of its view, which the file's entry does not
 // say. It may ask over the network, so it comes before mu is taken: whoever asks for the file's attributes is
 // not to wait for that. An error is met by what comes next.
-func (f *File) Reach() {
-	rec, ok := f.unreached()
+func Reach(f *File) {
+	rec, ok := unreached(f)
 	if !ok {
 		return
 	}
-	done, err := f.c.Remote.Pin(rec.Manifest)
+	done, err := f.c.asm.remote.Pin(rec.Manifest)
 	if err != nil {
 		return
 	}
@@ -118,7 +127,7 @@ func (f *File) Reach() {
 }
 
 // unreached is the record of a remote file that has no local copy.
-func (f *File) unreached() (tree.Record, bool) {
+func unreached(f *File) (tree.Record, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := f.LoadLocked()
@@ -129,12 +138,12 @@ func (f *File) unreached() (tree.Record, bool) {
 // many bytes that a remote has, with a modification time in nanoseconds since 1970.
 func AdoptRemote(f *File, h cas.Hash, size, mtime int64) error {
 	rec := tree.Record{Manifest: h, Hollow: true, Remote: true, Mtime: mtime, Ctime: f.c.now().UnixNano()}
-	return f.adopt(rec, size)
+	return adopt(f, rec, size)
 }
 
 // Drop makes a packed file that the remote has, of which h is the manifest, a stub: the next prune takes what
 // no other file needs of it. A reason says why it stays as it is; "" and nil also for a stub.
-func (f *File) Drop(h cas.Hash) (skip string, err error) {
+func Drop(f *File, h cas.Hash) (skip string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.LoadLocked(); err != nil {
@@ -168,11 +177,11 @@ func (f *File) Drop(h cas.Hash) (skip string, err error) {
 	if err := f.c.Step("drop: record"); err != nil {
 		return "", err
 	}
-	return "", f.recordLocked(rec)
+	return "", recordLocked(f, rec)
 }
 
 // recordLocked writes the record of a hollow file, and its header, which repeats that.
-func (f *File) recordLocked(rec tree.Record) error {
+func recordLocked(f *File, rec tree.Record) error {
 	own, err := f.node.Open(unix.O_RDWR)
 	if err != nil {
 		return err
@@ -194,7 +203,7 @@ func (f *File) recordLocked(rec tree.Record) error {
 
 // Brought makes a remote file one of the local store alone, which has all of the manifest h: it is held there
 // by a batch until Brought returns. false: the file is another by now, or no stub.
-func (f *File) Brought(h cas.Hash) (bool, error) {
+func Brought(f *File, h cas.Hash) (bool, error) {
 	c := f.c
 	c.Cloning.RLock() // a mark is to see the manifest
 	defer c.Cloning.RUnlock()
@@ -218,8 +227,5 @@ func (f *File) Brought(h cas.Hash) (bool, error) {
 	if err := c.Step("brought: record"); err != nil {
 		return false, err
 	}
-	return true, f.recordLocked(rec)
+	return true, recordLocked(f, rec)
 }
-
-// errNotNew: a file that is adopted was made just now.
-func (f *File) errNotNew() error { return fmt.Errorf("%s: not a new file: %w", f.Path(), unix.EEXIST) }

@@ -41,7 +41,7 @@ func (s *source) setRaw(raw *os.File, rw bool) {
 }
 
 // openAsmLocked makes asm the packed file of f's manifest.
-func (f *File) openAsmLocked() error {
+func openAsmLocked(f *File) error {
 	s, of := &f.src, f.rec.Manifest
 	if s.asm != nil && s.asmOf == of { // else a transition failed halfway
 		return nil
@@ -180,7 +180,7 @@ func (f *File) openSourceLocked() error {
 		return f.damaged
 	}
 	if f.rec.Hollow {
-		return f.openAsmLocked()
+		return openAsmLocked(f)
 	}
 	had := f.src.raw != nil
 	if err := f.openRawLocked(false); err != nil {
@@ -189,7 +189,7 @@ func (f *File) openSourceLocked() error {
 	if !had && f.rec.Packed() && !f.c.readOnly && f.local.after > f.c.syncs.held.Load() {
 		if err := f.c.Failed(int(f.src.raw.Fd())); err != nil {
 			if (distrust{f}).noteLocked(err); f.rec.Hollow {
-				return f.openAsmLocked()
+				return openAsmLocked(f)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // once.
 func (c *check) remote(path string, manifest cas.Hash, size int64) {
 	c.count(func() { c.out.Remote++ })
-	has, err := c.passes.Files.Remote.Size(manifest)
+	has, err := c.passes.Files.RemoteSize(manifest)
 	if err == nil && has != size {
 		err = fmt.Errorf("it has %d bytes, and the remote says %d: %w", size, has, cas.ErrCorrupt)
 	}
@@ -41,7 +41,7 @@ func damaged(err error) bool {
 
 // remoteLocked mends a file whose bytes a remote has: its size and its header.
 func (r *treeRepair) remoteLocked(f *content.File, size int64, manifest cas.Hash) (did string, err error) {
-	has, err := r.passes.Files.Remote.Size(manifest)
+	has, err := r.passes.Files.RemoteSize(manifest)
 	if err != nil {
 		return "", nil // nothing says how long it is; what a fetch finds does
 	}

@@ -10,6 +10,7 @@ import (
 
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 )
@@ -112,7 +113,7 @@ func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string
 	if err := d.o.State.SetFiles([]*record.File{f}); err != nil {
 		return "", err
 	}
-	if why, err = n.File().Drop(f.Manifest); why == "" && err == nil {
+	if why, err = content.Drop(n.File(), f.Manifest); why == "" && err == nil {
 		d.out.Files++
 		d.out.Bytes += f.Size
 	}

@@ -7,6 +7,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cas/store"
+	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 )
 
@@ -29,7 +30,7 @@ func (p *pull) unstub(ctx context.Context, n *names.Node, e *record.Entry) error
 	if err := p.bringOne(ctx, e); err != nil {
 		return err
 	}
-	did, err := n.File().Brought(e.File.Manifest)
+	did, err := content.Brought(n.File(), e.File.Manifest)
 	if err == nil && !did {
 		err = errChanged
 	}

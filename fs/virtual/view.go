@@ -83,7 +83,7 @@ func (v *Virtual) LookupView(c *tree.Asker, dir *names.Node, name string) (*name
 			continue
 		}
 		if src.File() != nil {
-			src.File().Reach()
+			content.Reach(src.File())
 		}
 		n := v.viewFor(c, src, names.Alias{Dir: dir, Name: name})
 		src.Unpin()

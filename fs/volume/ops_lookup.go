@@ -17,12 +17,12 @@ func (v *Volume) Lookup(
 	ctx context.Context, c tree.Caller, dir *names.Node, name string,
 ) (*names.Node, tree.Attr, error) {
 	v.sharing.ensure(ctx, dir, name)
-	return v.lookup(ctx, c, dir, name)
+	return lookup(ctx, v, c, dir, name)
 }
 
 // lookup is Lookup of what the tree has. It may be called with locks held that come before names.
-func (v *Volume) lookup(
-	ctx context.Context, c tree.Caller, dir *names.Node, name string,
+func lookup(
+	ctx context.Context, v *Volume, c tree.Caller, dir *names.Node, name string,
 ) (*names.Node, tree.Attr, error) {
 	if dir.Synth() != nil {
 		return found(dir.Synth().Lookup(ctx, c, dir, name))
@@ -54,7 +54,7 @@ func (v *Volume) resolve(p string) (*names.Node, error) {
 		if name == "" {
 			continue
 		}
-		next, _, err := v.lookup(context.Background(), tree.Caller{}, n, name)
+		next, _, err := lookup(context.Background(), v, tree.Caller{}, n, name)
 		n.Unpin()
 		if err != nil {
 			return nil, err

@@ -151,9 +151,8 @@ func (v *Volume) openContent(o Options) {
 	v.pack = pack.New(v.store, packing)
 	v.content = content.New(content.Parts{
 		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
-		Now: v.now, Report: v.report, Events: events{v},
+		Now: v.now, Report: v.report, Events: events{v}, Remote: v.reads,
 	})
-	v.content.Remote = v.reads
 }
 
 // openNames makes the tree of names.
@@ -169,7 +168,7 @@ func (v *Volume) openNames() error {
 		Recorded: func(ino uint64) { v.steps.Recorded(ino); v.usage.Changed(ino) },
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
-			n, _, err := v.lookup(context.Background(), tree.Caller{}, dir, name)
+			n, _, err := lookup(context.Background(), v, tree.Caller{}, dir, name)
 			return n, err
 		},
 		Again: func(dir *names.Node, name string, o names.Origin) *names.Node {
