@@ -30,6 +30,7 @@ const (
 	exitUnreachable = 11
 	exitRefused     = 12
 	exitUnfit       = 13
+	exitConflict    = 14
 	exitInterrupted = 130
 )
 
@@ -54,6 +55,7 @@ func exitCodesTopic() *cobra.Command {
     11   the object store of a remote cannot be reached
     12   it refuses: no credentials, or they do not allow it
     13   it is not fit for a remote
+    14   others changed what was to be published, and nothing is: push --no-conflict
     130  interrupted
 
 With --json a failure prints {"error":{"code","message","errno"},"exit_code"} on standard error.
@@ -126,6 +128,8 @@ func exitCode(err error) int {
 		return exitBusy
 	case errors.As(err, &told) && told.Code == control.CodeUnsupported:
 		return exitNotStore
+	case errors.As(err, &told) && told.Code == control.CodeConflict:
+		return exitConflict
 	}
 	return exitFailure
 }

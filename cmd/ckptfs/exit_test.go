@@ -40,6 +40,7 @@ func TestExitCodes(t *testing.T) {
 		{context.Canceled, exitInterrupted},
 		{&control.Error{Code: control.CodeBusy, Message: "m"}, exitBusy},
 		{&control.Error{Code: control.CodeUnsupported, Message: "m"}, exitNotStore},
+		{&control.Error{Code: control.CodeConflict, Message: "m"}, exitConflict},
 		{&control.Error{Code: control.CodeUnavailable, Message: "m"}, exitFailure},
 	} {
 		if got := exitCode(tc.err); got != tc.code {

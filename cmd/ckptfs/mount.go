@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/size"
 	"ckptfs/cmd/ckptfs/text"
 )
@@ -40,6 +41,7 @@ type mountConfig struct {
 	nonEmpty      bool
 	readOnly      bool
 	metrics       string // address, "" for none
+	remote        remote.MountFlags
 
 	foreground bool
 	logFile    string
@@ -105,6 +107,7 @@ line of /etc/fstab mounts at boot:
 	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside other readers")
 	f.BoolVar(&c.nonEmpty, "non-empty", false, "mount over a folder that holds something, which is then covered")
 	f.StringVar(&c.metrics, "metrics-listen", "", "answer Prometheus at http://ADDRESS/metrics, such as 127.0.0.1:9464")
+	c.remote.Add(f)
 	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")
 	f.StringVar(&c.logFile, "log-file", "", "where the daemon logs (default STORE/log; with -f standard error)")
 	f.StringVar(&c.logFormat, "log-format", "text", "text or json")
@@ -136,6 +139,9 @@ func (c *mountConfig) check(cmd *cobra.Command) error {
 	}
 	if _, err := logs.ParseLevel(c.logLevel); err != nil {
 		return bad("--log-level %q: it is debug, info, warn or error", c.logLevel)
+	}
+	if err := c.remote.Check(); err != nil {
+		return bad("%v", err)
 	}
 	return nil
 }

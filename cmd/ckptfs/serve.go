@@ -20,7 +20,7 @@ import (
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
-	"ckptfs/cmd/ckptfs/remote"
+	"ckptfs/cmd/ckptfs/scrape"
 	"ckptfs/cmd/ckptfs/systemd"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
@@ -89,7 +89,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 
 	var ln net.Listener
 	if c.metrics != "" {
-		if ln, err = listenMetrics(c.metrics); err == nil {
+		if ln, err = scrape.Listen(c.metrics); err == nil {
 			defer ln.Close()
 		} else if before == nil {
 			return err
@@ -120,7 +120,9 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Create:        !c.readOnly,
 		ReadOnly:      c.readOnly,
 		Foreign:       a.foreign,
-		RemoteOptions: volume.RemoteOptions{Remote: remote.Open, Publish: true, RemotePoll: 15 * time.Second},
+		RemoteOptions: volume.RemoteOptions{
+			Remote: c.remote.Open(), Publish: c.remote.Publishes(), RemotePoll: c.remote.Poll(),
+		},
 		HotSize:       hot,
 		MaxUnpacked:   unpacked,
 		MaxFiles:      budget.MaxFiles(),
@@ -203,7 +205,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 			if ln == nil {
 				return c.openMetrics(v)
 			}
-			return serveMetrics(ln, v.Requests()), nil
+			return scrape.Serve(ln, v.Requests(), built()), nil
 		}, without("metrics")).Close()
 	}
 	asMounted := control.Mount{
@@ -280,11 +282,11 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 
 // openMetrics serves metrics, of a mount that is there.
 func (c *mountConfig) openMetrics(v *volume.Volume) (func(), error) {
-	ln, err := listenMetrics(c.metrics)
+	ln, err := scrape.Listen(c.metrics)
 	if err != nil {
 		return nil, err
 	}
-	return serveMetrics(ln, v.Requests()), nil
+	return scrape.Serve(ln, v.Requests(), built()), nil
 }
 
 // answer makes the socket at which the daemon is asked. The store is mounted.

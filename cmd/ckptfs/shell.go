@@ -48,6 +48,18 @@ func (s shell) With(ctx context.Context, name string, do func(c *control.Client,
 	})
 }
 
+func (s shell) Tell(ctx context.Context, store string, do func(c *control.Client) error) error {
+	c, err := reach(ctx, &place{store: store}, gap)
+	if errors.Is(err, control.ErrNoDaemon) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}
+
 func (s shell) Make(ctx context.Context, store string) error {
 	v, err := volume.Open(volume.Options{Dir: store, Create: true, HotSize: -1})
 	if err != nil {

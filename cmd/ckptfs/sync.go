@@ -11,9 +11,9 @@ import (
 )
 
 func (a *app) syncCmd() *cobra.Command {
-	var published bool
+	var published, newest bool
 	cmd := &cobra.Command{
-		Use:   "sync PATH",
+		Use:   "sync [--remote [--newest]] PATH",
 		Short: "Pack every closed file, and wait for it",
 		Long: `Packs every closed file that is not packed yet and returns when all of them are packed and durable. Files that are open
 for writing are not waited for. With --remote it also publishes what is complete at or below PATH, as push does, and
@@ -21,7 +21,10 @@ returns when every other machine can see it.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if published {
-				return remote.Push(cmd.Context(), shell{a}, args)
+				return remote.Push(cmd.Context(), shell{a}, args, newest)
+			}
+			if newest {
+				return &usageError{msg: "--newest is about --remote", cmd: cmd}
 			}
 			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {
 				update, done := a.progress("packing")
@@ -47,6 +50,7 @@ returns when every other machine can see it.`,
 		},
 	}
 	cmd.Flags().BoolVar(&published, "remote", false, "publish what is complete, too, and wait for it")
+	cmd.Flags().BoolVar(&newest, "newest", false, "with --remote: publish the newest complete step first")
 	return cmd
 }
 

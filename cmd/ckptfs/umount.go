@@ -14,6 +14,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/procs"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -22,6 +23,7 @@ import (
 // umountConfig is the umount command's line.
 type umountConfig struct {
 	noWait, lazy, force bool
+	remote              bool
 	timeout             time.Duration // 0: as long as it takes, but for a mount that is in use
 }
 
@@ -41,18 +43,22 @@ see: process, command and what it has open. An interrupted command leaves the mo
 no process serves any more is cleared. If the daemon did not close the store in order, the exit code is 1, and the next
 mount looks at every file.
 
+What is not published to the store's remote yet is not waited for; the command says how much it is, and the next mount
+publishes it. With --remote it is published first.
+
 --timeout bounds the whole; a busy mount is tried again until then. --lazy detaches the mount at once and lets its users
 go on. --force takes it from them: their reads and writes fail from then on. A daemon that does not end is killed. Files
 that were closed are safe.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if c.lazy && c.force || c.timeout < 0 {
-				return &usageError{msg: "--lazy and --force are two ways, and --timeout is a time such as 30s", cmd: cmd}
+			if c.lazy && c.force || c.timeout < 0 || c.remote && (c.lazy || c.force || c.noWait) {
+				return &usageError{msg: "--lazy and --force are two ways, with neither and not with --no-wait goes --remote, and --timeout is a time such as 30s", cmd: cmd}
 			}
 			return a.umount(cmd.Context(), args[0], &c)
 		},
 	}
 	cmd.Flags().BoolVar(&c.noWait, "no-wait", false, "do not wait for packing: the next mount continues it")
+	cmd.Flags().BoolVar(&c.remote, "remote", false, "publish what is complete first, and wait for it")
 	cmd.Flags().BoolVar(&c.lazy, "lazy", false, "detach at once; the daemon ends when the last open file is closed")
 	cmd.Flags().BoolVar(&c.force, "force", false, "take the mount from its users, whose reads and writes then fail; no packing")
 	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "stop trying after so long, such as 30s, 5m; until then a busy mount is tried again")
@@ -140,6 +146,7 @@ func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place, mountp
 		cl.Close() // the daemon would wait for it
 		return a.forceUnmount(ctx, p.store, mountpoint, end)
 	}
+	note := ""
 	if !c.noWait && !c.lazy {
 		update, done := a.progress("packing")
 		err := cl.Sync(ctx, update)
@@ -147,8 +154,14 @@ func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place, mountp
 		if err != nil {
 			return late(ctx, err, mountpoint+" not unmounted, for not everything is packed (--no-wait unmounts all the same)", dev)
 		}
+		if c.remote {
+			if err := remote.PushAll(ctx, shell{a}, cl); err != nil {
+				return late(ctx, err, mountpoint+" not unmounted, for not everything is published", dev)
+			}
+		}
 		if st, err := cl.Status(ctx); err == nil {
 			text.NamePlain(a.err, st)
+			note = text.Unpublished(st.Remote)
 		}
 	}
 	if err := a.tryUnmount(ctx, cl, mountpoint, dev, c); err != nil {
@@ -158,7 +171,7 @@ func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place, mountp
 		if err := a.awaitEnd(ctx, end, mountpoint, dev); err != nil {
 			return err
 		}
-		return a.ended(p.store, mountpoint, "", end.inOrder(ctx, p.store))
+		return a.ended(p.store, mountpoint, note, end.inOrder(ctx, p.store))
 	}
 	return a.sayUnmounted(p.store, mountpoint, true, "")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/fs/metrics"
 	"ckptfs/fs/tree"
 )
 
@@ -47,3 +48,5 @@ func revision() string {
 	}
 	return ""
 }
+
+func built() metrics.Build { return metrics.Build{Version: version, Revision: revision()} }

@@ -40,7 +40,8 @@
 //	POST /v1/retire?path=P           Retired
 //	POST /v1/match?…                 MatchAnswer; the graph is the body, MatchOptions the query
 //
-//	POST /v1/push?path=P             stream of a Pushed
+//	POST /v1/join                    {} when the remote is used that the store was joined to
+//	POST /v1/push?path=P&…           stream of a Pushed; PushOptions
 //	POST /v1/pull?path=P             stream of a Pulled
 //	POST /v1/fetch                   Fetched
 //	GET  /v1/conflicts?path=P        Conflicts

@@ -32,6 +32,7 @@ const (
 	CodeUnsupported Code = "not_possible" // not in this state: unmounting what is not mounted
 	CodeUnreachable Code = "unreachable"  // the object store of a remote
 	CodeRefused     Code = "refused"      // by the object store: credentials
+	CodeConflict    Code = "conflict"     // others changed what was to be published
 )
 
 // Error is a failure as it travels: it reads the same on both sides of the wire, and errors.Is finds the

@@ -10,7 +10,9 @@ import (
 // Remote is what a volume answers about the remote that its store is joined to.
 type Remote interface {
 	// Push publishes what is complete at or below a path, and returns when the remote has it.
-	Push(ctx context.Context, path string, report func(Progress)) (*Pushed, error)
+	Push(ctx context.Context, path string, o PushOptions, report func(Progress)) (*Pushed, error)
+	// Join uses the remote that the store was joined to since it was opened.
+	Join(ctx context.Context) error
 	// Fetch reads what others published since.
 	Fetch(ctx context.Context) (*Fetched, error)
 	// Pull makes the names at or below a path that others published, with their bytes.
@@ -19,6 +21,27 @@ type Remote interface {
 	Drop(ctx context.Context, path string, report func(Progress)) (*Dropped, error)
 	// Conflicts lists the names of which the remote has several versions.
 	Conflicts(ctx context.Context, path string) (*Conflicts, error)
+}
+
+// PushOptions are how something is published.
+type PushOptions struct {
+	Newest     bool // the newest complete step first, before what is published in the background
+	NoConflict bool // nothing, if a name would have several versions then
+}
+
+func (o PushOptions) query(path string) url.Values {
+	q := url.Values{"path": {path}}
+	if o.Newest {
+		q.Set("newest", "1")
+	}
+	if o.NoConflict {
+		q.Set("no_conflict", "1")
+	}
+	return q
+}
+
+func pushOptions(q url.Values) PushOptions {
+	return PushOptions{Newest: q.Get("newest") == "1", NoConflict: q.Get("no_conflict") == "1"}
 }
 
 // Pushed is what Push did.
@@ -84,6 +107,16 @@ type RemoteStatus struct {
 	MoreWaiting int       `json:"more_waiting,omitempty"` // names besides
 	Problem     string    `json:"problem,omitempty"`      // why nothing is published now
 	Offline     string    `json:"offline,omitempty"`      // why the remote is not reached: names are as last seen
+	// Manual: what is complete is published when a command says so, and not before.
+	Manual      bool         `json:"manual,omitempty"`
+	Unpublished *Unpublished `json:"unpublished,omitempty"` // nil: it could not be counted in a moment
+}
+
+// Unpublished is what a store has that its remote has not.
+type Unpublished struct {
+	Files   int   `json:"files"`
+	Bytes   int64 `json:"bytes"`   // of these
+	Removed int   `json:"removed"` // names
 }
 
 func (h *Handler) remote(v Remote) {
@@ -92,7 +125,7 @@ func (h *Handler) remote(v Remote) {
 		if err != nil {
 			return nil, err
 		}
-		return v.Push(r.Context(), p, progress)
+		return v.Push(r.Context(), p, pushOptions(r.URL.Query()), progress)
 	}))
 	h.mux.HandleFunc("POST /v1/pull", stream(func(r *http.Request, progress func(Progress)) (any, error) {
 		p, err := pathOf(r)
@@ -108,6 +141,9 @@ func (h *Handler) remote(v Remote) {
 		}
 		return v.Drop(r.Context(), p, progress)
 	}))
+	h.mux.HandleFunc("POST /v1/join", plain(func(r *http.Request) (any, error) {
+		return struct{}{}, v.Join(r.Context())
+	}))
 	h.mux.HandleFunc("POST /v1/fetch", plain(func(r *http.Request) (any, error) {
 		return v.Fetch(r.Context())
 	}))
@@ -121,8 +157,15 @@ func (h *Handler) remote(v Remote) {
 }
 
 // Push is Remote.Push.
-func (c *Client) Push(ctx context.Context, path string, progress func(Progress)) (*Pushed, error) {
-	return follow[Pushed](ctx, c, "push", url.Values{"path": {path}}, progress)
+func (c *Client) Push(ctx context.Context, path string, o PushOptions, progress func(Progress)) (
+	*Pushed, error) {
+	return follow[Pushed](ctx, c, "push", o.query(path), progress)
+}
+
+// Join is Remote.Join.
+func (c *Client) Join(ctx context.Context) error {
+	_, err := ask[struct{}](ctx, c, http.MethodPost, "join", nil)
+	return err
 }
 
 // Pull is Remote.Pull.

@@ -46,8 +46,8 @@ func decodeKnown(path string, p []byte) (*known, error) {
 	return k, r.End()
 }
 
-// contentOf is the sum of all that an entry says but whose it is and what it replaces. The time of a folder or
-// a link is none of it: on each machine it is when a name came into the one, and when the other was made.
+// contentOf is the sum of all that an entry says but whose it is and what it replaces. The time of a folder
+// or a link is none of it: on each machine it is when a name came into the one, and when the other was made.
 func contentOf(e *record.Entry) sum {
 	mtime := e.MTime
 	if e.Kind != record.KindFile {

@@ -72,7 +72,8 @@ func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept [
 // mayBeNeeded reports whether what was at a name before the one with number ino was put in its place may
 // have been changed by a program meanwhile: the kill came before that was looked for. It is nobody's if the
 // remote has it, or if the exchange was noted as done.
-func (l *looker) mayBeNeeded(dir *names.Node, at, left string, ino uint64, list []tree.DirEntry) (bool, error) {
+func (l *looker) mayBeNeeded(dir *names.Node, at, left string, ino uint64, list []tree.DirEntry) (
+	bool, error) {
 	for _, e := range list {
 		if e.Ino != ino || e.Name == left {
 			continue

@@ -84,10 +84,13 @@ func (s *Share) loop(ctx context.Context) {
 				continue
 			}
 		}
-		_, soon, err := s.push(ctx, steps.Dir, false, nil)
+		soon, gaveWay, err := s.publish(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
+		case gaveWay:
+			wait.Reset(firstPause) // by then the other push has begun, and this one waits for it
+			continue
 		case err != nil:
 			pause = min(max(2*pause, firstPause), longest)
 			s.fails(err)
@@ -99,6 +102,31 @@ func (s *Share) loop(ctx context.Context) {
 		if !soon.IsZero() {
 			wait.Reset(max(soon.Sub(s.o.Now()), 10*time.Millisecond))
 		}
+	}
+}
+
+// publish publishes what is complete, unless it has to give way to another push.
+func (s *Share) publish(ctx context.Context) (soon time.Time, gaveWay bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.setGiveWay(cancel)
+	defer s.setGiveWay(nil)
+	_, soon, err = s.push(ctx, steps.Dir, asked{}, nil)
+	return soon, err != nil && ctx.Err() != nil, err
+}
+
+func (s *Share) setGiveWay(cancel context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.giveWay = cancel
+}
+
+// hurry has what is published in the background give way.
+func (s *Share) hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.giveWay != nil {
+		s.giveWay()
 	}
 }
 

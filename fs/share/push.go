@@ -25,21 +25,31 @@ const mostEntries = 2000
 
 // Push publishes what is complete at or below a path, which is that of a run, of what one holds, or "" or
 // "runs" for all. What is not published is among Skipped, and no error.
-func (s *Share) Push(ctx context.Context, at string, report func(control.Progress)) (*control.Pushed, error) {
+func (s *Share) Push(ctx context.Context, at string, o control.PushOptions, report func(control.Progress)) (
+	*control.Pushed, error) {
 	at, err := shared("push", at)
 	if err != nil {
 		return nil, err
 	}
+	if o.Newest {
+		s.hurry()
+	}
 	if err := s.o.Settle(ctx); err != nil {
 		return nil, err
 	}
-	out, _, err := s.push(ctx, at, true, report)
+	out, _, err := s.push(ctx, at, asked{o, true}, report)
 	return out, err
 }
 
-// push publishes what is new at or below a path. now: it is not left alone first. soon is when there may be
-// more of it; zero: when something changes.
-func (s *Share) push(ctx context.Context, at string, now bool, report func(control.Progress)) (
+// asked is how a push was asked for.
+type asked struct {
+	control.PushOptions
+	now bool // what is complete is not left alone first
+}
+
+// push publishes what is new at or below a path. soon is when there may be more of it; zero: when something
+// changes.
+func (s *Share) push(ctx context.Context, at string, how asked, report func(control.Progress)) (
 	out *control.Pushed, soon time.Time, err error) {
 	s.pushing.Lock()
 	defer s.pushing.Unlock()
@@ -51,7 +61,7 @@ func (s *Share) push(ctx context.Context, at string, now bool, report func(contr
 	}()
 	l := &looker{Share: s, ctx: ctx, waits: true, batch: s.o.Store.Begin()}
 	defer l.batch.Release()
-	f, err := l.collect(ctx, at, was, now)
+	f, err := l.collect(ctx, at, was, how.now)
 	if err == nil {
 		err = l.batch.Commit()
 	}
@@ -61,7 +71,7 @@ func (s *Share) push(ctx context.Context, at string, now bool, report func(contr
 	if err != nil {
 		return nil, soon, err
 	}
-	p := &push{Share: s, found: f, report: report,
+	p := &push{Share: s, found: f, how: how, report: report,
 		out: control.Pushed{Remote: s.o.Joined.URL(), Skipped: f.later}}
 	if err = p.run(ctx); err != nil {
 		return nil, soon, err
@@ -93,6 +103,7 @@ func (s *Share) pushed(p *push) {
 	for _, w := range p.out.Skipped {
 		s.dirty[runOf(w.Path)] = true
 	}
+	s.looking = cleaned{}
 	s.touched.forget(s.o.Now())
 	s.status.Waiting = slices.Clone(p.later[:min(len(p.later), mostWaiting)])
 	s.status.MoreWaiting = len(p.later) - len(s.status.Waiting)
@@ -114,9 +125,9 @@ func (s *Share) lookedThrough(at string) cleaned {
 	if at != steps.Dir {
 		return cleaned{all: true}
 	}
-	was := cleaned{s, s.all, s.dirty}
+	s.looking = cleaned{s, s.all, s.dirty}
 	s.all, s.dirty = false, map[string]bool{}
-	return was
+	return s.looking
 }
 
 // has reports whether a run is to be looked through.
@@ -131,12 +142,14 @@ func (c cleaned) undo() {
 	defer c.s.mu.Unlock()
 	c.s.all = c.s.all || c.all
 	maps.Copy(c.s.dirty, c.dirty)
+	c.s.looking = cleaned{}
 }
 
 // push publishes what was found.
 type push struct {
 	*Share
 	*found
+	how    asked
 	report func(control.Progress)
 	out    control.Pushed
 	total  control.Progress
@@ -148,6 +161,11 @@ func (p *push) run(ctx context.Context) error {
 		return err
 	}
 	p.out.Writer = string(cmp.Or(id.Writer, p.o.Joined.Writer))
+	if p.how.NoConflict {
+		if err := p.refuse(ctx); err != nil {
+			return err
+		}
+	}
 	for _, entries := range p.commits() {
 		if err := p.commit(ctx, entries); err != nil {
 			return err
@@ -157,7 +175,7 @@ func (p *push) run(ctx context.Context) error {
 }
 
 // commits are the entries of each commit: steps as a whole, the oldest first, and removals last, with the
-// names that they went to, or after these.
+// names that they went to, or after these. If the newest is to be first, each step is a commit.
 func (p *push) commits() (all [][]record.Entry) {
 	newest := map[string]int64{}
 	for i := range p.entries {
@@ -175,12 +193,24 @@ func (p *push) commits() (all [][]record.Entry) {
 		}
 		return newest[inStep(e.Path)]
 	}
+	if p.how.Newest {
+		oldest := age
+		age = func(e *record.Entry) int64 {
+			if e.Kind == record.KindTombstone {
+				return oldest(e)
+			}
+			return -oldest(e)
+		}
+	}
 	sorted := slices.Clone(p.entries)
 	slices.SortStableFunc(sorted, func(a, b record.Entry) int {
 		return cmp.Or(cmp.Compare(age(&a), age(&b)), record.ComparePaths(inStep(a.Path), inStep(b.Path)))
 	})
 	for len(sorted) > 0 {
 		n := min(mostEntries, len(sorted))
+		if p.how.Newest {
+			n = 1
+		}
 		for n < len(sorted) && inStep(sorted[n].Path) == inStep(sorted[n-1].Path) {
 			n++
 		}
@@ -242,15 +272,9 @@ func (p *push) renamed(ctx context.Context, e *writer.RegisteredError) error {
 func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.Changes, err error) {
 	own := record.Writer(p.out.Writer)
 	ch.Seen = p.heads.Clock()
-	held := map[string][]*record.Entry{}
-	for at := range groups(entries) {
-		all, err := p.heads.Below(ctx, at)
-		if err != nil {
-			return ch, err
-		}
-		for path, of := range rnames.Paths(entriesOf(all)...) {
-			held[path] = of
-		}
+	held, err := p.held(ctx, entries)
+	if err != nil {
+		return ch, err
 	}
 	for _, e := range entries {
 		k, err := p.known(e.Path)
@@ -277,6 +301,21 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 		}
 	}
 	return ch, nil
+}
+
+// held is what heads have, by path, of the steps of entries.
+func (p *push) held(ctx context.Context, entries []record.Entry) (map[string][]*record.Entry, error) {
+	held := map[string][]*record.Entry{}
+	for at := range groups(entries) {
+		all, err := p.heads.Below(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		for path, of := range rnames.Paths(entriesOf(all)...) {
+			held[path] = of
+		}
+	}
+	return held, nil
 }
 
 // groups are what runs hold of which there are entries.

@@ -133,9 +133,12 @@ type Share struct {
 	mu      sync.Mutex
 	touched touches
 	dirty   map[string]bool // runs that something changed in since they were looked through
+	looking cleaned         // what was dirty before the push that is under way looked through it
 	all     bool            // every run is dirty
 	done    map[string]*steps.Step
 	status  control.RemoteStatus
+
+	giveWay context.CancelFunc // ends what is published in the background; nil: nothing is
 
 	wake chan struct{}
 	stop context.CancelFunc

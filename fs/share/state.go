@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 
+	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
 	"ckptfs/fs/steps"
 )
@@ -30,19 +31,10 @@ func (s *Share) StateOf(n *names.Node, p string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	same := false
-	if n.File() != nil {
-		a, is, err := settled(n)
-		same = err == nil && lookOf(&a, &is, st) == k.look
-	} else {
-		l := &looker{Share: s, ctx: context.Background()}
-		e, _, err := l.entry(n, p, st, k)
-		if err != nil {
-			return "", err
-		}
-		same = e == nil
-	}
+	same, err := s.published(n, p, st, k)
 	switch {
+	case err != nil:
+		return "", err
 	case !same:
 		return Pending, nil
 	case s.lazy.inConflict(p):
@@ -51,6 +43,27 @@ func (s *Share) StateOf(n *names.Node, p string) (string, error) {
 		return Remote, nil
 	}
 	return Pushed, nil
+}
+
+// published reports whether the remote has a name as it is here. Where only packing could tell, it has not.
+func (s *Share) published(n *names.Node, p string, st *steps.Step, k *known) (bool, error) {
+	l := &looker{Share: s, ctx: context.Background()}
+	if n.File() == nil {
+		e, _, err := l.entry(n, p, st, k)
+		return err == nil && e == nil, err
+	}
+	a, is, err := settled(n)
+	if err != nil {
+		return false, nil
+	}
+	if lookOf(&a, &is, st) == k.look {
+		return true, nil
+	}
+	if a.Size > record.MaxInline && !is.Packed() {
+		return false, nil
+	}
+	e, _, err := l.entry(n, p, st, nil) // its local copy may have come or gone since
+	return err == nil && e != nil && contentOf(e) == k.content, nil
 }
 
 // stepAt is the step that a path leads to; nil if it is none.

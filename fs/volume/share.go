@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"path"
-	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,8 +22,6 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share"
-	"ckptfs/fs/steps"
-	"ckptfs/fs/virtual"
 )
 
 // remoteState is the file of a store that has what it and its remote have in common. It may be deleted.
@@ -33,45 +33,72 @@ const XattrRemote = "user.ckptfs.remote"
 
 // sharing is the connection with the remote, if the store was joined to one.
 type sharing struct {
-	*share.Share       // nil: there is none, or it cannot be used
-	why          error // why it cannot
-	names        *names.Names
+	v *Volume
+	o RemoteOptions
+
+	share atomic.Pointer[share.Share] // nil: there is none, or it cannot be used
+
+	mu    sync.Mutex
+	why   error // why it cannot
+	ended bool
 }
+
+// get is the connection; nil: there is none.
+func (s *sharing) get() *share.Share { return s.share.Load() }
 
 // open connects. A mount whose remote cannot be used is as any other.
 func (s *sharing) open(v *Volume, o Options) {
-	s.names = v.names
-	s.why = fmt.Errorf("store %s has no remote, or had none when it was mounted: "+
-		"`ckptfs remote add URL %[1]s` gives it one, and the next mount uses it", v.folder.Path())
+	s.v, s.o = v, o.RemoteOptions
 	if v.readOnly {
 		s.why = fmt.Errorf("store %s is read only here: its remote is not used", v.folder.Path())
-	}
-	if o.Remote == nil || v.readOnly {
 		return
 	}
-	j, err := remote.ReadJoined(v.folder.Here())
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err == nil {
-		s.Share, err = join(v, j, o)
-	}
-	if err == nil {
-		dir := v.names.SyncDir
-		v.names.SyncDir = func(fd int) error { // a name that is gone for good is noted for good
-			if err := s.sync(); err != nil {
-				return err
-			}
-			return dir(fd)
+	dir := v.names.SyncDir
+	v.names.SyncDir = func(fd int) error { // a name that is gone for good is noted for good
+		if err := s.sync(); err != nil {
+			return err
 		}
+		return dir(fd)
 	}
-	if err != nil {
-		s.why = fmt.Errorf("the remote of the store cannot be used: %w", err)
+	if err := s.connect(false); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		v.report(slog.LevelError, "nothing is published", "reason", err)
 	}
 }
 
-func join(v *Volume, j remote.Joined, o Options) (*share.Share, error) {
+// connect uses the remote that the store was joined to, unless it does. start: it publishes from here on, if
+// that is wanted at all.
+func (s *sharing) connect(start bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.get() != nil || s.ended || s.v.readOnly {
+		return s.why
+	}
+	v := s.v
+	j, err := remote.ReadJoined(v.folder.Here())
+	if err == nil && s.o.Remote == nil {
+		err = errors.New("this program opened the store without it")
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.why = fmt.Errorf("store %s has no remote: `ckptfs remote add URL %[1]s` gives it one: %w",
+			v.folder.Path(), fs.ErrNotExist)
+		return s.why
+	case err == nil:
+		var one *share.Share
+		if one, err = join(v, j, s.o); err == nil {
+			s.share.Store(one)
+			if start {
+				s.start()
+			}
+		}
+	}
+	if s.why = nil; err != nil {
+		s.why = fmt.Errorf("the remote of the store cannot be used: %w", err)
+	}
+	return s.why
+}
+
+func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 	b, err := o.Remote(j)
 	if err != nil {
 		return nil, err
@@ -100,39 +127,54 @@ func join(v *Volume, j remote.Joined, o Options) (*share.Share, error) {
 	return s, nil
 }
 
-func (s *sharing) start(publish bool) {
-	if s.Share != nil {
-		s.Start(publish)
+// start asks for what others publish, and publishes in the background, if that is wanted.
+func (s *sharing) start() {
+	if one := s.get(); one != nil {
+		one.Start(s.o.Publish)
 	}
 }
 
 func (s *sharing) stop() {
-	if s.Share != nil {
-		s.Stop()
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	if one := s.get(); one != nil {
+		one.Stop()
 	}
 }
 
 func (s *sharing) close() error {
-	if s.Share == nil {
-		return nil
+	if one := s.get(); one != nil {
+		return one.Close()
 	}
-	return s.Close()
+	return nil
 }
 
 // sync makes durable what is to be published as removed.
 func (s *sharing) sync() error {
-	if s.Share == nil {
-		return nil
+	if one := s.get(); one != nil {
+		return one.Sync()
 	}
-	return s.Share.Sync()
+	return nil
 }
 
+// countFor is how long a status waits for the number of what is not published.
+const countFor = 500 * time.Millisecond
+
 // status is nil without a remote.
-func (s *sharing) status() *control.RemoteStatus {
-	if s.Share == nil {
+func (s *sharing) status(ctx context.Context) *control.RemoteStatus {
+	one := s.get()
+	if one == nil {
 		return nil
 	}
-	return s.Status()
+	st := one.Status()
+	st.Manual = !s.o.Publish && s.v.mounted.Load() != nil
+	ctx, cancel := context.WithTimeout(ctx, countFor)
+	defer cancel()
+	if n, err := one.Unpublished(ctx); err == nil {
+		st.Unpublished = n
+	}
+	return st
 }
 
 // kept is a share.State on the disk.
@@ -148,10 +190,11 @@ func (k kept) SetHeads(all map[record.Writer]heads.Kept) error {
 
 // xattr is the value of XattrRemote.
 func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
-	if s.Share == nil {
+	one := s.get()
+	if one == nil {
 		return 0, unix.ENODATA
 	}
-	state, err := s.StateOf(n, n.Path())
+	state, err := one.StateOf(n, n.Path())
 	if err != nil {
 		return 0, err
 	}
@@ -162,95 +205,49 @@ func (s *sharing) xattr(n *names.Node, dest []byte) (int, error) {
 	return len(state), nil
 }
 
-// ensure brings the names in a folder up to date with what others published. more is what is asked for in it,
-// or "".
-func (s *sharing) ensure(ctx context.Context, dir *names.Node, more string) {
-	switch {
-	case s.Share == nil:
-	case dir.Synth() != nil:
-		if dir.IsVirtual() {
-			s.ensureShown(ctx, path.Join(dir.Path(), more))
-		}
-	case dir.ID() == rootID || dir.Below(steps.Dir):
-		s.Ensure(ctx, dir.Path())
-	}
-}
-
-// ensureShown is ensure of what a name below .ckptfs shows.
-func (s *sharing) ensureShown(ctx context.Context, p string) {
-	kind, shown, _ := strings.Cut(strings.TrimPrefix(p, virtual.Name+"/"), "/")
-	switch kind {
-	case virtual.Best.Name():
-		run, _, _ := strings.Cut(shown, "/")
-		s.appear(ctx, path.Join(steps.Dir, run))
-	case virtual.Tensors.Name():
-		s.Ensure(ctx, shown)
-		if dir := path.Dir(shown); dir != "." {
-			s.Ensure(ctx, dir)
-		}
-	}
-}
-
-// appear has all names appear that others published at or below paths, which a command is about: what it
-// looks at looks into no folder by itself. What is not reached is as it was seen last.
-func (s *sharing) appear(ctx context.Context, paths ...string) {
-	if s.Share == nil {
-		return
-	}
-	for _, p := range paths {
-		p = strings.Trim(path.Clean("/"+p), "/")
-		if p == "" || p == virtual.Name || strings.HasPrefix(p, virtual.Name+"/") {
-			s.Ensure(ctx, "")
-			s.Ensure(ctx, steps.Dir)
-			continue
-		}
-		_ = s.EnsureBelow(ctx, p) // the command meets what cannot be listed
-	}
-}
-
-// rootID is the kernel's id of the mount's root.
-const rootID = 1
-
 // touch notes that a node changed which may be published.
 func (s *sharing) touch(n *names.Node) {
-	if s.Share != nil {
-		paths := n.Paths()
-		for _, p := range paths {
-			s.Touched(p)
-		}
-		var st unix.Stat_t
-		if n.File() != nil && (n.Stat(&st) != nil || uint64(st.Nlink) > uint64(len(paths))) {
-			s.TouchedAll()
-		}
+	one := s.get()
+	if one == nil {
+		return
+	}
+	paths := n.Paths()
+	for _, p := range paths {
+		one.Touched(p)
+	}
+	var st unix.Stat_t
+	if n.File() != nil && (n.Stat(&st) != nil || uint64(st.Nlink) > uint64(len(paths))) {
+		one.TouchedAll()
 	}
 }
 
 // touchIn is touch of a name in a folder.
 func (s *sharing) touchIn(dir *names.Node, name string) {
-	if s.Share != nil && dir.Synth() == nil {
-		s.Touched(path.Join(dir.Path(), name))
+	if one := s.get(); one != nil && dir.Synth() == nil {
+		one.Touched(path.Join(dir.Path(), name))
 	}
 }
 
 // removing notes that a name is about to go. done says whether it went.
 func (s *sharing) removing(dir *names.Node, name string) (done func(bool)) {
-	if s.Share == nil || dir.Synth() != nil {
+	one := s.get()
+	if one == nil || dir.Synth() != nil {
 		return func(bool) {}
 	}
 	p := path.Join(dir.Path(), name)
-	gone := s.Removing(p)
+	gone := one.Removing(p)
 	return func(went bool) {
 		gone(went)
-		s.Touched(p)
+		one.Touched(p)
 	}
 }
 
 // exchanging is removing of a name that another node gets: what a folder holds goes with it.
 func (s *sharing) exchanging(dir *names.Node, name string) (done func(bool)) {
-	if s.Share == nil || dir.Synth() != nil {
+	if s.get() == nil || dir.Synth() != nil {
 		return func(bool) {}
 	}
-	n, _, err := s.names.Child(dir, name)
+	n, _, err := s.v.names.Child(dir, name)
 	if err != nil {
 		return func(bool) {}
 	}
@@ -261,53 +258,79 @@ func (s *sharing) exchanging(dir *names.Node, name string) (done func(bool)) {
 	return s.removing(dir, name)
 }
 
+// with calls do with the connection; without one, the error says why there is none.
+func (s *sharing) with(do func(*share.Share) error) error {
+	one := s.get()
+	if one == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.why
+	}
+	return do(one)
+}
+
+// Join uses the remote that the store was joined to since it was opened, and looks what it has.
+func (q *Requests) Join(ctx context.Context) error {
+	s := &q.v.sharing
+	if s.get() != nil {
+		return nil
+	}
+	if err := s.connect(true); err != nil {
+		return err
+	}
+	return s.with(func(one *share.Share) error {
+		_, err := one.Fetch(ctx)
+		return err
+	})
+}
+
 // Push publishes what is complete at or below a path.
 func (q *Requests) Push(
-	ctx context.Context, path string, report func(control.Progress),
-) (*control.Pushed, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Push(ctx, path, report)
+	ctx context.Context, path string, o control.PushOptions, report func(control.Progress),
+) (out *control.Pushed, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Push(ctx, path, o, report)
+		return err
+	})
+	return out, err
 }
 
 // Fetch reads what others published since.
-func (q *Requests) Fetch(ctx context.Context) (*control.Fetched, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Fetch(ctx)
+func (q *Requests) Fetch(ctx context.Context) (out *control.Fetched, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Fetch(ctx)
+		return err
+	})
+	return out, err
 }
 
 // Pull makes the names at or below a path that others published.
 func (q *Requests) Pull(
 	ctx context.Context, path string, report func(control.Progress),
-) (*control.Pulled, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Pull(ctx, path, report)
+) (out *control.Pulled, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Pull(ctx, path, report)
+		return err
+	})
+	return out, err
 }
 
 // Drop leaves to the remote what it has of the files at or below a path.
 func (q *Requests) Drop(
 	ctx context.Context, path string, report func(control.Progress),
-) (*control.Dropped, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Drop(ctx, path, report)
+) (out *control.Dropped, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Drop(ctx, path, report)
+		return err
+	})
+	return out, err
 }
 
 // Conflicts lists the names of which the remote has several versions.
-func (q *Requests) Conflicts(ctx context.Context, path string) (*control.Conflicts, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Conflicts(ctx, path)
+func (q *Requests) Conflicts(ctx context.Context, path string) (out *control.Conflicts, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Conflicts(ctx, path)
+		return err
+	})
+	return out, err
 }

@@ -16,6 +16,7 @@ import (
 	"ckptfs/cas/remote/heads"
 	"ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
+	"ckptfs/fs/control"
 )
 
 // Machines write, write over, rename, remove, push and pull, against a model that keeps every version: one
@@ -104,7 +105,8 @@ func (m *shareModel) rename(one *modelled, from, to string) {
 }
 
 func (m *shareModel) push(one *modelled) {
-	if p, err := one.Push(context.Background(), "", nil); err != nil || len(p.Skipped) > 0 {
+	p, err := one.Push(context.Background(), "", control.PushOptions{}, nil)
+	if err != nil || len(p.Skipped) > 0 {
 		m.rt.Fatalf("push: %+v, %v", p, err)
 	}
 	for p, n := range one.names {

@@ -275,7 +275,7 @@ func TestPublishedWhenPacked(t *testing.T) {
 	a.put("runs/x/1/model.safetensors", modelFile(t, "ABC"))
 	a.put("runs/x/1/f", []byte("f"))
 	a.eventually("the step waits", func() bool {
-		s := a.sharing.Status()
+		s := a.sharing.get().Status()
 		return len(s.Waiting) == 1 && s.Waiting[0].Path == "runs/x/1/model.safetensors"
 	})
 	d := c.join("d")
@@ -300,7 +300,7 @@ func TestPulledWhilePublished(t *testing.T) {
 	b.content.Kernel = &told{b.content.Kernel, func(string) {
 		once.Do(func() {
 			go func() {
-				p, err := b.Push(context.Background(), "", nil)
+				p, err := b.Push(context.Background(), "", control.PushOptions{}, nil)
 				if err != nil {
 					t.Error(err)
 				}

@@ -76,7 +76,7 @@ func (m *machine) put(p string, data []byte) {
 // published pushes a path; all of it is published but what is named.
 func (m *machine) published(at string, left ...string) *control.Pushed {
 	m.t.Helper()
-	p, err := m.Push(context.Background(), at, nil)
+	p, err := m.Push(context.Background(), at, control.PushOptions{}, nil)
 	if err != nil {
 		m.t.Fatalf("push %s: %v", at, err)
 	}
@@ -325,7 +325,7 @@ func TestPushCutOff(t *testing.T) {
 		})
 		a.put("runs/x/1/model.safetensors", modelFile(t, "ABC"))
 		a.put("runs/x/1/f", []byte("f"))
-		_, err := a.Push(context.Background(), "", nil)
+		_, err := a.Push(context.Background(), "", control.PushOptions{}, nil)
 		d := c.join("d")
 		if p, perr := d.Pull(context.Background(), "", nil); perr == nil && p.Files != 2 && p.Files != 0 {
 			t.Errorf("after %d requests: %+v", n, p)

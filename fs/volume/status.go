@@ -62,7 +62,7 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 			f.Unlock()
 		}
 	})
-	s.Remote = q.v.sharing.status()
+	s.Remote = q.v.sharing.status(ctx)
 	s.Unidentified.Files, s.Unidentified.More = q.v.ids.Pending()
 	s.ResidentBytes = q.v.hot.Bytes()
 	return s, nil

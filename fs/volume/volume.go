@@ -174,12 +174,11 @@ func (v *Volume) open(o Options) error {
 	v.openPasses()
 	v.usage.Start(counted(v))
 	v.sharing.open(v, o)
-	return v.recover(o.Resume, o.Publish)
+	return v.recover(o.Resume)
 }
 
-// recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume,
-// publish Options.Publish.
-func (v *Volume) recover(resume func(*Volume) error, publish bool) error {
+// recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume.
+func (v *Volume) recover(resume func(*Volume) error) error {
 	before := v.lock.Before
 	s := &maintenance.Survey{
 		Passes: v.passes, Repair: !before.Clean && before.PID != 0, Stop: v.closing.Load,
@@ -218,7 +217,7 @@ func (v *Volume) recover(resume func(*Volume) error, publish bool) error {
 		v.sums.Start()
 		v.ids.Start()
 		v.durability.start()
-		v.sharing.start(publish)
+		v.sharing.start()
 	}
 	switch {
 	case resume != nil && s.Repair:

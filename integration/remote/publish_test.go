@@ -125,3 +125,52 @@ func TestShareInTheBackground(t *testing.T) {
 	b.Run("pull", b.Dir)
 	same(t, filepath.Join(b.Dir, "runs/x/1/model.bin"), data)
 }
+
+// A remote that is added to a mounted store is used at once. What is not published the end of the mount says,
+// or waits for.
+func TestShareOptions(t *testing.T) {
+	e := mounttest.StartEngine(t)
+	a, b := mounttest.New(t), joined(t, e, "team", "b")
+	save(t, filepath.Join(a.Dir, "runs/x/1/f"), []byte("f"))
+	a.Run("remote", "add", e.URL("team"), a.Dir, "--endpoint", e.Endpoint, "--writer", "a")
+	a.Run("sync", "--remote", "--newest", a.Dir)
+	b.Run("pull", b.Dir)
+	same(t, filepath.Join(b.Dir, "runs/x/1/f"), []byte("f"))
+
+	for _, m := range []*mounttest.Mount{a, b} {
+		m.Must(m.Stop())
+		m.Flags = append(m.Flags, "--push", "manual", "--push-rate", "1MiB", "-o", "pull_rate=1MiB")
+		m.Must(m.Start())
+		if said := m.Run("status", m.Dir); !strings.Contains(said, "published when a command says so") {
+			t.Error(said)
+		}
+		save(t, filepath.Join(m.Dir, "runs/x/1/f"), []byte("changed on "+m.Dir))
+		save(t, filepath.Join(m.Dir, "runs/x/2/f"), []byte("the same"))
+	}
+	a.Run("push", "--no-conflict", a.Dir)
+	said, code := b.RunFails("push", "--no-conflict", b.Dir)
+	if code != 14 || !strings.Contains(said, "runs/x/1/f") {
+		t.Errorf("%d, %s", code, said)
+	}
+	if said := b.Run("umount", b.Dir); !strings.Contains(said, "2 files of") {
+		t.Errorf("umount says %s", said)
+	}
+	b.Must(b.Start())
+	said = b.Run("umount", "--remote", b.Dir)
+	if strings.Contains(said, "not published") {
+		t.Errorf("umount --remote says %s", said)
+	}
+	a.Run("fetch", a.Dir)
+	if said := a.Run("remote", "conflicts", a.Dir); !strings.Contains(said, "runs/x/1/f") {
+		t.Errorf("conflicts: %s", said)
+	}
+	if said, code := a.RunFails("umount", "--remote", "--lazy", a.Dir); code != 2 {
+		t.Errorf("%d, %s", code, said)
+	}
+	e.Kill()
+	save(t, filepath.Join(a.Dir, "runs/x/3/f"), []byte("no engine"))
+	if said, code := a.RunFails("umount", "--remote", a.Dir); code != 11 {
+		t.Errorf("%d, %s", code, said)
+	}
+	same(t, filepath.Join(a.Dir, "runs/x/3/f"), []byte("no engine"))
+}

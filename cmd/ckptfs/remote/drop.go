@@ -15,9 +15,9 @@ func (c *commands) drop() *cobra.Command {
 	return &cobra.Command{
 		Use:   "drop PATH…",
 		Short: "Free local room: leave to the remote what it has",
-		Long: `Makes the files at or below PATH that are published be read from the remote. Their names stay, here and elsewhere. Whether
-the remote has each object of them is asked first. The next 'ckptfs prune' frees the room. What is not published, or in
-use, stays as it is, and is named (exit code 7). 'ckptfs pull' brings the bytes back.`,
+		Long: `From now on the published files at or below PATH are read from the remote. Their names stay, here and elsewhere. Whether
+the remote has each object of them is asked first. The next 'ckptfs prune' frees the room. What is not published, or is
+in use, stays as it is, and is named (exit code 7). 'ckptfs pull' brings the bytes back.`,
 		Args: c.some("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.dropAll(cmd.Context(), args) },
 	}

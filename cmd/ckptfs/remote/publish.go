@@ -26,7 +26,7 @@ func Commands(s Shell) []*cobra.Command {
 // patience is how long one request of a command or a mount is made again.
 const patience = 20 * time.Second
 
-// Open opens the bucket of a remote for a mount.
+// Open opens the bucket of a remote.
 func Open(j remote.Joined) (bucket.Bucket, error) {
 	b, err := j.Open(context.Background())
 	if err != nil {
@@ -36,20 +36,38 @@ func Open(j remote.Joined) (bucket.Bucket, error) {
 }
 
 func (c *commands) push() *cobra.Command {
-	return &cobra.Command{
-		Use:   "push PATH…",
+	var o control.PushOptions
+	cmd := &cobra.Command{
+		Use:   "push [--newest] [--no-conflict] PATH…",
 		Short: "Publish runs and steps to the remote",
 		Long: `Publishes what is complete at or below PATH, and returns when every other machine can see it. Below the mountpoint
 itself, or a store, that is all runs. Complete steps are published without being asked for while the store is mounted;
-push does not wait until they were left alone. What is not published is named (exit code 7).`,
+push does not wait until they were left alone. What is not published is named (exit code 7).
+
+If another machine changed what is to be published, and this store has not seen it, both versions are kept. With
+--no-conflict nothing is published then (exit code 14).`,
 		Args: c.some("PATH"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.pushAll(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.pushAll(cmd.Context(), args, o) },
 	}
+	cmd.Flags().BoolVar(&o.Newest, "newest", false, "publish the newest complete step first")
+	cmd.Flags().BoolVar(&o.NoConflict, "no-conflict", false, "publish nothing if a name would have several versions then")
+	return cmd
 }
 
-// Push publishes what is complete at or below paths, and says so.
-func Push(ctx context.Context, s Shell, paths []string) error {
-	return newCommands(s).pushAll(ctx, paths)
+// Push publishes what is complete at or below paths, and says so. newest: the newest step first.
+func Push(ctx context.Context, s Shell, paths []string, newest bool) error {
+	return newCommands(s).pushAll(ctx, paths, control.PushOptions{Newest: newest})
+}
+
+// PushAll publishes what is complete in a volume, with progress, and names what is left.
+func PushAll(ctx context.Context, s Shell, cl *control.Client) error {
+	update, done := s.Progress("publishing")
+	p, err := cl.Push(ctx, "", control.PushOptions{}, update)
+	done()
+	if err == nil {
+		s.Left(p.Skipped)
+	}
+	return err
 }
 
 // each calls do for each path, in the volume that it lies in, with what shows the progress of it.
@@ -81,11 +99,11 @@ func (c *commands) showSome(v any, skipped []control.Skip, human func(io.Writer)
 }
 
 // pushAll publishes what lies at or below paths; what it prints is the sum.
-func (c *commands) pushAll(ctx context.Context, paths []string) error {
+func (c *commands) pushAll(ctx context.Context, paths []string, o control.PushOptions) error {
 	sum := &control.Pushed{Skipped: []control.Skip{}}
 	err := c.each(ctx, paths, "publishing",
 		func(s *control.Client, at string, update func(control.Progress)) error {
-			p, err := s.Push(ctx, at, update)
+			p, err := s.Push(ctx, at, o, update)
 			if err != nil {
 				return err
 			}

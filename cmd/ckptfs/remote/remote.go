@@ -31,6 +31,8 @@ type Shell interface {
 	Store(path string) (string, error)
 	// With connects to the volume that a path lies in; at is the path below the mount's root.
 	With(ctx context.Context, path string, do func(c *control.Client, at string) error) error
+	// Tell asks the daemon that has a store mounted; without one nothing is done.
+	Tell(ctx context.Context, store string, do func(c *control.Client) error) error
 	// Make makes a store.
 	Make(ctx context.Context, store string) error
 	// Progress shows on a terminal how far something is; done takes it away.
@@ -224,7 +226,8 @@ func (c *commands) add() *cobra.Command {
 		Use:   "add URL STORE",
 		Short: "Make a remote, or join one, and let a store publish to it",
 		Long: `Validates the object store (see remote validate), makes the remote unless there is one, and registers the store as one
-of its writers. Nothing is published yet. Done again it changes nothing.`,
+of its writers. If the store is mounted, the mount uses the remote from here on, with the credentials that it finds in
+its own environment. Done again it changes nothing.`,
 		Args: c.args("URL STORE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := c.address(cmd, args[0])
@@ -287,6 +290,10 @@ func (c *commands) join(ctx context.Context, a remote.Address, store, name strin
 		if err := there.Write(store); err != nil {
 			return err
 		}
+	}
+	err = c.Tell(ctx, store, func(s *control.Client) error { return s.Join(ctx) })
+	if err != nil {
+		return fmt.Errorf("%s: store %s has joined it, but its mount cannot use it: %w", a.URL(), store, err)
 	}
 	out := added{a.URL(), f.ID.String(), made, there.Writer, f.Created}
 	return c.Show(out, func(w io.Writer) {

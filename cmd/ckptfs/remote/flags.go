@@ -1,0 +1,69 @@
+package remote
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/rated"
+	"ckptfs/cmd/ckptfs/size"
+)
+
+// What --push may be.
+const (
+	pushAuto   = "auto"
+	pushManual = "manual"
+)
+
+// MountFlags are the flags of a mount that are about its remote.
+type MountFlags struct {
+	push               string
+	pushRate, pullRate size.Flag
+	poll               time.Duration
+}
+
+// Add defines the flags.
+func (m *MountFlags) Add(f *pflag.FlagSet) {
+	m.pushRate, m.pullRate = size.Default("0", 0), size.Default("0", 0)
+	f.StringVar(&m.push, "push", pushAuto, "publish complete steps to the store's remote: auto, or manual, when a command says so")
+	f.DurationVar(&m.poll, "remote-poll", 15*time.Second, "ask the remote so often for what other machines published")
+	f.Var(&m.pushRate, "push-rate", "bound on what is sent to the remote in a second, such as 50MiB; 0 is none")
+	f.Var(&m.pullRate, "pull-rate", "bound on what is read from the remote in a second; 0 is none")
+}
+
+// Check says what is wrong with them.
+func (m *MountFlags) Check() error {
+	if m.push != pushAuto && m.push != pushManual {
+		return fmt.Errorf("--push %q: it is auto or manual", m.push)
+	}
+	if m.poll < time.Second {
+		return fmt.Errorf("--remote-poll %s: give at least 1s", m.poll)
+	}
+	for name, rate := range map[string]*size.Flag{"push": &m.pushRate, "pull": &m.pullRate} {
+		if rate.Bytes > 0 && rate.Bytes < rated.Least {
+			return fmt.Errorf("--%s-rate %s: give at least 16KiB, or 0 for no bound", name, rate)
+		}
+	}
+	return nil
+}
+
+// Publishes reports whether complete steps are published without being asked for.
+func (m *MountFlags) Publishes() bool { return m.push == pushAuto }
+
+// Poll is how often the remote is asked for what others published.
+func (m *MountFlags) Poll() time.Duration { return m.poll }
+
+// Open opens the bucket of a remote for a mount.
+func (m *MountFlags) Open() func(remote.Joined) (bucket.Bucket, error) {
+	rates := rated.Rates{Put: m.pushRate.Bytes, Get: m.pullRate.Bytes}
+	return func(j remote.Joined) (bucket.Bucket, error) {
+		b, err := Open(j)
+		if err != nil || rates == (rated.Rates{}) {
+			return b, err
+		}
+		return rated.New(b, rates), nil
+	}
+}
