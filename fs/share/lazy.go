@@ -43,13 +43,14 @@ type lazy struct {
 	making    map[string]bool
 	quiet     map[string]bool
 	conflicts map[string]bool // names of which the remote has several versions
+	hidden    map[string]bool // names that do not appear as long as another is there
 
 	tellings tellings
 }
 
 func newLazy(s *Share) *lazy {
 	return &lazy{s: s, fetched: 1, upToDate: map[string]uint64{}, failed: map[string]bool{},
-		tellings: tellings{wake: make(chan struct{}, 1)}, making: map[string]bool{}, quiet: map[string]bool{}, conflicts: map[string]bool{}}
+		tellings: tellings{wake: make(chan struct{}, 1)}, making: map[string]bool{}, quiet: map[string]bool{}, conflicts: map[string]bool{}, hidden: map[string]bool{}}
 }
 
 // lookTimeout bounds for how long a lookup waits for the remote: what was seen last is shown then.
@@ -195,6 +196,16 @@ func (z *lazy) setMaking(at string, is bool) {
 	}
 }
 
+// went notes that a program removed a name: another may appear in its place.
+func (z *lazy) went(p string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.hidden[p] {
+		delete(z.hidden, p)
+		z.upToDate[path.Dir(p)] = 0
+	}
+}
+
 func (z *lazy) isQuiet(p string) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -292,7 +303,13 @@ func (l *level) locked(ctx context.Context) error {
 	defer z.changing.RUnlock()
 	z.setMaking(l.at, true)
 	defer z.setMaking(l.at, false)
-	return errors.Join(l.make(ctx), l.flush())
+	err := errors.Join(l.make(ctx), l.flush())
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for _, s := range l.out.Skipped {
+		z.hidden[s.Path] = true
+	}
+	return err
 }
 
 // make makes the names that are missing, replaces those that others replaced, and removes those that others

@@ -278,6 +278,9 @@ func (s *Share) Removing(p string) (done func(happened bool)) {
 		if happened && !has {
 			err = s.removed(p)
 		}
+		if happened {
+			s.lazy.went(p)
+		}
 		s.unnoted(p, err)
 	}
 }

@@ -299,7 +299,7 @@ func TestStubsOffline(t *testing.T) {
 	if _, err := b.openFile(q, unix.O_RDONLY); !errors.Is(err, bucket.ErrUnreachable) {
 		t.Errorf("what was never read: %v", err)
 	}
-	b.eventually("the status says so", func() bool { return b.sharing.status().Offline != "" })
+	b.eventually("the status says so", func() bool { return b.sharing.status(context.Background()).Offline != "" })
 	if c := b.check(); c.Damaged != 0 || c.Unreached == 0 {
 		t.Errorf("%+v", c)
 	}
