@@ -13,7 +13,7 @@ BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
 
 .PHONY: build test unit arm64 integration posix clients race lint demo bench bench-io bench-dedup bench-clients \
 	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
-	bench-scale fuzz interleavings torture clean install uninstall
+	bench-scale bench-remote fuzz interleavings torture clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -113,6 +113,12 @@ bench-evostore: build
 SCALE_FILES ?= 20000
 bench-scale: build
 	$(GO) run ./integration/bench -only scale -files $(SCALE_FILES) $(BENCHFLAGS)
+
+# What reading from and publishing to a remote take, on an engine behind a simulated network, beside plain
+# transfers of as many bytes.
+bench-remote:
+	scripts/setup-engine
+	CKPTFS_BIN=/bin/true $(GO) test ./integration/remote -run '^$$' -bench Remote -benchtime 1x -timeout 30m
 
 bench-dedup: build
 	$(BENCH) -only dedup,resnet

@@ -94,13 +94,13 @@ func WriterName(s string) string {
 	return s
 }
 
-// Writers lists the writers of a remote. What is there besides heads is passed over.
+// Writers lists the stores that publish to a remote. What is there besides their heads is passed over.
 func Writers(ctx context.Context, b bucket.Bucket) (all []record.Writer, err error) {
 	for info, err := range b.List(ctx, record.Heads, "") {
 		if err != nil {
 			return nil, err
 		}
-		if w, ok := record.ParseHead(info.Key); ok {
+		if w, ok := record.ParseHead(info.Key); ok && w.IsStore() {
 			all = append(all, w)
 		}
 	}

@@ -228,7 +228,8 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 			a = s.read(segment.Base{Hash: was.Hash, Number: was.Number}, rel.Base)
 		}
 		if a != nil {
-			if id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel); ok && s.leanOn(r.hash, a.Hash, a) {
+			id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel)
+			if ok && s.leanOn(r.hash, a.Hash, a) {
 				return id, a
 			}
 			freeBuffer(a.raw)

@@ -91,8 +91,7 @@ type Locator interface {
 	// Locate sets locs[i] to where hashes[i] lies; Segment 0: not held.
 	Locate(hashes []cas.Hash, locs []cas.Location) error
 	// Commit adds entries, of which a later one replaces an earlier one of the same hash, and sets the
-	// watermark, in one step. It does not keep entries. A crash may take the last Commits, and with them their
-	// marks.
+	// watermark, in one step. It does not keep entries. A crash may take the last Commits, with their marks.
 	Commit(entries []cas.Entry, mark cas.Watermark) error
 	// Watermark is the mark of the last Commit; zero: the index is empty.
 	Watermark() (cas.Watermark, error)

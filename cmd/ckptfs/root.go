@@ -125,14 +125,14 @@ func (a *app) groups() []group {
 	return []group{
 		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
 			a.upgradeCmd(), a.versionCmd()}},
-		{"look", "Look:", []*cobra.Command{a.statsCmd(), a.showCmd(), a.catTensorCmd(),
+		{"look", "Look:", []*cobra.Command{remote.Extend(shell{a}, a.statsCmd())[0], a.showCmd(), a.catTensorCmd(),
 			a.diffCmd(), a.findCmd()}},
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),
 			a.ancestorCmd(),
 			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},
 		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(),
 			remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd()}},
-		{"repair", "Repair:", []*cobra.Command{a.checkCmd(), a.repairCmd()}},
+		{"repair", "Repair:", remote.Extend(shell{a}, a.checkCmd(), a.repairCmd())},
 		{"remote", "Many machines:", append(remote.Commands(shell{a}), remote.Command(shell{a}))},
 	}
 }

@@ -34,6 +34,7 @@ type syncs struct {
 	mu          locks.Mutex[syncingLock] // held over a SyncAll
 	begun, held atomic.Uint64            // the last one that began; the last that succeeded of those
 	wanted      atomic.Bool              // something was written that none of them covers
+	failed      atomic.Uint64            // no copy that came up to this one is durable by a later one
 	kept        atomic.Int64             // inodes that are kept in memory for local copies, at most most
 	most        int64
 }
@@ -56,6 +57,8 @@ func (c *Files) SyncAll(syncfs func() error, then func(error)) {
 	n := c.syncs.begun.Add(1)
 	if err := syncfs(); err != nil {
 		c.Count.SyncErrs.Add(1)
+		c.syncs.failed.Store(n + 1)
+		c.forgotten.suspect()
 		c.syncs.wanted.Store(true)
 		if missed {
 			c.unsynced.miss()
@@ -65,6 +68,7 @@ func (c *Files) SyncAll(syncfs func() error, then func(error)) {
 	}
 	c.unsynced.held(n)
 	c.syncs.held.Store(n)
+	c.forgotten.settle(n)
 	then(nil)
 }
 
@@ -119,7 +123,8 @@ func keepInode(own *os.File) *os.File {
 	return os.NewFile(uintptr(fd), own.Name())
 }
 
-// Settled lets go of what was needed to know that a local copy is durable, once it is.
+// Settled lets go of what was needed to know that a local copy is durable, once it is. It is told of every
+// file that a node has, as is Suspect.
 func (c *Files) Settled(f *File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +138,7 @@ func (c *Files) Settled(f *File) {
 func (c *Files) Suspect(f *File, why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.rec.Packed() && f.local.after > c.syncs.held.Load() {
+	if f.rec.Packed() && !f.rec.Hollow && f.local.after > c.syncs.held.Load() {
 		distrust{f}.noteLocked(why)
 	}
 }

@@ -135,15 +135,8 @@ func (f *File) LoadLocked() error {
 				return err
 			}
 		}
-		if f.c.Unclean {
-			f.local.after = unknown
-		}
-		if f.c.Doubt.Load() && rec.Packed() && !rec.Hollow {
-			// Recovery could not look here. Bytes hydrated since are known to residency, whose files are
-			// loaded.
-			if err := f.DisbelieveLocked(); err != nil {
-				return err
-			}
+		if err := f.believeLocked(); err != nil {
+			return err
 		}
 	}
 	f.loaded = true

@@ -144,9 +144,11 @@ type Files struct {
 	copiers     *copiers
 	Count       Counters
 	Doubt       Doubt
-	Unclean     bool // the last process did not close the store in order; set before any file is known
+	Counted     func(ino uint64) bool // a packed file became resident since the start, or was found to be
+	Unclean     bool                  // the last process did not close the store in order; set before any file is known
 	syncs       syncs
 	unsynced    unsyncedInodes
+	forgotten   forgotten
 	copyBufs    sync.Pool
 
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
@@ -181,7 +183,8 @@ func New(p Parts) *Files {
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
 		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
 	}
-	c.Doubt.Tell = func() {}
+	c.Doubt.Tell, c.Counted = func() {}, func(uint64) bool { return false }
+	c.forgotten.after = map[uint64]uint64{}
 	c.unsynced.most = min(mostKept, tree.Descriptors()/12) // with names.keptDirs a quarter of all
 	c.syncs.most = int64(c.unsynced.most)
 	c.unsynced.kept = map[*File]unsyncedInode{}

@@ -10,7 +10,7 @@ type (
 	fileLock    struct{} // File.mu
 	parseLock   struct{} // Files.parsing: held while a large header is read
 	sourceLock  struct{} // source.io
-	leafLock    struct{} // copiers.mu and unsyncedInodes.mu
+	leafLock    struct{} // copiers.mu, unsyncedInodes.mu and forgotten.mu
 )
 
 func (syncingLock) Rank() (int, string) { return locks.Volume + 7, "syncs.mu" }
@@ -18,4 +18,6 @@ func (cloningLock) Rank() (int, string) { return locks.Volume + 90, "Files.Cloni
 func (fileLock) Rank() (int, string)    { return locks.Volume + 100, "File.mu" }
 func (parseLock) Rank() (int, string)   { return locks.Volume + 110, "Files.parsing" }
 func (sourceLock) Rank() (int, string)  { return locks.Volume + 950, "source.io" }
-func (leafLock) Rank() (int, string)    { return locks.Volume + 990, "copiers.mu or unsyncedInodes.mu" }
+func (leafLock) Rank() (int, string) {
+	return locks.Volume + 990, "copiers.mu, unsyncedInodes.mu or forgotten.mu"
+}

@@ -18,6 +18,7 @@ type State struct {
 	Open       bool        // a program has it open
 	InUse      bool        // a program or a reader of this process has it open
 	Hydrating  bool        // the local copy is being written from the manifest
+	Kept       int         // how often eviction failed and had it packed again, since it last succeeded
 	PackedSize int64       // the length by its manifest, of a packed file that is read by it now; else 0
 }
 
@@ -27,6 +28,7 @@ func (f *File) StateLocked() State {
 	s := State{
 		Record: f.rec, Damage: f.damaged, Moved: f.moved, Hydrating: f.local.hydrating,
 		Gen: f.bytes.gen, Dirty: f.bytes.dirty, Emptied: f.bytes.emptied,
+		Kept:    f.local.kept,
 		Writers: f.users.writers, Open: f.users.open(), InUse: f.users.all() > 0,
 	}
 	if f.src.asm != nil {

@@ -45,6 +45,8 @@
 //	POST /v1/pull?path=P             stream of a Pulled
 //	POST /v1/fetch                   Fetched
 //	GET  /v1/conflicts?path=P        Conflicts
+//	GET  /v1/deleted?path=P          Deletions
+//	POST /v1/undelete?path=P         stream of an Undeleted
 //
 // # Answers
 //

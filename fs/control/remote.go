@@ -21,6 +21,31 @@ type Remote interface {
 	Drop(ctx context.Context, path string, report func(Progress)) (*Dropped, error)
 	// Conflicts lists the names of which the remote has several versions.
 	Conflicts(ctx context.Context, path string) (*Conflicts, error)
+	// Deleted lists the names at or below a path that were deleted and may be brought back.
+	Deleted(ctx context.Context, path string) (*Deletions, error)
+	// Undelete brings them back.
+	Undelete(ctx context.Context, path string, report func(Progress)) (*Undeleted, error)
+}
+
+// Deletions are names that were deleted.
+type Deletions struct {
+	Names []Deletion `json:"names"`
+}
+
+// Deletion is a name that was deleted.
+type Deletion struct {
+	Path     string    `json:"path"`
+	Writer   string    `json:"writer"`        // who deleted it
+	Time     time.Time `json:"time,omitzero"` // when, by its clock
+	Modified time.Time `json:"modified"`
+	Size     int64     `json:"size"`
+}
+
+// Undeleted is what Undelete did.
+type Undeleted struct {
+	Names   int    `json:"names"`
+	Bytes   int64  `json:"bytes"`
+	Skipped []Skip `json:"skipped"` // what is gone, and who deleted it when
 }
 
 // PushOptions are how something is published.
@@ -154,6 +179,20 @@ func (h *Handler) remote(v Remote) {
 		}
 		return v.Conflicts(r.Context(), p)
 	}))
+	h.mux.HandleFunc("GET /v1/deleted", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return v.Deleted(r.Context(), p)
+	}))
+	h.mux.HandleFunc("POST /v1/undelete", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return v.Undelete(r.Context(), p, progress)
+	}))
 }
 
 // Push is Remote.Push.
@@ -186,4 +225,14 @@ func (c *Client) Fetch(ctx context.Context) (*Fetched, error) {
 // Conflicts is Remote.Conflicts.
 func (c *Client) Conflicts(ctx context.Context, path string) (*Conflicts, error) {
 	return ask[Conflicts](ctx, c, http.MethodGet, "conflicts", url.Values{"path": {path}})
+}
+
+// Deleted is Remote.Deleted.
+func (c *Client) Deleted(ctx context.Context, path string) (*Deletions, error) {
+	return ask[Deletions](ctx, c, http.MethodGet, "deleted", url.Values{"path": {path}})
+}
+
+// Undelete is Remote.Undelete.
+func (c *Client) Undelete(ctx context.Context, path string, progress func(Progress)) (*Undeleted, error) {
+	return follow[Undeleted](ctx, c, "undelete", url.Values{"path": {path}}, progress)
 }

@@ -20,6 +20,7 @@ const (
 	notifyInvalInode = 2 // FUSE_NOTIFY_INVAL_INODE
 	notifyInvalEntry = 3 // FUSE_NOTIFY_INVAL_ENTRY
 	notifyResend     = 7 // FUSE_NOTIFY_RESEND
+	notifyPrune      = 9 // FUSE_NOTIFY_PRUNE, since Linux 6.18
 )
 
 // backingMap is struct fuse_backing_map.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
 )
 
 // A notification, byte for byte (on a machine of low byte first).
@@ -43,5 +45,22 @@ func TestInvalidateData(t *testing.T) {
 	d.InvalidateData(7, 0, 0)
 	if _, err := unix.Read(kernel, make([]byte, 100)); err != nil {
 		t.Errorf("after its close: %v", err)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	kernel, dev := sockets(t)
+	defer unix.Close(kernel)
+	d := &device{fd: dev}
+	defer d.close()
+	if err := d.prune([]content.NodeID{9, 0x4000000000000007}); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	n, err := unix.Read(kernel, buf)
+	want := "30000000" + "09000000" + "0000000000000000" + "02000000" + "00000000" + "0000000000000000" +
+		"0900000000000000" + "0700000000000040"
+	if got := hex.EncodeToString(buf[:n]); err != nil || got != want {
+		t.Errorf("%s, want %s (%v)", got, want, err)
 	}
 }

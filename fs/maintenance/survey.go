@@ -1,13 +1,10 @@
 package maintenance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -37,17 +34,7 @@ type Survey struct {
 	// was removed.
 	files, unpacked, dropped, finished atomic.Int64
 
-	mu  sync.Mutex
-	hot []hotFile // with a reference each
-
 	blind atomic.Bool // it could not look at something
-}
-
-// hotFile is a resident packed file.
-type hotFile struct {
-	node  *names.Node
-	size  int64
-	atime unix.Timespec
 }
 
 // errStopped: the survey is to end early.
@@ -67,19 +54,6 @@ func (s *Survey) Run() {
 	}
 	if s.Passes.Names.Tour(context.Background(), t) != nil {
 		s.blind.Store(true)
-	}
-	// The list is in the order of last use.
-	slices.SortStableFunc(s.hot, func(a, b hotFile) int {
-		return cmp.Or(cmp.Compare(a.atime.Sec, b.atime.Sec), cmp.Compare(a.atime.Nsec, b.atime.Nsec))
-	})
-	for _, h := range s.hot {
-		f := h.node.File()
-		f.Lock()
-		if f.StateLocked().Resident() && !s.Passes.Hot.Knows(f) && !h.node.Dead() {
-			s.Passes.Hot.Found(f, h.size)
-		}
-		f.Unlock()
-		h.node.Unpin()
 	}
 }
 
@@ -152,11 +126,8 @@ func (s *Survey) file(n *names.Node, found *unix.Stat_t) error {
 	case s.Unbelieved:
 		s.dropped.Add(1)
 		return f.DisbelieveLocked()
-	default:
-		n.Pin()
-		s.mu.Lock()
-		s.hot = append(s.hot, hotFile{n, st.Size, st.Atim})
-		s.mu.Unlock()
+	case !n.Dead():
+		p.Hot.Found(f, st.Size, st.Atim.Nano())
 	}
 	return nil
 }

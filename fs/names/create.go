@@ -49,6 +49,7 @@ func (ns *Names) MakeFile(dir *Node, name string, mode, flags uint32, c tree.Cal
 		return m, unix.EEXIST
 	}
 	open, rw := ns.creating(flags)
+	dir.holdsLocked(name)
 	fd, err := ns.making(func() (int, error) {
 		return unix.Openat(dirfd, name, open|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode&0o7777)
 	}, func() { unix.Unlinkat(dirfd, name, 0) })
@@ -114,6 +115,7 @@ func (ns *Names) Make(
 	if ns.o.Reserved(dir, name) {
 		return nil, tree.Attr{}, unix.EEXIST
 	}
+	dir.holdsLocked(name)
 	if err := do(dirfd); err != nil {
 		return nil, tree.Attr{}, err
 	}
@@ -228,5 +230,9 @@ func (ns *Names) adoptLocked(dirfd int, dir *Node, name string) (*Node, tree.Att
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, tree.Attr{}, err
 	}
-	return ns.internLocked(dir, name, &st), tree.AttrOf(&st), nil
+	n := ns.internLocked(dir, name, &st)
+	if n.IsDir() {
+		n.holds.Or(whole) // and perhaps marks of what it got since
+	}
+	return n, tree.AttrOf(&st), nil
 }

@@ -61,6 +61,8 @@ type Options struct {
 	Tree     string         // the folder of the tree in it, absolute
 	Files    *content.Files // what the nodes of regular files share
 	ReadOnly bool
+	// Mark is the bits, of the lower 31, that tell what kind of name a name is; nil: there are no kinds.
+	Mark func(name string) uint32
 	// Changed is told that names in a directory changed. It takes locks of its own at most.
 	Changed func(ino uint64)
 	// Recorded is told that a file has another record, as Changed is.

@@ -42,10 +42,13 @@ type Node struct {
 	told   int64
 	opened atomic.Bool // see KeepsPages
 
+	holds atomic.Uint32 // directories: see MayHold
+
 	// gen is the generation of a regular file's bytes. It is written down of a file that was viewed:
 	// something synthetic was made of it, perhaps by an earlier process. Both are guarded by table.mu.
 	gen    uint64
 	viewed bool
+	named  bool // Oldest returned it; guarded by table.mu
 
 	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per
 	// handle, one per name of a child in the table, one per pin (queue, hot list, view of it).

@@ -38,6 +38,7 @@ func (ns *Names) Rename(
 			return t, moved, err
 		}
 	}
+	newDir.holdsLocked(newName)
 	if t.Ino == st.Ino && t.Ino != 0 { // two names of one file: rename(2) does nothing
 		ns.unkeepLocked(&t)
 		return t, moved, unix.Renameat2(oldFd, oldName, newFd, newName, uint(flags))
@@ -128,6 +129,7 @@ func (ns *Names) link(n, dir *Node, name string) error {
 	if p.magic {
 		flag = unix.AT_SYMLINK_FOLLOW
 	}
+	dir.holdsLocked(name)
 	if err := unix.Linkat(p.dirfd, p.name, dirfd, name, flag); err != nil {
 		return err // ENOENT for a file that had a name and lost it
 	}

@@ -24,14 +24,15 @@ type table struct {
 
 	synthetic map[Alias]*Node // the nodes that are made up, by their one name, without references
 
-	heir atomic.Pointer[Heir] // who is told of every node, or nil
-	past past                 // what an earlier process knew, and this one has not looked at yet
+	heir  atomic.Pointer[Heir] // who is told of every node, or nil
+	crowd crowd
+	past  past // what an earlier process knew, and this one has not looked at yet
 }
 
 func newTable(ns *Names) *table {
 	return &table{
 		ns: ns, next: RootID, byID: map[content.NodeID]*Node{}, byIno: map[inoKey]*Node{},
-		synthetic: map[Alias]*Node{}, past: newPast(),
+		synthetic: map[Alias]*Node{}, past: newPast(), crowd: crowd{told: make(chan struct{}, 1)},
 	}
 }
 
@@ -129,6 +130,7 @@ func (t *table) newNodeLocked(id content.NodeID, ino uint64, mode uint32) *Node 
 		n.refs++
 	}
 	t.byID[n.id] = n
+	t.crowd.cameLocked(len(t.byID))
 	return n
 }
 
@@ -194,7 +196,11 @@ func (t *table) unrefLocked(n *Node, k int64) (gone []*Node) {
 			return gone
 		}
 		delete(t.byID, n.id)
+		t.crowd.wentLocked(len(t.byID))
 		t.heir.Load().drop(n)
+		if n.file != nil && !n.dead {
+			n.file.Forgotten()
+		}
 		if t.byIno[inoKey(n.ino)] == n {
 			delete(t.byIno, inoKey(n.ino))
 		}

@@ -20,6 +20,8 @@ type Tour struct {
 	Workers int // at most; 0: one
 	// Turn waits until a goroutine may work, which it does until over. nil: it always may.
 	Turn func(ctx context.Context) (over func(), err error)
+	// Only says, by the number that its folder has for it, which files are looked at; nil: all are.
+	Only func(ino uint64) bool
 	// File is called with each file, by several goroutines. Its error ends the tour. st is how the inode was
 	// found, nil if it was not looked at.
 	File func(path string, n *Node, st *unix.Stat_t) error
@@ -178,6 +180,11 @@ func (t *tour) look(ctx context.Context, p part) (more []part, err error) {
 		names, err := f.node.ListQuietly()
 		if err != nil {
 			return nil, t.Failed(f.node, f.path, err)
+		}
+		if t.Only != nil {
+			names = slices.DeleteFunc(names, func(e tree.DirEntry) bool {
+				return e.Mode == unix.S_IFREG && !t.Only(e.Ino)
+			})
 		}
 		for some := range slices.Chunk(names, namesAtATime) {
 			f.open.Add(1)

@@ -1,8 +1,7 @@
 package residency
 
 import (
-	"container/list"
-	"fmt"
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -10,7 +9,6 @@ import (
 
 	"ckptfs/cas/locks"
 	"ckptfs/fs/content"
-	"ckptfs/fs/throttle"
 )
 
 // diskWatch is how often the free space is looked at while there is something to evict.
@@ -21,35 +19,41 @@ type leafLock struct{}
 
 func (leafLock) Rank() (int, string) { return locks.Volume + 800, "LRU.mu or Hydrator.mu" }
 
-// LRU bounds the resident bytes of packed files, which are a cache: the least recently opened goes first.
+// LRU bounds the resident bytes of packed files, which are a cache, and their number, since each takes memory:
+// the least recently opened goes first.
+//
+// Of a file it knows the number of its inode alone. Where the file is, whoever has a node of it knows, or the
+// tree (evict.go).
 type LRU struct {
-	max    int64 // bytes
-	now    func() time.Time
-	report func(level slog.Level, msg string, args ...any)
-	count  *content.Counters
-	short  func() bool // the disk is nearly full
+	Options
 
-	mu     locks.Mutex[leafLock]
-	lru    *list.List // of *entry, least recently used first
-	of     map[*content.File]*entry
-	bytes  int64
-	wanted bool // some entry is
+	mu    locks.Mutex[leafLock]
+	of    map[uint64]localCopy // by inode
+	notes map[uint64]*note     // likewise, of few
+	bytes int64
+	clock int64      // the greatest use so far
+	next  candidates // to go
 
 	// since the start bytes were added, or checksums made or taken away: a clean end syncs them
 	Grew atomic.Bool
 
-	kick chan struct{}
-	quit chan struct{}
-	end  sync.WaitGroup
+	kick    chan struct{}
+	stopped context.Context
+	stop    context.CancelFunc
+	end     sync.WaitGroup
 }
 
-// entry pins its file.
-type entry struct {
+// localCopy is what is known of most files.
+type localCopy struct {
+	size int64
+	used int64 // when it was used last, in nanoseconds since 1970, at least 1; no two uses here are the same
+}
+
+// note is what else there is to know of some files. It pins the file.
+type note struct {
 	file   *content.File
-	size   int64
-	elem   *list.Element
-	wanted bool // to be evicted as soon as nothing uses it, whatever room there is
-	failed *failure
+	wanted bool     // to be evicted as soon as nothing uses it, whatever room there is
+	failed *failure // or nil
 }
 
 // failure is what is known of files that could not be evicted.
@@ -62,7 +66,8 @@ type failure struct {
 
 // Options are what the cache of resident bytes and the hydrator need.
 type Options struct {
-	Max int64 // bytes of packed files that may be resident
+	Max   int64 // bytes of packed files that may be resident
+	Files int   // packed files that may be; 0: any number
 	// for how long no program read packed files before one is hydrated; 0: a default; negative: it is not
 	// waited for
 	Still  time.Duration
@@ -70,15 +75,20 @@ type Options struct {
 	Report func(level slog.Level, msg string, args ...any)
 	Count  *content.Counters
 	Short  func() bool // the disk is nearly full: whatever can be evicted is
+
+	// Known is the file of an inode, with one Pin more; nil: nobody has a node of it.
+	Known func(ino uint64) *content.File
+	// Seek looks through the tree for the files of some inodes, until found returns false.
+	Seek func(ctx context.Context, wanted func(ino uint64) bool, found func(*content.File) bool) error
 }
 
 // NewLRU makes the bound; Start has it kept.
 func NewLRU(o Options) *LRU {
-	return &LRU{
-		max: o.Max, now: o.Now, report: o.Report, count: o.Count, short: o.Short,
-		lru: list.New(), of: map[*content.File]*entry{}, kick: make(chan struct{}, 1),
-		quit: make(chan struct{}),
+	l := &LRU{
+		Options: o, of: map[uint64]localCopy{}, notes: map[uint64]*note{}, kick: make(chan struct{}, 1),
 	}
+	l.stopped, l.stop = context.WithCancel(context.Background())
+	return l
 }
 
 // Start keeps the bound in the background, until Stop.
@@ -90,7 +100,7 @@ func (l *LRU) Start() {
 		defer tick.Stop()
 		for {
 			select {
-			case <-l.quit:
+			case <-l.stopped.Done():
 				return
 			case <-l.kick:
 				l.Shrink()
@@ -103,32 +113,46 @@ func (l *LRU) Start() {
 
 // Stop ends what Start began.
 func (l *LRU) Stop() {
-	close(l.quit)
+	l.stop()
 	l.end.Wait()
 }
 
-// Add counts the resident bytes of a packed file in, as the most recently used.
+// Add counts the resident bytes of a packed file in, as the most recently used. File.mu is held.
 func (l *LRU) Add(f *content.File, size int64) {
 	l.Grew.Store(true)
-	l.Found(f, size)
+	l.mu.Lock()
+	l.countLocked(f, localCopy{size, l.tickLocked()})
+	gone := l.wantLocked(f, false)
+	if f.StateLocked().Kept > 0 { // how often is forgotten with the file
+		l.noteLocked(f)
+	}
+	l.mu.Unlock()
+	gone.drop()
+	l.Wake()
 }
 
-// Found is Add of a local copy that an earlier process left.
-func (l *LRU) Found(f *content.File, size int64) {
+// Found counts the local copy in that an earlier process left of a file, which a program used last at used, in
+// nanoseconds since 1970. File.mu is held.
+func (l *LRU) Found(f *content.File, size, used int64) {
 	l.mu.Lock()
-	if e := l.of[f]; e != nil {
-		l.bytes += size - e.size
-		e.size, e.wanted = size, false
-		l.lru.MoveToBack(e.elem)
-	} else {
-		f.Pin()
-		e = &entry{file: f, size: size}
-		e.elem = l.lru.PushBack(e)
-		l.of[f] = e
-		l.bytes += size
+	if _, is := l.of[f.Node().Ino()]; !is {
+		l.countLocked(f, localCopy{size, max(1, min(used, l.tickLocked()))})
+		l.next = candidates{}
 	}
 	l.mu.Unlock()
 	l.Wake()
+}
+
+func (l *LRU) countLocked(f *content.File, is localCopy) {
+	ino := f.Node().Ino()
+	l.bytes += is.size - l.of[ino].size
+	l.of[ino] = is
+}
+
+// tickLocked is the time of a use.
+func (l *LRU) tickLocked() int64 {
+	l.clock = max(l.Now().UnixNano(), l.clock+1)
+	return l.clock
 }
 
 // Wake has the bound looked at now.
@@ -139,42 +163,34 @@ func (l *LRU) Wake() {
 	}
 }
 
-// Remove forgets bytes that are no cache any more.
-func (l *LRU) Remove(f *content.File) {
+// Remove forgets the bytes of an inode that are no cache any more.
+func (l *LRU) Remove(ino uint64) {
 	l.mu.Lock()
-	e := l.of[f]
-	if e != nil {
-		delete(l.of, f)
-		l.lru.Remove(e.elem)
-		l.bytes -= e.size
-	}
+	l.bytes -= l.of[ino].size
+	delete(l.of, ino)
+	n := l.notes[ino]
+	delete(l.notes, ino)
 	l.mu.Unlock()
-	if e != nil {
-		f.Unpin()
-	}
+	n.drop()
 }
 
-// Knows reports whether the bytes of a file are counted in.
-func (l *LRU) Knows(f *content.File) bool {
+// Knows reports whether the bytes of an inode are counted in.
+func (l *LRU) Knows(ino uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[f] != nil
+	_, is := l.of[ino]
+	return is
 }
 
-// Touch makes a file the most recently used.
+// Touch makes a resident file the most recently used. File.mu is held.
 func (l *LRU) Touch(f *content.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.of[f]; e != nil {
-		l.lru.MoveToBack(e.elem)
+	is, ok := l.of[f.Node().Ino()]
+	if !ok { // it was not found when it was to be evicted, or the survey has not come to it
+		is.size = f.UnpackedLocked()
 	}
-}
-
-// room is how many bytes may be added without anything else having to go.
-func (l *LRU) room() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.max - l.bytes
+	l.countLocked(f, localCopy{is.size, l.tickLocked()})
 }
 
 // Want has a file evicted that is in use now.
@@ -184,14 +200,45 @@ func (l *LRU) Want(f *content.File) {
 	if !f.StateLocked().Resident() || f.Dead() {
 		return
 	}
-	if !l.Knows(f) { // the survey has not come to it
-		l.Found(f, f.UnpackedLocked())
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.of[f]; e != nil {
-		e.wanted = true
-		l.wanted = true
+	if _, is := l.of[f.Node().Ino()]; !is { // the survey has not come to it
+		l.countLocked(f, localCopy{f.UnpackedLocked(), l.tickLocked()})
+	}
+	l.wantLocked(f, true)
+}
+
+// wantLocked says whether a file is to be evicted whatever room there is. It returns the note that is not
+// needed any more.
+func (l *LRU) wantLocked(f *content.File, wanted bool) *note {
+	n := l.notes[f.Node().Ino()]
+	switch {
+	case wanted:
+		l.noteLocked(f).wanted = true
+	case n != nil && n.failed == nil:
+		delete(l.notes, f.Node().Ino())
+		return n
+	case n != nil:
+		n.wanted = false
+	}
+	return nil
+}
+
+// noteLocked is the note of a file, made if there is none.
+func (l *LRU) noteLocked(f *content.File) *note {
+	n := l.notes[f.Node().Ino()]
+	if n == nil {
+		f.Pin()
+		n = &note{file: f}
+		l.notes[f.Node().Ino()] = n
+	}
+	return n
+}
+
+// drop lets go of the file. n may be nil. No lock is held but File.mu.
+func (n *note) drop() {
+	if n != nil {
+		n.file.Unpin()
 	}
 }
 
@@ -199,96 +246,24 @@ func (l *LRU) Want(f *content.File) {
 func (l *LRU) Released(f *content.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.of[f]; e != nil && (e.wanted || l.bytes > l.max) {
+	ino := f.Node().Ino()
+	if _, is := l.of[ino]; !is {
+		return
+	}
+	if n := l.notes[ino]; n != nil && n.wanted || l.overLocked() {
 		l.Wake()
 	}
 }
 
-// Shrink evicts until the bound holds and the disk is not short. Files that are in use are passed over.
-func (l *LRU) Shrink() {
-	if l.room() == l.max {
-		return // nothing to evict
-	}
-	short := l.short()
-	for _, c := range l.candidates(short) {
-		l.mu.Lock()
-		over := l.bytes > l.max
-		l.mu.Unlock()
-		if over || short || c.wanted {
-			if _, err := c.file.Evict(); err != nil {
-				l.failed(c.file, err)
-			}
-		}
-		c.file.Unpin()
-	}
-}
-
-// Free evicts the least recently opened files that nothing uses, until enough is true.
-func (l *LRU) Free(enough func() bool) {
-	for _, c := range l.candidates(true) {
-		if !enough() {
-			if _, err := c.file.Evict(); err != nil {
-				l.failed(c.file, err)
-			}
-		}
-		c.file.Unpin()
-	}
-}
-
-// failed notes that the bytes of a file cannot be evicted, and puts the next attempt off.
-func (l *LRU) failed(f *content.File, err error) {
-	l.count.EvictErrs.Add(1)
-	l.report(slog.LevelWarn, "eviction failed; it is tried again", "path", f.Path(), "reason", err)
+// over reports whether the bound does not hold.
+func (l *LRU) over() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.of[f]
-	if e == nil {
-		return
-	}
-	if e.failed == nil {
-		e.failed = &failure{since: l.now()}
-	}
-	e.failed.err = fmt.Errorf("its resident bytes could not be evicted: %w", err)
-	e.failed.retry = l.now().Add(throttle.Backoff(e.failed.attempts))
-	e.failed.attempts++
+	return l.overLocked()
 }
 
-// candidates are files, oldest first, if the bound does not hold or all is set, else those that are wanted;
-// each pinned.
-func (l *LRU) candidates(all bool) []entry {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all = all || l.bytes > l.max
-	if !all && !l.wanted {
-		return nil
-	}
-	var out []entry
-	l.wanted = false
-	now := l.now()
-	for e := l.lru.Front(); e != nil; e = e.Next() {
-		h := e.Value.(*entry)
-		l.wanted = l.wanted || h.wanted
-		if (all || h.wanted) && !(h.failed != nil && now.Before(h.failed.retry)) {
-			h.file.Pin()
-			out = append(out, *h)
-		}
-	}
-	return out
-}
-
-// Each calls f, under no lock, with each file that is counted in.
-func (l *LRU) Each(f func(*content.File)) {
-	l.mu.Lock()
-	var all []*content.File
-	for file := range l.of {
-		file.Pin()
-		all = append(all, file)
-	}
-	l.mu.Unlock()
-	for _, file := range all {
-		f(file)
-		file.Unpin()
-	}
+func (l *LRU) overLocked() bool {
+	return l.bytes > l.Max || l.Files > 0 && len(l.of) > l.Files
 }
 
 // Bytes is how many bytes of packed files are resident.
@@ -298,16 +273,13 @@ func (l *LRU) Bytes() int64 {
 	return l.bytes
 }
 
-// Max is how many may be.
-func (l *LRU) Max() int64 { return l.max }
-
 // Failures calls f, under a lock, with each file that could not be evicted.
 func (l *LRU) Failures(f func(file *content.File, err error, since time.Time, attempts int)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for e := l.lru.Front(); e != nil; e = e.Next() {
-		if h := e.Value.(*entry); h.failed != nil {
-			f(h.file, h.failed.err, h.failed.since, h.failed.attempts)
+	for _, n := range l.notes {
+		if h := n.failed; h != nil {
+			f(n.file, h.err, h.since, h.attempts)
 		}
 	}
 }

@@ -34,7 +34,9 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{},
 		Problems: []string{}}
 	for _, w := range s.heads.Writers() {
-		out.Writers = append(out.Writers, string(w))
+		if w.IsStore() {
+			out.Writers = append(out.Writers, string(w))
+		}
 	}
 	for _, p := range s.heads.Problems() {
 		out.Problems = append(out.Problems, p.Error())

@@ -153,6 +153,9 @@ type push struct {
 	report func(control.Progress)
 	out    control.Pushed
 	total  control.Progress
+	// shown, unless it is nil, is what the entries are over: they are no changes of the tree, which need not
+	// have the names.
+	shown map[string][]record.Replaced
 }
 
 func (p *push) run(ctx context.Context) error {
@@ -276,6 +279,9 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 	if err != nil {
 		return ch, err
 	}
+	if ch.Look, err = p.look(ctx, entries, held); err != nil {
+		return ch, err
+	}
 	for _, e := range entries {
 		k, err := p.known(e.Path)
 		if err != nil {
@@ -284,6 +290,9 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 		var shown []record.Replaced
 		if k != nil {
 			shown = k.tips
+		}
+		if p.shown != nil {
+			shown = p.shown[e.Path]
 		}
 		e.Over = rnames.Over(own, shown, held[e.Path])
 		if was := rnames.Merge(held[e.Path]).Name; e.Kind == record.KindTombstone && was != nil {
@@ -363,6 +372,9 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	p.status.LastCommit = p.o.Now()
 	p.status.LastContact = p.status.LastCommit
 	p.mu.Unlock()
+	if p.shown != nil {
+		return nil
+	}
 	return p.keep(set)
 }
 

@@ -52,7 +52,9 @@ import (
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/heads"
+	"ckptfs/cas/remote/index"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/reuse"
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cas/store"
 	"ckptfs/fs/content"
@@ -126,6 +128,7 @@ type Share struct {
 	writer  *writer.Writer
 	heads   *heads.Heads
 	bring   *bring.Bringer
+	find    *reuse.Finder
 
 	pushing sync.Mutex
 	lazy    *lazy
@@ -162,9 +165,11 @@ func Open(o Options) (*Share, error) {
 		touched: touches{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
 		wake: make(chan struct{}, 1),
 		bring: &bring.Bringer{
-			Reader: o.Reader, Store: o.Store,
+			Reader: o.Reader, Store: o.Store, Learn: o.State.Learn,
 		},
 	}
+	s.find = &reuse.Finder{Reader: o.Reader, State: o.State, Get: o.Store.Get,
+		Index: index.NewReader(o.Bucket, o.Joined.ID)}
 	s.writer = writer.New(writer.Options{
 		Bucket: o.Bucket, Remote: o.Joined.ID, State: o.State, Joined: o.Joined.Writer,
 		Register: func(ctx context.Context) (record.Writer, error) {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -22,6 +23,14 @@ func Stem(source string) (string, bool) {
 		return "", false
 	}
 	return source[:i], true
+}
+
+// Mark tells by a bit for each of Sources whether a name has that ending.
+func Mark(name string) uint32 {
+	if i := slices.Index(Sources, path.Ext(name)); i >= 0 {
+		return 1 << i
+	}
+	return 0
 }
 
 // SizeOf is the size of the view of a file of this layout in bytes, 0 if it has none: there are no tensors,

@@ -31,3 +31,17 @@ func TestStem(t *testing.T) {
 		}
 	}
 }
+
+// Each source has a mark of its own.
+func TestMark(t *testing.T) {
+	for i, ext := range Sources {
+		if got := Mark("m" + ext); got != 1<<i || i >= 31 {
+			t.Errorf("m%s: %b", ext, got)
+		}
+	}
+	for _, name := range []string{"m" + Suffix, "m", "", "metrics.json", "pt"} {
+		if got := Mark(name); got != 0 {
+			t.Errorf("%q: %b", name, got)
+		}
+	}
+}

@@ -77,7 +77,10 @@ func (v *Virtual) LookupView(c *tree.Asker, dir *names.Node, name string) (*name
 	if !ok || stem == "" || !v.viewsHere(dir) {
 		return nil, unix.ENOENT
 	}
-	for _, ext := range view.Sources {
+	for i, ext := range view.Sources {
+		if !dir.MayHold(1 << i) {
+			continue // a folder that was made just now is told of its names: a look at the disk takes long
+		}
 		src, _, err := v.o.Names.Child(dir, stem+ext)
 		if err != nil {
 			continue

@@ -46,7 +46,7 @@ func (e events) Resident(f *content.File, bytes int64) {
 	if bytes > 0 {
 		e.v.hot.Add(f, bytes)
 	} else {
-		e.v.hot.Remove(f)
+		e.v.hot.Remove(f.Node().Ino())
 	}
 }
 

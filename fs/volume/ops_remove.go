@@ -125,6 +125,7 @@ func (v *Volume) bury(t *names.Victim) {
 		v.steps.Gone(t.Ino)
 		v.bases.Gone(t.Ino)
 		v.usage.Changed(t.Ino) // another file may get the inode
+		v.hot.Remove(t.Ino)
 	}
 	n := t.Node
 	if n == nil {
@@ -136,7 +137,6 @@ func (v *Volume) bury(t *names.Victim) {
 			v.bases.NotePath(t.Path, is.Record.Manifest)
 		}
 		if t.Last {
-			v.hot.Remove(f)
 			f.BuryLocked()
 			v.queue.Forget(f)
 			v.sums.Forget(f)

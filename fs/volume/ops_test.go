@@ -205,8 +205,18 @@ func (r *rig) equal(what string, got, want []byte) {
 	r.t.Errorf("%s: %d bytes, want %d; the first difference is at %d", what, len(got), len(want), i)
 }
 
+// known has a name be known, as the kernel does before it asks for a change of it, until the caller forgets it.
+func (r *rig) known(p string) (forget func()) {
+	n, _, err := r.lookup(p)
+	if err != nil {
+		return func() {}
+	}
+	return func() { r.forget(n) }
+}
+
 func (r *rig) unlink(p string) {
 	r.t.Helper()
+	defer r.known(p)()
 	dir, name := r.dirOf(p)
 	defer r.forget(dir)
 	if err := r.Unlink(dir, name); err != nil {
@@ -216,6 +226,8 @@ func (r *rig) unlink(p string) {
 
 func (r *rig) tryRename(from, to string, flags uint32) error {
 	r.t.Helper()
+	defer r.known(from)()
+	defer r.known(to)()
 	fd, fn := r.dirOf(from)
 	defer r.forget(fd)
 	td, tn := r.dirOf(to)

@@ -30,6 +30,8 @@ type Options struct {
 	ReadOnly bool
 	NoViews  bool  // no synthesised files
 	HotSize  int64 // bytes of packed files to keep resident; -1: DefaultHotSize
+	HotFiles int   // likewise, files; 0: no bound
+	Nodes    int   // names and files that the kernel may remember, before it is asked to forget some; 0: any number
 	// MaxUnpacked bytes may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no
 	// bound.
 	MaxUnpacked int64

@@ -27,6 +27,7 @@ import (
 	"ckptfs/fs/throttle"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/usage"
+	"ckptfs/fs/view"
 	"ckptfs/fs/virtual"
 	indexartifacts "ckptfs/index/artifacts"
 	"ckptfs/index/manifest"
@@ -156,7 +157,7 @@ func (v *Volume) openContent(o Options) {
 }
 
 // openNames makes the tree of names.
-func (v *Volume) openNames() error {
+func (v *Volume) openNames(o Options) error {
 	root, err := v.folder.Sub(tree.TreeDir)
 	if err != nil {
 		return err
@@ -164,6 +165,7 @@ func (v *Volume) openNames() error {
 	defer root.Close()
 	v.names, err = names.Open(names.Options{
 		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
+		Mark:     view.Mark,
 		Changed:  func(ino uint64) { v.steps.Changed(ino); v.usage.Changed(ino) },
 		Recorded: func(ino uint64) { v.steps.Recorded(ino); v.usage.Changed(ino) },
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
@@ -177,16 +179,20 @@ func (v *Volume) openNames() error {
 		NotWritten: v.durability.namesNotWritten, Report: v.report,
 		Freed: func() { v.queue.Freed() },
 	})
+	if err == nil {
+		v.names.Bound(o.Nodes)
+	}
 	return err
 }
 
 // openWorkers makes the parts that work in the background. recover starts them.
 func (v *Volume) openWorkers(o Options) {
 	cache := residency.Options{
-		Max: o.HotSize, Still: o.HydrateAfter, Now: v.now, Report: v.report, Count: &v.content.Count,
-		Short: v.reserve.Short,
+		Max: o.HotSize, Files: o.HotFiles, Still: o.HydrateAfter, Now: v.now, Report: v.report,
+		Count: &v.content.Count, Short: v.reserve.Short, Known: v.known, Seek: v.seek,
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
+	v.content.Counted = v.hot.Knows
 	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
 	v.ids = newIdentifier(v, o.IDsAfter)
 	if !o.NoDelta {

@@ -334,3 +334,23 @@ func (q *Requests) Conflicts(ctx context.Context, path string) (out *control.Con
 	})
 	return out, err
 }
+
+// Deleted lists the names that were deleted and may be brought back.
+func (q *Requests) Deleted(ctx context.Context, path string) (*control.Deletions, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.Deleted(ctx, path)
+}
+
+// Undelete brings back what was deleted at or below a path.
+func (q *Requests) Undelete(
+	ctx context.Context, path string, report func(control.Progress),
+) (*control.Undeleted, error) {
+	s := &q.v.sharing
+	if s.Share == nil {
+		return nil, s.why
+	}
+	return s.Undelete(ctx, path, report)
+}

@@ -54,7 +54,7 @@ func (c *cloud) join(name string, set ...func(*Options)) *machine {
 	if err := (remote.Joined{Address: a, ID: c.id.ID, Writer: w}).Write(r.dir); err != nil {
 		c.t.Fatal(err)
 	}
-	return &machine{r.reopen(append(set, c.shared)...), c}
+	return &machine{r.reopen(append([]func(*Options){c.shared}, set...)...), c}
 }
 
 func (c *cloud) shared(o *Options) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/detect"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
 )
@@ -413,4 +414,58 @@ func sample(t testing.TB, name string) []byte {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// A file gets its view in whatever way it came into a folder that was made just now.
+func TestViewsInNewFolder(t *testing.T) {
+	for how, come := range map[string]func(r *rig, src []byte){
+		"create": func(r *rig, src []byte) { r.write("runs/new/m.pt", src) },
+		"rename": func(r *rig, src []byte) { r.write("other/m", src); r.rename("other/m", "runs/new/m.pt") },
+		"link":   func(r *rig, src []byte) { r.write("other/m", src); r.link("other/m", "runs/new/m.pt") },
+		"exchange": func(r *rig, src []byte) {
+			r.write("other/m", src)
+			r.write("runs/new/m.pt", []byte("x"))
+			if err := r.tryRename("other/m", "runs/new/m.pt", unix.RENAME_EXCHANGE); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+		"the folder's name": func(r *rig, src []byte) {
+			made := r.dirKept("other/new")
+			defer r.forget(made)
+			r.write("other/new/m.pt", src)
+			r.rename("runs/new", "runs/old")
+			r.rename("other/new", "runs/new")
+		},
+	} {
+		r := newRig(t)
+		src := fixture(t, "flat.pt")
+		r.mkdir("runs")
+		r.mkdir("other")
+		made := r.dirKept("runs/new")
+		if r.exists("runs/new/m.safetensors") {
+			t.Errorf("%s: a view of nothing", how)
+		}
+		come(r, src)
+		r.same("runs/new/m.safetensors", viewBytes(t, src))
+		if r.exists("runs/new/n.safetensors") {
+			t.Errorf("%s: a view of another name", how)
+		}
+		if made.MayHold(view.Mark("m.npz")) {
+			t.Errorf("%s: names are looked for that are not there", how)
+		}
+		r.forget(made)
+		r.close()
+	}
+}
+
+// dirKept makes a folder. The kernel knows it until it is forgotten.
+func (r *rig) dirKept(p string) *names.Node {
+	r.t.Helper()
+	dir, name := r.dirOf(p)
+	defer r.forget(dir)
+	n, _, err := r.Mkdir(dir, name, 0o755, r.me)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
 }

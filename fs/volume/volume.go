@@ -163,7 +163,7 @@ func (v *Volume) open(o Options) error {
 	v.openArtifacts()
 	v.openContent(o)
 	v.content.Doubt.Tell = func() { _ = v.lock.Fails() } // without it a power cut alone leaves it unknown
-	if err := v.openNames(); err != nil {
+	if err := v.openNames(o); err != nil {
 		return err
 	}
 	v.openWorkers(o)

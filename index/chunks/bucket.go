@@ -70,7 +70,7 @@ func putPairs(tx *bolt.Tx, bucket string, pairs map[string][]byte) error {
 // Scan calls f with the pairs whose key begins with a prefix, ascending. An error of f's ends it and is
 // returned. Key and value are f's during the call only. f must not call the index.
 func (b *Bucket) Scan(prefix []byte, f func(key, value []byte) error) error {
-	late := b.db.late.pairsOf(b.name, prefix) // before the file, which it goes into before it ceases to be late
+	late := b.db.late.pairsOf(b.name, prefix) // what goes into the file meanwhile is in both
 	// upTo calls f with what is late up to a key, nil: with all of it. had: that key is late itself.
 	upTo := func(key []byte) (had bool, err error) {
 		for ; len(late) > 0 && !had && (key == nil || bytes.Compare(late[0].Key, key) <= 0); late = late[1:] {

@@ -1,11 +1,13 @@
 package remote
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
 
@@ -51,5 +53,52 @@ func TestPruneRemote(t *testing.T) {
 	same(t, filepath.Join(b.Dir, "runs/x/2/model.bin"), kept)
 	if said, code := b.RunFails("prune", "--remote", "--grace", "x", b.Dir); code != 2 {
 		t.Errorf("%d, %s", code, said)
+	}
+}
+
+// A sound remote is sound; of one without an object the files that need it are named.
+func TestCheckRemote(t *testing.T) {
+	e := mounttest.StartEngine(t)
+	a := joined(t, e, "team", "a")
+	save(t, filepath.Join(a.Dir, "runs/x/1/model.bin"), random(3<<20, 1))
+	save(t, filepath.Join(a.Dir, "runs/x/1/small.json"), []byte("{}"))
+	a.Run("push", a.Dir)
+	for _, args := range [][]string{{"check", "--remote"}, {"check", "--remote", "--read-data"}} {
+		if said := a.Run(append(args, a.Dir)...); !strings.Contains(said, "no damage found") {
+			t.Error(said)
+		}
+	}
+	var stats struct {
+		Data struct {
+			Bytes  int64
+			Needed int64 `json:"needed_bytes"`
+		} `json:"data_objects"`
+	}
+	a.JSON(&stats, "stats", "--remote", a.Dir, "--json")
+	if d := stats.Data; d.Needed < 2<<20 || d.Needed > d.Bytes {
+		t.Errorf("%+v", d)
+	}
+	var writers []struct {
+		Writer  string
+		Commits int64
+	}
+	a.JSON(&writers, "remote", "writers", a.Dir, "--json")
+	if len(writers) != 1 || writers[0].Commits == 0 || !strings.HasPrefix(writers[0].Writer, "a.") {
+		t.Errorf("%+v", writers)
+	}
+	b := open(t, e, "team/")
+	for info, err := range b.List(t.Context(), "d/", "") {
+		if err == nil {
+			err = b.Delete(t.Context(), []string{info.Key})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	said, err := a.CLI("check", "--remote", a.Dir)
+	var exit *daemon.ExitError
+	if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(said, "runs/x/1/model.bin") || strings.Contains(said, "small.json") ||
+		!strings.Contains(said, "it is not there") {
+		t.Errorf("%v: %s", err, said)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/segment"
 	"ckptfs/cas/store"
@@ -25,6 +26,8 @@ import (
 type Bringer struct {
 	Reader *fetch.Reader
 	Store  *store.Store
+	// Learn, if not nil, is told what was put of an object, as it lies there. An error of it is File's.
+	Learn func(o record.Object, records []objects.Placed) error
 	// Progress, if not nil, is told of what was put, from several goroutines at once.
 	Progress func(records, bytes int64)
 }
@@ -33,8 +36,13 @@ type Bringer struct {
 // batch, and gives the file a name before it is released, can read the file from the local store alone.
 // Errors say which file, object and record they are of.
 func (x *Bringer) File(ctx context.Context, b *store.Batch, e *record.Entry) error {
-	t := &transfer{Bringer: x, batch: b, file: e.File, put: map[key]bool{}}
-	if err := t.all(ctx); err != nil {
+	t := &transfer{Bringer: x, batch: b, file: e.File, put: map[key]bool{},
+		placed: map[record.Object][]objects.Placed{}}
+	err := t.all(ctx)
+	if err == nil {
+		err = t.learn()
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", e.Path, err)
 	}
 	return nil
@@ -47,6 +55,21 @@ type transfer struct {
 	file  *record.File
 	plan  *record.Plan // nil: not needed so far
 	put   map[key]bool
+
+	placed map[record.Object][]objects.Placed // what was put, by where it came from; under order.mu
+}
+
+// learn tells of what was put.
+func (t *transfer) learn() error {
+	if t.Learn == nil {
+		return nil
+	}
+	for o, records := range t.placed {
+		if err := t.Learn(o, records); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *transfer) all(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/segment"
 )
@@ -166,6 +167,7 @@ func (o *order) take(i int, rec *segment.Record, payload []byte) error {
 		}
 		switch missing {
 		case cas.Hash{}:
+			o.came(i, rec)
 			o.wake(rec.Hash)
 			return nil
 		case lacked:
@@ -176,6 +178,15 @@ func (o *order) take(i int, rec *segment.Record, payload []byte) error {
 			return err
 		}
 	}
+}
+
+// came notes where record i, which was put, lies.
+func (o *order) came(i int, rec *segment.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	in := o.all[i].Object
+	o.placed[in] = append(o.placed[in], objects.Placed{Hash: rec.Hash, Off: rec.Off, Raw: rec.Raw,
+		Stored: rec.Stored, CRC: rec.CRC, Kind: rec.Kind, Based: codec.NeedsBase(rec.Codec)})
 }
 
 // wait has record i wait for a base. false: that was put meanwhile.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/local"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/state"
@@ -94,5 +95,34 @@ func TestPushed(t *testing.T) {
 	}
 	if _, res := one.publish(t, "runs/a/7/again.pt", f); res.Bytes > 16<<10 {
 		t.Errorf("what is there was put again: %d bytes", res.Bytes)
+	}
+}
+
+// What was brought is known to the next push, deltas too: it is relied on, and its bases with it.
+func TestBroughtIsKnown(t *testing.T) {
+	b := &counting{Mem: &bucket.Mem{}}
+	one, two := newMachine(t, b, 1), newMachine(t, b, 2)
+	var f *saved
+	var e *record.Entry
+	for v := range 4 {
+		f = save(t, one.store, v, f)
+		e, _ = one.publish(t, fmt.Sprintf("runs/a/%d/model.pt", v), f)
+	}
+	batch := two.store.Begin()
+	defer batch.Release()
+	x := &Bringer{Reader: &fetch.Reader{Bucket: b}, Store: two.store, Learn: two.state.Learn}
+	if err := x.File(t.Context(), batch, e); err != nil {
+		t.Fatal(err)
+	}
+	if err := batch.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	again, res := two.publish(t, "runs/b/1/model.pt", f)
+	if res.Bytes > 8<<10 { // the plan and the commit record
+		t.Errorf("%d bytes put", res.Bytes)
+	}
+	late := newStore(t)
+	if got, err := bringTo(t, late, b, nil, again); err != nil || !bytes.Equal(got, f.content) {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }

@@ -270,10 +270,21 @@ func (c *counting) Get(ctx context.Context, key string, off, n int64, unless buc
 	return io.NopCloser(bytes.NewReader(p)), info, err
 }
 
+// past is a bucket behind a cache.
+type past struct {
+	bucket.Bucket
+	origin bucket.Bucket
+}
+
+func (p past) Past() bucket.Bucket { return p.origin }
+
 // bringTo brings e into s, and reads it back.
 func bringTo(t testing.TB, s *store.Store, b, origin bucket.Bucket, e *record.Entry) ([]byte, error) {
 	t.Helper()
-	x := &Bringer{Reader: &fetch.Reader{Bucket: b, Origin: origin}, Store: s}
+	if origin != nil {
+		b = past{b, origin}
+	}
+	x := &Bringer{Reader: &fetch.Reader{Bucket: b}, Store: s}
 	batch := s.Begin()
 	defer batch.Release()
 	if err := x.File(t.Context(), batch, e); err != nil {

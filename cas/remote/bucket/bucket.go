@@ -95,6 +95,14 @@ type Cond struct {
 	Version Version
 }
 
+// Past is b past every cache and mirror between here and the engine, for whoever got wrong bytes.
+func Past(b Bucket) Bucket {
+	if p, ok := b.(interface{ Past() Bucket }); ok {
+		return p.Past()
+	}
+	return b
+}
+
 // Read gets a whole object of at most limit bytes (ErrTooLarge).
 func Read(ctx context.Context, b Bucket, key string, limit int64, unless Version) ([]byte, Info, error) {
 	r, info, err := b.Get(ctx, key, 0, All, unless)

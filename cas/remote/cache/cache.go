@@ -4,9 +4,9 @@
 //	              lies where it lies in the object, and the rest is a hole
 //
 // Nothing in it is trusted, and nothing is synced. Whoever reads it holds each record against its place and
-// its hash (package fetch), so a hole, a write that was cut short, or a file that somebody changed is a record
-// that is read from the remote again, and written over. There is no index either: at the start the disk tells
-// which parts of a file are no holes.
+// its hash (package fetch), so a hole, a write that was cut short, or a file that somebody changed is a
+// record that is read from the remote again, and written over. There is no index either: at the start the
+// disk tells which parts of a file are no holes.
 //
 // Objects never change and no name is used twice, so what is here never grows old. It is bounded: the object
 // that was used longest ago goes first, as a whole. What a reader has open stays readable for it.
@@ -323,8 +323,12 @@ func (c *Cache) parts(path string) (o *object, used int64, err error) {
 // Bucket is b, of which what is here is read here, and what is not is kept.
 func (c *Cache) Bucket(b bucket.Bucket) bucket.Bucket { return &cached{Bucket: b, c: c, reads: true} }
 
-// Past is b, of which nothing is read here: what is read of it is written over what was wrong.
+// Past is b, of which nothing is read here: what is read of it is written over what was wrong. It is Bucket's
+// bucket.Past.
 func (c *Cache) Past(b bucket.Bucket) bucket.Bucket { return &cached{Bucket: b, c: c} }
+
+// Past is what is read when something here, or nearer than the engine, was wrong.
+func (b *cached) Past() bucket.Bucket { return b.c.Past(bucket.Past(b.Bucket)) }
 
 type cached struct {
 	bucket.Bucket

@@ -253,10 +253,11 @@ func TestStrange(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(r); err != nil || len(got) != 500 || info.Size != objectSize {
-		t.Errorf("%d bytes, %v", len(got), err) // who reads it finds that it is short, and asks past the cache
+		t.Errorf("%d bytes, %v", len(got), err) // who reads it finds out, and asks past the cache
 	}
 	r.Close()
-	if _, _, err := b.Get(t.Context(), record.ClassData.Key(record.ID{9}), 0, 5, ""); !errors.Is(err, bucket.ErrNotFound) {
+	_, _, err = b.Get(t.Context(), record.ClassData.Key(record.ID{9}), 0, 5, "")
+	if !errors.Is(err, bucket.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -270,7 +271,8 @@ func TestPassesOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if got, _, err := bucket.Read(t.Context(), b, key, 100, ""); err != nil || string(got) != "something" {
+			got, _, err := bucket.Read(t.Context(), b, key, 100, "")
+			if err != nil || string(got) != "something" {
 				t.Error(key, err)
 			}
 		}

@@ -9,8 +9,9 @@ import (
 )
 
 // Content appends the content of a record to dst. bases are the contents of what it is stored against
-// (segment.ParseBase), one behind the other, of which the first ends at first. The content is not held against
-// the record's hash. The error wraps cas.ErrCorrupt if the payload, or a base, is not what it should be.
+// (segment.ParseBase), one behind the other, of which the first ends at first. The content is not held
+// against the record's hash. The error wraps cas.ErrCorrupt if the payload, or a base, is not what it should
+// be.
 func Content(dst []byte, rec *segment.Record, payload, bases []byte, first int) ([]byte, error) {
 	n := int(rec.Raw)
 	if !codec.NeedsBase(rec.Codec) {

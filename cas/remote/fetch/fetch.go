@@ -8,7 +8,7 @@
 //
 // A record says which object it is of, and where it lies (package segment). So bytes of another object, of
 // another place, or none at all, are found whatever server or cache gave them. What is wrong is asked for
-// once more, from the origin.
+// once more, past every cache (bucket.Past).
 package fetch
 
 import (
@@ -39,8 +39,6 @@ const (
 // Reader reads records.
 type Reader struct {
 	Bucket bucket.Bucket
-	// Origin is the bucket past every cache; nil: Bucket is.
-	Origin bucket.Bucket
 	// Requests at a time; 8 if 0.
 	Requests int
 	// Here reports whether Bucket has a record at hand, so that it is read by itself; nil: none.
@@ -80,22 +78,33 @@ func (r *Reader) Stats() (gets, bytes int64) { return r.gets.Load(), r.bytes.Loa
 // an error that wraps cas.ErrCorrupt, is read once more. The error is an *Error, or the context's.
 func (r *Reader) Each(ctx context.Context, records []Record,
 	f func(i int, rec *segment.Record, payload []byte) error) error {
-	bad, err := r.pass(ctx, r.Bucket, records, nil, f)
+	requests := cmp.Or(r.Requests, 8)
+	here, away := r.here(records)
+	bad, err := r.pass(ctx, r.Bucket, records, append(here, split(records, away, requests)...), f)
 	if err != nil || len(bad) == 0 {
 		return err
-	}
-	origin := r.Origin
-	if origin == nil {
-		origin = r.Bucket
 	}
 	again := make([]int, len(bad))
 	for i, b := range bad {
 		again[i] = b.i
 	}
-	if bad, err = r.pass(ctx, origin, records, again, f); err != nil || len(bad) == 0 {
+	bad, err = r.pass(ctx, bucket.Past(r.Bucket), records, split(records, again, requests), f)
+	if err != nil || len(bad) == 0 {
 		return err
 	}
 	return bad[0].err
+}
+
+// here are the numbers of the records at hand, each a range of its own, and those of the others.
+func (r *Reader) here(records []Record) (here [][]int, away []int) {
+	for i := range records {
+		if r.Here != nil && r.Here(&records[i]) {
+			here = append(here, []int{i})
+		} else {
+			away = append(away, i)
+		}
+	}
+	return here, away
 }
 
 // wrong is a record whose bytes were wrong.
@@ -104,30 +113,12 @@ type wrong struct {
 	err error
 }
 
-// pass reads those of records that only names, all if it is nil, and returns those that were wrong.
-func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, only []int,
+// pass reads ranges of records, and returns those that were wrong.
+func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, ranges [][]int,
 	f func(int, *segment.Record, []byte) error) (bad []wrong, err error) {
-	if only == nil {
-		only = make([]int, len(records))
-		for i := range only {
-			only[i] = i
-		}
-	}
-	requests := cmp.Or(r.Requests, 8)
-	var ranges [][]int
-	if b == r.Bucket && r.Here != nil {
-		only = slices.DeleteFunc(only, func(i int) bool {
-			here := r.Here(&records[i])
-			if here {
-				ranges = append(ranges, []int{i})
-			}
-			return here
-		})
-	}
-	ranges = append(ranges, split(records, only, requests)...)
 	found := make([][]wrong, len(ranges))
 	g, each := errgroup.WithContext(ctx)
-	g.SetLimit(requests)
+	g.SetLimit(cmp.Or(r.Requests, 8))
 	for i, rg := range ranges {
 		g.Go(func() (err error) {
 			if err = each.Err(); err == nil {

@@ -120,6 +120,14 @@ func TestEach(t *testing.T) {
 	}
 }
 
+// past is a bucket behind a cache.
+type past struct {
+	bucket.Bucket
+	origin bucket.Bucket
+}
+
+func (p past) Past() bucket.Bucket { return p.origin }
+
 // What a cache has wrong the origin has right; what both have wrong is an error that says where it lies.
 func TestOrigin(t *testing.T) {
 	m := &bucket.Mem{}
@@ -127,7 +135,7 @@ func TestOrigin(t *testing.T) {
 	nothing := func(int, *segment.Record, []byte) error { return nil }
 	cache, origin := &asked{Bucket: m, flip: true}, &asked{Bucket: m}
 	var got int
-	r := &Reader{Bucket: cache, Origin: origin}
+	r := &Reader{Bucket: past{cache, origin}}
 	err := r.Each(t.Context(), all, func(i int, _ *segment.Record, p []byte) error {
 		if !bytes.Equal(p, payloads[i]) {
 			t.Error("wrong bytes")

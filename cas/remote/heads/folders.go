@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
+	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
 )
 
@@ -18,30 +18,23 @@ func (h *Heads) Folders(ctx context.Context) ([]Of, error) {
 
 // folders is Folders of one head.
 func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (Of, error) {
-	o := merging{Of: Of{Writer: w}, wanted: func(p string) bool { return p == runOf(p) }}
+	o := merging{Of: Of{Writer: w}, wanted: func(p string) bool { return p == record.RunOf(p) }}
 	alive := map[string]bool{}
 	note := func(entries []record.Entry) {
 		o.add(entries)
 		for i := range entries {
-			alive[runOf(entries[i].Path)] = alive[runOf(entries[i].Path)] || entries[i].Kind != record.KindTombstone
+			alive[record.RunOf(entries[i].Path)] = alive[record.RunOf(entries[i].Path)] || entries[i].Kind != record.KindTombstone
 		}
 	}
 	note(of.Tail)
 	for _, t := range of.Tables { // newest first
-		d, err := h.directory(ctx, w, t)
+		entries, err := h.twice(func(b bucket.Bucket) ([]record.Entry, error) {
+			return h.foldersIn(ctx, b, w, t, alive)
+		})
 		if err != nil {
 			return o.Of, fmt.Errorf("head of %s: %w", w, err)
 		}
-		for _, r := range d.Runs {
-			if alive[r.Name] = alive[r.Name] || r.Newest != 0; r.Block >= len(d.Blocks) {
-				continue
-			}
-			entries, err := h.inBlocks(ctx, d, r.Block, r.Block+1) // the folder is the first of its run
-			if err != nil {
-				return o.Of, fmt.Errorf("head of %s: %w", w, err)
-			}
-			o.add(entries)
-		}
+		o.add(entries)
 	}
 	said := map[string]bool{}
 	for i := range o.Entries {
@@ -55,9 +48,23 @@ func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (
 	return o.end(), nil
 }
 
-// runOf is the run that a path leads to or into.
-func runOf(p string) string {
-	root, rest, _ := strings.Cut(p, "/")
-	run, _, _ := strings.Cut(rest, "/")
-	return root + "/" + run
+// foldersIn reads the blocks of a table that the folders of runs are in, and notes which of them hold names.
+func (h *Heads) foldersIn(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table,
+	alive map[string]bool) (all []record.Entry, err error) {
+	d, err := h.directory(ctx, b, w, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range d.Runs {
+		alive[r.Name] = alive[r.Name] || r.Newest != 0
+		if r.Block >= len(d.Blocks) {
+			continue
+		}
+		entries, err := h.inBlocks(ctx, b, d, r.Block, r.Block+1) // the folder is the first of its run
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entries...)
+	}
+	return all, nil
 }

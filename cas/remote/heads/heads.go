@@ -346,7 +346,7 @@ func (h *Heads) Runs(ctx context.Context) ([]string, error) {
 			runs[record.RunOf(one.Tail[i].Path)] = true
 		}
 		for _, t := range one.Tables {
-			d, err := h.directory(ctx, w, t)
+			d, err := h.directory(ctx, h.bucket, w, t)
 			if err != nil {
 				return nil, fmt.Errorf("head of %s: %w", w, err)
 			}
@@ -402,19 +402,38 @@ func (m *merging) end() Of {
 	return m.Of
 }
 
-// inTable reads the blocks of a table that may have entries of a path or below it.
+// inTable reads the blocks of a table that may have entries of a path or below it. What is wrong with them is
+// read once more, past every cache.
 func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
-	all []record.Entry, err error) {
-	d, err := h.directory(ctx, w, t)
+	[]record.Entry, error) {
+	return h.twice(func(b bucket.Bucket) ([]record.Entry, error) {
+		return h.blocksOf(ctx, b, w, t, path)
+	})
+}
+
+// twice reads what is wrong once more, past every cache.
+func (h *Heads) twice(read func(bucket.Bucket) ([]record.Entry, error)) ([]record.Entry, error) {
+	all, err := read(h.bucket)
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
+		return read(bucket.Past(h.bucket))
+	}
+	return all, err
+}
+
+// blocksOf is inTable by one bucket.
+func (h *Heads) blocksOf(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table,
+	path string) (all []record.Entry, err error) {
+	d, err := h.directory(ctx, b, w, t)
 	if err != nil {
 		return nil, err
 	}
 	lo, hi := d.Below(path)
-	return h.inBlocks(ctx, d, lo, hi)
+	return h.inBlocks(ctx, b, d, lo, hi)
 }
 
 // inBlocks reads blocks of a table, from lo on and before hi.
-func (h *Heads) inBlocks(ctx context.Context, d *record.Directory, lo, hi int) (all []record.Entry, err error) {
+func (h *Heads) inBlocks(ctx context.Context, b bucket.Bucket, d *record.Directory, lo, hi int) (
+	all []record.Entry, err error) {
 	for lo < hi {
 		if got, ok := h.blocks.Get(blockID{d.ID, lo}); ok {
 			all, lo = append(all, got...), lo+1
@@ -424,7 +443,7 @@ func (h *Heads) inBlocks(ctx context.Context, d *record.Directory, lo, hi int) (
 		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{d.ID, end}) {
 			n, end = n+d.Blocks[end].Len, end+1
 		}
-		p, err := h.read(ctx, d.Table, d.Blocks[lo].Off, n)
+		p, err := read(ctx, b, d.Table, d.Blocks[lo].Off, n)
 		if err != nil {
 			return nil, err
 		}
@@ -443,11 +462,12 @@ func (h *Heads) inBlocks(ctx context.Context, d *record.Directory, lo, hi int) (
 }
 
 // directory reads the directory of a table.
-func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) (*record.Directory, error) {
+func (h *Heads) directory(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table) (
+	*record.Directory, error) {
 	if d, ok := h.dirs.Get(t.ID); ok && d.Table == t {
 		return d, nil
 	}
-	p, err := h.read(ctx, t, t.Directory, t.Len-t.Directory)
+	p, err := read(ctx, b, t, t.Directory, t.Len-t.Directory)
 	if err != nil {
 		return nil, err
 	}
@@ -459,9 +479,9 @@ func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) 
 }
 
 // read reads a range of a table.
-func (h *Heads) read(ctx context.Context, t record.Table, off, n int64) ([]byte, error) {
+func read(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64) ([]byte, error) {
 	key := record.ClassTable.Key(t.ID)
-	r, info, err := h.bucket.Get(ctx, key, off, n, "")
+	r, info, err := b.Get(ctx, key, off, n, "")
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package heads
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -289,6 +290,49 @@ func TestArchiveIsLast(t *testing.T) {
 	want := []string{record.HeadKey(anna), record.HeadKey(record.ArchiveWriter)}
 	if !slices.Equal(order, want) {
 		t.Errorf("read %v", order)
+	}
+}
+
+// mirrored gives tables with a byte changed, unless it is asked past the mirror.
+type mirrored struct {
+	bucket.Bucket
+	wrong int // in the table
+}
+
+func (m *mirrored) Past() bucket.Bucket { return m.Bucket }
+
+func (m *mirrored) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	r, info, err := m.Bucket.Get(ctx, key, off, n, unless)
+	class, _, _ := record.ParseObject(key)
+	if err != nil || class != record.ClassTable {
+		return r, info, err
+	}
+	p, err := io.ReadAll(r)
+	if at := m.wrong - int(off); at >= 0 && at < len(p) {
+		p = slices.Clone(p)
+		p[at] ^= 1
+	}
+	return io.NopCloser(bytes.NewReader(p)), info, err
+}
+
+// What a mirror has wrong of a table is read past it.
+func TestTableOfMirror(t *testing.T) {
+	r := newRig(t)
+	r.commit(anna, 1, "runs/a 2", "runs/a 1,runs/b 1")
+	r.refreshed(true)
+	n := int(r.Head(anna).Tables[0].Len)
+	for i := range n {
+		h, err := Open(&mirrored{r.counted, i}, remoteID, kept{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := h.Below(t.Context(), "runs"); err != nil || len(all) != 1 || len(all[0].Entries) != 2 {
+			t.Fatalf("byte %d of %d: %v, %v", i, n, all, err)
+		}
 	}
 }
 

@@ -23,6 +23,8 @@
 //
 // That holds since it holds of the local store: r has its local number or 0, and so have its bases.
 //
+// A file that another entry has as a whole (Whole) is relied on with its plan, however it is stored here.
+//
 // # Plans
 //
 // A plan states the length of each object that it names, and lies in one of these: the last meta object,

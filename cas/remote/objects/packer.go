@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -18,7 +19,8 @@ const smallest = 32 << 10
 type Options struct {
 	Source Source
 	Places Places
-	Random io.Reader // gives the ids of objects
+	Whole  map[cas.Hash]*Whole // files that are there, by their manifests; may be nil
+	Random io.Reader           // gives the ids of objects
 	// Put is told of each object that is full, and may return before it is put.
 	Put func(*Object) error
 }
@@ -51,6 +53,13 @@ type file struct {
 	bases    []record.Base
 	graph    []record.Place
 	parts    []cas.Hash // of the graph
+	whole    *Whole     // it is there as a whole; then nothing of the above is set but manifest and graph
+}
+
+// Whole is a file of another entry, with the same manifest, as its plan has it.
+type Whole struct {
+	Plan *record.Plan
+	At   record.Ref // where the plan lies
 }
 
 // Filed is where what a file's entry names lies.
@@ -69,13 +78,19 @@ func New(o Options) *Packer {
 // Add lays out what of a file, and of a graph, is not in the remote. An error of the Source leaves the Packer
 // as it was, but that bases or parts may have been laid out for nothing.
 func (p *Packer) Add(manifest cas.Hash, graph []cas.Hash) error {
-	c, err := p.Source.Closure(manifest)
+	f := &file{manifest: manifest, parts: graph}
+	there, err := p.addWhole(f)
 	if err != nil {
-		return &LostError{manifest, err}
-	}
-	f := &file{manifest: manifest, size: c.Size, parts: graph}
-	if err := p.addClosure(f, c); err != nil {
 		return err
+	}
+	if !there {
+		c, err := p.Source.Closure(manifest)
+		if err != nil {
+			return &LostError{manifest, err}
+		}
+		if err := p.addClosure(f, c); err != nil {
+			return err
+		}
 	}
 	if err := p.addGraph(f); err != nil {
 		return err
@@ -84,7 +99,29 @@ func (p *Packer) Add(manifest cas.Hash, graph []cas.Hash) error {
 	return nil
 }
 
+// addWhole relies on a file that is there as a whole, unless an epoch has condemned an object of it; false:
+// there is none.
+func (p *Packer) addWhole(f *file) (bool, error) {
+	whole := p.Whole[f.manifest]
+	if whole == nil || whole.Plan.Manifest != f.manifest {
+		return false, nil
+	}
+	ids := []record.ID{whole.At.Object}
+	for _, o := range whole.Plan.Objects {
+		ids = append(ids, o.ID)
+	}
+	if err := p.learnGone(ids); err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(ids, func(id record.ID) bool { return p.gone[id] }) {
+		return false, nil
+	}
+	f.whole = whole
+	return true, nil
+}
+
 func (p *Packer) addClosure(f *file, c *Closure) error {
+	f.size = c.Size
 	hashes := make([]cas.Hash, len(c.Records))
 	for i := range c.Records {
 		hashes[i] = c.Records[i].Hash
@@ -116,7 +153,11 @@ func (p *Packer) find(hashes []cas.Hash) ([]Place, error) {
 	if err := p.Places.Find(hashes, known); err != nil {
 		return nil, err
 	}
-	if err := p.learnGone(known); err != nil {
+	ids := make([]record.ID, len(known))
+	for i := range known {
+		ids[i] = known[i].Object.ID
+	}
+	if err := p.learnGone(ids); err != nil {
 		return nil, err
 	}
 	for i, h := range hashes {
@@ -132,10 +173,9 @@ func (p *Packer) find(hashes []cas.Hash) ([]Place, error) {
 }
 
 // learnGone asks what objects are condemned, once for each.
-func (p *Packer) learnGone(known []Place) error {
+func (p *Packer) learnGone(objects []record.ID) error {
 	var ids []record.ID
-	for i := range known {
-		id := known[i].Object.ID
+	for _, id := range objects {
 		if _, asked := p.gone[id]; !asked && !id.IsZero() {
 			p.gone[id] = true
 			ids = append(ids, id)

@@ -71,16 +71,11 @@ type ending struct {
 func (e *ending) lay(commit func([]Filed) ([][]byte, error)) ([]Filed, error) {
 	filed := make([]Filed, len(e.files))
 	for i, f := range e.files {
-		plan, objects := e.plan(f)
-		b, err := plan.Encode()
+		plan, ref, err := e.planOf(f)
 		if err != nil {
 			return nil, err
 		}
-		ref, err := e.layPlan(b)
-		if err != nil {
-			return nil, err
-		}
-		filed[i] = Filed{Plan: ref, Deps: e.deps(f, ref.Object, objects)}
+		filed[i] = Filed{Plan: ref, Deps: e.deps(f, ref.Object, plan)}
 		for j, at := range f.graph {
 			filed[i].Graph = append(filed[i].Graph, record.Part{Hash: f.parts[j],
 				Ref: record.Ref{Object: e.objects[at.Object].ID, Off: at.Off, Stored: at.Stored}})
@@ -101,8 +96,22 @@ func (e *ending) lay(commit func([]Filed) ([][]byte, error)) ([]Filed, error) {
 	return filed, nil
 }
 
+// planOf is a file's plan, and where it lies.
+func (e *ending) planOf(f *file) (*record.Plan, record.Ref, error) {
+	if f.whole != nil {
+		return f.whole.Plan, f.whole.At, nil
+	}
+	plan := e.plan(f)
+	b, err := plan.Encode()
+	if err != nil {
+		return nil, record.Ref{}, err
+	}
+	ref, err := e.layPlan(b)
+	return plan, ref, err
+}
+
 // plan makes a file's plan.
-func (p *Packer) plan(f *file) (*record.Plan, []uint32) {
+func (p *Packer) plan(f *file) *record.Plan {
 	used := f.used()
 	slices.SortFunc(used, func(a, b uint32) int { return compareIDs(p.objects[a].ID, p.objects[b].ID) })
 	index := make(map[uint32]uint32, len(used))
@@ -130,7 +139,7 @@ func (p *Packer) plan(f *file) (*record.Plan, []uint32) {
 	slices.SortFunc(plan.Bases, func(a, b record.Base) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Off, b.Off))
 	})
-	return plan, used
+	return plan
 }
 
 // used lists the objects of a plan, each once.
@@ -156,10 +165,10 @@ func (f *file) used() []uint32 {
 }
 
 // deps lists the objects that an entry keeps.
-func (p *Packer) deps(f *file, plan record.ID, used []uint32) []record.ID {
-	deps := []record.ID{plan}
-	for _, n := range used {
-		deps = append(deps, p.objects[n].ID)
+func (p *Packer) deps(f *file, at record.ID, plan *record.Plan) []record.ID {
+	deps := []record.ID{at}
+	for _, o := range plan.Objects {
+		deps = append(deps, o.ID)
 	}
 	for _, at := range f.graph {
 		deps = append(deps, p.objects[at.Object].ID)

@@ -42,10 +42,24 @@ func (l *limit) begin(ctx context.Context) (done func(error), err error) {
 			return nil, &bucket.Error{Op: "wait", Kind: bucket.ErrUnreachable, Err: ctx.Err()}
 		}
 	}
+	defer l.mu.Unlock()
+	return l.takeLocked(), nil
+}
+
+func (l *limit) takeLocked() (done func(error)) {
 	l.under++
 	at := l.halved
-	l.mu.Unlock()
-	return func(err error) { l.end(at, err) }, nil
+	return func(err error) { l.end(at, err) }
+}
+
+// try is begin for a request that need not be made; false: it is nobody's turn.
+func (l *limit) try() (done func(error), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.under >= l.now {
+		return nil, false
+	}
+	return l.takeLocked(), true
 }
 
 // leave takes one out of the queue who waits no more, or hands its turn on.

@@ -5,6 +5,9 @@
 // Before it asks again it waits a random time, at most 100 ms at first and twice as long each time, up to
 // 20 s. Requests are made several at a time. How many is found out as in TCP: each time the engine says
 // that it is busy it is half as many, and after ten that went well while so many were made one more.
+//
+// A Get that is answered much later than most are is made a second time, if another request may be made, and
+// the first answer is taken.
 package patient
 
 import (
@@ -34,9 +37,10 @@ type Options struct {
 
 // Bucket is a bucket with patience.
 type Bucket struct {
-	b     bucket.Bucket
-	o     Options
-	limit *limit
+	b       bucket.Bucket
+	o       Options
+	limit   *limit
+	answers answers
 }
 
 // New returns b with patience.
@@ -103,7 +107,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 	io.ReadCloser, bucket.Info, error) {
 	r := &reader{b: b, ctx: ctx, key: key, off: off}
 	err := b.do(ctx, func() (err error) {
-		r.r, r.info, err = b.b.Get(ctx, key, off, n, unless)
+		r.r, r.info, err = b.get(ctx, key, off, n, unless)
 		return err
 	})
 	if err != nil {

@@ -31,6 +31,7 @@ type Head struct {
 	Time     int64   // ns since 1970, for people
 	Tables   []Table // newest first
 	Tail     []Entry // ascending (Entry.Compare), which win over Tables
+	Index    Index   // of IndexWriter, whose head has neither Tables nor Tail
 }
 
 // Find is what the tail has of a path: an entry for each origin.
@@ -59,6 +60,10 @@ func (h *Head) Encode(own Writer) ([]byte, error) {
 // append makes the bytes of a head, and says where the runs end.
 func (h *Head) append(dict *dictionary) (p []byte, runs int) {
 	p = h.appendFixed(make([]byte, 0, 4096))
+	if dict.own == IndexWriter {
+		p = h.Index.append(p)
+		return le.AppendUint32(p, crc(p)), 0
+	}
 	p = appendRuns(p, runsOf(h.Tail))
 	runs = len(p)
 	p = num(p, int64(len(h.Tables)))
@@ -120,10 +125,11 @@ func DecodeHead(own Writer, p []byte) (*Head, error) {
 	}
 	r := newReader(p[headFixed:len(p)-4], of)
 	h.setFixed(p)
-	many(r, 1, r.String) // the runs, which the tail says
-	h.Tables = many(r, 16+1+1+32+1+1+1, func() Table { return readTable(r) })
-	dict := readDictionary(r, own)
-	h.Tail = dict.readEntries(r, maxTailPaths)
+	if own == IndexWriter {
+		h.Index = readIndex(r)
+	} else {
+		h.readNames(r, own)
+	}
 	if err := r.End(); err != nil {
 		return nil, err
 	}
@@ -137,6 +143,14 @@ func DecodeHead(own Writer, p []byte) (*Head, error) {
 	return h, nil
 }
 
+// readNames reads what follows the fixed places, but in the head of IndexWriter.
+func (h *Head) readNames(r *reader, own Writer) {
+	many(r, 1, r.String) // the runs, which the tail says
+	h.Tables = many(r, 16+1+1+32+1+1+1, func() Table { return readTable(r) })
+	dict := readDictionary(r, own)
+	h.Tail = dict.readEntries(r, maxTailPaths)
+}
+
 // setFixed reads the bytes of fixed places. What is wrong with them shows when they are written again.
 func (h *Head) setFixed(p []byte) {
 	for i, id := range []*ID{&h.Remote, &h.Instance, &h.Commit} {
@@ -148,6 +162,13 @@ func (h *Head) setFixed(p []byte) {
 }
 
 func (h *Head) check(dict *dictionary) error {
+	if err := h.Index.check(); err != nil {
+		return err
+	}
+	if is := dict.own == IndexWriter; !is && !h.Index.isZero() || is && len(h.Tables)+len(h.Tail) > 0 {
+		return fmt.Errorf("%d shards beside %d tables and %d entries", len(h.Index.Shards), len(h.Tables),
+			len(h.Tail))
+	}
 	if h.Sequence == 0 {
 		return h.checkUncommitted()
 	}
@@ -182,7 +203,8 @@ func (h *Head) check(dict *dictionary) error {
 // checkUncommitted holds that a head of no commit says nothing but what a collector writes.
 func (h *Head) checkUncommitted() error {
 	if !h.Instance.IsZero() || !h.Commit.IsZero() || h.Clock != 0 || h.Time != 0 ||
-		len(h.Tables)+len(h.Tail) > 0 || h.Remote.IsZero() != (h.Stamp == 0) || h.Folded && h.Stamp == 0 {
+		len(h.Tables)+len(h.Tail) > 0 || !h.Index.isZero() ||
+		h.Remote.IsZero() != (h.Stamp == 0) || h.Folded && h.Stamp == 0 {
 		return fmt.Errorf("no commit, and stamp %d", h.Stamp)
 	}
 	return nil

@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,8 +14,10 @@ const (
 	maxDepth     = 64   // components
 )
 
-// roots are the folders that are shared.
 var roots = []string{"runs", "exports"}
+
+// Roots are the folders that are shared.
+func Roots() []string { return slices.Clone(roots) }
 
 // CheckPath returns an error unless p is a path of something shared.
 func CheckPath(p string) error {

@@ -201,6 +201,46 @@
 // comes before the first commit, it writes remote, stamp, perhaps the flag, and else zeros. From the first
 // commit on, sequence, remote, instance and commit are not zero. A folded head has neither tables nor tail.
 //
+// The head of @index has, from 96 on to the checksum:
+//
+//	made          number: an epoch; see Index.Made
+//	seen          number n, then n times, ascending: string writer; number version ≥ 1
+//	shards        number n, then n times, ascending by first
+//	    id        16 bytes, each once
+//	    first     8 bytes, big-endian: the least digest of its items
+//	    items     number
+//
+// # Shard, version 1
+//
+// A part of the index of what the files of a remote have. A digest is the first 8 bytes of a hash: of an
+// object of a manifest, or of a manifest. A shard has the items of all digests from its first on, up to the
+// first of the next shard: 1 to 2^20 items, by ascending digest, each digest once; of 512 a block, the last
+// of fewer:
+//
+//	 0  8  digest
+//	 8 16  id of the meta object in which a plan lies
+//	24  4  offset / 8 of the plan's record
+//	28  4  stored bytes of it
+//
+// They are followed by the directory, which has for each block
+//
+//	0  8  digest of the first item
+//	8  4  CRC-32C of the block
+//
+// and by the trailer, 64 bytes:
+//
+//	 0  8  magic "ckptshrd"
+//	 8  2  version: 1
+//	10  6  0
+//	16 16  remote: its id
+//	32  8  number of items
+//	40 16  0
+//	56  4  CRC-32C of the directory
+//	60  4  CRC-32C of bytes 0 to 59
+//
+// Items name no object of a dictionary: that would be as long as the remote has files, in each shard, and
+// whoever looks one digest up would have to read it.
+//
 // # State, epoch and aging, version 1
 //
 // What collectors of unreferenced objects note (package sweep). Each begins and ends with

@@ -17,6 +17,9 @@ const (
 	ExportsWriter Writer = "@exports" // what was exported
 )
 
+// IsStore reports whether w, which is a writer, is a local store.
+func (w Writer) IsStore() bool { return !strings.HasPrefix(string(w), "@") }
+
 const (
 	maxName  = 40
 	idDigits = 8

@@ -52,7 +52,7 @@ func NewStore(t testing.TB) *store.Store {
 type Shape struct {
 	Tensors, Chunks, Elements int
 	Half                      bool    // bfloat16, else single precision
-	Step                      float64 // by what share of itself a number changes from version to version, about
+	Step                      float64 // by what share of itself a number changes with each version, about
 }
 
 // Small is a file of 30 chunks of 4 KiB.
@@ -68,7 +68,7 @@ func (s Shape) width() int {
 	return 4
 }
 
-func (s Shape) dtype() string {
+func (s Shape) dtype() formats.DType {
 	if s.Half {
 		return "BF16"
 	}
@@ -129,7 +129,7 @@ func (s Shape) Save(t testing.TB, st *store.Store, v int, prev *Saved) *Saved {
 		var spans []manifest.Span
 		for c := range s.Chunks {
 			raw := s.chunk(i, c, v)
-			h := put(cas.Chunk, raw, codec.Hint{DType: s.dtype(), Elem: s.width()})
+			h := put(cas.Chunk, raw, codec.Hint{DType: string(s.dtype()), Elem: s.width()})
 			spans = append(spans, manifest.Span{Hash: h, Len: uint32(len(raw))})
 			f.Content = append(f.Content, raw...)
 		}
@@ -138,7 +138,7 @@ func (s Shape) Save(t testing.TB, st *store.Store, v int, prev *Saved) *Saved {
 		m.Extents = append(m.Extents, manifest.Extent{Len: n, Object: int32(i)})
 		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: n, Kind: formats.Data})
 		m.Objects = append(m.Objects, manifest.Object{Digest: list, Len: n, List: true})
-		m.Tensors = append(m.Tensors, formats.Tensor{Name: fmt.Sprintf("layer.%02d", i), DType: formats.DType(s.dtype()),
+		m.Tensors = append(m.Tensors, formats.Tensor{Name: fmt.Sprintf("layer.%02d", i), DType: s.dtype(),
 			Shape: []int64{n / int64(s.width())}, Region: i})
 		m.Size += n
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // failed is the error of a request that Amazon's library returned.
-func failed(w *transport.Watch, op string, err error) error {
+func failed(w *transport.Watch, err error) error {
 	e := w.Unanswered(err)
 	if api := smithy.APIError(nil); errors.As(err, &api) {
 		e.Code, e.Message = api.ErrorCode(), api.ErrorMessage()
@@ -19,7 +19,7 @@ func failed(w *transport.Watch, op string, err error) error {
 	var response *smithyhttp.ResponseError
 	if errors.As(err, &response) && response.Response != nil && response.HTTPStatusCode() != 0 {
 		e.Status = response.HTTPStatusCode()
-		e.Kind = kindOf(op, e.Status, e.Code)
+		e.Kind = kindOf(w.Op, e.Status, e.Code)
 	}
 	return e
 }

@@ -48,7 +48,7 @@ func (b *Bucket) versioning(ctx context.Context) (types.BucketVersioningStatus, 
 	if err == nil {
 		return out.Status, nil
 	}
-	err = failed(watch, "get", err)
+	err = failed(watch, err)
 	var e *bucket.Error
 	if errors.As(err, &e) && (e.Code == "NotImplemented" || errors.Is(err, bucket.ErrNotFound)) {
 		return "", nil
@@ -62,7 +62,7 @@ func (b *Bucket) versions(ctx context.Context, in *s3.ListObjectVersionsInput) (
 	defer watch.End()
 	out, err := b.client.ListObjectVersions(ctx, in)
 	if err != nil {
-		return nil, failed(watch, "get", err)
+		return nil, failed(watch, err)
 	}
 	return out, nil
 }

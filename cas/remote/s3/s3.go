@@ -110,7 +110,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 	ctx, watch := transport.Begin(ctx, "get", key)
 	out, err := b.client.GetObject(ctx, in)
 	if err != nil {
-		err = failed(watch, "get", err)
+		err = failed(watch, err)
 		watch.End()
 		return nil, bucket.Info{}, err
 	}
@@ -135,7 +135,7 @@ func (b *Bucket) head(ctx context.Context, key string, unless bucket.Version) (b
 	out, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.c.Bucket, Key: b.key(key),
 		IfNoneMatch: etag(unless)})
 	if err != nil {
-		return bucket.Info{}, failed(watch, "get", err)
+		return bucket.Info{}, failed(watch, err)
 	}
 	return bucket.Info{Key: key, Size: aws.ToInt64(out.ContentLength), Version: version(out.ETag),
 		Modified: aws.ToTime(out.LastModified), Date: date(out.ResultMetadata)}, nil
@@ -162,7 +162,7 @@ func (b *Bucket) Put(ctx context.Context, key string, what bucket.Body,
 	}
 	out, err := b.client.PutObject(ctx, in, unsigned)
 	if err != nil {
-		return "", failed(watch, "put", err)
+		return "", failed(watch, err)
 	}
 	return version(out.ETag), nil
 }
@@ -197,7 +197,7 @@ func (b *Bucket) delete(ctx context.Context, keys []string) error {
 	}
 	out, err := b.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &b.c.Bucket, Delete: batch})
 	if err != nil {
-		return failed(watch, "delete", err)
+		return failed(watch, err)
 	}
 	for _, e := range out.Errors {
 		code := aws.ToString(e.Code)
@@ -254,7 +254,7 @@ func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, la
 	defer watch.End()
 	out, err := b.client.ListObjectsV2(ctx, in)
 	if err != nil {
-		return p, failed(watch, "list", err)
+		return p, failed(watch, err)
 	}
 	for _, o := range out.Contents {
 		key, ok := strings.CutPrefix(aws.ToString(o.Key), b.c.Prefix)

@@ -9,22 +9,23 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/survey"
 )
 
 // classes are those of the objects that are collected, in the order of their keys.
 var classes = []record.Class{record.ClassData, record.ClassShard, record.ClassMeta, record.ClassTable}
 
 // condemnable lists what nothing refers to, notes since when, and returns what of it is past the grace.
-func (c *collection) condemnable(ctx context.Context, m *mark) ([]record.Key, error) {
+func (c *collection) condemnable(ctx context.Context, m *survey.Mark) ([]record.Key, error) {
 	old, version, err := c.aging(ctx)
 	if err != nil {
 		return nil, err
 	}
 	aging := &record.Aging{Remote: c.o.Remote}
 	var past []record.Key
-	now := c.heads.date
+	now := c.heads.Date
 	c.stats.Listed, c.stats.Unreferenced, c.stats.Condemned, c.stats.Next = Count{}, Count{}, Count{}, time.Time{}
-	err = c.unreferenced(ctx, m.live, func(k record.Key, size int64) {
+	err = c.unreferenced(ctx, m.Live, func(k record.Key, size int64) {
 		since := now.Unix()
 		i, known := slices.BinarySearchFunc(old.Objects, k, func(a record.Aged, k record.Key) int {
 			return a.Key.Compare(k)
@@ -50,7 +51,7 @@ func (c *collection) condemnable(ctx context.Context, m *mark) ([]record.Key, er
 }
 
 // unreferenced lists all objects, and calls f with those that are not live, ascending.
-func (c *collection) unreferenced(ctx context.Context, live idSet, f func(k record.Key, size int64)) error {
+func (c *collection) unreferenced(ctx context.Context, live survey.IDSet, f func(k record.Key, size int64)) error {
 	for _, class := range classes {
 		for info, err := range c.b.List(ctx, class.Prefix(), "") {
 			if err != nil {
@@ -63,7 +64,7 @@ func (c *collection) unreferenced(ctx context.Context, live idSet, f func(k reco
 			if c.stats.Listed.add(info.Size); c.stats.Listed.Objects%1000 == 0 {
 				c.say("listing objects", c.stats.Listed.Objects)
 			}
-			if !live.has(id) {
+			if !live.Has(id) {
 				c.stats.Unreferenced.add(info.Size)
 				f(record.Key{Class: class, ID: id}, info.Size)
 			}
@@ -86,7 +87,7 @@ func (c *collection) aging(ctx context.Context) (*record.Aging, bucket.Version, 
 	if err != nil {
 		return nil, "", err
 	}
-	c.heads.dated(info)
+	c.heads.Dated(info)
 	a, err := record.DecodeAging(p)
 	if errors.Is(err, cas.ErrCorrupt) || err == nil && a.Remote != c.o.Remote {
 		return &record.Aging{}, info.Version, nil

@@ -10,6 +10,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/survey"
 )
 
 // state reads the newest epoch; 0 and no version if there was none.
@@ -77,12 +78,12 @@ func (c *collection) publish(ctx context.Context, s record.State, version bucket
 }
 
 // decide writes down what of an epoch is deleted: what is not live, or what somebody else decided before.
-func (c *collection) decide(ctx context.Context, e *record.Epoch, version bucket.Version, live idSet) (
+func (c *collection) decide(ctx context.Context, e *record.Epoch, version bucket.Version, live survey.IDSet) (
 	*record.Epoch, error) {
 	decided := *e
 	decided.Deleted = true
 	decided.Objects = slices.DeleteFunc(slices.Clone(e.Objects), func(k record.Key) bool {
-		return live.has(k.ID)
+		return live.Has(k.ID)
 	})
 	p, err := decided.Encode()
 	if err != nil {
@@ -109,9 +110,15 @@ func refused(err error) bool {
 // not find: the same bytes under the same condition, so that once at most is one of them done.
 func (c *collection) put(ctx context.Context, key string, p []byte, cond bucket.Cond) (
 	bucket.Version, error) {
+	return c.putBody(ctx, key, bucket.Bytes(p), p, cond)
+}
+
+// putBody is put of a body, whose bytes are p.
+func (c *collection) putBody(ctx context.Context, key string, body bucket.Body, p []byte, cond bucket.Cond) (
+	bucket.Version, error) {
 	doubt := false
 	for {
-		version, err := c.b.Put(ctx, key, bucket.Bytes(p), cond)
+		version, err := c.b.Put(ctx, key, body, cond)
 		switch {
 		case errors.Is(err, bucket.ErrConflict):
 			continue
@@ -140,7 +147,7 @@ func (c *collection) forget(ctx context.Context, newest uint32) error {
 			return err
 		}
 		n, ok := record.ParseEpoch(info.Key)
-		if ok && n < newest && c.o.Keep > 0 && c.heads.date.Sub(info.Modified) > c.o.Keep {
+		if ok && n < newest && c.o.Keep > 0 && c.heads.Date.Sub(info.Modified) > c.o.Keep {
 			old = append(old, info.Key)
 		}
 	}

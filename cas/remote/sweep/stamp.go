@@ -10,6 +10,7 @@ import (
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/survey"
 )
 
 // identity is an entry's.
@@ -23,20 +24,20 @@ func identityOf(e *record.Entry) identity { return identity{e.Path, e.Origin, e.
 
 // stamp gives each head that is there the stamp of an epoch, and takes out what may go.
 func (c *collection) stamp(ctx context.Context, e *record.Epoch) error {
-	m, err := c.heads.mark(ctx)
+	m, err := c.heads.Mark(ctx)
 	if err != nil {
 		return err
 	}
-	past := &past{since: c.heads.date.Add(-c.o.Grace)}
+	past := &past{since: c.heads.Date.Add(time.Second - c.o.Grace)} // a date has whole seconds
 	for _, k := range e.Objects {
-		past.condemned.add(k.ID)
+		past.condemned.Add(k.ID)
 	}
-	past.condemned.sort()
-	spare, err := m.spare(past)
+	past.condemned.Sort()
+	spare, err := spareOf(m, past)
 	if err != nil {
 		return err
 	}
-	for i, w := range slices.Sorted(maps.Keys(m.heads)) {
+	for i, w := range slices.Sorted(maps.Keys(m.Heads)) {
 		c.say("telling writers", int64(i))
 		if err := c.stampHead(ctx, w, e.Number, past, spare); err != nil {
 			return err
@@ -45,16 +46,16 @@ func (c *collection) stamp(ctx context.Context, e *record.Epoch) error {
 	return nil
 }
 
-// spare are the entries of tails that may go.
-func (m *mark) spare(past *past) (map[identity]bool, error) {
+// spareOf are the entries of tails that may go.
+func spareOf(m *survey.Mark, past *past) (map[identity]bool, error) {
 	inTail := map[identity]bool{}
-	for _, tail := range m.tails {
+	for _, tail := range m.Tails {
 		for i := range tail {
 			inTail[identityOf(&tail[i])] = true
 		}
 	}
 	spare := map[identity]bool{}
-	err := m.each(func(_ string, held []*record.Entry) error {
+	err := m.Each(func(_ string, held []*record.Entry) error {
 		for _, e := range held {
 			if id := identityOf(e); inTail[id] && names.Spare(past.forget(e), held) {
 				spare[id] = true
@@ -67,7 +68,7 @@ func (m *mark) spare(past *past) (map[identity]bool, error) {
 
 // past tells what cannot be brought back any more.
 type past struct {
-	condemned idSet
+	condemned survey.IDSet
 	since     time.Time // what was removed before is past the grace
 }
 
@@ -78,7 +79,7 @@ func (p *past) forget(e *record.Entry) *record.Entry {
 	}
 	f := e.Removed.Entry.File
 	if time.Unix(0, e.Removed.Time).After(p.since) &&
-		(f == nil || !slices.ContainsFunc(f.Deps, p.condemned.has)) {
+		(f == nil || !slices.ContainsFunc(f.Deps, p.condemned.Has)) {
 		return e
 	}
 	plain := *e
@@ -90,7 +91,7 @@ func (p *past) forget(e *record.Entry) *record.Entry {
 func (c *collection) stampHead(ctx context.Context, w record.Writer, n uint32, past *past,
 	spare map[identity]bool) error {
 	for {
-		h, version, err := c.heads.fetch(ctx, w, "")
+		h, version, err := c.heads.Fetch(ctx, w, "")
 		if errors.Is(err, bucket.ErrNotFound) {
 			return nil
 		}

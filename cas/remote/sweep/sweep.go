@@ -39,17 +39,38 @@
 // first stamp. What an entry is over was in some head before its author read gc/state; a head that is still
 // to be stamped with N was written by one who read it before N was published; so what its entries are over is
 // seen, unless it is gone for good (package names).
+//
+// # Folding
+//
+// What a writer holds that was idle for long moves to the head of @archive, so that there are not more and
+// more heads. Entries keep their origin and version.
+//
+//	1  GET heads/@archive            it is made first if there is none
+//	2  GET gc/state, and all gc/e    a commit to @archive obeys what a writer's does: none of its objects is
+//	                                 named by an epoch; else the writer is folded another time
+//	3  GET heads/W
+//	4  PUT heads/@archive            with what W's head and tables hold, by compare-and-swap
+//	5  PUT heads/W                   without entries, flagged as folded, with a commit of its own; if it is
+//	                                 still what 3 read
+//
+// Between 4 and 5 both have the entries, which are one by origin and version. If W commits before 5, nothing
+// is taken from it: its newer entries win. If it comes back after 5, it meets another's commit, and registers
+// again. A folded head stays for 90 days, and is then deleted. By then no request is on its way that is not
+// on condition of a version that it does not have any more.
 package sweep
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/survey"
 )
 
 // Options say what a collection does.
@@ -62,7 +83,10 @@ type Options struct {
 	Keep time.Duration
 	// DryRun is to note nothing and to delete nothing.
 	DryRun bool
+	// Fold is for how long a writer has to be idle before its entries move to @archive; 0: none is folded.
+	Fold   time.Duration
 	Now    func() time.Time // for people
+	Random io.Reader        // gives ids; nil: that of the system
 	// Say is told what is being done, and of how much it was done; or nil.
 	Say func(doing string, n int64)
 }
@@ -77,6 +101,7 @@ type Stats struct {
 	Next           time.Time // when the first of the others is past its grace, if it stays unreferenced; zero: never
 	Stamped        int       // heads
 	TakenOut       int       // entries
+	Folded         int       // writers
 }
 
 // Count is a number of objects and their bytes.
@@ -96,7 +121,7 @@ var ErrOthers = errors.New("others collect at the same time")
 type collection struct {
 	b     bucket.Bucket
 	o     Options
-	heads *reading
+	heads *survey.Reading
 	stats Stats
 	say   func(string, int64)
 }
@@ -107,9 +132,15 @@ func Collect(ctx context.Context, b bucket.Bucket, o Options) (Stats, error) {
 	if o.Say == nil {
 		o.Say = func(string, int64) {}
 	}
-	c := &collection{b: b, o: o, heads: newReading(b, o.Remote, o.Say), say: o.Say}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	c := &collection{b: b, o: o, heads: survey.New(b, o.Remote, o.Say), say: o.Say}
 	for range rounds {
 		done, err := c.round(ctx)
+		if err == nil && done && c.o.Fold > 0 && !c.o.DryRun {
+			err = c.foldIdle(ctx)
+		}
 		if err != nil || done {
 			return c.stats, err
 		}
@@ -128,7 +159,7 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	m, err := c.heads.mark(ctx)
+	m, err := c.heads.Mark(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -152,8 +183,8 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 	return ours, c.forget(ctx, next.Epoch)
 }
 
-func (c *collection) count(m *mark) {
-	c.stats.Heads, c.stats.Entries = len(m.heads), m.entries
+func (c *collection) count(m *survey.Mark) {
+	c.stats.Heads, c.stats.Entries = len(m.Heads), m.Entries
 }
 
 // finish brings a published epoch to its end, unless it is decided.
@@ -165,12 +196,12 @@ func (c *collection) finish(ctx context.Context, n uint32) error {
 	if err := c.stamp(ctx, e); err != nil {
 		return err
 	}
-	m, err := c.heads.mark(ctx)
+	m, err := c.heads.Mark(ctx)
 	if err != nil {
 		return err
 	}
 	c.count(m)
-	if e, err = c.decide(ctx, e, version, m.live); err != nil {
+	if e, err = c.decide(ctx, e, version, m.Live); err != nil {
 		return err
 	}
 	if err := c.delete(ctx, e.Objects); err != nil {

@@ -51,8 +51,8 @@ func (t *Tier) content(ctx context.Context, w wanted, h cas.Hash, dst []byte, be
 	return out, nil
 }
 
-// decode appends the content of a record whose payload is at hand to dst. checked: what it is stored against is
-// held against its hash.
+// decode appends the content of a record whose payload is at hand to dst. checked: what it is stored against
+// is held against its hash.
 func (t *Tier) decode(ctx context.Context, w wanted, rec *segment.Record, payload, dst []byte, below uint8,
 	checked bool) ([]byte, error) {
 	dst = slices.Grow(dst, int(rec.Raw))
@@ -102,8 +102,8 @@ func (t *Tier) base(ctx context.Context, w wanted, h cas.Hash, dst []byte, numbe
 	return t.content(ctx, base, h, dst, number, checked)
 }
 
-// baseError is the error of what a record is stored against. It is none of the record's own, which is not to be
-// read again for it: so it wraps nothing.
+// baseError is the error of what a record is stored against. It is none of the record's own, which is not to
+// be read again for it: so it wraps nothing.
 type baseError struct{ err error }
 
 func (e *baseError) Error() string { return fmt.Sprintf("what it is stored against: %v", e.err) }

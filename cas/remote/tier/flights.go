@@ -76,8 +76,8 @@ func (f *flights) claim(c *cache.Cache, all []wanted) (mine []launched) {
 	return mine
 }
 
-// claimLocked launches a record, or returns the flight that it is on; neither: it is in the cache, and what it
-// is stored against was on its way.
+// claimLocked launches a record, or returns the flight that it is on; neither: it is in the cache, and what
+// it is stored against was on its way.
 func (f *flights) claimLocked(c *cache.Cache, w wanted) (*launched, *flight) {
 	r := w.record()
 	at := place{r.Object.ID, r.Off}
@@ -214,8 +214,8 @@ func (t *Tier) land(all []launched, err error) {
 	}
 }
 
-// bases gathers what fetched records are stored against. It is launched before the record lands: whoever waits
-// for that waits for it, too, and does not ask for it by itself.
+// bases gathers what fetched records are stored against. It is launched before the record lands: whoever
+// waits for that waits for it, too, and does not ask for it by itself.
 type bases struct {
 	t     *Tier
 	room  *semaphore.Weighted

@@ -26,8 +26,8 @@ func (k key) hash() (h cas.Hash) {
 	return h
 }
 
-// plan is where the records of a file lie, by their hashes. It does not change but for the last two fields. Its records
-// have numbers, in this order:
+// plan is where the records of a file lie, by their hashes. It does not change but for the last two fields.
+// Its records have numbers, in this order:
 //
 //	0            the manifest
 //	1            the lists, as many as there are
@@ -111,8 +111,8 @@ func (p *plan) find(k key) (n int, ok bool) {
 // weight is the memory that it takes, in bytes.
 func (p *plan) weight() int64 { return int64(len(p.keys))*(16+4+1+16) + 4096 }
 
-// beforePlan is how many bytes that lie before a plan are read along: the manifest and lists of its file, most
-// likely.
+// beforePlan is how many bytes that lie before a plan are read along: the manifest and lists of its file,
+// most likely.
 const beforePlan = 256 << 10
 
 // load reads the plan of a file, and what tells the hashes of its chunks.
@@ -149,7 +149,9 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 			p.Size, len(p.Lists))
 	}
 	second := newPlan(p, f, lists, nil)
-	chunks, err := m.Chunks(func(h cas.Hash, dst []byte) ([]byte, error) { return t.getOf(ctx, second, h, dst) })
+	chunks, err := m.Chunks(func(h cas.Hash, dst []byte) ([]byte, error) {
+		return t.getOf(ctx, second, h, dst)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -207,8 +207,8 @@ func (t *Tier) loadOnce(ctx context.Context, f *record.File) (*plan, error) {
 	}
 }
 
-// where finds a record: errUnplanned if no plan has it. h may be a manifest whose plan is not loaded, or be of
-// a pinned file that nobody has read yet.
+// where finds a record: errUnplanned if no plan has it. h may be a manifest whose plan is not loaded, or be
+// of a pinned file that nobody has read yet.
 func (t *Tier) where(ctx context.Context, h cas.Hash) (wanted, error) {
 	if w, ok := t.plans.find(h); ok {
 		return w, nil

@@ -44,7 +44,7 @@ func (c *counting) Get(ctx context.Context, key string, off, n int64, unless buc
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return nil, bucket.Info{}, &bucket.Error{Op: "get", Key: key, Kind: bucket.ErrUnreachable, Err: ctx.Err()}
+			return nil, bucket.Info{}, &bucket.Error{Op: "get", Kind: bucket.ErrUnreachable, Err: ctx.Err()}
 		}
 	}
 	if fail != nil {
@@ -82,9 +82,22 @@ type rig struct {
 	store  *store.Store // of the other machine
 	folder string
 	cache  *cache.Cache
-	origin bucket.Bucket
+	origin bucket.Bucket // past every cache; nil: as it is reached
 	*Tier
 	asm *assemble.Reader
+}
+
+// behind is a remote behind a cache.
+type behind struct {
+	bucket.Bucket
+	r *rig
+}
+
+func (b behind) Past() bucket.Bucket {
+	if b.r.origin != nil {
+		return b.r.origin
+	}
+	return b.Bucket
 }
 
 func newRig(t testing.TB) *rig {
@@ -117,7 +130,7 @@ func (r *rig) open(t testing.TB, max int64) {
 	if r.cache, err = cache.Open(dir, cache.Options{Max: max}); err != nil {
 		t.Fatal(err)
 	}
-	r.Tier = New(Options{Store: r.store, Bucket: r.remote, Origin: r.origin, Cache: r.cache,
+	r.Tier = New(Options{Store: r.store, Bucket: behind{r.remote, r}, Cache: r.cache,
 		Find: func(h cas.Hash) (*record.File, error) { return r.files[h], nil }})
 	r.asm = assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20, Workers: 2})
 	r.remote.asked()

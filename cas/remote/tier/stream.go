@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// maxAhead bounds the stored bytes that are fetched ahead of a reader, and minAhead is what it may be where
-	// the remote is slow. In between it is what comes in aheadTime.
+	// maxAhead bounds the stored bytes that are fetched ahead of a reader, and minAhead is what it may be
+	// where the remote is slow. In between it is what comes in aheadTime.
 	maxAhead  = 256 << 20
 	minAhead  = 16 << 20
 	aheadTime = 2 * time.Second
@@ -17,7 +17,8 @@ const (
 	// growth is how much is fetched ahead for each byte that was read, so that who reads the begin alone
 	// fetches little more.
 	growth = 16
-	// minRun is how many chunks are read in order before anything is fetched ahead: a header is mostly shorter.
+	// minRun is how many chunks are read in order before anything is fetched ahead: a header is mostly
+	// shorter.
 	minRun = 2
 	// slack is how many chunks a read may be ahead of those before it: the kernel and fs/assemble ask for
 	// several at a time.
@@ -30,7 +31,7 @@ const (
 
 // stream is the reader of a file from its begin, and what is fetched ahead of it. Chunks are counted from 0.
 //
-//	0 ≤ next ≤ front ≤ the chunks; of those in [next, front) all are in the local store, in the cache, or asked for
+//	0 ≤ next ≤ front ≤ the chunks; [next, front) are local, in the cache, or asked for
 //	asked − read  the stored bytes of [next, front)
 type stream struct {
 	mu          sync.Mutex

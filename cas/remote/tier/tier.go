@@ -10,9 +10,9 @@
 // # What is believed
 //
 // Nothing of what the remote, a mirror or the cache gives. A record is tied to its place (package fetch), and
-// its content is held against the hash that was asked for. Of a delta that is enough: if its bases were wrong,
-// so is its content. Then each of them is held against its own hash, and what is wrong is read anew past every
-// cache. What is wrong there, too, is an error that names the object.
+// its content is held against the hash that was asked for. Of a delta that is enough: if its bases were
+// wrong, so is its content. Then each of them is held against its own hash, and what is wrong is read anew
+// past every cache. What is wrong there, too, is an error that names the object.
 //
 // # What is asked for
 //
@@ -21,8 +21,8 @@
 //	reading    a file that is read from its begin is fetched ahead of its reader; see ahead
 //	one        a record that nobody expected is fetched by itself
 //
-// All of it goes into the cache, from where it is decoded. A record that is on its way is not asked for again:
-// whoever wants it waits for it (flights).
+// All of it goes into the cache, from where it is decoded. A record that is on its way is not asked for
+// again: whoever wants it waits for it (flights).
 package tier
 
 import (
@@ -42,11 +42,9 @@ import (
 
 // Options of a Tier.
 type Options struct {
-	Store *store.Store
-	// Bucket is the remote; nil: there is none. Origin is past every cache between here and there; nil:
-	// Bucket is.
-	Bucket, Origin bucket.Bucket
-	Cache          *cache.Cache
+	Store  *store.Store
+	Bucket bucket.Bucket // the remote; nil: there is none
+	Cache  *cache.Cache
 	// Find is the file that has a manifest, as its entry says; nil: the remote has none.
 	Find func(manifest cas.Hash) (*record.File, error)
 }
@@ -77,14 +75,10 @@ func New(o Options) *Tier {
 	t.plans.init()
 	t.flights.init()
 	if o.Bucket != nil {
-		origin := o.Origin
-		if origin == nil {
-			origin = o.Bucket
-		}
 		t.cached = o.Cache.Bucket(o.Bucket)
-		t.reader = &fetch.Reader{Bucket: t.cached, Origin: o.Cache.Past(origin), Requests: requests,
+		t.reader = &fetch.Reader{Bucket: t.cached, Requests: requests,
 			Here: func(r *fetch.Record) bool { return o.Cache.Has(r.Object.ID, r.Off, r.Len()) }}
-		t.origin = &fetch.Reader{Bucket: origin}
+		t.origin = &fetch.Reader{Bucket: bucket.Past(o.Bucket)}
 	}
 	return t
 }

@@ -274,10 +274,12 @@ func TestHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.remote.Put(t.Context(), key, bucket.Bytes(whole[:len(whole)-8]), bucket.Cond{}); err != nil {
+	shorter := bucket.Bytes(whole[:len(whole)-8])
+	if _, err := r.remote.Put(t.Context(), key, shorter, bucket.Cond{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Held(t.Context(), file, false); !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), key) {
+	err = r.Held(t.Context(), file, false)
+	if !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), key) {
 		t.Errorf("shorter: %v", err)
 	}
 	if err := r.remote.Delete(t.Context(), []string{key}); err != nil {
@@ -288,8 +290,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// Whichever bit is wrong, in the cache or in what the remote gives, no wrong byte is read: the right ones come
-// from past every cache, or an error says in which object it lies, and of which tensor it is.
+// Whichever bit is wrong, in the cache or in what the remote gives, no wrong byte is read: the right ones
+// come from past every cache, or an error says in which object it lies, and of which tensor it is.
 func TestFlips(t *testing.T) {
 	tries := 10_000
 	if testing.Short() {
@@ -321,7 +323,7 @@ func TestFlips(t *testing.T) {
 		case 2: // everywhere
 			r.cache.Free(1 << 40)
 			r.remote.change = flipping(key, bit)
-			r.Tier.reader.Origin = r.cache.Past(r.remote)
+			r.origin = r.remote
 		}
 		got := make([]byte, 9000)
 		x, err := r.asm.Open(f.Manifest)
@@ -344,7 +346,7 @@ func TestFlips(t *testing.T) {
 			}
 		}
 		r.remote.change = nil
-		r.Tier.reader.Origin = r.cache.Past(r.origin)
+		r.origin = r.remote.Bucket
 	}
 	if failed < tries/60 {
 		t.Errorf("%d errors, %d right", failed, healed)

@@ -1,5 +1,5 @@
-// Package transport is what all buckets behind HTTP share: how long a server may take, and what it means for a
-// request that it failed.
+// Package transport is what all buckets behind HTTP share: how long a server may take, and what it means for
+// a request that it failed.
 //
 //	5 s     to connect
 //	15 s    to the first byte of an answer, after all of the request was sent

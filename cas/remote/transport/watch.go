@@ -14,11 +14,12 @@ import (
 
 // Watch follows a request: how far it came decides what its failure means.
 type Watch struct {
-	op, key string
-	ctx     context.Context
-	stop    context.CancelCauseFunc
-	asked   atomic.Bool // the server; before that, credentials are looked for
-	sent    atomic.Bool // something of the request, perhaps all
+	Op, Key string // as in bucket.Error
+
+	ctx   context.Context
+	stop  context.CancelCauseFunc
+	asked atomic.Bool // the server; before that, credentials are looked for
+	sent  atomic.Bool // something of the request, perhaps all
 }
 
 type watchKey struct{}
@@ -27,7 +28,7 @@ var errSilence = errors.New("no byte came for too long")
 
 // Begin begins to watch a request, which is made with the context that is returned.
 func Begin(ctx context.Context, op, key string) (context.Context, *Watch) {
-	w := &Watch{op: op, key: key}
+	w := &Watch{Op: op, Key: key}
 	w.ctx, w.stop = context.WithCancelCause(ctx)
 	return context.WithValue(w.ctx, watchKey{}, w), w
 }
@@ -50,12 +51,12 @@ func (w *Watch) End() { w.stop(nil) }
 
 // Refused is the error for an answer that is not what the request asked for.
 func (w *Watch) Refused(err error) error {
-	return &bucket.Error{Op: w.op, Key: w.key, Kind: bucket.ErrRefused, Err: err}
+	return &bucket.Error{Op: w.Op, Key: w.Key, Kind: bucket.ErrRefused, Err: err}
 }
 
 // Unanswered is the error of a request that has no answer.
 func (w *Watch) Unanswered(err error) *bucket.Error {
-	e := &bucket.Error{Op: w.op, Key: w.key, Err: err}
+	e := &bucket.Error{Op: w.Op, Key: w.Key, Err: err}
 	switch {
 	case w.sent.Load() && w.changes():
 		e.Kind = bucket.ErrDoubt
@@ -67,7 +68,7 @@ func (w *Watch) Unanswered(err error) *bucket.Error {
 	return e
 }
 
-func (w *Watch) changes() bool { return w.op == "put" || w.op == "delete" }
+func (w *Watch) changes() bool { return w.Op == "put" || w.Op == "delete" }
 
 // KindOf tells what the status of an answer means.
 func KindOf(op string, status int) error {
@@ -128,7 +129,7 @@ func (b *body) Read(p []byte) (int, error) {
 		if cause := context.Cause(b.watch.ctx); cause != nil {
 			err = cause
 		}
-		b.err = &bucket.Error{Op: b.watch.op, Key: b.watch.key, Kind: bucket.ErrCut, Err: err}
+		b.err = &bucket.Error{Op: b.watch.Op, Key: b.watch.Key, Kind: bucket.ErrCut, Err: err}
 	}
 	return n, b.err
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Mirror is a bucket of which a server has copies. Objects that never change are read there, as long as that
-// goes well; everything else, and what the mirror does not have, is read from the bucket. A mirror need not be
-// trusted: who finds its bytes wrong reads them from Past.
+// goes well; everything else, and what the mirror does not have, is read from the bucket. A mirror need not
+// be trusted: who finds its bytes wrong reads them from Past.
 type Mirror struct {
 	bucket.Bucket // the one that is mirrored
 	copies        bucket.Bucket
@@ -42,16 +42,21 @@ func (m *Mirror) Get(ctx context.Context, key string, off, n int64, unless bucke
 	}
 	body, info, err := m.copies.Get(ctx, key, off, n, "")
 	if err != nil {
-		m.failed(err)
+		m.failed(ctx, err)
 		return m.Bucket.Get(ctx, key, off, n, unless)
 	}
 	info.Version = "" // it says nothing of the bucket's
-	return &mirrored{ReadCloser: body, m: m, ctx: ctx, key: key, off: off, end: min(off+n, info.Size)}, info, nil
+	return &mirrored{ReadCloser: body, m: m, ctx: ctx, key: key, off: off, end: min(off+n, info.Size)},
+		info, nil
 }
 
 // failed has the mirror rest if it could not be reached.
-func (m *Mirror) failed(err error) {
-	if errors.Is(err, bucket.ErrUnreachable) || errors.Is(err, bucket.ErrBusy) || errors.Is(err, bucket.ErrCut) {
+func (m *Mirror) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, bucket.ErrUnreachable) || errors.Is(err, bucket.ErrBusy) ||
+		errors.Is(err, bucket.ErrCut) {
 		m.until.Store(int64(time.Since(m.since) + rest))
 	}
 }
@@ -72,7 +77,7 @@ func (r *mirrored) Read(p []byte) (int, error) {
 	if err == nil || r.off >= r.end || r.bucket {
 		return n, err
 	}
-	r.m.failed(err)
+	r.m.failed(r.ctx, err)
 	body, _, err := r.m.Bucket.Get(r.ctx, r.key, r.off, r.end-r.off, "")
 	if err != nil {
 		return n, err

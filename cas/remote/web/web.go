@@ -5,8 +5,8 @@
 //	GET URL/key     with Range, and If-None-Match
 //	HEAD URL/key
 //
-// What a server on the way keeps of an object that changes may be old. So requests for these say no-cache, and
-// so do all that Past makes.
+// What a server on the way keeps of an object that changes may be old. So requests for these say no-cache,
+// and so do all that Past makes.
 package web
 
 import (

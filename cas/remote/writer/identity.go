@@ -113,6 +113,9 @@ func (w *Writer) recognize(ctx context.Context, h *record.Head) error {
 	case slices.Contains(w.id.Pending, h.Commit):
 		w.last = nil
 		return w.acknowledge(h)
+	case h.Folded:
+		return w.registerAgain(ctx, w.id.Writer, fmt.Sprintf("%s was folded, since nothing was published for long",
+			record.HeadKey(w.id.Writer)))
 	case h.Sequence < w.id.Sequence:
 		return fmt.Errorf("%s is of commit %d, and %d was acknowledged: %w", record.HeadKey(w.id.Writer),
 			h.Sequence, w.id.Sequence, ErrRolledBack)

@@ -21,6 +21,8 @@ type push struct {
 	src     *source
 	changes Changes
 	last    error // why it was interrupted
+	looked  bool
+	whole   map[cas.Hash]*objects.Whole // files that are there
 
 	mu     sync.Mutex
 	result Result // Objects and Bytes under mu while objects are put
@@ -150,11 +152,24 @@ func (w *Writer) over(e *record.Entry) []record.Replaced {
 	return over
 }
 
+// look finds out what of the files is there that State does not know. What it found is held against the
+// epochs of each attempt.
+func (p *push) look(ctx context.Context) (err error) {
+	if p.looked || p.changes.Look == nil || len(p.entries) == 0 {
+		return nil
+	}
+	if p.whole, err = p.changes.Look(ctx); err == nil {
+		p.looked = true
+	}
+	return err
+}
+
 // upload puts what the files need, and says in the entries where it lies.
 func (p *push) upload(ctx context.Context) error {
 	var filed []int // entries that the packer has, by their order there
 	ups := p.begin(ctx)
-	packer := objects.New(objects.Options{Source: p.src, Places: p.w.State, Random: p.w.Random, Put: ups.put})
+	packer := objects.New(objects.Options{Source: p.src, Places: p.w.State, Whole: p.whole,
+		Random: p.w.Random, Put: ups.put})
 	err := func() error {
 		for i := range p.entries {
 			e := &p.entries[i]

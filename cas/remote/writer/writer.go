@@ -3,7 +3,7 @@
 //
 //	1  GET head, unless it is known     its version h and stamp s
 //	2  GET gc/state: epoch E            GET gc/e/k of those up to E that are not known: what they condemned
-//	3  choose                           what has a place in an object that no epoch condemned is relied on
+//	3  look, and choose                 what has a place in an object that no epoch condemned is relied on
 //	4  PUT objects                      If-None-Match: *; all are acknowledged before 6
 //	5  PUT table                        when the tail is full
 //	6  PUT head                         If-Match h, with stamp E
@@ -107,6 +107,10 @@ type Changes struct {
 	Gone []Gone
 	// Seen is the highest version in any head that was read.
 	Seen int64
+	// Look, if not nil, finds out what the remote has of the files besides what State knows: it has State
+	// learn of objects, and returns files that are there as a whole, by their manifests. It is called once
+	// State knows of all epochs; at most once in a Push, unless it fails.
+	Look func(ctx context.Context) (map[cas.Hash]*objects.Whole, error)
 }
 
 // Gone is an own entry that is to go.
@@ -200,6 +204,9 @@ func (p *push) attempt(ctx context.Context) error {
 		return err
 	}
 	if err := p.prepare(ctx); err != nil {
+		return err
+	}
+	if err := p.look(ctx); err != nil {
 		return err
 	}
 	if err := p.upload(ctx); err != nil {

@@ -45,6 +45,18 @@ const waitingFile = 1600
 // MaxFiles is how many files may wait: a sixteenth of all is for them.
 func (b Budget) MaxFiles() int { return int(b.All / 16 / waitingFile) }
 
+// node is what a file takes, in bytes, that the kernel remembers: as waitingFile, without its place.
+const node = 1200
+
+// Nodes is how many files the kernel may remember: an eighth of all is for them.
+func (b Budget) Nodes() int { return int(b.All / 8 / node) }
+
+// hotFile is what a packed file takes, in bytes, that has a local copy.
+const hotFile = 40
+
+// HotFiles is how many may have one: an eighth of all is for them.
+func (b Budget) HotFiles() int { return int(b.All / 8 / hotFile) }
+
 // ExpectBytes is what segments may take that are read ahead.
 func (b Budget) ExpectBytes() int64 { return min(24<<20, b.CacheBytes()/8) }
 

@@ -21,6 +21,9 @@ const Grace = 7 * 24 * time.Hour
 // epochsKept is for how long it is told what was deleted: who was away for longer publishes anew.
 const epochsKept = 400 * 24 * time.Hour
 
+// idle is for how long a writer publishes nothing before its names move to @archive.
+const idle = 30 * 24 * time.Hour
+
 // collected is what prune prints of a remote.
 type collected struct {
 	Remote  string `json:"remote"`
@@ -37,6 +40,7 @@ type collected struct {
 	Next         *time.Time   `json:"next,omitempty"` // when the first of the others is due
 	Deleted      int          `json:"deleted_objects"`
 	TakenOut     int          `json:"taken_out_entries"`
+	Folded       int          `json:"folded_writers"`
 	Kept         *bucket.Kept `json:"kept_versions,omitempty"`
 	KeptUnknown  string       `json:"kept_unknown,omitempty"` // why Kept is not known
 }
@@ -61,7 +65,7 @@ func (c *commands) prune(ctx context.Context, cmd *cobra.Command, path string) e
 	}
 	say, done := c.counts()
 	stats, err := sweep.Collect(ctx, j.bucket, sweep.Options{Remote: j.ID, Collector: j.Writer,
-		Grace: time.Duration(grace), Keep: epochsKept, DryRun: dry, Now: c.now, Say: say})
+		Grace: time.Duration(grace), Keep: epochsKept, Fold: idle, DryRun: dry, Now: c.now, Say: say})
 	done()
 	if err != nil {
 		return fmt.Errorf("%s: %w; what was begun goes on when prune --remote is run again", j.URL(), err)
@@ -70,7 +74,7 @@ func (c *commands) prune(ctx context.Context, cmd *cobra.Command, path string) e
 		Objects: stats.Listed.Objects, Bytes: stats.Listed.Bytes,
 		Unneeded: stats.Unreferenced.Objects, UnneededSize: stats.Unreferenced.Bytes,
 		Due: stats.Condemned.Objects, DueSize: stats.Condemned.Bytes, Deleted: stats.Deleted,
-		TakenOut: stats.TakenOut}
+		TakenOut: stats.TakenOut, Folded: stats.Folded}
 	if !stats.Next.IsZero() {
 		out.Next = &stats.Next
 	}
@@ -100,6 +104,10 @@ func printCollected(w io.Writer, c *collected) {
 			fmt.Fprintf(w, ", the first until %s", c.Next.Local().Format(time.DateTime))
 		}
 		fmt.Fprintln(w)
+	}
+	if c.Folded > 0 {
+		fmt.Fprintf(w, "%s published nothing for 30 days: their names are @archive's now\n",
+			text.Plural(int64(c.Folded), "writer"))
 	}
 	switch {
 	case c.KeptUnknown != "":

@@ -87,7 +87,8 @@ it. Credentials are looked for where Amazon's tools look: the environment (AWS_A
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(c.add(), c.validate(), c.status(), c.conflicts(), c.policy())
+	cmd.AddCommand(c.add(), c.validate(), c.status(), c.writers(), c.conflicts(), c.deleted(),
+		c.undelete(), c.index(), c.policy())
 	return cmd
 }
 

@@ -1,4 +1,4 @@
-package sweep
+package survey
 
 import (
 	"encoding/binary"
@@ -7,31 +7,34 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-// idSet is a set of ids of which it keeps the first 8 bytes. They are random: what is in it by chance, or
+// IDSet is a set of ids of which it keeps the first 8 bytes. They are random: what is in it by chance, or
 // because somebody chose its id so, is garbage that stays. What was added is in it once it is sorted.
-type idSet struct {
+type IDSet struct {
 	ids    []uint64
 	sorted int // of ids, each once
 }
 
 func short(id record.ID) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
-func (s *idSet) add(ids ...record.ID) {
+// Add adds ids.
+func (s *IDSet) Add(ids ...record.ID) {
 	for _, id := range ids {
 		s.ids = append(s.ids, short(id))
 	}
 	if len(s.ids) > 2*s.sorted+1<<16 {
-		s.sort()
+		s.Sort()
 	}
 }
 
-func (s *idSet) sort() {
+// Sort ends adding.
+func (s *IDSet) Sort() {
 	slices.Sort(s.ids)
 	s.ids = slices.Compact(s.ids)
 	s.sorted = len(s.ids)
 }
 
-func (s idSet) has(id record.ID) bool {
+// Has reports whether an id is in the set.
+func (s IDSet) Has(id record.ID) bool {
 	_, ok := slices.BinarySearch(s.ids, short(id))
 	return ok
 }

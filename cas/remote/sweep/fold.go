@@ -1,0 +1,341 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/survey"
+)
+
+const (
+	// foldedFor is for how long the head of a folded writer stays.
+	foldedFor = 90 * 24 * time.Hour
+	// maxTail is how many bytes the tail of @archive may take before it becomes a table.
+	maxTail = 128 << 10
+	// foldTries is how often a writer is folded that changes meanwhile, in one collection.
+	foldTries = 4
+)
+
+// foldIdle folds after the epochs.
+func (c *collection) foldIdle(ctx context.Context) error {
+	m, err := c.heads.Mark(ctx)
+	if err != nil {
+		return err
+	}
+	return c.fold(ctx, m)
+}
+
+// fold moves what idle writers hold to @archive, as they were read by the last mark.
+func (c *collection) fold(ctx context.Context, m *survey.Mark) error {
+	idle := map[record.Writer]bool{}
+	for w, h := range c.heads.Heads {
+		rest := c.heads.Date.Sub(h.Time)
+		switch {
+		case strings.HasPrefix(string(w), "@"):
+		case h.Sequence > 0 && !h.Folded && rest >= c.o.Fold:
+			idle[w] = true
+		case h.Folded && rest >= foldedFor:
+			// Its writer registers again. What it sent before is on condition of a version that is no more.
+			if err := c.b.Delete(ctx, []string{record.HeadKey(w)}); err != nil {
+				return err
+			}
+		}
+	}
+	if len(idle) == 0 {
+		return nil
+	}
+	left, err := foldable(m, idle)
+	if err != nil {
+		return err
+	}
+	for i, w := range slices.Sorted(maps.Keys(idle)) {
+		c.say("folding heads of idle writers", int64(i))
+		if err := c.foldWriter(ctx, w, left); err != nil {
+			return fmt.Errorf("fold %s: %w", w, err)
+		}
+	}
+	return nil
+}
+
+// kept says what @archive has to have of an entry.
+type kept byte
+
+const (
+	nothing   kept = iota // it is spare
+	tombstone             // it is replaced, and covers something
+	all
+)
+
+// foldable says what has to be kept of the entries of writers. What is spare or replaced stays so.
+func foldable(m *survey.Mark, of map[record.Writer]bool) (map[identity]kept, error) {
+	left := map[identity]kept{}
+	err := m.Each(func(_ string, held []*record.Entry) error {
+		for _, e := range held {
+			if !of[e.Origin] {
+				continue
+			}
+			switch {
+			case names.Spare(e, held):
+			case names.Replaced(e, held):
+				left[identityOf(e)] = tombstone
+			default:
+				left[identityOf(e)] = all
+			}
+		}
+		return nil
+	})
+	return left, err
+}
+
+// foldWriter commits what a writer holds to @archive, and empties its head if that is as it was then. If
+// @archive or the head changed meanwhile, it begins again; what @archive has twice then is the same.
+func (c *collection) foldWriter(ctx context.Context, w record.Writer, left map[identity]kept) error {
+	for range foldTries {
+		archive, at, err := c.archive(ctx)
+		if err != nil {
+			return err
+		}
+		s, _, err := c.state(ctx)
+		if err != nil {
+			return err
+		}
+		gone, err := c.named(ctx, s.Epoch)
+		if err != nil {
+			return err
+		}
+		h, version, err := c.heads.Fetch(ctx, w, "")
+		if errors.Is(err, bucket.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		entries, same, err := c.held(ctx, w, h, left)
+		if err != nil || !same || h.Folded || s.Epoch < max(archive.Stamp, h.Stamp) || needed(gone, entries) {
+			return err // in a later collection
+		}
+		done, err := c.commitArchive(ctx, archive, at, s.Epoch, entries)
+		if err != nil {
+			return err
+		}
+		if !done {
+			continue
+		}
+		done, err = c.empty(ctx, w, h, version, s.Epoch)
+		if err != nil || done {
+			return err
+		}
+	}
+	return nil
+}
+
+// archive reads @archive's head, and makes it if there is none: before gc/state is read, as of any writer.
+func (c *collection) archive(ctx context.Context) (*record.Head, bucket.Version, error) {
+	for {
+		h, version, err := c.heads.Fetch(ctx, record.ArchiveWriter, "")
+		if !errors.Is(err, bucket.ErrNotFound) {
+			return h, version, err
+		}
+		_, err = c.put(ctx, record.HeadKey(record.ArchiveWriter), nil, bucket.Cond{Absent: true})
+		if err != nil && !refused(err) {
+			return nil, "", err
+		}
+	}
+}
+
+// named are the objects that epochs condemned or deleted. What was forgotten since was deleted long ago, so
+// that no head needs it.
+func (c *collection) named(ctx context.Context, newest uint32) (set survey.IDSet, err error) {
+	for info, err := range c.b.List(ctx, record.Epochs, "") {
+		if err != nil {
+			return set, err
+		}
+		n, ok := record.ParseEpoch(info.Key)
+		if !ok || n > newest {
+			continue
+		}
+		e, _, err := c.epoch(ctx, n)
+		if err != nil {
+			return set, err
+		}
+		for _, k := range e.Objects {
+			set.Add(k.ID)
+		}
+	}
+	set.Sort()
+	return set, nil
+}
+
+// needed reports whether entries need an object of the set.
+func needed(s survey.IDSet, entries []record.Entry) bool {
+	return slices.ContainsFunc(entries, func(e record.Entry) bool {
+		return e.File != nil && slices.ContainsFunc(e.File.Deps, s.Has)
+	})
+}
+
+// held is what has to be kept of a head; not same: it has entries that were not there when that was found out.
+func (c *collection) held(ctx context.Context, w record.Writer, h *record.Head, left map[identity]kept) (
+	entries []record.Entry, same bool, err error) {
+	seen := map[string]bool{}
+	same = true
+	add := func(list []record.Entry) {
+		for _, e := range list {
+			if seen[e.Path] {
+				continue
+			}
+			seen[e.Path] = true
+			keep, known := left[identityOf(&e)]
+			switch same = same && (known || e.Version <= c.clock(w)); keep {
+			case tombstone:
+				entries = append(entries, record.Entry{Path: e.Path, Kind: record.KindTombstone,
+					Origin: e.Origin, Version: e.Version, Over: e.Over})
+			case all:
+				entries = append(entries, e)
+			}
+		}
+	}
+	add(h.Tail)
+	for _, t := range h.Tables {
+		read, err := c.heads.ReadTable(ctx, w, t)
+		if err != nil {
+			return nil, false, err
+		}
+		next := read.Parts()
+		for {
+			list, err := next()
+			if err != nil {
+				return nil, false, err
+			}
+			if list == nil {
+				break
+			}
+			add(list)
+		}
+	}
+	return entries, same, nil
+}
+
+// clock is that of a head when it was marked.
+func (c *collection) clock(w record.Writer) int64 {
+	if h := c.heads.Heads[w]; h != nil {
+		return h.Clock
+	}
+	return 0
+}
+
+// commitArchive adds entries to @archive; false: it was changed meanwhile.
+func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucket.Version, epoch uint32,
+	entries []record.Entry) (bool, error) {
+	next := *h
+	next.Remote, next.Stamp, next.Sequence, next.Time = c.o.Remote, epoch, h.Sequence+1, c.o.Now().UnixNano()
+	var err error
+	if next.Commit, err = c.draw(); err == nil && next.Instance.IsZero() {
+		next.Instance, err = c.draw()
+	}
+	if err != nil {
+		return false, err
+	}
+	next.Tail = withNewer(h.Tail, entries)
+	for i := range entries {
+		e := &entries[i]
+		next.Clock = max(next.Clock, e.Version)
+		for _, o := range e.Over {
+			next.Clock = max(next.Clock, o.Version)
+		}
+	}
+	p, err := next.Encode(record.ArchiveWriter)
+	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > maxTail {
+		if next.Tables, err = c.tables(ctx, next.Tail, h.Tables); err != nil {
+			return false, err
+		}
+		next.Tail = nil
+		p, err = next.Encode(record.ArchiveWriter)
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = c.put(ctx, record.HeadKey(record.ArchiveWriter), p, bucket.Cond{Version: at})
+	if refused(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// withNewer is a list of @archive with entries, the newer one of each path and origin.
+func withNewer(tail, entries []record.Entry) []record.Entry {
+	both := slices.Concat(entries, tail)
+	slices.SortStableFunc(both, func(a, b record.Entry) int {
+		if n := a.Compare(&b, record.ArchiveWriter); n != 0 {
+			return n
+		}
+		return -int(max(-1, min(1, a.Version-b.Version)))
+	})
+	return slices.CompactFunc(both, func(a, b record.Entry) bool {
+		return a.Compare(&b, record.ArchiveWriter) == 0
+	})
+}
+
+// tables puts tables of entries, and returns them in front of older ones.
+func (c *collection) tables(ctx context.Context, entries []record.Entry, older []record.Table) (
+	[]record.Table, error) {
+	id, err := c.draw()
+	if err != nil {
+		return nil, err
+	}
+	p, t, err := record.EncodeTable(record.ArchiveWriter, id, entries)
+	if errors.Is(err, cas.ErrTooLarge) && len(entries) > 1 {
+		older, err = c.tables(ctx, entries[len(entries)/2:], older)
+		if err != nil {
+			return nil, err
+		}
+		return c.tables(ctx, entries[:len(entries)/2], older)
+	}
+	if err != nil {
+		return nil, err
+	}
+	body := bucket.Bytes(p)
+	body.Immutable = true
+	if _, err := c.putBody(ctx, record.ClassTable.Key(id), body, p, bucket.Cond{Absent: true}); err != nil {
+		return nil, err
+	}
+	return slices.Insert(slices.Clone(older), 0, t), nil
+}
+
+// empty empties a writer's head, if it is as it was read; false: it is not.
+func (c *collection) empty(ctx context.Context, w record.Writer, h *record.Head, version bucket.Version,
+	epoch uint32) (bool, error) {
+	commit, err := c.draw()
+	if err != nil {
+		return false, err
+	}
+	folded := record.Head{Remote: c.o.Remote, Instance: h.Instance, Commit: commit, Sequence: h.Sequence + 1,
+		Stamp: epoch, Folded: true, Clock: h.Clock, Time: c.heads.Date.UnixNano()}
+	p, err := folded.Encode(w)
+	if err != nil {
+		return false, err
+	}
+	_, err = c.put(ctx, record.HeadKey(w), p, bucket.Cond{Version: version})
+	if refused(err) {
+		return false, nil
+	}
+	if err == nil {
+		c.stats.Folded++
+	}
+	return err == nil, err
+}
+
+// draw makes an id.
+func (c *collection) draw() (id record.ID, err error) {
+	_, err = io.ReadFull(c.o.Random, id[:])
+	return id, err
+}

@@ -1,0 +1,159 @@
+package tier
+
+import (
+	"fmt"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/remotetest"
+	"ckptfs/cas/segment"
+	"ckptfs/index/manifest"
+)
+
+// plan16 is that of a file of so many chunks of 256 KiB, stored in so many bytes each, in objects as a push
+// makes them.
+func plan16(chunks, stored int) *plan {
+	p := &record.Plan{Manifest: cas.Hash{1}}
+	o := record.Object{Class: record.ClassData, Len: record.MaxObject}
+	off := int64(segment.FileHeaderSize)
+	spans := make([]manifest.Span, chunks)
+	for n := range chunks {
+		if n == 0 || off+segment.Size(stored) > record.MaxObject-64<<10 {
+			o.ID = record.ID{byte(n), byte(n >> 8), byte(n >> 16)}
+			p.Objects = append(p.Objects, o)
+			off = segment.FileHeaderSize
+		}
+		at := record.Place{Object: uint32(len(p.Objects) - 1), Off: off, Stored: uint32(stored)}
+		p.Chunks = append(p.Chunks, at)
+		spans[n] = manifest.Span{Hash: cas.Sum(fmt.Append(nil, n)), Len: 256 << 10}
+		off += segment.Size(stored)
+	}
+	return newPlan(p, &record.File{}, nil, spans)
+}
+
+// Reading a model of 16 GB from its begin takes at most 1,100 requests, and no more is asked for ahead of the
+// reader than fits.
+func TestAheadOfLargeFile(t *testing.T) {
+	const chunks, stored, window = 16_000_000_000 / (256 << 10), 170_000, maxAhead
+	p := plan16(chunks, stored)
+	s := &p.stream
+	requests, most := 0, int64(0)
+	for c := range chunks {
+		s.mu.Lock()
+		pump := s.advanceLocked(c, nil)
+		s.mu.Unlock()
+		if c == 0 && pump {
+			t.Fatal("the begin alone is fetched ahead of")
+		}
+		if !pump {
+			continue
+		}
+		for all := s.batch(window); all != nil; all = s.batch(window) {
+			objects := map[record.ID]bool{}
+			for _, w := range all {
+				objects[w.record().Object.ID] = true
+			}
+			requests += len(objects)
+			most = max(most, s.asked-s.read)
+		}
+	}
+	if requests > 1100 || requests < 500 {
+		t.Errorf("%d requests", requests)
+	}
+	if most > window || most < window-2*maxBatch {
+		t.Errorf("%d bytes ahead at most", most)
+	}
+	if s.front != chunks || s.next != chunks {
+		t.Errorf("%d, %d of %d", s.front, s.next, chunks)
+	}
+	t.Logf("%d requests, %d MB ahead", requests, most/1e6)
+}
+
+// Who reads the begin of a file, and then something in its middle, gets no more than that.
+func TestJump(t *testing.T) {
+	r := newRig(t)
+	shape := remotetest.Shape{Tensors: 40, Chunks: 20, Elements: 1024, Step: 1e-4}
+	f := r.publish(t, shape, 1)
+	r.open(t, 1<<30)
+	x, err := r.asm.Open(f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, before := r.remote.asked()
+	tensor := len(f.Content) / 40
+	p := make([]byte, tensor)
+	if _, err := x.ReadWithin(p[:100], 0, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.ReadWithin(p, int64(20*tensor), int64(21*tensor)); err != nil {
+		t.Fatal(err)
+	}
+	r.close() // what is under way
+	plan, err := r.Plan(t.Context(), f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want int64
+	for c := 20 * 20; c < 21*20; c++ {
+		want += int64(plan.Chunks[c].Stored)
+	}
+	_, n := r.remote.asked()
+	t.Logf("%d bytes to open it, %d for a tensor of %d", before, n, want)
+	if n > want*6/5+10_000 {
+		t.Errorf("%d bytes for %d", n, want)
+	}
+	r.Tier = nil
+}
+
+// A file that is read from its begin comes as a whole, long before its reader is there, once; and only as far
+// as the window if that is less.
+func TestAhead(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Shape{Tensors: 40, Chunks: 20, Elements: 4096, Step: 1e-4}, 2)
+	for _, c := range []struct {
+		max   int64
+		whole bool
+	}{{1 << 30, true}, {1 << 20, false}} {
+		r.folder = t.TempDir()
+		r.open(t, c.max)
+		for _, h := range append([]cas.Hash{f.Manifest}, f.Hashes[:62]...) {
+			if _, err := r.Get(h, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Tier.flights.under.Wait()
+		here := 0
+		p, _ := r.Tier.plans.get(f.Manifest)
+		for n := p.firstChunk(); n < p.firstBase(); n++ {
+			x := wanted{p, n}.record()
+			if r.cache.Has(x.Object.ID, x.Off, x.Len()) {
+				here++
+			}
+		}
+		_, n := r.remote.asked()
+		t.Logf("%d of %d chunks are here, %d bytes", here, len(p.Chunks), n)
+		if (here == len(p.Chunks)) != c.whole {
+			t.Errorf("%d of %d chunks are here", here, len(p.Chunks))
+		}
+	}
+}
+
+// A Tier knows how much comes in two seconds.
+func TestWindow(t *testing.T) {
+	r := newRig(t)
+	r.open(t, 1<<40)
+	if n := r.window(); n != minAhead {
+		t.Errorf("%d bytes before anything came", n)
+	}
+	for rate, want := range map[float64]int64{1e3: minAhead, 50e6: 100e6, 1e9: maxAhead} {
+		r.meter.rate = rate
+		if n := r.window(); n != want {
+			t.Errorf("%d bytes at %g a second", n, rate)
+		}
+	}
+	r.open(t, 40<<20)
+	if n := r.window(); n != 10<<20 {
+		t.Errorf("%d bytes of a cache of 40 MiB", n)
+	}
+}

@@ -1,0 +1,74 @@
+package names
+
+import (
+	"slices"
+
+	"ckptfs/fs/content"
+)
+
+// crowd says when there are more nodes than there is memory for. The kernel has a reference to each that it was
+// ever told of, until it needs the memory itself. table.mu guards it.
+//
+//	tell >= most, if most > 0
+type crowd struct {
+	most int // nodes; 0: any number
+	tell int // as many are told of next
+	told chan struct{}
+}
+
+// Bound has Crowded tell when there are more than so many nodes. It is called before anything is looked up.
+func (ns *Names) Bound(most int) {
+	ns.tab.mu.Lock()
+	defer ns.tab.mu.Unlock()
+	ns.tab.crowd.most, ns.tab.crowd.tell = most, most
+}
+
+// Crowded tells that there are too many nodes, and again when there is an eighth more.
+func (ns *Names) Crowded() <-chan struct{} { return ns.tab.crowd.told }
+
+// cameLocked notes that there are n nodes, one more than before.
+func (c *crowd) cameLocked(n int) {
+	if c.most == 0 || n <= c.tell {
+		return
+	}
+	c.tell = n + c.most/8
+	select {
+	case c.told <- struct{}{}:
+	default:
+	}
+}
+
+// wentLocked notes that there are n nodes, fewer than before.
+func (c *crowd) wentLocked(n int) {
+	if n <= c.most {
+		c.tell = c.most
+	}
+}
+
+// Oldest are a quarter of the nodes that there may be, for the kernel to forget: those that have been here for
+// longest, and were not named before as long as there are others. What is in a folder comes before the folder,
+// as a rule.
+func (ns *Names) Oldest() []content.NodeID {
+	t := ns.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.crowd.most / 4
+	ids := make([]content.NodeID, 0, len(t.byID))
+	for id, node := range t.byID {
+		if id != RootID && !node.named {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) <= n { // begin again
+		for _, node := range t.byID {
+			node.named = false
+		}
+	}
+	slices.Sort(ids)
+	ids = ids[:min(n, len(ids))]
+	for _, id := range ids {
+		t.byID[id].named = true
+	}
+	slices.Reverse(ids)
+	return ids
+}

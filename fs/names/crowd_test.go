@@ -1,0 +1,95 @@
+package names
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/content"
+)
+
+// crowded reports whether Crowded tells.
+func (r *rig) crowded() bool {
+	select {
+	case <-r.Crowded():
+		return true
+	default:
+		return false
+	}
+}
+
+// Too many nodes are told of, once, and again when there are more. The oldest ones are named first, and those
+// that stay, since they are in use, again when all others were.
+func TestCrowded(t *testing.T) {
+	r := newRig(t)
+	r.Bound(16)
+	r.mkdir("d")
+	var paths []string
+	for i := range 40 {
+		paths = append(paths, fmt.Sprint("d/", i))
+	}
+	r.write(paths...)
+	r.crowded()
+	told := 0
+	r.KeepOpen(0)
+	dir := r.find("d")
+	var held []*Node
+	for _, p := range paths {
+		held = append(held, r.find(p))
+		if r.crowded() {
+			told++
+		}
+	}
+	// Root and d are two; 17 are too many, then one more than two more each time.
+	if told != 9 {
+		t.Errorf("told %d times", told)
+	}
+	want := func(which ...*Node) {
+		t.Helper()
+		var ids []content.NodeID
+		for _, n := range which {
+			ids = append(ids, n.ID())
+		}
+		if got := r.Oldest(); !slices.Equal(got, ids) {
+			t.Errorf("%v, want %v", got, ids)
+		}
+	}
+	want(held[2], held[1], held[0], dir) // the folder came first
+	held[1].Unpin()
+	want(held[6], held[5], held[4], held[3])
+	for range 8 {
+		r.Oldest()
+	}
+	want(held[39])
+	want(held[3], held[2], held[0], dir)
+	for i, n := range held {
+		if i != 1 {
+			n.Unpin()
+		}
+	}
+	dir.Unpin()
+	n := r.find(paths[0])
+	if r.crowded() {
+		t.Error("two are too many")
+	}
+	n.Unpin()
+}
+
+// Of the files whose numbers are not asked for nothing is looked at.
+func TestTourOnly(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("a/b")
+	r.write("f", "a/g", "a/b/h", "a/b/i")
+	want := r.attr("a/b/h").Ino
+	var met []string
+	r.must("walk", r.Tour(t.Context(), Tour{Only: func(ino uint64) bool { return ino == want },
+		File: func(p string, _ *Node, _ *unix.Stat_t) error {
+			met = append(met, p)
+			return nil
+		}}))
+	if !slices.Equal(met, []string{"a/b/h"}) {
+		t.Errorf("%q", met)
+	}
+}

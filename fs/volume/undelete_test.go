@@ -1,0 +1,169 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/sweep"
+	"ckptfs/fs/control"
+)
+
+func (m *machine) deletedAre(at string, want ...string) []control.Deletion {
+	m.t.Helper()
+	found, err := m.Deleted(context.Background(), at)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var got []string
+	for _, d := range found.Names {
+		got = append(got, d.Path)
+	}
+	if !slices.Equal(got, want) {
+		m.t.Errorf("deleted are %v, want %v", got, want)
+	}
+	return found.Names
+}
+
+func (m *machine) undeleted(at string, left ...string) *control.Undeleted {
+	m.t.Helper()
+	u, err := m.Undelete(context.Background(), at, nil)
+	if err != nil {
+		m.t.Fatalf("undelete %s: %v", at, err)
+	}
+	m.skipped("undelete", u.Skipped, left)
+	return u
+}
+
+func (c *cloud) collect(grace time.Duration) sweep.Stats {
+	c.t.Helper()
+	s, err := sweep.Collect(context.Background(), &c.mu, sweep.Options{Remote: c.id.ID, Collector: "c.00000000",
+		Grace: grace, Now: time.Now})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
+
+// What a machine deleted, its own or another's, any machine brings back, with all of a step, for all. Then the
+// collector keeps it.
+func TestUndelete(t *testing.T) {
+	c := newCloud(t)
+	a, b, d := c.join("a"), c.join("b"), c.join("d")
+	big := bytesOf(1, 300<<10)
+	a.put("runs/x/1/f", big)
+	a.put("runs/x/1/small", []byte("small"))
+	a.put("runs/x/2/f", []byte("two"))
+	a.published("")
+	b.pulled("")
+	before := time.Now()
+	b.unlink("runs/x/1/f")
+	b.unlink("runs/x/1/small")
+	dir, name := b.dirOf("runs/x/1")
+	err := b.Rmdir(dir, name)
+	b.forget(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.published("")
+	a.unlink("runs/x/2/f") // its own
+	a.published("")
+	names := a.deletedAre("", "runs/x/1", "runs/x/1/f", "runs/x/1/small", "runs/x/2/f")
+	if n := names[1]; !strings.HasPrefix(n.Writer, "b.") || n.Size != int64(len(big)) ||
+		n.Time.Before(before.Add(-time.Second)) || n.Time.After(time.Now()) {
+		t.Errorf("%+v", n)
+	}
+	c.collect(24 * time.Hour)
+	a.deletedAre("runs/x/2", "runs/x/2/f")
+	// A machine that has none of it, and one that did not know of the deletion.
+	if u := d.undeleted("runs/x/1"); u.Names != 3 {
+		t.Errorf("%+v", u)
+	}
+	d.same("runs/x/1/f", big)
+	d.remoteIs("runs/x/1/f", "pushed")
+	b.deletedAre("", "runs/x/2/f")
+	b.undeleted("runs/x/2/f")
+	b.same("runs/x/2/f", []byte("two"))
+	c.collect(0)
+	b.pulled("")
+	b.same("runs/x/1/f", big)
+	b.same("runs/x/1/small", []byte("small"))
+	b.conflictsAre()
+	a.deletedAre("")
+	e := c.join("e")
+	e.pulled("")
+	e.same("runs/x/1/f", big)
+	e.same("runs/x/2/f", []byte("two"))
+	// What was brought back can be deleted again, by who deleted it before and by others.
+	b.unlink("runs/x/1/f")
+	b.published("")
+	e.deletedAre("", "runs/x/1/f")
+}
+
+// bytesOf are n bytes that differ by seed and do not compress.
+func bytesOf(seed byte, n int) []byte {
+	b := make([]byte, n)
+	x := uint32(seed) + 1
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+	return b
+}
+
+// What is gone is named, with who deleted it and when; what nobody deleted is no name.
+func TestUndeleteGone(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put("runs/x/1/f", bytesOf(2, 300<<10))
+	a.published("")
+	if _, err := b.Undelete(context.Background(), "runs/x/1/f", nil); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("a name that is there: %v", err)
+	}
+	a.unlink("runs/x/1/f")
+	a.published("")
+	b.deletedAre("", "runs/x/1/f")
+	for info := range c.mu.List(context.Background(), "", "") {
+		if _, _, ok := record.ParseObject(info.Key); ok {
+			c.mu.Delete(context.Background(), []string{info.Key})
+		}
+	}
+	u, err := b.Undelete(context.Background(), "runs/x", nil)
+	if err != nil || u.Names != 0 || len(u.Skipped) != 1 {
+		t.Fatalf("%+v, %v", u, err)
+	}
+	if why := u.Skipped[0].Reason; !strings.Contains(why, "a.") || !strings.Contains(why, "deleted it on 20") {
+		t.Error(why)
+	}
+	garbage := record.ClassData.Key(record.ID{7})
+	if _, err := c.mu.Put(context.Background(), garbage, bucket.Bytes([]byte("x")), bucket.Cond{}); err != nil {
+		t.Fatal(err)
+	}
+	c.collect(0)
+	b.deletedAre("") // the collector took what told of it
+	if _, err := b.Undelete(context.Background(), "runs/x", nil); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("%v", err)
+	}
+	if _, err := b.Undelete(context.Background(), "elsewhere", nil); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A removal that is not published yet is published first, and then undone.
+func TestUndeleteAtOnce(t *testing.T) {
+	c := newCloud(t)
+	a := c.join("a")
+	a.put("runs/x/1/f", []byte("f"))
+	a.published("")
+	a.unlink("runs/x/1/f")
+	a.undeleted("runs/x/1/f")
+	a.same("runs/x/1/f", []byte("f"))
+	a.remoteIs("runs/x/1/f", "pushed")
+}
