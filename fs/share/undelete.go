@@ -76,7 +76,7 @@ func (s *Share) Undelete(ctx context.Context, at string, report func(control.Pro
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Push(ctx, at, nil); err != nil {
+	if _, err := s.Push(ctx, at, control.PushOptions{}, nil); err != nil {
 		return nil, err
 	}
 	all, err := s.deletions(ctx, at)

@@ -336,21 +336,43 @@ func (q *Requests) Conflicts(ctx context.Context, path string) (out *control.Con
 }
 
 // Deleted lists the names that were deleted and may be brought back.
-func (q *Requests) Deleted(ctx context.Context, path string) (*control.Deletions, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Deleted(ctx, path)
+func (q *Requests) Deleted(ctx context.Context, path string) (out *control.Deletions, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Deleted(ctx, path)
+		return err
+	})
+	return out, err
 }
 
 // Undelete brings back what was deleted at or below a path.
 func (q *Requests) Undelete(
 	ctx context.Context, path string, report func(control.Progress),
-) (*control.Undeleted, error) {
-	s := &q.v.sharing
-	if s.Share == nil {
-		return nil, s.why
-	}
-	return s.Undelete(ctx, path, report)
+) (out *control.Undeleted, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Undelete(ctx, path, report)
+		return err
+	})
+	return out, err
+}
+
+// RepairRemote makes heads of the remote again that were deleted or put back by hand.
+func (q *Requests) RepairRemote(
+	ctx context.Context, writers []string, report func(control.Progress),
+) (out *control.RemoteRepaired, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.RepairRemote(ctx, writers, report)
+		return err
+	})
+	return out, err
+}
+
+// Export publishes what lies at a path once more, as a run of a name.
+func (q *Requests) Export(
+	ctx context.Context, name, path string, serving bool,
+) (out *control.Exported, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Export(ctx, name, path, serving)
+		return err
+	})
+	return out, err
 }

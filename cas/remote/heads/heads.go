@@ -2,8 +2,8 @@
 // the tails of heads and from the blocks of tables.
 //
 // Refresh reads the heads that changed. What it read last stays: in memory, and in a Cache for the next
-// process. A head that cannot be read now, or that is no head of this remote, is as it was read last, and
-// Problems says so. Nothing is locked while a request is under way but against another Refresh.
+// process. A head that cannot be read now, that is no head of this remote, is gone, or is older than what was
+// read, is as it was read last, and Problems says so. Nothing is locked while a request is under way but against another Refresh.
 package heads
 
 import (
@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/errgroup"
@@ -199,6 +200,7 @@ func (r *reading) head(ctx context.Context, w record.Writer) error {
 	}
 	if old := r.h.of(w); old != nil && got.Sequence < old.Sequence {
 		r.problems[w] = fmt.Errorf("head of %s: commit %d, where commit %d was read before: somebody put an older one in its place, or removed it: %w", w, got.Sequence, old.Sequence, cas.ErrCorrupt)
+		return nil // what was read before is what repair makes it from
 	}
 	r.got[w], r.keep[w] = &head{info.Version, got}, Kept{info.Version, p}
 	return nil
@@ -210,11 +212,24 @@ func (r *reading) gone(w record.Writer) {
 	defer r.mu.Unlock()
 	if old := r.h.of(w); old == nil {
 		return
-	} else if old.Sequence > 0 && !old.Folded {
+	} else if old.Sequence > 0 && !old.Folded && !r.folded(old) {
 		r.problems[w] = fmt.Errorf("head of %s: somebody removed it after its commit %d: %w", w, old.Sequence,
 			cas.ErrCorrupt)
+		return
 	}
 	r.got[w], r.keep[w] = nil, Kept{}
+}
+
+// idle is for how long a writer publishes nothing, at least, before its head is folded.
+const idle = 30 * 24 * time.Hour
+
+// folded reports whether a head that is gone may have been folded meanwhile, and been deleted long after that.
+func (r *reading) folded(old *head) bool {
+	archive := r.got[record.ArchiveWriter]
+	if archive == nil {
+		archive = r.h.of(record.ArchiveWriter)
+	}
+	return archive != nil && time.Unix(0, archive.Time).Sub(time.Unix(0, old.Time)) >= idle
 }
 
 // end makes what was read known.

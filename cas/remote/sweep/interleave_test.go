@@ -164,6 +164,7 @@ var scenes = map[string]func() *scene{
 var full = os.Getenv("CKPTFS_INTERLEAVINGS") == "full"
 
 func TestInterleavings(t *testing.T) {
+	scenes := all()
 	for _, name := range slices.Sorted(maps.Keys(scenes)) {
 		t.Run(name, func(t *testing.T) {
 			deviations, seeds := 1, uint64(50)
@@ -188,7 +189,7 @@ func TestInterleavings(t *testing.T) {
 
 // What was chosen is all that decides what happens.
 func TestRepeatable(t *testing.T) {
-	for name, scene := range scenes {
+	for name, scene := range all() {
 		e := &explorer{make: scene, wrap: faithful}
 		chosen := chosenOf(e.follow(nil))
 		chosen[len(chosen)/2] = 1
@@ -227,6 +228,7 @@ var mutations = map[string]struct {
 	"registering with the first commit":   {scenes["two pushers, one registers"], pusher(lateRegistration)},
 	"undelete unchecked":                  {scenes["undelete and copy"], pusher(unchecked)},
 	"a tombstone taken back":              {tombstoneWithdrawn, faithful},
+	"a repair that reads no epochs":       {maintained["a repair"], bends(noEpochs, "eri")},
 }
 
 func namesRepeated() *scene {
