@@ -56,7 +56,7 @@ func TestHeadPutBack(t *testing.T) {
 			}
 			a.again()
 			a.put("runs/x/3/f", []byte("three"))
-			if _, err := a.Push(context.Background(), "", nil); !errors.Is(err, writer.ErrRolledBack) ||
+			if _, err := a.Push(context.Background(), "", control.PushOptions{}, nil); !errors.Is(err, writer.ErrRolledBack) ||
 				!strings.Contains(err.Error(), "repair --remote") {
 				t.Fatalf("pushed: %v", err)
 			}

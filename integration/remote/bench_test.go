@@ -157,7 +157,8 @@ func (x *bench) reader(folder string) (*tier.Tier, *assemble.Reader) {
 	if err != nil {
 		x.Fatal(err)
 	}
-	c, err := cache.Open(dir, cache.Options{Max: 4 << 30})
+	c, err := cache.Open(dir, cache.Options{Max: 4 << 30,
+		Disk: func() (int64, int64, error) { return 1 << 40, 1 << 39, nil }})
 	if err != nil {
 		x.Fatal(err)
 	}

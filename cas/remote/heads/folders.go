@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
 )
 
@@ -28,9 +27,7 @@ func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (
 	}
 	note(of.Tail)
 	for _, t := range of.Tables { // newest first
-		entries, err := h.twice(func(b bucket.Bucket) ([]record.Entry, error) {
-			return h.foldersIn(ctx, b, w, t, alive)
-		})
+		entries, err := h.foldersIn(ctx, w, t, alive)
 		if err != nil {
 			return o.Of, fmt.Errorf("head of %s: %w", w, err)
 		}
@@ -49,9 +46,9 @@ func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (
 }
 
 // foldersIn reads the blocks of a table that the folders of runs are in, and notes which of them hold names.
-func (h *Heads) foldersIn(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table,
-	alive map[string]bool) (all []record.Entry, err error) {
-	d, err := h.directory(ctx, b, w, t)
+func (h *Heads) foldersIn(ctx context.Context, w record.Writer, t record.Table, alive map[string]bool) (
+	all []record.Entry, err error) {
+	d, err := h.directory(ctx, w, t)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +57,7 @@ func (h *Heads) foldersIn(ctx context.Context, b bucket.Bucket, w record.Writer,
 		if r.Block >= len(d.Blocks) {
 			continue
 		}
-		entries, err := h.inBlocks(ctx, b, d, r.Block, r.Block+1) // the folder is the first of its run
+		entries, err := h.inBlocks(ctx, d, r.Block, r.Block+1) // the folder is the first of its run
 		if err != nil {
 			return nil, err
 		}

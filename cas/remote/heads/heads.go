@@ -361,7 +361,7 @@ func (h *Heads) Runs(ctx context.Context) ([]string, error) {
 			runs[record.RunOf(one.Tail[i].Path)] = true
 		}
 		for _, t := range one.Tables {
-			d, err := h.directory(ctx, h.bucket, w, t)
+			d, err := h.directory(ctx, w, t)
 			if err != nil {
 				return nil, fmt.Errorf("head of %s: %w", w, err)
 			}
@@ -417,38 +417,19 @@ func (m *merging) end() Of {
 	return m.Of
 }
 
-// inTable reads the blocks of a table that may have entries of a path or below it. What is wrong with them is
-// read once more, past every cache.
+// inTable reads the blocks of a table that may have entries of a path or below it.
 func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
-	[]record.Entry, error) {
-	return h.twice(func(b bucket.Bucket) ([]record.Entry, error) {
-		return h.blocksOf(ctx, b, w, t, path)
-	})
-}
-
-// twice reads what is wrong once more, past every cache.
-func (h *Heads) twice(read func(bucket.Bucket) ([]record.Entry, error)) ([]record.Entry, error) {
-	all, err := read(h.bucket)
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
-		return read(bucket.Past(h.bucket))
-	}
-	return all, err
-}
-
-// blocksOf is inTable by one bucket.
-func (h *Heads) blocksOf(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table,
-	path string) (all []record.Entry, err error) {
-	d, err := h.directory(ctx, b, w, t)
+	all []record.Entry, err error) {
+	d, err := h.directory(ctx, w, t)
 	if err != nil {
 		return nil, err
 	}
 	lo, hi := d.Below(path)
-	return h.inBlocks(ctx, b, d, lo, hi)
+	return h.inBlocks(ctx, d, lo, hi)
 }
 
 // inBlocks reads blocks of a table, from lo on and before hi.
-func (h *Heads) inBlocks(ctx context.Context, b bucket.Bucket, d *record.Directory, lo, hi int) (
-	all []record.Entry, err error) {
+func (h *Heads) inBlocks(ctx context.Context, d *record.Directory, lo, hi int) (all []record.Entry, err error) {
 	for lo < hi {
 		if got, ok := h.blocks.Get(blockID{d.ID, lo}); ok {
 			all, lo = append(all, got...), lo+1
@@ -458,55 +439,78 @@ func (h *Heads) inBlocks(ctx context.Context, b bucket.Bucket, d *record.Directo
 		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{d.ID, end}) {
 			n, end = n+d.Blocks[end].Len, end+1
 		}
-		p, err := read(ctx, b, d.Table, d.Blocks[lo].Off, n)
+		got, err := h.blocksOf(ctx, d.Table, d, lo, end)
 		if err != nil {
 			return nil, err
 		}
-		for ; lo < end; lo++ {
-			k := d.Blocks[lo].Len
-			got, err := d.Block(lo, p[:k])
-			if err != nil {
-				return nil, err
-			}
-			p = p[k:]
-			h.blocks.Add(blockID{d.ID, lo}, got)
-			all = append(all, got...)
-		}
+		all, lo = append(all, got...), end
 	}
 	return all, nil
 }
 
+// blocksOf reads the blocks [lo, hi) of a table.
+func (h *Heads) blocksOf(ctx context.Context, t record.Table, d *record.Directory, lo, hi int) (
+	all []record.Entry, err error) {
+	var n int64
+	for _, b := range d.Blocks[lo:hi] {
+		n += b.Len
+	}
+	err = h.read(ctx, t, d.Blocks[lo].Off, n, func(p []byte) error {
+		all = nil
+		for i := lo; i < hi; i++ {
+			k := d.Blocks[i].Len
+			got, err := d.Block(i, p[:k])
+			if err != nil {
+				return err
+			}
+			p = p[k:]
+			h.blocks.Add(blockID{t.ID, i}, got)
+			all = append(all, got...)
+		}
+		return nil
+	})
+	return all, err
+}
+
 // directory reads the directory of a table.
-func (h *Heads) directory(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table) (
-	*record.Directory, error) {
+func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) (
+	d *record.Directory, err error) {
 	if d, ok := h.dirs.Get(t.ID); ok && d.Table == t {
 		return d, nil
 	}
-	p, err := read(ctx, b, t, t.Directory, t.Len-t.Directory)
-	if err != nil {
-		return nil, err
-	}
-	d, err := t.Open(w, p)
+	err = h.read(ctx, t, t.Directory, t.Len-t.Directory, func(p []byte) (err error) {
+		d, err = t.Open(w, p)
+		return err
+	})
 	if err == nil {
 		h.dirs.Add(t.ID, d)
 	}
 	return d, err
 }
 
-// read reads a range of a table.
-func read(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64) ([]byte, error) {
+// read reads a range of a table, and once more, past every cache, if that or use finds it wrong.
+func (h *Heads) read(ctx context.Context, t record.Table, off, n int64, use func(p []byte) error) error {
+	err := readOf(ctx, h.bucket, t, off, n, use)
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
+		return readOf(ctx, bucket.Past(h.bucket), t, off, n, use)
+	}
+	return err
+}
+
+func readOf(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64,
+	use func(p []byte) error) error {
 	key := record.ClassTable.Key(t.ID)
 	r, info, err := b.Get(ctx, key, off, n, "")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer r.Close()
 	if info.Size != t.Len {
-		return nil, fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
+		return fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
 	}
 	p := make([]byte, n)
 	if _, err := io.ReadFull(r, p); err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return fmt.Errorf("%s: %w", key, err)
 	}
-	return p, nil
+	return use(p)
 }
