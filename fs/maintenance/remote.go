@@ -45,7 +45,8 @@ func (r *treeRepair) remoteLocked(f *content.File, size int64, manifest cas.Hash
 	if err != nil {
 		return "", nil // nothing says how long it is; what a fetch finds does
 	}
-	if h, herr := f.HeaderLocked(); has == size && herr == nil && h.Record.Manifest == manifest && h.Size == size {
+	h, err := f.HeaderLocked()
+	if has == size && err == nil && h.Record.Manifest == manifest && h.Size == size {
 		return "", nil
 	}
 	if err := f.DisbelieveLocked(); err != nil {

@@ -25,7 +25,8 @@ const (
 
 // Drop frees what the files at or below a path take here, if the remote has them: the next prune takes their
 // bytes, and they are read from the remote from then on. That each object is there is asked before.
-func (s *Share) Drop(ctx context.Context, at string, report func(control.Progress)) (*control.Dropped, error) {
+func (s *Share) Drop(ctx context.Context, at string, report func(control.Progress)) (
+	*control.Dropped, error) {
 	at, err := shared("drop", at)
 	if err != nil {
 		return nil, err

@@ -27,8 +27,9 @@ import (
 //
 //	fetched    grows with each fetch that found something; what was missed before is asked for again
 //	upToDate   of each folder that was looked into: fetched as it was then
-//	failed     folders that could not be brought up to date: they are as they were until the next fetch succeeds
-//	making     folders that are brought up to date now: what appears in them is not published before it is known
+//	failed     folders that could not be brought up to date: they stay as they are until a fetch succeeds
+//	making     folders that are brought up to date now: what appears in them is not published before it is
+//	           known
 //	quiet      names that are removed because others removed them: that is not to be published again
 type lazy struct {
 	s     *Share
@@ -49,8 +50,9 @@ type lazy struct {
 }
 
 func newLazy(s *Share) *lazy {
-	return &lazy{s: s, fetched: 1, upToDate: map[string]uint64{}, failed: map[string]bool{},
-		tellings: tellings{wake: make(chan struct{}, 1)}, making: map[string]bool{}, quiet: map[string]bool{}, conflicts: map[string]bool{}, hidden: map[string]bool{}}
+	return &lazy{s: s, fetched: 1, tellings: tellings{wake: make(chan struct{}, 1)},
+		upToDate: map[string]uint64{}, failed: map[string]bool{}, making: map[string]bool{},
+		quiet: map[string]bool{}, conflicts: map[string]bool{}, hidden: map[string]bool{}}
 }
 
 // lookTimeout bounds for how long a lookup waits for the remote: what was seen last is shown then.

@@ -43,7 +43,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 		}
 	}
 	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
-		announce: s.announce, notes: map[string][]byte{}, cleared: map[string]bool{}, brought: map[cas.Hash]*store.Batch{}}
+		announce: s.announce, notes: map[string][]byte{}, cleared: map[string]bool{},
+		brought: map[cas.Hash]*store.Batch{}}
 	_, before := s.bring.Reader.Stats()
 	some := false
 	for _, part := range parts {

@@ -24,6 +24,18 @@
 //
 // A note is forgotten once its removal was published, or when the name is there after all.
 //
+// # Stubs
+//
+// Names that others published appear where somebody looks (Ensure, lazy.go): those of one folder, by what the
+// heads said at the last fetch. A file appears as a stub, a packed file whose record has the flag remote
+// (package tree); where its plan is was kept before it has its name. What a program changed here, and what
+// it removed and is not published so, stays as it is. A stub lets go of its flag when its bytes have come
+// (Pull), and a file that the remote has gets it (Drop).
+//
+// A look is no push and waits for none. Names that are made by one (lazy.making) are not published before it
+// is known that they are the remote's. The kernel is told of them by a goroutine of its own: it holds a
+// folder while a lookup in it is answered.
+//
 // # Pull
 //
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in

@@ -88,8 +88,8 @@ func (r *Record) valid() bool {
 	if r.Summed {
 		return !r.Hollow && !r.Emptying && !r.Lost && !r.Remote
 	}
-	return !r.Remote && r.Mtime == 0 && r.Ctime == 0 && r.ViewSize == 0 && !r.Hollow && !(r.Emptying && r.Lost) &&
-		*r != Record{}
+	return !r.Remote && r.Mtime == 0 && r.Ctime == 0 && r.ViewSize == 0 && !r.Hollow &&
+		!(r.Emptying && r.Lost) && *r != Record{}
 }
 
 // Encode writes the record in the form that the package comment draws.

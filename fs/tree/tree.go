@@ -65,7 +65,7 @@
 //	                    believed: the file is resident
 //	packed, hollow      the manifest; the local bytes are a header and holes, or anything while the file is
 //	                    hydrated
-//	remote              as without this flag; where the segments lack a record of the manifest's, a remote has it
+//	remote              as without this flag; what the segments lack of the manifest's records a remote has
 //	emptying            empty, whatever the local bytes
 //
 // The times of a packed file are the record's, since the host moves the inode's when it is hydrated or

@@ -236,7 +236,11 @@ func TestChangesOfStubs(t *testing.T) {
 			map[string][]byte{p: data, q: data},
 		},
 		"copied": {
-			func(b *machine) { h := b.open(q, unix.O_WRONLY|unix.O_CREAT); b.copyTo(p, h, 1<<30); b.release(h) },
+			func(b *machine) {
+				h := b.open(q, unix.O_WRONLY|unix.O_CREAT)
+				b.copyTo(p, h, 1<<30)
+				b.release(h)
+			},
 			map[string][]byte{p: data, q: data},
 		},
 		"moved to another folder, and back": {
@@ -319,7 +323,8 @@ func (u unreachable) Get(_ context.Context, key string, _, _ int64, _ bucket.Ver
 	return nil, bucket.Info{}, u.fails("get", key)
 }
 
-func (u unreachable) Put(_ context.Context, key string, _ bucket.Body, _ bucket.Cond) (bucket.Version, error) {
+func (u unreachable) Put(_ context.Context, key string, _ bucket.Body, _ bucket.Cond) (
+	bucket.Version, error) {
 	return "", u.fails("put", key)
 }
 

@@ -22,7 +22,8 @@ func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (
 	note := func(entries []record.Entry) {
 		o.add(entries)
 		for i := range entries {
-			alive[record.RunOf(entries[i].Path)] = alive[record.RunOf(entries[i].Path)] || entries[i].Kind != record.KindTombstone
+			run := record.RunOf(entries[i].Path)
+			alive[run] = alive[run] || entries[i].Kind != record.KindTombstone
 		}
 	}
 	note(of.Tail)
@@ -39,7 +40,8 @@ func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (
 	}
 	for _, run := range slices.Sorted(maps.Keys(alive)) {
 		if alive[run] && !said[run] {
-			o.Entries = append(o.Entries, record.Entry{Path: run, Kind: record.KindFolder, Origin: w, Mode: 0o755})
+			o.Entries = append(o.Entries,
+				record.Entry{Path: run, Kind: record.KindFolder, Origin: w, Mode: 0o755})
 		}
 	}
 	return o.end(), nil

@@ -429,7 +429,8 @@ func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, pa
 }
 
 // inBlocks reads blocks of a table, from lo on and before hi.
-func (h *Heads) inBlocks(ctx context.Context, d *record.Directory, lo, hi int) (all []record.Entry, err error) {
+func (h *Heads) inBlocks(ctx context.Context, d *record.Directory, lo, hi int) (
+	all []record.Entry, err error) {
 	for lo < hi {
 		if got, ok := h.blocks.Get(blockID{d.ID, lo}); ok {
 			all, lo = append(all, got...), lo+1

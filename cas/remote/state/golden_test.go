@@ -23,8 +23,8 @@ func TestGolden(t *testing.T) {
 	must(t, db.Condemn(3, []record.ID{{8}}))
 	must(t, db.SetHeads(map[record.Writer]Kept{"a.00000001": {"v1", []byte("head")}}))
 	must(t, db.SetNames(map[string][]byte{"runs/a": []byte("name"), "runs/a/3": []byte("name")}))
-	f := &record.File{Size: 0x12345678, Manifest: cas.Hash{5}, Plan: record.Ref{Object: record.ID{0xaa}, Off: 0x40,
-		Stored: 0x20}, Deps: []record.ID{{0xaa}, {0xbb}}}
+	f := &record.File{Size: 0x12345678, Manifest: cas.Hash{5},
+		Plan: record.Ref{Object: record.ID{0xaa}, Off: 0x40, Stored: 0x20}, Deps: []record.ID{{0xaa}, {0xbb}}}
 	must(t, db.SetFiles([]*record.File{f, {Manifest: f.Manifest, Size: f.Size}}))
 	if got, err := db.File(f.Manifest); err != nil || !reflect.DeepEqual(got, f) {
 		t.Errorf("%+v, %v", got, err)

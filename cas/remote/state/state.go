@@ -19,8 +19,8 @@
 //	heads      writer       u16 n, n bytes version, and to the end the head as it was read
 //	names      path         what fs/share makes of it; a path's slashes are zeros, so that what a folder holds
 //	                        comes right behind it (record.ComparePaths)
-//	files      manifest     u64 size, of the plan's record 16 bytes object, u64 offset, u32 stored; and to the end
-//	                        16 bytes each, the objects that the file needs
+//	files      manifest     u64 size; of the plan's record 16 bytes object, u64 offset, u32 stored; to the end
+//	                        the objects that the file needs, 16 bytes each
 //
 // A place, of which the next 14 bytes of the hash are the tail:
 //
