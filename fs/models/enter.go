@@ -21,6 +21,10 @@ func (s *reconciler) enterLocked(p *stepPlace) error {
 	p.state = 1
 	defer func() { p.state = 2 }()
 	book := s.book
+	if s.o.Most > 0 && book.Len() >= s.o.Most && p.before == nil {
+		s.beyond++
+		return nil
+	}
 	m := s.modelManifest(p.manifest)
 	if m == nil {
 		if p.before != nil {

@@ -30,12 +30,10 @@ type Options struct {
 	ReadOnly bool
 	NoViews  bool  // no synthesised files
 	HotSize  int64 // bytes of packed files to keep resident; -1: DefaultHotSize
-	HotFiles int   // likewise, files; 0: no bound
-	Nodes    int   // names and files that the kernel may remember, before it is asked to forget some; 0: any number
 	// MaxUnpacked bytes may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no
 	// bound.
 	MaxUnpacked int64
-	MaxFiles    int   // likewise, files; 0: no bound
+	Most        Most
 	CacheBytes  int64 // bytes of decoded chunks to keep in memory; 0: a default
 	ExpectBytes int64 // bytes of segments to read ahead into memory; 0: a default
 	// Mapped is called with how many of CacheBytes do not lie in Go's heap, whenever that changes. It must
@@ -77,6 +75,14 @@ type RemoteOptions struct {
 	RemotePoll time.Duration
 	// RemoteCache bounds what is kept on the disk of what was read of the remote, in bytes; 0: a default.
 	RemoteCache int64
+}
+
+// Most is how many of something there may be, since each takes memory; 0: any number.
+type Most struct {
+	Waiting  int // files that wait to be packed before closes wait
+	Resident int // packed files that are resident
+	Nodes    int // that the kernel remembers before it is asked to forget some
+	Models   int // that are known
 }
 
 // complete sets what is nil.
