@@ -44,5 +44,5 @@ func (db *DB) SetFiles(files []*record.File) error {
 		}
 		pairs = append(pairs, chunks.Pair{Key: f.Manifest[:], Value: p})
 	}
-	return db.use(func() error { return write(db.tables.files, pairs) })
+	return db.use(func() error { return db.write(db.tables.files, pairs) })
 }

@@ -30,6 +30,9 @@ type name struct {
 // span is when something went on; it does while end is zero.
 type span struct{ begin, end time.Time }
 
+// firstPoll is how long a daemon takes at most until it has asked what others published.
+const firstPoll = 10 * time.Second
+
 // ledger is what was saved and acknowledged.
 type ledger struct {
 	mu    sync.Mutex
@@ -105,6 +108,14 @@ func (l *ledger) pulling(machine int) (done func()) {
 		defer l.mu.Unlock()
 		s.end = time.Now()
 	}
+}
+
+// mounting notes that a machine's daemon begins, and asks what others published.
+func (l *ledger) mounting(machine int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.pulls[machine] = append(l.pulls[machine], &span{now, now.Add(firstPoll)})
 }
 
 // copied notes that a machine has what another one has.

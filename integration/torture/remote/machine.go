@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,7 +90,10 @@ func (m *machine) begin() error {
 	if err := m.mount(); err != nil {
 		return err
 	}
-	return os.Mkdir(m.at("runs"), 0o755)
+	if err := os.Mkdir(m.at("runs"), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // clone makes a store that is joined to the remote.
@@ -122,10 +126,12 @@ func (r *run) patiently(do func() error) (err error) {
 
 // mount mounts, in one of the ways there are.
 func (m *machine) mount() error {
-	m.Flags = []string{"--no-views", "--hot-size", []string{"0", "4MiB", "1GiB"}[m.r.intN(3)]}
+	// What others publish is looked for by commands alone, and so the ledger knows who may have seen what.
+	m.Flags = []string{"--no-views", "--remote-poll", "24h", "--hot-size", []string{"0", "4MiB", "1GiB"}[m.r.intN(3)]}
 	if m.r.intN(2) == 0 {
 		m.Flags = append(m.Flags, "--no-passthrough")
 	}
+	m.r.ledger.mounting(m.number)
 	return m.Start()
 }
 

@@ -28,6 +28,7 @@ func (m *machine) strike(rng *rand.Rand, stop <-chan struct{}) {
 		if rng.IntN(2) == 0 {
 			m.r.say("machine %d: kill -9 of the daemon", m.number)
 			m.r.daemons.Add(1)
+			m.r.ledger.mounting(m.number)
 			err = m.KillDaemon()
 		} else {
 			m.r.say("machine %d: kill -9", m.number)
@@ -75,7 +76,7 @@ func (m *machine) runCommands(rng *rand.Rand, stop <-chan struct{}) {
 			m.r.commands.Add(1)
 		}
 		done := func() {}
-		if args[0] == "pull" {
+		if args[0] == "pull" || args[0] == "fetch" {
 			done = m.r.ledger.pulling(m.number)
 		}
 		o := m.r.command(after, append(append([]string{}, args...), m.Dir)...)
