@@ -127,7 +127,8 @@ func (r *run) patiently(do func() error) (err error) {
 // mount mounts, in one of the ways there are.
 func (m *machine) mount() error {
 	// What others publish is looked for by commands alone, and so the ledger knows who may have seen what.
-	m.Flags = []string{"--no-views", "--remote-poll", "24h", "--hot-size", []string{"0", "4MiB", "1GiB"}[m.r.intN(3)]}
+	m.Flags = []string{"--no-views", "--remote-poll", "24h",
+		"--hot-size", []string{"0", "4MiB", "1GiB"}[m.r.intN(3)]}
 	if m.r.intN(2) == 0 {
 		m.Flags = append(m.Flags, "--no-passthrough")
 	}
@@ -160,6 +161,28 @@ func (m *machine) sync(args ...string) (acked bool) {
 	}
 	m.r.ledger.ack(saved)
 	return len(left) == 0
+}
+
+// closeAgain opens and closes the files of steps that a kill has torn. It came when their savers had closed
+// them, and the daemon did not know that yet.
+func (m *machine) closeAgain() {
+	o := m.r.command(commandTime, "push", m.Dir)
+	for line := range strings.Lines(o.err) {
+		step, why, _ := strings.Cut(strings.TrimPrefix(line, "ckptfs: "), ": left as it is: ")
+		if !strings.HasPrefix(why, "torn") {
+			continue
+		}
+		_ = filepath.WalkDir(m.at(step), func(p string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			f, err := os.OpenFile(p, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			return f.Close()
+		})
+	}
 }
 
 // pull brings what others published.

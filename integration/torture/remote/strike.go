@@ -128,6 +128,7 @@ func (r *run) copyStore() error {
 // published publishes everything.
 func (m *machine) published() error {
 	if !m.sync() {
+		m.closeAgain()
 		return fmt.Errorf("machine %d does not publish everything, though nothing is killed; see %s",
 			m.number, filepath.Join(m.r.dir, "run.log"))
 	}
