@@ -14,8 +14,8 @@ type Engine struct {
 	t testing.TB
 }
 
-// StartEngine runs versitygw until the test ends, and sets the credentials in the environment. Without one the
-// test is skipped (fails where CI=true).
+// StartEngine runs versitygw until the test ends, and sets the credentials in the environment. Without one
+// the test is skipped (fails where CI=true).
 func StartEngine(t testing.TB) *Engine {
 	t.Helper()
 	for name, value := range engine.Environ(filepath.Join(t.TempDir(), "none")) {

@@ -225,6 +225,7 @@ func (m *machine) judge(what string, o outcome) {
 	case o.code == 0, o.code == exitPartial, o.code == exitUnreachable, o.code == -1:
 	case o.code == exitDamaged || strings.Contains(o.err, "panic"):
 		m.r.lose("%s on machine %d: exit status %d: %s", what, m.number, o.code, o.err)
+	case strings.Contains(o.err, "before it answered"), strings.Contains(o.err, "does not answer"):
 	default:
 		m.r.complain("%s: exit status %d: %s", what, o.code, o.err)
 	}
