@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
 )
@@ -302,10 +303,22 @@ func TestPanicsOfOthers(t *testing.T) {
 			t.Errorf("after %s: %v", name, err)
 		}
 	}
-	if err := os.Truncate(path, 64<<10); err != nil {
+	if err := db.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.Check(); !errors.Is(err, cas.ErrCorrupt) {
+	page, err := unix.Mmap(int(db.file.raw.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(page)
+	err = db.ForEach(0, 0xffff, func(cas.Entry) error {
+		if err := os.Truncate(path, 0); err != nil {
+			t.Error(err)
+		}
+		t.Errorf("read %d, which is not there", page[8])
+		return nil
+	})
+	if !errors.Is(err, cas.ErrCorrupt) {
 		t.Errorf("cut while it is mapped: %v", err)
 	}
 }
