@@ -72,6 +72,8 @@ type pull struct {
 	notes   map[string][]byte         // that are not kept yet
 	cleared map[string]bool           // folders of a portion that hold nothing which an earlier pull left
 	brought map[cas.Hash]*store.Batch // by manifest: they hold what a portion's files consist of
+
+	models map[record.Parent]*record.Model // that were asked for; nil: no head has one
 }
 
 // part pulls a run, or what lies in one. any: the remote has something of it.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/record"
 	"ckptfs/formats"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
@@ -245,7 +246,7 @@ func (f files) Attribute(path string, ino uint64, name string) ([]byte, error) {
 	defer n.Unpin()
 	for room := 64; ; room = min(8*room, maxXattr) { // hardly any file has one
 		value := make([]byte, room)
-		k, err := f.GetXattr(context.Background(), n, name, value)
+		k, err := f.attribute(n, name, value)
 		if err == nil {
 			return value[:k], nil
 		}
@@ -253,6 +254,14 @@ func (f files) Attribute(path string, ino uint64, name string) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// attribute is GetXattr, and knows record.ToldAttr, which programs do not see.
+func (f files) attribute(n *names.Node, name string, value []byte) (int, error) {
+	if name == record.ToldAttr && n.Synth() == nil {
+		return n.GetXattr(name, value)
+	}
+	return f.GetXattr(context.Background(), n, name, value)
 }
 
 // Source is the path of the file that a view is made of; of anything else, the path itself.
