@@ -93,8 +93,9 @@ func (s *reconciler) describeLocked(p *stepPlace, e *ledger.Entry, m *manifest.M
 	}
 }
 
-// graphLocked sets the architecture of a model, whose manifest is nil where its bytes are not here. It reports
-// whether it is another now. What another machine told is better than what the tensors make one guess.
+// graphLocked sets the architecture of a model, whose manifest is nil where its bytes are not here. It
+// reports whether it is another now. What another machine told is better than what the tensors make one
+// guess.
 func (s *reconciler) graphLocked(p *stepPlace, e *ledger.Entry, m *manifest.Manifest, t *record.Told) bool {
 	var g *graph.Graph
 	from := ""

@@ -14,8 +14,8 @@ import (
 	"ckptfs/index/lineage"
 )
 
-// parentOfLocked chooses a parent: what another machine told, what the step declares, what the file was before
-// it was written again, the step before, the likely one.
+// parentOfLocked chooses a parent: what another machine told, what the step declares, what the file was
+// before it was written again, the step before, the likely one.
 func (s *reconciler) parentOfLocked(p *stepPlace, t *record.Told,
 	likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
 	if t != nil {

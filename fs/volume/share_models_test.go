@@ -44,9 +44,9 @@ func (m *machine) has(p string, want ...string) {
 func TestLineageOfOthers(t *testing.T) {
 	c := newCloud(t)
 	a, b, d := c.join("a"), c.join("b"), c.join("d")
-	for _, one := range []struct{ step, contents string }{{"z/1", "ABCD"}, {"z/2", "ABCE"}, {"ft/1", "ABFG"}} {
-		a.save(one.step, one.contents)
-		a.lineage("runs/" + one.step + "/m.safetensors") // they are entered one after the other
+	for _, one := range [][2]string{{"z/1", "ABCD"}, {"z/2", "ABCE"}, {"ft/1", "ABFG"}} {
+		a.save(one[0], one[1])
+		a.lineage("runs/" + one[0] + "/m.safetensors") // they are entered one after the other
 	}
 	want := a.chains("runs")
 	if len(want) != 3 || !strings.Contains(want[0], "inferred") {
@@ -57,7 +57,9 @@ func TestLineageOfOthers(t *testing.T) {
 	b.save("mine/1", "ABFG")
 	b.lineage("runs/mine/1/m.safetensors")
 	b.pulled("")
-	got := slices.DeleteFunc(b.chains("runs"), func(s string) bool { return strings.HasPrefix(s, "runs/mine") })
+	got := slices.DeleteFunc(b.chains("runs"), func(s string) bool {
+		return strings.HasPrefix(s, "runs/mine")
+	})
 	if !slices.Equal(got, want) {
 		t.Errorf("after a pull:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

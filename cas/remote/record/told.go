@@ -20,8 +20,8 @@ const (
 type Told struct {
 	Manifest cas.Hash // of the file that Model is of
 	Model    *Model   // of a file that is one; or nil
-	// Above are the model's ancestors: the parent of Model.Parent, its parent, and so on. Fewer than there are
-	// may be told.
+	// Above are the model's ancestors: the parent of Model.Parent, its parent, and so on. There may be more
+	// of them.
 	Above   []Ancestor
 	Metrics []Metric
 }
@@ -56,7 +56,8 @@ func (x *Told) Encode() ([]byte, error) {
 const maxAbove = 64
 
 func (x *Told) check() error {
-	if (x.Model == nil) != x.Manifest.IsZero() || x.Model == nil && len(x.Above) > 0 || len(x.Above) > maxAbove {
+	if (x.Model == nil) != x.Manifest.IsZero() || x.Model == nil && len(x.Above) > 0 ||
+		len(x.Above) > maxAbove {
 		return fmt.Errorf("of manifest %s, %d ancestors", x.Manifest.Short(), len(x.Above))
 	}
 	if x.Model != nil {

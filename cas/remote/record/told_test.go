@@ -11,9 +11,10 @@ import (
 
 func exampleTold() *Told {
 	at := func(b byte) Ref { return Ref{Object: id(b), Off: 64, Stored: 100} }
-	return &Told{Manifest: cas.Hash{7}, Model: &Model{Parent: Parent{"runs/a/1/m", cas.Hash{8}}, How: "declared",
-		Merged: []Parent{{Path: "runs/b/1/m"}}, Graph: []Part{{cas.Hash{1}, at(9)}, {cas.Hash{2}, at(5)}},
-		Source: "sidecar"}, Above: []Ancestor{{Parent{"runs/a/0/m", cas.Hash{9}}, "previous step"}},
+	return &Told{Manifest: cas.Hash{7}, Model: &Model{
+		Parent: Parent{"runs/a/1/m", cas.Hash{8}}, How: "declared",
+		Merged: []Parent{{Path: "runs/b/1/m"}},
+		Graph:  []Part{{cas.Hash{1}, at(9)}, {cas.Hash{2}, at(5)}}, Source: "sidecar"}, Above: []Ancestor{{Parent{"runs/a/0/m", cas.Hash{9}}, "previous step"}},
 		Metrics: []Metric{{"loss", 0.5}}}
 }
 
