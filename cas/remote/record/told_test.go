@@ -14,7 +14,8 @@ func exampleTold() *Told {
 	return &Told{Manifest: cas.Hash{7}, Model: &Model{
 		Parent: Parent{"runs/a/1/m", cas.Hash{8}}, How: "declared",
 		Merged: []Parent{{Path: "runs/b/1/m"}},
-		Graph:  []Part{{cas.Hash{1}, at(9)}, {cas.Hash{2}, at(5)}}, Source: "sidecar"}, Above: []Ancestor{{Parent{"runs/a/0/m", cas.Hash{9}}, "previous step"}},
+		Graph:  []Part{{cas.Hash{1}, at(9)}, {cas.Hash{2}, at(5)}}, Source: "sidecar"},
+		Above:   []Ancestor{{Parent{"runs/a/0/m", cas.Hash{9}}, "previous step"}},
 		Metrics: []Metric{{"loss", 0.5}}}
 }
 
