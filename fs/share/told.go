@@ -42,8 +42,11 @@ func (p *push) describe(ctx context.Context, entries []record.Entry) {
 	}
 }
 
-// mostAbove bounds the ancestors that are kept with a name: attributes of a file have little room.
-const mostAbove = 16
+// What is kept with a name is bounded: attributes of a file have little room, which programs want, too.
+const (
+	mostAbove = 16      // ancestors
+	mostTold  = 2 << 10 // bytes
+)
 
 // tell keeps with a name what its entry tells of it besides its bytes. What there is no room for is left out:
 // the name is none the worse without.
@@ -55,6 +58,9 @@ func (p *pull) tell(ctx context.Context, n *names.Node, e *record.Entry) error {
 	}
 	for t.Model != nil || len(t.Metrics) > 0 {
 		b, err := t.Encode()
+		if err == nil && len(b) > mostTold {
+			err = unix.ENOSPC
+		}
 		if err == nil {
 			err = n.SetXattr(record.ToldAttr, b, 0)
 		}
