@@ -18,7 +18,7 @@ import (
 
 func (a *app) repairCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "repair index|segments|tree STORE",
+		Use:   "repair index|segments|tree STORE | --remote PATH",
 		Short: "Repair a damaged store",
 		Long: `Repairs one part of a store that is not mounted. ` + "`ckptfs check`" + ` says which:
 
@@ -28,6 +28,10 @@ func (a *app) repairCmd() *cobra.Command {
     tree      restores records that were lost when the store was copied without extended attributes; corrects sizes that
               differ from the manifest's; moves files aside whose bytes are not available any more, unless they are
               resident
+
+--remote PATH makes heads of the store's remote again that somebody deleted or put back to an earlier version: from what
+this store read of them last, and from the commit records among the objects. --writer NAME makes the head of a writer
+that this store never saw. Nothing that is committed is lost; what was deleted may come back.
 
 Aside is the store's folder lost+found. Nothing is deleted. A repair may be interrupted and repeated.`,
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },

@@ -34,8 +34,8 @@ type syncs struct {
 	mu          locks.Mutex[syncingLock] // held over a SyncAll
 	begun, held atomic.Uint64            // the last one that began; the last that succeeded of those
 	wanted      atomic.Bool              // something was written that none of them covers
-	failed      atomic.Uint64            // no copy that came up to this one is durable by a later one
-	kept        atomic.Int64             // inodes that are kept in memory for local copies, at most most
+	forgotten   forgotten
+	kept        atomic.Int64 // inodes that are kept in memory for local copies, at most most
 	most        int64
 }
 
@@ -57,8 +57,7 @@ func (c *Files) SyncAll(syncfs func() error, then func(error)) {
 	n := c.syncs.begun.Add(1)
 	if err := syncfs(); err != nil {
 		c.Count.SyncErrs.Add(1)
-		c.syncs.failed.Store(n + 1)
-		c.forgotten.suspect()
+		c.syncs.forgotten.miss(n)
 		c.syncs.wanted.Store(true)
 		if missed {
 			c.unsynced.miss()
@@ -68,7 +67,7 @@ func (c *Files) SyncAll(syncfs func() error, then func(error)) {
 	}
 	c.unsynced.held(n)
 	c.syncs.held.Store(n)
-	c.forgotten.settle(n)
+	c.syncs.forgotten.held(n)
 	then(nil)
 }
 

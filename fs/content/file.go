@@ -135,7 +135,7 @@ func (f *File) LoadLocked() error {
 				return err
 			}
 		}
-		if err := f.believeLocked(); err != nil {
+		if err := (distrust{f}).believeLocked(); err != nil {
 			return err
 		}
 	}

@@ -143,11 +143,9 @@ type Files struct {
 	copiers     *copiers
 	Count       Counters
 	Doubt       Doubt
-	Counted     func(ino uint64) bool // a packed file became resident since the start, or was found to be
-	Unclean     bool                  // the last process did not close the store in order; set before any file is known
+	Unclean     bool // the last process did not close the store in order; set before any file is known
 	syncs       syncs
 	unsynced    unsyncedInodes
-	forgotten   forgotten
 	copyBufs    sync.Pool
 
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
@@ -169,6 +167,9 @@ type Files struct {
 type Doubt struct {
 	atomic.Bool
 	Tell func() // has the next process know of it; it writes to the disk at most
+	// Counted reports whether a packed file became resident since the start, or was found to be by the
+	// survey.
+	Counted func(ino uint64) bool
 }
 
 // New makes what the files of a volume share.
@@ -179,8 +180,8 @@ func New(p Parts) *Files {
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
 		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
 	}
-	c.Doubt.Tell, c.Counted = func() {}, func(uint64) bool { return false }
-	c.forgotten.after = map[uint64]uint64{}
+	c.Doubt.Tell, c.Doubt.Counted = func() {}, func(uint64) bool { return false }
+	c.syncs.forgotten.after = map[uint64]uint64{}
 	c.unsynced.most = min(mostKept, tree.Descriptors()/12) // with names.keptDirs a quarter of all
 	c.syncs.most = int64(c.unsynced.most)
 	c.unsynced.kept = map[*File]unsyncedInode{}

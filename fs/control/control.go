@@ -47,6 +47,8 @@
 //	GET  /v1/conflicts?path=P        Conflicts
 //	GET  /v1/deleted?path=P          Deletions
 //	POST /v1/undelete?path=P         stream of an Undeleted
+//	POST /v1/export-remote?name=N&path=P&serving=B   Exported
+//	POST /v1/repair-remote?writer=W… stream of a RemoteRepaired
 //
 // # Answers
 //

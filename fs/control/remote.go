@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -23,6 +24,45 @@ type Remote interface {
 	Deleted(ctx context.Context, path string) (*Deletions, error)
 	// Undelete brings them back.
 	Undelete(ctx context.Context, path string, report func(Progress)) (*Undeleted, error)
+	// Export publishes what lies at a path once more, as a run of a name that a mirror shows.
+	Export(ctx context.Context, name, path string, serving bool) (*Exported, error)
+	// RepairRemote makes heads of the remote again; those of writers from commit records alone.
+	RepairRemote(ctx context.Context, writers []string, report func(Progress)) (*RemoteRepaired, error)
+}
+
+// Exported is what Export did.
+type Exported struct {
+	Name    string `json:"name"`
+	Names   int    `json:"names"`
+	Removed int    `json:"removed"` // names that were exported before
+	Objects int    `json:"objects"` // that were put
+	Bytes   int64  `json:"bytes"`   // of these
+	Skipped []Skip `json:"skipped"`
+}
+
+// RemoteRepaired is what RepairRemote did.
+type RemoteRepaired struct {
+	Heads   []MendedHead    `json:"heads"`
+	Revived int             `json:"revived"` // names that this store published, since their objects were condemned
+	Lost    []Skip          `json:"lost"`
+	Unknown []UnknownWriter `json:"unknown"`
+	Damaged []string        `json:"damaged"` // keys of objects whose commit records could not be read
+}
+
+// MendedHead is a head that was made again.
+type MendedHead struct {
+	Writer string `json:"writer"`
+	Was    string `json:"was"`  // what was wrong with it
+	Same   bool   `json:"same"` // it is the one that was read last; else its writer registers again
+	Names  int    `json:"names"`
+	Commit int64  `json:"commit"` // its number
+}
+
+// UnknownWriter has no head, and this store never saw one; there are commit records of it.
+type UnknownWriter struct {
+	Writer  string    `json:"writer"`
+	Commits int       `json:"commits"`
+	Last    time.Time `json:"last"`
 }
 
 // Deletions are names that were deleted.
@@ -176,6 +216,17 @@ func (h *Handler) remote(v Remote) {
 		}
 		return v.Undelete(r.Context(), p, progress)
 	}))
+	h.mux.HandleFunc("POST /v1/export-remote", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		q := r.URL.Query()
+		return v.Export(r.Context(), q.Get("name"), p, q.Get("serving") == "true")
+	}))
+	h.mux.HandleFunc("POST /v1/repair-remote", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		return v.RepairRemote(r.Context(), r.URL.Query()["writer"], progress)
+	}))
 }
 
 // Push is Remote.Push.
@@ -213,4 +264,15 @@ func (c *Client) Deleted(ctx context.Context, path string) (*Deletions, error) {
 // Undelete is Remote.Undelete.
 func (c *Client) Undelete(ctx context.Context, path string, progress func(Progress)) (*Undeleted, error) {
 	return follow[Undeleted](ctx, c, "undelete", url.Values{"path": {path}}, progress)
+}
+
+// RepairRemote is Remote.RepairRemote.
+func (c *Client) RepairRemote(ctx context.Context, writers []string, progress func(Progress)) (*RemoteRepaired, error) {
+	return follow[RemoteRepaired](ctx, c, "repair-remote", url.Values{"writer": writers}, progress)
+}
+
+// Export is Remote.Export.
+func (c *Client) Export(ctx context.Context, name, path string, serving bool) (*Exported, error) {
+	return ask[Exported](ctx, c, http.MethodPost, "export-remote", url.Values{"name": {name}, "path": {path},
+		"serving": {strconv.FormatBool(serving)}})
 }

@@ -10,8 +10,8 @@ import (
 	"ckptfs/fs/content"
 )
 
-// pruneOut is a notification: struct fuse_out_header, and struct fuse_notify_prune_out, which the ids of nodes
-// follow.
+// pruneOut is a notification: struct fuse_out_header, and struct fuse_notify_prune_out, which the ids of
+// nodes follow.
 type pruneOut struct {
 	length uint32
 	code   int32
@@ -37,14 +37,14 @@ func (d *device) prune(ids []content.NodeID) error {
 }
 
 // prune has the kernel forget nodes where there are too many, until the mount is gone.
-func (s *Server) prune() {
+func prune(s *Server) {
 	for {
 		select {
 		case <-s.dead:
 			return
-		case <-s.v.Names().Crowded():
+		case <-s.v.Names().Crowd.Told():
 		}
-		for some := range slices.Chunk(s.v.Names().Oldest(), prunedAtATime) {
+		for some := range slices.Chunk(s.v.Names().Crowd.Oldest(), prunedAtATime) {
 			if err := s.dev.prune(some); err == unix.EINVAL {
 				s.log(slog.LevelInfo,
 					"the daemon may take more than --memory for files that the kernel remembers (Linux 6.18 forgets them)")

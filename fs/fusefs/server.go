@@ -185,7 +185,7 @@ func (s *Server) shakeHands(init []byte, dir string) (answer []byte, err error) 
 func (s *Server) serve() {
 	s.loop.start()
 	s.served.Go(s.loop.wait)
-	go s.prune()
+	go prune(s)
 }
 
 // settings are what INIT is answered by.

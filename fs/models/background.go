@@ -19,6 +19,9 @@ const (
 	settleDelay = time.Second            // lets a save end before it is looked at
 	patience    = 500 * time.Millisecond // of Settle and Refresh
 	lastSettle  = time.Second            // bounds what is done at the end
+	// A look takes time in proportion to all steps. As many times as long as the last one took the next one
+	// waits.
+	restAfter = 20
 )
 
 // Start begins the work in the background.
@@ -27,7 +30,7 @@ func (m *Models) Start() {
 	b.ended = make(chan struct{})
 	go func() {
 		defer close(b.ended)
-		for {
+		for rest := settleDelay; ; {
 			select {
 			case <-b.ctx.Done():
 				return
@@ -36,9 +39,11 @@ func (m *Models) Start() {
 			select {
 			case <-b.ctx.Done():
 				return
-			case <-time.After(settleDelay):
+			case <-time.After(rest):
 			}
+			start := time.Now()
 			m.Keep(b.ctx)
+			rest = max(settleDelay, restAfter*time.Since(start))
 		}
 	}()
 }

@@ -23,6 +23,10 @@ func (s *reconciler) enterLocked(p *stepPlace) error {
 	}
 	p.state = 1
 	defer func() { p.state = 2 }()
+	if s.o.Most > 0 && s.book.Len() >= s.o.Most && p.before == nil {
+		s.beyond++
+		return nil
+	}
 	t := s.told(p)
 	var m *manifest.Manifest
 	if !p.remote {

@@ -81,6 +81,8 @@ type Options struct {
 	Store    *store.Store
 	Manifest func(h cas.Hash) (*manifest.Manifest, error)
 
+	Most int // models, with those that are gone; 0: any number
+
 	Mountpoint func() string   // where absolute paths are below
 	Pending    func() []string // paths of files that wait to be packed
 	// waits, for a bounded time, until every writer that was closed is released
@@ -105,6 +107,7 @@ type Models struct {
 	settled uint64                 // steps.gen of the last look; 0: there was none, or it was cut short
 	// foreign are records of a later version; they are kept.
 	foreign  []cas.Hash
+	beyond   int                      // files that were not entered for Options.Most
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
 	said     atomic.Pointer[[]string] // the problems, for Status
 

@@ -22,21 +22,22 @@ func (m *Models) Published(ctx context.Context, at string) (map[string]record.To
 	all := map[string]record.Told{}
 	for _, e := range m.book.At(at) {
 		if e.RetiredAt == 0 {
-			all[e.Path] = record.Told{Manifest: e.Manifest, Model: m.publishedLocked(e)}
+			all[e.Path] = record.Told{Manifest: e.Manifest, Model: published(m.book, e)}
 		}
 	}
 	return all, nil
 }
 
-func (m *Models) publishedLocked(e *ledger.Entry) *record.Model {
+// published is what is said of a model; nil where that is too much for an entry.
+func published(book *ledger.Ledger, e *ledger.Entry) *record.Model {
 	said := &record.Model{}
 	if e.How != lineage.None {
-		if said.Parent = m.parentLocked(e.Parent); said.Parent != (record.Parent{}) {
+		if said.Parent = publishedParent(book, e.Parent); said.Parent != (record.Parent{}) {
 			said.How = e.How.String()
 		}
 	}
 	for _, seq := range e.MergedFrom {
-		if from := m.parentLocked(seq); from != (record.Parent{}) {
+		if from := publishedParent(book, seq); from != (record.Parent{}) {
 			said.Merged = append(said.Merged, from)
 		}
 	}
@@ -44,15 +45,15 @@ func (m *Models) publishedLocked(e *ledger.Entry) *record.Model {
 		said.Graph = append(said.Graph, record.Part{Hash: h})
 	}
 	said.Source = e.GraphFrom
-	if said.Check() != nil { // too much of it: the file is published without
+	if said.Check() != nil {
 		return nil
 	}
 	return said
 }
 
-// parentLocked names a model; the zero Parent: one that other machines cannot know.
-func (m *Models) parentLocked(seq uint64) record.Parent {
-	e := m.book.Get(seq)
+// publishedParent names a model; the zero Parent: one that other machines cannot know.
+func publishedParent(book *ledger.Ledger, seq uint64) record.Parent {
+	e := book.Get(seq)
 	if e == nil || record.CheckPath(e.Path) != nil {
 		return record.Parent{}
 	}

@@ -70,6 +70,10 @@ func (m *Models) settleLocked(ctx context.Context) error {
 			said = append(said, path.Join(steps.Dir, at)+": "+st.Problem)
 		}
 	}
+	if m.beyond > 0 {
+		said = append(said, fmt.Sprintf("%s: %d models are known, as many as --memory has room for: %d files that came later have no lineage",
+			steps.Dir, m.o.Most, m.beyond))
+	}
 	slices.Sort(said)
 	m.said.Store(&said)
 	if err != nil && stale { // what was only looked at is entered by the next look
@@ -94,7 +98,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 		at: map[string]*stepPlace{}, refused: map[string]error{},
 		taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
 	there := map[string]bool{}
-	present := map[uint64]string{} // inode → path; of several the first
+	present := present{of: map[uint64]spot{}}
 	var places []*stepPlace
 	changed := map[string]bool{} // steps, "run/step", that are new, another or gone
 	var same []*stepPlace
@@ -103,13 +107,11 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 		for i, st := range found[run] {
 			key := run + "/" + st.Name
 			there[key] = true
-			for _, f := range st.Files {
-				if p := path.Join(steps.Dir, key, f.Rel); present[f.Ino] == "" {
-					present[f.Ino] = p
-				}
-			}
+			present.add(run, st)
 			known := m.seen[key] == st
-			changed[key] = !known
+			if !known {
+				changed[key] = true
+			}
 			if m.o.Steps.State(st) != control.StepComplete || known && st.Declared.IsZero() {
 				continue
 			}
@@ -131,7 +133,6 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			delete(m.problems, path.Join(steps.Dir, key))
 		}
 	}
-	maps.DeleteFunc(changed, func(_ string, is bool) bool { return !is })
 	// What a step says of others may be so now, or be so no more.
 	for _, p := range same {
 		if len(changed) > 0 && (m.problems[path.Join(steps.Dir, p.run, p.step.Name)] != "" ||
@@ -141,7 +142,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	}
 	if len(changed) > 0 {
 		m.recheck = true
-		if err := s.filesLocked(ctx, places, present); err != nil {
+		if err := s.filesLocked(ctx, places, &present); err != nil {
 			return true, err
 		}
 	}
@@ -157,7 +158,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 }
 
 // filesLocked enters what is new among places, and makes tombstones of what is gone.
-func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, present map[uint64]string) error {
+func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, present *present) error {
 	book := s.book
 	now := s.o.Now().UnixNano()
 	var known, open, order []*stepPlace
@@ -173,7 +174,7 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if present[p.ino] != p.path || looked[p.ino] { // a further hard link
+		if present.path(p.ino) != p.path || looked[p.ino] { // a further hard link
 			continue
 		}
 		looked[p.ino] = true
@@ -201,7 +202,7 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 	// inode is another. So a file that is new is first looked for among these, by its manifest.
 	var lost []*ledger.Entry
 	for _, e := range book.Live() {
-		if !claimed[e] && (present[e.Ino] == "" || looked[e.Ino]) {
+		if !claimed[e] && (!present.has(e.Ino) || looked[e.Ino]) {
 			lost = append(lost, e)
 		}
 	}
@@ -251,7 +252,7 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 		known = append(known, p)
 	}
 	for _, e := range slices.Collect(maps.Values(book.Live())) {
-		if at := present[e.Ino]; at != "" {
+		if at := present.path(e.Ino); at != "" {
 			book.Move(e, e.Ino, at)
 		}
 	}

@@ -49,7 +49,7 @@ func (s *reconciler) ancestorLocked(from record.Parent, above []record.Ancestor)
 	if e := s.byManifest(from); e != nil {
 		return e.Seq
 	}
-	if from.Manifest.IsZero() {
+	if from.Manifest.IsZero() || s.o.Most > 0 && s.book.Len() >= s.o.Most {
 		return 0
 	}
 	e := &ledger.Entry{Path: from.Path, Manifest: from.Manifest, Time: s.o.Now().UnixNano()}
@@ -91,12 +91,12 @@ func (s *reconciler) reviveLocked(p *stepPlace, t *record.Told) *ledger.Entry {
 }
 
 // graphAsTold is a graph that another machine told of, if the store has it.
-func (m *Models) graphAsTold(t *record.Told) (parts []cas.Hash) {
+func (s *reconciler) graphAsTold(t *record.Told) (parts []cas.Hash) {
 	for _, part := range t.Model.Graph {
 		parts = append(parts, part.Hash)
 	}
 	locs := make([]cas.Location, len(parts))
-	if err := m.o.Store.Locate(parts, locs); err != nil {
+	if err := s.o.Store.Locate(parts, locs); err != nil {
 		return nil
 	}
 	if slices.ContainsFunc(locs, func(l cas.Location) bool { return l.Segment == 0 }) {

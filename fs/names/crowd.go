@@ -6,28 +6,25 @@ import (
 	"ckptfs/fs/content"
 )
 
-// crowd says when there are more nodes than there is memory for. The kernel has a reference to each that it was
-// ever told of, until it needs the memory itself. table.mu guards it.
+// Crowd says when there are more nodes than there is memory for. The kernel has a reference to each that it
+// was ever told of, until it needs the memory itself. table.mu guards it.
 //
 //	tell >= most, if most > 0
-type crowd struct {
+type Crowd struct {
+	of   *table
 	most int // nodes; 0: any number
 	tell int // as many are told of next
 	told chan struct{}
 }
 
-// Bound has Crowded tell when there are more than so many nodes. It is called before anything is looked up.
-func (ns *Names) Bound(most int) {
-	ns.tab.mu.Lock()
-	defer ns.tab.mu.Unlock()
-	ns.tab.crowd.most, ns.tab.crowd.tell = most, most
-}
+// Bound has Told tell when there are more than so many nodes. It is called before anything is looked up.
+func (c *Crowd) Bound(most int) { c.most, c.tell = most, most }
 
-// Crowded tells that there are too many nodes, and again when there is an eighth more.
-func (ns *Names) Crowded() <-chan struct{} { return ns.tab.crowd.told }
+// Told tells that there are too many nodes, and again when there is an eighth more.
+func (c *Crowd) Told() <-chan struct{} { return c.told }
 
 // cameLocked notes that there are n nodes, one more than before.
-func (c *crowd) cameLocked(n int) {
+func (c *Crowd) cameLocked(n int) {
 	if c.most == 0 || n <= c.tell {
 		return
 	}
@@ -39,20 +36,20 @@ func (c *crowd) cameLocked(n int) {
 }
 
 // wentLocked notes that there are n nodes, fewer than before.
-func (c *crowd) wentLocked(n int) {
+func (c *Crowd) wentLocked(n int) {
 	if n <= c.most {
 		c.tell = c.most
 	}
 }
 
-// Oldest are a quarter of the nodes that there may be, for the kernel to forget: those that have been here for
-// longest, and were not named before as long as there are others. What is in a folder comes before the folder,
-// as a rule.
-func (ns *Names) Oldest() []content.NodeID {
-	t := ns.tab
+// Oldest are a quarter of the nodes that there may be, for the kernel to forget: those that have been here
+// for longest, and were not named before as long as there are others. What is in a folder comes before the
+// folder, as a rule.
+func (c *Crowd) Oldest() []content.NodeID {
+	t := c.of
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := t.crowd.most / 4
+	n := c.most / 4
 	ids := make([]content.NodeID, 0, len(t.byID))
 	for id, node := range t.byID {
 		if id != RootID && !node.named {

@@ -10,10 +10,10 @@ import (
 	"ckptfs/fs/content"
 )
 
-// crowded reports whether Crowded tells.
+// crowded reports whether Crowd tells.
 func (r *rig) crowded() bool {
 	select {
-	case <-r.Crowded():
+	case <-r.Crowd.Told():
 		return true
 	default:
 		return false
@@ -24,7 +24,7 @@ func (r *rig) crowded() bool {
 // that stay, since they are in use, again when all others were.
 func TestCrowded(t *testing.T) {
 	r := newRig(t)
-	r.Bound(16)
+	r.Crowd.Bound(16)
 	r.mkdir("d")
 	var paths []string
 	for i := range 40 {
@@ -52,7 +52,7 @@ func TestCrowded(t *testing.T) {
 		for _, n := range which {
 			ids = append(ids, n.ID())
 		}
-		if got := r.Oldest(); !slices.Equal(got, ids) {
+		if got := r.Crowd.Oldest(); !slices.Equal(got, ids) {
 			t.Errorf("%v, want %v", got, ids)
 		}
 	}
@@ -60,7 +60,7 @@ func TestCrowded(t *testing.T) {
 	held[1].Unpin()
 	want(held[6], held[5], held[4], held[3])
 	for range 8 {
-		r.Oldest()
+		r.Crowd.Oldest()
 	}
 	want(held[39])
 	want(held[3], held[2], held[0], dir)

@@ -91,6 +91,7 @@ type Names struct {
 	privileged bool // files may be given to others
 	ns         locks.RWMutex[nameLock]
 	tab        *table
+	Crowd      *Crowd
 	fds        *fdCache
 	root       *Node
 	rootFd     int
@@ -133,6 +134,7 @@ func Open(o Options) (*Names, error) {
 	ns.SyncDir = unix.Fsync
 	ns.SyncTree = func() error { return unix.Syncfs(ns.syncFd) }
 	ns.tab = newTable(ns)
+	ns.Crowd = &ns.tab.crowd
 	ns.root = ns.tab.insertLocked(&st, handover.Node{})
 	ns.root.names = []Alias{{}}
 	ns.root.dirfd = cachedFd{fd: rootFd, users: 1} // one user too many, so that it stays

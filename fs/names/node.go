@@ -48,7 +48,7 @@ type Node struct {
 	// something synthetic was made of it, perhaps by an earlier process. Both are guarded by table.mu.
 	gen    uint64
 	viewed bool
-	named  bool // Oldest returned it; guarded by table.mu
+	named  bool // Crowd.Oldest returned it; guarded by table.mu
 
 	// refs counts what keeps the node in the table: one per lookup that the kernel has not forgotten, one per
 	// handle, one per name of a child in the table, one per pin (queue, hot list, view of it).

@@ -25,15 +25,17 @@ type table struct {
 	synthetic map[Alias]*Node // the nodes that are made up, by their one name, without references
 
 	heir  atomic.Pointer[Heir] // who is told of every node, or nil
-	crowd crowd
+	crowd Crowd
 	past  past // what an earlier process knew, and this one has not looked at yet
 }
 
 func newTable(ns *Names) *table {
-	return &table{
+	t := &table{
 		ns: ns, next: RootID, byID: map[content.NodeID]*Node{}, byIno: map[inoKey]*Node{},
-		synthetic: map[Alias]*Node{}, past: newPast(), crowd: crowd{told: make(chan struct{}, 1)},
+		synthetic: map[Alias]*Node{}, past: newPast(), crowd: Crowd{told: make(chan struct{}, 1)},
 	}
+	t.crowd.of = t
+	return t
 }
 
 // get returns the node of a kernel id, or nil.
@@ -199,7 +201,7 @@ func (t *table) unrefLocked(n *Node, k int64) (gone []*Node) {
 		t.crowd.wentLocked(len(t.byID))
 		t.heir.Load().drop(n)
 		if n.file != nil && !n.dead {
-			n.file.Forgotten()
+			t.ns.o.Files.Forgotten(n.file)
 		}
 		if t.byIno[inoKey(n.ino)] == n {
 			delete(t.byIno, inoKey(n.ino))

@@ -42,8 +42,8 @@ func (l *LRU) wanted() (all []*content.File) {
 const (
 	// atATime is how many files are looked for at a time. Each is pinned meanwhile.
 	atATime = 4096
-	// more is the share of the files, and of Max, that is evicted beyond what has to go, where files had to be
-	// looked for: to look through the tree for each new file would take longer than to pack it.
+	// more is the share of the files, and of Max, that is evicted beyond what has to go, where files had to
+	// be looked for: to look through the tree for each new file would take longer than to pack it.
 	more = 16
 )
 

@@ -19,8 +19,8 @@ type leafLock struct{}
 
 func (leafLock) Rank() (int, string) { return locks.Volume + 800, "LRU.mu or Hydrator.mu" }
 
-// LRU bounds the resident bytes of packed files, which are a cache, and their number, since each takes memory:
-// the least recently opened goes first.
+// LRU bounds the resident bytes of packed files, which are a cache, and their number, since each takes
+// memory: the least recently opened goes first.
 //
 // Of a file it knows the number of its inode alone. Where the file is, whoever has a node of it knows, or the
 // tree (evict.go).
@@ -75,6 +75,9 @@ type Options struct {
 	Report func(level slog.Level, msg string, args ...any)
 	Count  *content.Counters
 	Short  func() bool // the disk is nearly full: whatever can be evicted is
+	// Ready is closed once all local copies are known that earlier processes left: which is the oldest is not
+	// known before. nil: all are.
+	Ready <-chan struct{}
 
 	// Known is the file of an inode, with one Pin more; nil: nobody has a node of it.
 	Known func(ino uint64) *content.File
@@ -131,8 +134,8 @@ func (l *LRU) Add(f *content.File, size int64) {
 	l.Wake()
 }
 
-// Found counts the local copy in that an earlier process left of a file, which a program used last at used, in
-// nanoseconds since 1970. File.mu is held.
+// Found counts in the local copy of a file that an earlier process left, and that a program used last at
+// used, in nanoseconds since 1970. File.mu is held.
 func (l *LRU) Found(f *content.File, size, used int64) {
 	l.mu.Lock()
 	if _, is := l.of[f.Node().Ino()]; !is {
@@ -255,8 +258,15 @@ func (l *LRU) Released(f *content.File) {
 	}
 }
 
-// over reports whether the bound does not hold.
+// over reports whether the bound does not hold, and what is to go is known.
 func (l *LRU) over() bool {
+	if l.Ready != nil {
+		select {
+		case <-l.Ready:
+		default:
+			return false
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.overLocked()

@@ -290,13 +290,26 @@ func (s *Steps) lookAtStep(dir int, of *run, runName, name string, isFile bool) 
 		return nil, err
 	}
 	defer unix.Close(fd)
-	if err := st.list(fd, &print); err != nil || len(st.Files) == 0 {
+	err = st.list(fd, &print)
+	s.shorten(st)
+	if err != nil || len(st.Files) == 0 {
 		return st, err
 	}
 	st.Print = print.end()
 	s.readMetrics(fd, runName, st)
 	s.readDeclared(fd, runName, st)
 	return st, nil
+}
+
+// shorten has a step take no more memory than it needs: many steps have files of the same names.
+func (s *Steps) shorten(st *Step) {
+	st.Files, st.Dirs, st.Guards = slices.Clone(st.Files), slices.Clone(st.Dirs), slices.Clone(st.Guards)
+	for i := range st.Files {
+		f := &st.Files[i]
+		if name, ok, _ := s.names.PeekOrAdd(f.Rel, f.Rel); ok {
+			f.Rel = name
+		}
+	}
 }
 
 func (st *Step) open(dir int) (fd int, err error) {

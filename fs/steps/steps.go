@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/locks"
@@ -62,9 +63,14 @@ type Steps struct {
 	listed bool   // known are all runs
 	gen    uint64 // of known: another one when something in it may be another
 
+	names *lru.Cache[string, string] // of files in steps
+
 	touched atomic.Bool
 	watch   watch
 }
+
+// mostNames is how many names of files are kept once for all steps.
+const mostNames = 4096
 
 // run is one directory of runs/.
 type run struct {
@@ -106,7 +112,8 @@ type File struct {
 
 // New makes Steps of no tree.
 func New(o Options) *Steps {
-	return &Steps{Options: o, root: -1, known: map[string]*run{}, watch: newWatch()}
+	names, _ := lru.New[string, string](mostNames) // which fails for no room alone
+	return &Steps{Options: o, root: -1, known: map[string]*run{}, watch: newWatch(), names: names}
 }
 
 // Open says what the tree is, by a descriptor of its root. It is called once, before runs and steps are asked

@@ -66,7 +66,7 @@ func (s *durability) syncfs() (err error, known bool) {
 func (s *durability) synced(err error, known bool) error {
 	v, before := s.v, s.told.Load()
 	if err == nil {
-		v.eachFile(v.content.Settled)
+		nodes{v.names}.eachFile(v.content.Settled)
 		s.told.Store(s.failuresKnown())
 		return nil
 	}
@@ -95,7 +95,7 @@ func (s *durability) synced(err error, known bool) error {
 	}); werr != nil {
 		err = errors.Join(err, werr)
 	}
-	v.eachFile(func(f *content.File) { v.content.Suspect(f, err) })
+	nodes{v.names}.eachFile(func(f *content.File) { v.content.Suspect(f, err) })
 	s.told.Store(s.failuresKnown())
 	if !known { // else those are named, or tried again
 		s.noteUnnamed(err)

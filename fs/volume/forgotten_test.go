@@ -20,8 +20,8 @@ func (r *rig) unknown() {
 	})
 }
 
-// Resident files are forgotten with all others when the kernel forgets them, and are evicted all the same, the
-// least recently used first.
+// Resident files are forgotten with all others when the kernel forgets them, and are evicted all the same,
+// the least recently used first.
 func TestEvictForgotten(t *testing.T) {
 	const size, files = 100 << 10, 6
 	r := newRig(t, hotSize(files*size))
@@ -81,7 +81,7 @@ func TestEvictUnknown(t *testing.T) {
 
 // As many files are resident as there is memory for.
 func TestHotFiles(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.HotFiles = 3 })
+	r := newRig(t, func(o *Options) { o.Most.Resident = 3 })
 	for i := range 5 {
 		r.write(fmt.Sprint("f", i), random(100<<10, uint64(i)))
 		r.sync()
@@ -156,6 +156,29 @@ func TestForgottenIsNotDurable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// How often a file was packed again since it could not be evicted is not forgotten: that has an end.
+func TestKeptIsNotForgotten(t *testing.T) {
+	r := newRig(t)
+	want := weights(t, []string{"a"}, random(300<<10, 1))
+	r.write("f.safetensors", want)
+	r.sync()
+	ino := r.stat("f.safetensors").Ino
+	h, _ := r.manifestOf("f.safetensors")
+	r.dropEntry(h)
+	if _, err := r.Evict(context.Background(), "", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.sync()
+	r.want("f.safetensors", both)
+	n := r.names.Known(ino)
+	if n == nil {
+		t.Fatal("it is forgotten")
+	}
+	n.Unpin()
+	r.same("f.safetensors", want)
+	r.onlyRoot()
 }
 
 // Files are evicted, opened, renamed and removed while others are looked for in the tree.

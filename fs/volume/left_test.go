@@ -238,7 +238,7 @@ func TestKilled(t *testing.T) {
 		waitTick(t)
 		r = r.reopenUnclean()
 		records := 0
-		o := modelsOptions(r.Volume)
+		o := modelsOptions(r.Volume, Options{})
 		o.Files = countedFiles{o.Files, &records}
 		r.models = models.New(o)
 		if got := r.like("a/1"); got != c.step || records != c.files {

@@ -416,6 +416,28 @@ func TestProblemsOfNow(t *testing.T) {
 	}
 }
 
+// As many models are known as there is memory for. What is written again stays one; what came later becomes
+// one where there is more.
+func TestMostModels(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Most.Models = 2 })
+	for _, step := range []string{"a/1", "a/2", "a/3", "a/4"} {
+		r.save(step, "AB")
+	}
+	r.wantChain("runs/a/2", "a/2 previous step 0; a/1 none 2")
+	if l, err := r.Lineage(context.Background(), "runs/a/4"); err == nil {
+		t.Errorf("of a model that there is no room for: %+v", l)
+	}
+	st, err := r.Status(context.Background())
+	if err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], "2 files that came later") {
+		t.Errorf("%+v, %v", st, err)
+	}
+	r.save("a/2", "AC")
+	r.wantChain("runs/a/2", "a/2 previous step 1; a/2 previous step 0†; a/1 none 1")
+	r = r.reopen()
+	r.wantChain("runs/a/4",
+		"a/4 previous step 0; a/3 previous step 1; a/2 previous step 0; a/2 previous step 0†; a/1 none 1")
+}
+
 // Each metric that is none is named.
 func TestProblemsOfMetrics(t *testing.T) {
 	r := newRig(t)

@@ -2,13 +2,11 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
@@ -79,43 +77,4 @@ func (v *Volume) Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error) {
 		v.virtual.Restat()
 	}
 	return a, err
-}
-
-// known is the file of an inode, with one reference more, nil if there is no node of it.
-func (v *Volume) known(ino uint64) *content.File {
-	n := v.names.Known(ino)
-	if n == nil {
-		return nil
-	}
-	if n.File() == nil {
-		n.Unpin()
-		return nil
-	}
-	return n.File()
-}
-
-// seek looks through the tree for the files of some inodes, until found returns false.
-func (v *Volume) seek(
-	ctx context.Context, wanted func(ino uint64) bool, found func(*content.File) bool,
-) error {
-	enough := errors.New("enough")
-	err := v.names.Tour(ctx, names.Tour{Only: wanted, File: func(_ string, n *names.Node, _ *unix.Stat_t) error {
-		if !found(n.File()) {
-			return enough
-		}
-		return nil
-	}})
-	if err == enough {
-		return nil
-	}
-	return err
-}
-
-// eachFile calls f with every file that there is a node of.
-func (v *Volume) eachFile(f func(*content.File)) {
-	v.names.Each(func(n *names.Node) {
-		if n.File() != nil {
-			f(n.File())
-		}
-	})
 }

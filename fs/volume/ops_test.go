@@ -205,7 +205,7 @@ func (r *rig) equal(what string, got, want []byte) {
 	r.t.Errorf("%s: %d bytes, want %d; the first difference is at %d", what, len(got), len(want), i)
 }
 
-// known has a name be known, as the kernel does before it asks for a change of it, until the caller forgets it.
+// known has a name be known until forget, as the kernel does before it asks for a change of the name.
 func (r *rig) known(p string) (forget func()) {
 	n, _, err := r.lookup(p)
 	if err != nil {

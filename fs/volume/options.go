@@ -30,12 +30,10 @@ type Options struct {
 	ReadOnly bool
 	NoViews  bool  // no synthesised files
 	HotSize  int64 // bytes of packed files to keep resident; -1: DefaultHotSize
-	HotFiles int   // likewise, files; 0: no bound
-	Nodes    int   // names and files that the kernel may remember, before it is asked to forget some; 0: any number
 	// MaxUnpacked bytes may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no
 	// bound.
 	MaxUnpacked int64
-	MaxFiles    int   // likewise, files; 0: no bound
+	Most        Most
 	CacheBytes  int64 // bytes of decoded chunks to keep in memory; 0: a default
 	ExpectBytes int64 // bytes of segments to read ahead into memory; 0: a default
 	// Mapped is called with how many of CacheBytes do not lie in Go's heap, whenever that changes. It must
@@ -68,6 +66,14 @@ type Options struct {
 	Lock *os.File
 	Now  func() time.Time                                // nil: time.Now
 	Log  func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// Most is how many of something there may be, since each takes memory; 0: any number.
+type Most struct {
+	Waiting  int // files that wait to be packed before closes wait
+	Resident int // packed files that are resident
+	Nodes    int // that the kernel remembers before it is asked to forget some
+	Models   int // that are known
 }
 
 // complete sets what is nil.

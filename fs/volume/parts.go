@@ -65,14 +65,15 @@ func (v *Volume) openInspect(o Options) {
 }
 
 // openModels makes the list of models.
-func (v *Volume) openModels() { v.models = models.New(modelsOptions(v)) }
+func (v *Volume) openModels(o Options) { v.models = models.New(modelsOptions(v, o)) }
 
-func modelsOptions(v *Volume) models.Options {
+func modelsOptions(v *Volume, o Options) models.Options {
 	return models.Options{
 		Folder: v.folder, ReadOnly: v.readOnly, Files: files{v}, Steps: v.steps, Inspect: v.inspect,
 		Store:    v.store,
 		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
 		Pending: v.pendingPaths, Released: v.awaitReleases,
+		Most:  o.Most.Models,
 		Known: func(catalogue cas.Hash) bool { return v.lock.Knows(v.folder, catalogue) },
 		Epoch: v.lock.Epoch,
 		Step:  func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
@@ -167,7 +168,7 @@ func (v *Volume) openNames(o Options) error {
 		Freed: func() { v.queue.Freed() },
 	})
 	if err == nil {
-		v.names.Bound(o.Nodes)
+		v.names.Crowd.Bound(o.Most.Nodes)
 	}
 	return err
 }
@@ -175,11 +176,12 @@ func (v *Volume) openNames(o Options) error {
 // openWorkers makes the parts that work in the background. recover starts them.
 func (v *Volume) openWorkers(o Options) {
 	cache := residency.Options{
-		Max: o.HotSize, Files: o.HotFiles, Still: o.HydrateAfter, Now: v.now, Report: v.report,
-		Count: &v.content.Count, Short: v.reserve.Short, Known: v.known, Seek: v.seek,
+		Max: o.HotSize, Files: o.Most.Resident, Still: o.HydrateAfter, Now: v.now, Report: v.report,
+		Count: &v.content.Count, Short: v.reserve.Short, Ready: v.surveyed,
+		Known: nodes{v.names}.known, Seek: nodes{v.names}.seek,
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
-	v.content.Counted = v.hot.Knows
+	v.content.Doubt.Counted = v.hot.Knows
 	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
 	v.ids = newIdentifier(v, o.IDsAfter)
 	if !o.NoDelta {
@@ -191,7 +193,7 @@ func (v *Volume) openWorkers(o Options) {
 // newQueue makes the queue of the files that wait to be packed.
 func newQueue(v *Volume, o Options) *queue.Queue {
 	return queue.New(queue.Options{
-		MaxUnpacked: o.MaxUnpacked, MaxFiles: o.MaxFiles,
+		MaxUnpacked: o.MaxUnpacked, MaxFiles: o.Most.Waiting,
 		Store: v.store, Pack: v.pack, Bases: v.bases, Throttle: v.throttle, Reserve: v.reserve, Now: v.now,
 		Report: v.report, Count: &v.content.Count,
 		Keep:   func(p *pack.Result) { v.asm.Keep(p.Hash, p.Manifest) },

@@ -341,3 +341,25 @@ func (q *Requests) Undelete(
 	})
 	return out, err
 }
+
+// RepairRemote makes heads of the remote again that were deleted or put back by hand.
+func (q *Requests) RepairRemote(
+	ctx context.Context, writers []string, report func(control.Progress),
+) (out *control.RemoteRepaired, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.RepairRemote(ctx, writers, report)
+		return err
+	})
+	return out, err
+}
+
+// Export publishes what lies at a path once more, as a run of a name.
+func (q *Requests) Export(
+	ctx context.Context, name, path string, serving bool,
+) (out *control.Exported, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Export(ctx, name, path, serving)
+		return err
+	})
+	return out, err
+}

@@ -169,7 +169,7 @@ func (v *Volume) open(o Options) error {
 	v.openWorkers(o)
 	v.steps.Open(v.names.RootFd())
 	v.openInspect(o)
-	v.openModels()
+	v.openModels(o)
 	v.openVirtual(o)
 	v.openPasses()
 	v.usage.Start(counted(v))

@@ -173,6 +173,9 @@ func (l *Ledger) Get(seq uint64) *Entry { return l.entries[seq] }
 // ByIno is the live model that a file is, nil when it is none.
 func (l *Ledger) ByIno(ino uint64) *Entry { return l.byIno[ino] }
 
+// Len is how many models there are, with those that are gone.
+func (l *Ledger) Len() int { return len(l.entries) }
+
 // Next is the number of the next model.
 func (l *Ledger) Next() uint64 { return l.last + 1 }
 

@@ -9,7 +9,8 @@
 // disk tells which parts of a file are no holes.
 //
 // Objects never change and no name is used twice, so what is here never grows old. It is bounded: the object
-// that was used longest ago goes first, as a whole. What a reader has open stays readable for it.
+// that was used longest ago goes first, as a whole. What a reader has open stays readable for it. It makes
+// room, too, where less than a fiftieth of the disk is free: that is for what has no other place.
 package cache
 
 import (
@@ -34,17 +35,22 @@ import (
 const (
 	defaultShare = 10
 	defaultMax   = 64 << 30
+	// freeShare of the disk is left free.
+	freeShare = 50
 )
 
 // Options of a Cache.
 type Options struct {
 	Max int64 // bytes; 0: a tenth of the disk, at most 64 GiB
+	// Disk is how many bytes the disk has, and has free; nil: the one that the folder lies on.
+	Disk func() (size, free int64, err error)
 }
 
 // Cache is a folder of ranges. It is safe for concurrent use.
 type Cache struct {
-	dir *disk.Folder
-	max int64
+	dir  *disk.Folder
+	max  int64
+	disk func() (size, free int64, err error)
 
 	mu      sync.Mutex
 	objects *simplelru.LRU[record.ID, *object] // used last is last
@@ -70,20 +76,29 @@ type Stats struct {
 
 // Open opens the cache in dir, which is its own alone.
 func Open(dir *disk.Folder, o Options) (*Cache, error) {
+	if o.Disk == nil {
+		o.Disk = func() (int64, int64, error) { return diskOf(dir) }
+	}
 	if o.Max == 0 {
-		st, err := dir.StatFS()
+		size, _, err := o.Disk()
 		if err != nil {
 			return nil, err
 		}
-		o.Max = min(int64(st.Blocks)*st.Bsize/defaultShare, defaultMax)
+		o.Max = min(size/defaultShare, defaultMax)
 	}
 	l, _ := simplelru.NewLRU[record.ID, *object](math.MaxInt, nil) // bounded in bytes
-	c := &Cache{dir: dir, max: o.Max, objects: l, leaving: map[record.ID]bool{}}
+	c := &Cache{dir: dir, max: o.Max, objects: l, leaving: map[record.ID]bool{}, disk: o.Disk}
 	if err := c.look(); err != nil {
 		return nil, err
 	}
-	c.Free(c.bytes - c.max)
+	c.trim()
 	return c, nil
+}
+
+// diskOf is how many bytes the disk has, and has free.
+func diskOf(dir *disk.Folder) (size, free int64, err error) {
+	st, err := dir.StatFS()
+	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, err
 }
 
 // Max is the bound in bytes.
@@ -247,11 +262,14 @@ func (c *Cache) wrote(id record.ID, size int64, s span) bool {
 	return true
 }
 
-// trim removes objects until the bound holds.
+// trim removes objects until the bounds hold.
 func (c *Cache) trim() {
 	c.mu.Lock()
 	over := c.bytes - c.max
 	c.mu.Unlock()
+	if size, free, err := c.disk(); err == nil {
+		over = max(over, size/freeShare-free)
+	}
 	c.Free(over)
 }
 

@@ -107,7 +107,7 @@ func open(t testing.TB, folder string, max int64) *Cache {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	c, err := Open(dir, Options{Max: max})
+	c, err := Open(dir, Options{Max: max, Disk: func() (int64, int64, error) { return 1 << 40, 1 << 39, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,6 +217,30 @@ func TestBound(t *testing.T) {
 	}
 	if n := c.Free(1 << 40); n != objectSize || c.Stats().Bytes != 0 {
 		t.Errorf("%d bytes freed, %+v", n, c.Stats())
+	}
+}
+
+// Where the disk runs full there is room for other things.
+func TestFullDisk(t *testing.T) {
+	m, folder := objects(t, 4), t.TempDir()
+	c := open(t, folder, 1<<30)
+	b := c.Bucket(m)
+	const size = 100 * objectSize
+	free := int64(size)
+	c.disk = func() (int64, int64, error) { return size, free, nil }
+	for id := range byte(4) {
+		if id == 2 {
+			free = size/freeShare - objectSize - 1
+		}
+		reads(t, b, id, 0, objectSize)
+	}
+	if s := c.Stats(); s.Objects != 0 {
+		t.Errorf("%+v", s)
+	}
+	free = size
+	reads(t, b, 1, 0, objectSize)
+	if s := c.Stats(); s.Objects != 1 {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -2,8 +2,8 @@
 // the tails of heads and from the blocks of tables.
 //
 // Refresh reads the heads that changed. What it read last stays: in memory, and in a Cache for the next
-// process. A head that cannot be read now, or that is no head of this remote, is as it was read last, and
-// Problems says so. Nothing is locked while a request is under way but against another Refresh.
+// process. A head that cannot be read now, that is no head of this remote, is gone, or is older than what was
+// read, is as it was read last, and Problems says so. Nothing is locked while a request is under way but against another Refresh.
 package heads
 
 import (
@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/errgroup"
@@ -199,6 +200,7 @@ func (r *reading) head(ctx context.Context, w record.Writer) error {
 	}
 	if old := r.h.of(w); old != nil && got.Sequence < old.Sequence {
 		r.problems[w] = fmt.Errorf("head of %s: commit %d, where commit %d was read before: somebody put an older one in its place, or removed it: %w", w, got.Sequence, old.Sequence, cas.ErrCorrupt)
+		return nil // what was read before is what repair makes it from
 	}
 	r.got[w], r.keep[w] = &head{info.Version, got}, Kept{info.Version, p}
 	return nil
@@ -210,11 +212,24 @@ func (r *reading) gone(w record.Writer) {
 	defer r.mu.Unlock()
 	if old := r.h.of(w); old == nil {
 		return
-	} else if old.Sequence > 0 && !old.Folded {
+	} else if old.Sequence > 0 && !old.Folded && !r.folded(old) {
 		r.problems[w] = fmt.Errorf("head of %s: somebody removed it after its commit %d: %w", w, old.Sequence,
 			cas.ErrCorrupt)
+		return
 	}
 	r.got[w], r.keep[w] = nil, Kept{}
+}
+
+// idle is for how long a writer publishes nothing, at least, before its head is folded.
+const idle = 30 * 24 * time.Hour
+
+// folded reports whether a head that is gone may have been folded meanwhile, and been deleted long after that.
+func (r *reading) folded(old *head) bool {
+	archive := r.got[record.ArchiveWriter]
+	if archive == nil {
+		archive = r.h.of(record.ArchiveWriter)
+	}
+	return archive != nil && time.Unix(0, archive.Time).Sub(time.Unix(0, old.Time)) >= idle
 }
 
 // end makes what was read known.
@@ -338,18 +353,12 @@ func (h *Heads) Runs(ctx context.Context) ([]string, error) {
 			runs[record.RunOf(one.Tail[i].Path)] = true
 		}
 		for _, t := range one.Tables {
-			err := h.twice(func(b bucket.Bucket) error {
-				d, err := h.directory(ctx, b, w, t)
-				if err != nil {
-					return err
-				}
-				for _, run := range d.Runs {
-					runs[run.Name] = true
-				}
-				return nil
-			})
+			d, err := h.directory(ctx, w, t)
 			if err != nil {
 				return nil, fmt.Errorf("head of %s: %w", w, err)
+			}
+			for _, run := range d.Runs {
+				runs[run.Name] = true
 			}
 		}
 	}
@@ -388,26 +397,7 @@ func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, pat
 // inTable reads the blocks of a table that may have entries of a path or below it.
 func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, path string) (
 	all []record.Entry, err error) {
-	err = h.twice(func(b bucket.Bucket) error {
-		all, err = h.blocksOf(ctx, b, w, t, path)
-		return err
-	})
-	return all, err
-}
-
-// twice calls f, and where what it read is wrong once more, past every cache.
-func (h *Heads) twice(f func(bucket.Bucket) error) error {
-	err := f(h.bucket)
-	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
-		return f(bucket.Past(h.bucket))
-	}
-	return err
-}
-
-// blocksOf is inTable by one bucket.
-func (h *Heads) blocksOf(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table,
-	path string) (all []record.Entry, err error) {
-	d, err := h.directory(ctx, b, w, t)
+	d, err := h.directory(ctx, w, t)
 	if err != nil {
 		return nil, err
 	}
@@ -421,55 +411,78 @@ func (h *Heads) blocksOf(ctx context.Context, b bucket.Bucket, w record.Writer, 
 		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{t.ID, end}) {
 			n, end = n+d.Blocks[end].Len, end+1
 		}
-		p, err := read(ctx, b, t, d.Blocks[lo].Off, n)
+		got, err := h.blocksOf(ctx, t, d, lo, end)
 		if err != nil {
 			return nil, err
 		}
-		for ; lo < end; lo++ {
-			k := d.Blocks[lo].Len
-			got, err := d.Block(lo, p[:k])
-			if err != nil {
-				return nil, err
-			}
-			p = p[k:]
-			h.blocks.Add(blockID{t.ID, lo}, got)
-			all = append(all, got...)
-		}
+		all, lo = append(all, got...), end
 	}
 	return all, nil
 }
 
+// blocksOf reads the blocks [lo, hi) of a table.
+func (h *Heads) blocksOf(ctx context.Context, t record.Table, d *record.Directory, lo, hi int) (
+	all []record.Entry, err error) {
+	var n int64
+	for _, b := range d.Blocks[lo:hi] {
+		n += b.Len
+	}
+	err = h.read(ctx, t, d.Blocks[lo].Off, n, func(p []byte) error {
+		all = nil
+		for i := lo; i < hi; i++ {
+			k := d.Blocks[i].Len
+			got, err := d.Block(i, p[:k])
+			if err != nil {
+				return err
+			}
+			p = p[k:]
+			h.blocks.Add(blockID{t.ID, i}, got)
+			all = append(all, got...)
+		}
+		return nil
+	})
+	return all, err
+}
+
 // directory reads the directory of a table.
-func (h *Heads) directory(ctx context.Context, b bucket.Bucket, w record.Writer, t record.Table) (
-	*record.Directory, error) {
+func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) (
+	d *record.Directory, err error) {
 	if d, ok := h.dirs.Get(t.ID); ok && d.Table == t {
 		return d, nil
 	}
-	p, err := read(ctx, b, t, t.Directory, t.Len-t.Directory)
-	if err != nil {
-		return nil, err
-	}
-	d, err := t.Open(w, p)
+	err = h.read(ctx, t, t.Directory, t.Len-t.Directory, func(p []byte) (err error) {
+		d, err = t.Open(w, p)
+		return err
+	})
 	if err == nil {
 		h.dirs.Add(t.ID, d)
 	}
 	return d, err
 }
 
-// read reads a range of a table.
-func read(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64) ([]byte, error) {
+// read reads a range of a table, and once more, past every cache, if that or use finds it wrong.
+func (h *Heads) read(ctx context.Context, t record.Table, off, n int64, use func(p []byte) error) error {
+	err := readOf(ctx, h.bucket, t, off, n, use)
+	if errors.Is(err, cas.ErrCorrupt) || errors.Is(err, cas.ErrNewer) {
+		return readOf(ctx, bucket.Past(h.bucket), t, off, n, use)
+	}
+	return err
+}
+
+func readOf(ctx context.Context, b bucket.Bucket, t record.Table, off, n int64,
+	use func(p []byte) error) error {
 	key := record.ClassTable.Key(t.ID)
 	r, info, err := b.Get(ctx, key, off, n, "")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer r.Close()
 	if info.Size != t.Len {
-		return nil, fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
+		return fmt.Errorf("%s: %d bytes, and its head says %d: %w", key, info.Size, t.Len, cas.ErrCorrupt)
 	}
 	p := make([]byte, n)
 	if _, err := io.ReadFull(r, p); err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return fmt.Errorf("%s: %w", key, err)
 	}
-	return p, nil
+	return use(p)
 }

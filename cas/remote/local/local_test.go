@@ -192,3 +192,43 @@ func TestPinned(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a file needs is listed once, in the order in which it is read, and needs nothing else.
+func TestAlone(t *testing.T) {
+	s := newStore(t)
+	h, content := save(t, s)
+	src := Begin(s)
+	defer src.Close()
+	alone := BeginAlone(src)
+	c, err := alone.Closure(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	based, err := src.Closure(h)
+	if err != nil || c.Size != based.Size || len(c.Records) >= len(based.Records) ||
+		len(c.Chunks) != len(based.Chunks) || len(c.Lists) != len(based.Lists) || c.Manifest != 0 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	want := map[cas.Hash]bool{h: true}
+	for _, x := range content {
+		want[x] = true
+	}
+	for _, r := range c.Records {
+		if r.Number != 0 || r.Bases != [2]int32{-1, -1} {
+			t.Errorf("%s is based", r.Hash.Short())
+		}
+		p := make([]byte, r.Stored)
+		if err := alone.Payload(&r.Record, p); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := codec.Decode(nil, r.Codec, p, int(r.Raw))
+		if err != nil || cas.Check(raw, r.Hash) != nil || cas.CheckXXH3(raw, r.XXH3) != nil || r.CheckPayload(p) != nil {
+			t.Errorf("%s: %v", r.Hash.Short(), err)
+		}
+	}
+	for i := range c.Chunks {
+		if c.Records[c.Chunks[i]].Hash != based.Records[based.Chunks[i]].Hash {
+			t.Errorf("chunk %d is another", i)
+		}
+	}
+}

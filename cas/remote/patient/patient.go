@@ -35,6 +35,13 @@ type Options struct {
 	For time.Duration
 }
 
+type patienceKey struct{}
+
+// For has the requests that are made with a context be made again for so long, whatever Options say.
+func For(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, patienceKey{}, d)
+}
+
 // Bucket is a bucket with patience.
 type Bucket struct {
 	b       bucket.Bucket
@@ -50,12 +57,18 @@ func New(b bucket.Bucket, o Options) *Bucket {
 
 // attempts are those of one request.
 type attempts struct {
-	b     *Bucket
+	most  time.Duration // 0: as long as the context lasts
 	begun time.Time
 	n     int
 }
 
-func (b *Bucket) attempts() *attempts { return &attempts{b: b, begun: time.Now()} }
+func (b *Bucket) attempts(ctx context.Context) *attempts {
+	a := &attempts{most: b.o.For, begun: time.Now()}
+	if d, ok := ctx.Value(patienceKey{}).(time.Duration); ok {
+		a.most = d
+	}
+	return a
+}
 
 // passes reports whether a request that failed so may be made again.
 func passes(err error, kinds ...error) bool {
@@ -71,7 +84,7 @@ func passes(err error, kinds ...error) bool {
 func (a *attempts) again(ctx context.Context) bool {
 	wait := rand.N(min(firstWait<<min(a.n, 16), mostWait))
 	a.n++
-	if ctx.Err() != nil || a.b.o.For > 0 && time.Since(a.begun)+wait > a.b.o.For {
+	if ctx.Err() != nil || a.most > 0 && time.Since(a.begun)+wait > a.most {
 		return false
 	}
 	t := time.NewTimer(wait)
@@ -89,7 +102,7 @@ func (a *attempts) well() { a.begun, a.n = time.Now(), 0 }
 
 // do makes a request until it succeeds or fails for good.
 func (b *Bucket) do(ctx context.Context, f func() error, kinds ...error) error {
-	for a := b.attempts(); ; {
+	for a := b.attempts(ctx); ; {
 		done, err := b.limit.begin(ctx)
 		if err != nil {
 			return err
@@ -117,7 +130,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 	if n >= 0 {
 		r.end = min(off+n, r.info.Size)
 	}
-	r.attempts = b.attempts()
+	r.attempts = b.attempts(ctx)
 	return r, r.info, nil
 }
 
@@ -139,7 +152,7 @@ func (b *Bucket) Delete(ctx context.Context, keys []string) error {
 // List goes on behind the last key.
 func (b *Bucket) List(ctx context.Context, prefix, after string) iter.Seq2[bucket.Info, error] {
 	return func(yield func(bucket.Info, error) bool) {
-		for a := b.attempts(); ; {
+		for a := b.attempts(ctx); ; {
 			failed := false
 			for info, err := range b.b.List(ctx, prefix, after) {
 				if err != nil && passes(err) && a.again(ctx) {

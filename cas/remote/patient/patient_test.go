@@ -183,6 +183,13 @@ func TestPatienceEnds(t *testing.T) {
 		if n := a.puts.Load(); n < 15 || n > 100 {
 			t.Fatalf("%d puts in five minutes", n)
 		}
+		begun = time.Now()
+		_, err = patient.New(a, patient.Options{Requests: 1, For: time.Second}).
+			Put(patient.For(t.Context(), time.Minute), "k", bucket.Bytes(nil), bucket.Cond{})
+		took = time.Since(begun)
+		if !errors.Is(err, bucket.ErrBusy) || took > time.Minute || took < 30*time.Second {
+			t.Fatalf("%v after %v", err, took)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		_, err = patient.New(a, patient.Options{Requests: 1}).Put(ctx, "k", bucket.Bytes(nil), bucket.Cond{})

@@ -37,6 +37,9 @@ func limiter(n int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(n), int(min(n/8, 1<<20)))
 }
 
+// Past is what bucket.Past returns, within the same bounds.
+func (b *Bucket) Past() bucket.Bucket { return &Bucket{bucket.Past(b.Bucket), b.put, b.get} }
+
 // Get bounds how fast the object is read.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
 	io.ReadCloser, bucket.Info, error) {

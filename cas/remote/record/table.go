@@ -1,6 +1,7 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -79,6 +80,30 @@ func EncodeTable(own Writer, id ID, entries []Entry) ([]byte, Table, error) {
 		return nil, t, fmt.Errorf("table %s: %w", id, err)
 	}
 	return p, t, nil
+}
+
+// NewTable is a table with its bytes.
+type NewTable struct {
+	Table
+	Bytes []byte
+}
+
+// EncodeTables makes as few tables of entries as it takes, in their order. draw makes ids.
+func EncodeTables(own Writer, draw func() (ID, error), entries []Entry) ([]NewTable, error) {
+	id, err := draw()
+	if err != nil {
+		return nil, err
+	}
+	p, t, err := EncodeTable(own, id, entries)
+	if errors.Is(err, cas.ErrTooLarge) && len(entries) > 1 {
+		first, err := EncodeTables(own, draw, entries[:len(entries)/2])
+		if err != nil {
+			return nil, err
+		}
+		second, err := EncodeTables(own, draw, entries[len(entries)/2:])
+		return append(first, second...), err
+	}
+	return []NewTable{{t, p}}, err
 }
 
 // encode makes a table's bytes, and sets what follows from them.

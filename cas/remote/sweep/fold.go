@@ -288,27 +288,20 @@ func withNewer(tail, entries []record.Entry) []record.Entry {
 // tables puts tables of entries, and returns them in front of older ones.
 func (c *collection) tables(ctx context.Context, entries []record.Entry, older []record.Table) (
 	[]record.Table, error) {
-	id, err := c.draw()
+	made, err := record.EncodeTables(record.ArchiveWriter, c.draw, entries)
 	if err != nil {
 		return nil, err
 	}
-	p, t, err := record.EncodeTable(record.ArchiveWriter, id, entries)
-	if errors.Is(err, cas.ErrTooLarge) && len(entries) > 1 {
-		older, err = c.tables(ctx, entries[len(entries)/2:], older)
-		if err != nil {
+	var all []record.Table
+	for _, t := range made {
+		body := bucket.Bytes(t.Bytes)
+		body.Immutable = true
+		if _, err := c.putBody(ctx, record.ClassTable.Key(t.ID), body, t.Bytes, bucket.Cond{Absent: true}); err != nil {
 			return nil, err
 		}
-		return c.tables(ctx, entries[:len(entries)/2], older)
+		all = append(all, t.Table)
 	}
-	if err != nil {
-		return nil, err
-	}
-	body := bucket.Bytes(p)
-	body.Immutable = true
-	if _, err := c.putBody(ctx, record.ClassTable.Key(id), body, p, bucket.Cond{Absent: true}); err != nil {
-		return nil, err
-	}
-	return slices.Insert(slices.Clone(older), 0, t), nil
+	return append(all, older...), nil
 }
 
 // empty empties a writer's head, if it is as it was read; false: it is not.

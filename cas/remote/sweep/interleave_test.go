@@ -188,6 +188,7 @@ var scenes = map[string]func() *scene{
 var full = os.Getenv("CKPTFS_INTERLEAVINGS") == "full"
 
 func TestInterleavings(t *testing.T) {
+	scenes := all()
 	for _, name := range slices.Sorted(maps.Keys(scenes)) {
 		t.Run(name, func(t *testing.T) {
 			deviations, seeds := 1, uint64(50)
@@ -212,7 +213,7 @@ func TestInterleavings(t *testing.T) {
 
 // What was chosen is all that decides what happens.
 func TestRepeatable(t *testing.T) {
-	for name, scene := range scenes {
+	for name, scene := range all() {
 		e := &explorer{make: scene, wrap: faithful}
 		chosen := chosenOf(e.follow(nil))
 		chosen[len(chosen)/2] = 1
@@ -252,6 +253,7 @@ var mutations = map[string]struct {
 	"undelete unchecked":                  {scenes["undelete and copy"], pusher(unchecked)},
 	"an index trusted":                    {scenes["a file that an index told of"], pusher(unchecked)},
 	"a tombstone taken back":              {tombstoneWithdrawn, faithful},
+	"a repair that reads no epochs":       {maintained["a repair"], bends(noEpochs, "eri")},
 }
 
 func namesRepeated() *scene {

@@ -212,3 +212,10 @@ func (o *oldNames) Read(p []byte) (int, error) {
 	p[len(p)-1] = 7
 	return len(p), nil
 }
+
+// noEpochs has a process believe that nothing was ever condemned.
+func noEpochs(b *bent) {
+	b.get = func(key string, _ bucket.Version) ([]byte, bucket.Version, error, bool) {
+		return nil, "", &bucket.Error{Kind: bucket.ErrNotFound}, key == record.StateKey
+	}
+}

@@ -131,6 +131,15 @@ func (m *machine) register(b bucket.Bucket) func(context.Context) (record.Writer
 
 // push publishes changes until they are acknowledged.
 func (s *scene) push(ctx context.Context, m *machine, b bucket.Bucket, c change) error {
+	return s.pushWhat(ctx, m, b, func() (change, error) { return c, nil })
+}
+
+// pushWhat is push of what is found out before each try.
+func (s *scene) pushWhat(ctx context.Context, m *machine, b bucket.Bucket, what func() (change, error)) error {
+	c, err := what()
+	if err != nil {
+		return err
+	}
 	w := writer.New(writer.Options{Bucket: b, Remote: remoteID, State: m.state, Register: m.register(b),
 		Now: func() time.Time { return day }, Random: m.random, Parallel: 1})
 	first := len(s.said)
@@ -142,7 +151,7 @@ func (s *scene) push(ctx context.Context, m *machine, b bucket.Bucket, c change)
 	}
 	last := len(s.said)
 	for {
-		_, err := w.Push(ctx, &local, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: 10,
+		_, err := w.Push(ctx, &local, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: seen(c),
 			Look: func(context.Context) (map[cas.Hash]*objects.Whole, error) { return m.whole, nil }})
 		var anew *writer.RegisteredError
 		switch {
@@ -154,7 +163,21 @@ func (s *scene) push(ctx context.Context, m *machine, b bucket.Bucket, c change)
 		case !errors.As(err, &anew) && !errors.Is(err, writer.ErrUnsettled):
 			return err
 		}
+		if c, err = what(); err != nil {
+			return err
+		}
 	}
+}
+
+// seen is the highest version that who makes a change has read.
+func seen(c change) int64 {
+	most := int64(10)
+	for i := range c.entries {
+		for _, o := range c.entries[i].Over {
+			most = max(most, o.Version)
+		}
+	}
+	return most
 }
 
 // process adds a process. One that is ended is started again after all.
@@ -343,7 +366,7 @@ func (s *scene) replaced(i int) bool {
 	return slices.ContainsFunc(s.said[i+1:], func(y said) bool {
 		return y.by == x.by && y.entry.Path == x.entry.Path
 	}) || slices.ContainsFunc(s.said, func(y said) bool {
-		over := func(o record.Replaced) bool { return o.Writer == x.by }
+		over := func(o record.Replaced) bool { return o.Writer[:3] == x.by[:3] } // it may have registered again
 		return y.entry.Path == x.entry.Path && slices.ContainsFunc(y.entry.Over, over)
 	})
 }

@@ -46,14 +46,26 @@ func (f *flights) close() {
 	f.under.Wait()
 }
 
-// work runs do in the background; false: not any more.
-func (f *flights) work(do func()) bool {
+// begin has close wait until under is told that something is done; false: nothing begins any more.
+func (f *flights) begin() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.closed {
-		f.under.Go(do)
+		f.under.Add(1)
 	}
 	return !f.closed
+}
+
+// work runs do in the background; false: not any more.
+func (f *flights) work(do func()) bool {
+	if !f.begin() {
+		return false
+	}
+	go func() {
+		defer f.under.Done()
+		do()
+	}()
+	return true
 }
 
 // launched is a record whose flight whoever has it must end.

@@ -186,6 +186,10 @@ func (t *Tier) planOf(ctx context.Context, manifest cas.Hash) (*plan, error) {
 // loadOnce loads a plan, for all who want it. One who gives up leaves it to the others.
 func (t *Tier) loadOnce(ctx context.Context, f *record.File) (*plan, error) {
 	c := t.loads.DoChan(string(f.Manifest[:]), func() (any, error) {
+		if !t.flights.begin() {
+			return nil, context.Canceled
+		}
+		defer t.flights.under.Done()
 		if p, ok := t.plans.get(f.Manifest); ok {
 			return p, nil
 		}

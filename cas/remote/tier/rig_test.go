@@ -74,6 +74,9 @@ func (c *counting) asked() (gets int, n int64) {
 	return gets, n
 }
 
+// empty is a disk with room.
+func empty() (size, free int64, err error) { return 1 << 40, 1 << 39, nil }
+
 // rig is a remote that one machine published files to, and another that reads them.
 type rig struct {
 	remote *counting
@@ -127,13 +130,20 @@ func (r *rig) open(t testing.TB, max int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.cache, err = cache.Open(dir, cache.Options{Max: max}); err != nil {
+	if r.cache, err = cache.Open(dir, cache.Options{Max: max, Disk: empty}); err != nil {
 		t.Fatal(err)
 	}
 	r.Tier = New(Options{Store: r.store, Bucket: behind{r.remote, r}, Cache: r.cache,
 		Find: func(h cas.Hash) (*record.File, error) { return r.files[h], nil }})
 	r.asm = assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20, Workers: 2})
 	r.remote.asked()
+}
+
+// fresh has nothing decoded.
+func (r *rig) fresh() *rig {
+	r.asm.Close()
+	r.asm = assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20, Workers: 2})
+	return r
 }
 
 func (r *rig) close() { // again does nothing

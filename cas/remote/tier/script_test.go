@@ -209,7 +209,7 @@ func (s *script) through(t *testing.T, r *rig) *fetch.Reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	c, err := cache.Open(dir, cache.Options{Max: 1 << 30})
+	c, err := cache.Open(dir, cache.Options{Max: 1 << 30, Disk: empty})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
@@ -36,6 +37,7 @@ import (
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/cache"
 	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/remote/patient"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/store"
 )
@@ -45,6 +47,9 @@ type Options struct {
 	Store  *store.Store
 	Bucket bucket.Bucket // the remote; nil: there is none
 	Cache  *cache.Cache
+	// Timeout is for how long a read asks a remote again that is busy or cannot be reached; 0: for how long
+	// the bucket does.
+	Timeout time.Duration
 	// Find is the file that has a manifest, as its entry says; nil: the remote has none.
 	Find func(manifest cas.Hash) (*record.File, error)
 }
@@ -72,6 +77,9 @@ type Tier struct {
 func New(o Options) *Tier {
 	t := &Tier{o: o, ahead: semaphore.NewWeighted(requests), against: semaphore.NewWeighted(requests)}
 	t.ctx, t.stop = context.WithCancel(context.Background())
+	if o.Timeout > 0 {
+		t.ctx = patient.For(t.ctx, o.Timeout)
+	}
 	t.plans.init()
 	t.flights.init()
 	if o.Bucket != nil {

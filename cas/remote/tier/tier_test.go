@@ -312,8 +312,7 @@ func TestFlips(t *testing.T) {
 		o := p.Objects[rnd.IntN(len(p.Objects))]
 		key, bit := o.Class.Key(o.ID), rnd.Int64N(8*o.Len)
 		off := rnd.IntN(len(f.Content) - 9000)
-		r.asm.Close()
-		r.asm = assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20, Workers: 2})
+		r.fresh()
 		switch n % 3 {
 		case 0: // in the cache
 			flip(t, filepath.Join(r.folder, o.ID.String()[:2], o.ID.String()), bit)

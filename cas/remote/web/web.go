@@ -100,6 +100,9 @@ func (b *Bucket) ask(ctx context.Context, key string, off, n int64, unless bucke
 func answer(watch *transport.Watch, key string, out *http.Response, off, n int64) (
 	io.ReadCloser, bucket.Info, error) {
 	info := transport.Info(key, out.Header)
+	if info.Version == "" { // another one with each answer: who compares reads it
+		info.Version = bucket.Version(out.Header.Get("Last-Modified") + out.Header.Get("Date"))
+	}
 	switch out.StatusCode {
 	case http.StatusOK, http.StatusPartialContent:
 	default:

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
@@ -87,6 +88,35 @@ func TestRead(t *testing.T) {
 	if _, _, err := b.Get(ctx, "format", 0, 5, ""); !errors.Is(err, bucket.ErrUnreachable) {
 		t.Error(err)
 	}
+}
+
+// Without an ETag no two answers are said to be of one content.
+func TestNoETag(t *testing.T) {
+	n := 0
+	m, b := server(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n++
+			w.Header().Set("Date", time.Unix(int64(n), 0).UTC().Format(http.TimeFormat))
+			h.ServeHTTP(silent{w}, r)
+		})
+	})
+	m.Now = func() time.Time { return time.Time{} }
+	put(t, m, "k", "x")
+	_, first, err := get(b, "k", 0, 1)
+	if err != nil || first.Version == "" {
+		t.Fatal(first, err)
+	}
+	if _, second, err := get(b, "k", 0, 1); err != nil || second.Version == first.Version {
+		t.Error(second, err)
+	}
+}
+
+// silent says no ETag.
+type silent struct{ http.ResponseWriter }
+
+func (s silent) WriteHeader(status int) {
+	s.Header().Del("ETag")
+	s.ResponseWriter.WriteHeader(status)
 }
 
 // Nothing is written or listed, but the head of what was exported.

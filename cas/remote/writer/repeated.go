@@ -11,6 +11,9 @@ import (
 // for it has no answer, since that was lost, or came to a process that died. Done twice it would win against
 // what others did meanwhile.
 func (p *push) dropRepeated(ctx context.Context) error {
+	if p.changes.Anew {
+		return nil
+	}
 	if p.w.last == nil {
 		last, err := p.w.readLast(ctx)
 		if err != nil {

@@ -7,9 +7,12 @@ package heap
 //	 48  what the Go runtime does not count: the program itself, and the index's mapped pages
 //	     that were touched
 //	 24  segments read ahead, which it does not count either
-//	121  requests, packing, the table of files, and what waits for the garbage collector, which is
-//	     held to the rest; packing works with as many cores as an eighth of all, 64 MiB, has room for, and
-//	     as many files wait for it as a sixteenth, 32 MiB, has room for
+//	121  requests, packing, the tables of files, steps and models, and what waits for the garbage
+//	     collector, which is held to the rest; packing works with as many cores as an eighth of all, 64 MiB,
+//	     has room for, and as many files wait for it as a sixteenth, 32 MiB, has room for
+//
+// With very many files the tables take more: the files that the kernel remembers, local copies, and models an
+// eighth of all each, at most. Steps, and what stats counts, are not bounded.
 //
 // The decoded chunks make room, down to a quarter, where what lives on the heap needs it (Limit.Watch). The
 // tensors of one file take a third of all at most while they are read (LayoutBytes); a file that has more is
@@ -56,6 +59,12 @@ const hotFile = 40
 
 // HotFiles is how many may have one: an eighth of all is for them.
 func (b Budget) HotFiles() int { return int(b.All / 8 / hotFile) }
+
+// model is what a model of few tensors takes, in bytes.
+const model = 550
+
+// Models is how many models may be known: an eighth of all is for them.
+func (b Budget) Models() int { return int(b.All / 8 / model) }
 
 // ExpectBytes is what segments may take that are read ahead.
 func (b Budget) ExpectBytes() int64 { return min(24<<20, b.CacheBytes()/8) }

@@ -26,6 +26,8 @@ func Extend(s Shell, commands ...*cobra.Command) []*cobra.Command {
 			c.extend(cmd, "free the space of what nobody needs in the remote", c.prune)
 		case "check":
 			c.extend(cmd, "look for damage in the remote", c.check)
+		case "repair":
+			c.repairFlags(cmd)
 		case "stats":
 			c.extend(cmd, "show what is stored in the remote, and how much of it is needed", c.stats)
 		}

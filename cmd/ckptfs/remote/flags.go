@@ -2,12 +2,15 @@ package remote
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/patient"
 	"ckptfs/cas/remote/rated"
+	"ckptfs/cas/remote/web"
 	"ckptfs/cmd/ckptfs/size"
 )
 
@@ -19,7 +22,7 @@ const (
 
 // MountFlags are the flags of a mount that are about its remote.
 type MountFlags struct {
-	push               string
+	push, mirror       string
 	pushRate, pullRate size.Flag
 }
 
@@ -28,6 +31,7 @@ func (m *MountFlags) Add(f *pflag.FlagSet) {
 	m.pushRate, m.pullRate = size.Default("0", 0), size.Default("0", 0)
 	f.StringVar(&m.push, "push", pushAuto, "publish complete steps to the store's remote: auto, or manual, when a command says so")
 	f.Var(&m.pushRate, "push-rate", "bound on what is sent to the remote in a second, such as 50MiB; 0 is none")
+	f.StringVar(&m.mirror, "mirror", "", "URL of a server that has copies of the remote's objects: they are read there, and checked")
 	f.Var(&m.pullRate, "pull-rate", "bound on what is read from the remote in a second; 0 is none")
 }
 
@@ -35,6 +39,11 @@ func (m *MountFlags) Add(f *pflag.FlagSet) {
 func (m *MountFlags) Check() error {
 	if m.push != pushAuto && m.push != pushManual {
 		return fmt.Errorf("--push %q: it is auto or manual", m.push)
+	}
+	if m.mirror != "" {
+		if _, err := web.Open(m.mirror, nil); err != nil {
+			return fmt.Errorf("--mirror: %w", err)
+		}
 	}
 	for name, rate := range map[string]*size.Flag{"push": &m.pushRate, "pull": &m.pullRate} {
 		if rate.Bytes > 0 && rate.Bytes < rated.Least {
@@ -52,9 +61,24 @@ func (m *MountFlags) Open() func(remote.Joined) (bucket.Bucket, error) {
 	rates := rated.Rates{Put: m.pushRate.Bytes, Get: m.pullRate.Bytes}
 	return func(j remote.Joined) (bucket.Bucket, error) {
 		b, err := Open(j)
+		if err == nil && m.mirror != "" {
+			b, err = mirrored(b, m.mirror)
+		}
 		if err != nil || rates == (rated.Rates{}) {
 			return b, err
 		}
 		return rated.New(b, rates), nil
 	}
+}
+
+// mirrorPatience is for how long a mirror that is busy is asked again, before the bucket is.
+const mirrorPatience = 2 * time.Second
+
+// mirrored is b, of which a server has copies.
+func mirrored(b bucket.Bucket, url string) (bucket.Bucket, error) {
+	copies, err := web.Open(url, nil)
+	if err != nil {
+		return nil, err
+	}
+	return web.NewMirror(patient.New(copies, patient.Options{Requests: requests, For: mirrorPatience}), b), nil
 }

@@ -26,13 +26,16 @@ func Commands(s Shell) []*cobra.Command {
 // patience is how long one request of a command or a mount is made again.
 const patience = 20 * time.Second
 
+// requests at a time.
+const requests = 16
+
 // Open opens the bucket of a remote.
 func Open(j remote.Joined) (bucket.Bucket, error) {
 	b, err := j.Open(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return patient.New(b, patient.Options{Requests: 16, For: patience}), nil
+	return patient.New(b, patient.Options{Requests: requests, For: patience}), nil
 }
 
 func (c *commands) push() *cobra.Command {

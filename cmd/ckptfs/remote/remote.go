@@ -88,7 +88,7 @@ it. Credentials are looked for where Amazon's tools look: the environment (AWS_A
 		},
 	}
 	cmd.AddCommand(c.add(), c.validate(), c.status(), c.writers(), c.conflicts(), c.deleted(),
-		c.undelete(), c.index(), c.policy())
+		c.undelete(), c.export(), c.index(), c.policy())
 	return cmd
 }
 
