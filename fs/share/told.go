@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/store"
 	"ckptfs/fs/names"
 )
 
@@ -40,6 +41,17 @@ func (p *push) describe(ctx context.Context, entries []record.Entry) {
 			e.File.Model = t.Model
 		}
 	}
+}
+
+// architecture brings that of an entry's model.
+func (p *pull) architecture(ctx context.Context, b *store.Batch, e *record.Entry) error {
+	if e.File == nil || e.File.Model == nil || len(e.File.Model.Graph) == 0 {
+		return nil
+	}
+	if err := p.bring.Graph(ctx, b, e); err != nil {
+		return err
+	}
+	return b.Commit()
 }
 
 // What is kept with a name is bounded: attributes of a file have little room, which programs want, too.

@@ -98,3 +98,64 @@ func TestGraphOfOthers(t *testing.T) {
 		b.again()
 	}
 }
+
+// What lineage, match, best and log tell of a run is the same where its files are stubs, and nothing of these
+// is fetched for it. It stays so when the bytes come.
+func TestModelsOfStubs(t *testing.T) {
+	c := newCloud(t)
+	a := c.join("a")
+	b, count := c.joinMetered("b")
+	for i, contents := range []string{"ABCD", "ABCE"} {
+		step := fmt.Sprintf("z/%d", i+1)
+		a.save(step, contents)
+		a.put("runs/"+step+"/metrics.json", []byte(fmt.Sprintf(`{"loss": %d%s}`, 5-i, strings.Repeat(" ", 4096))))
+		a.lineage("runs/" + step + "/m.safetensors")
+	}
+	if err := a.setXattr("runs/z/1/m.safetensors", source.Xattr, chainGraph("wxyz", true)); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.matched("wxyz"); got != "z/1 4" {
+		t.Fatalf("match there: %q", got)
+	}
+	a.published("")
+	b.fetched()
+	for _, step := range []string{"1", "2"} {
+		b.names("runs/z/" + step)
+		b.stub("runs/z/"+step+"/m.safetensors", true)
+	}
+	count.reset()
+	told := func() string {
+		t.Helper()
+		l, err := b.Lineage(context.Background(), "runs/z/2/m.safetensors")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s string
+		for _, m := range l.Models[0].Chain {
+			s += m.Path + " (" + m.How + ") "
+		}
+		best, err := b.Best(context.Background(), "runs/z", "loss", "min")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s + best.Step
+	}
+	const want = "runs/z/2/m.safetensors (previous step) runs/z/1/m.safetensors (none) 2"
+	if got := told(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if i := slices.IndexFunc(count.log, func(s string) bool { return strings.HasPrefix(s, "get d/") }); i >= 0 {
+		t.Errorf("fetched: %q", count.log)
+	}
+	if got := b.matched("wxyz"); got != "z/1 4" {
+		t.Errorf("match: %q", got)
+	}
+	b.pulled("")
+	b.stub("runs/z/2/m.safetensors", false)
+	if got := told(); got != want {
+		t.Errorf("once the bytes are here: %q, want %q", got, want)
+	}
+	if got, there := b.chains("runs"), a.chains("runs"); !slices.Equal(got, there) {
+		t.Errorf("once the bytes are here: %q, want %q", got, there)
+	}
+}
