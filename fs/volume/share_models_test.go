@@ -108,7 +108,8 @@ func TestModelsOfStubs(t *testing.T) {
 	for i, contents := range []string{"ABCD", "ABCE"} {
 		step := fmt.Sprintf("z/%d", i+1)
 		a.save(step, contents)
-		a.put("runs/"+step+"/metrics.json", []byte(fmt.Sprintf(`{"loss": %d%s}`, 5-i, strings.Repeat(" ", 4096))))
+		long := strings.Repeat(" ", 4096)
+		a.put("runs/"+step+"/metrics.json", fmt.Appendf(nil, `{"loss": %d%s}`, 5-i, long))
 		a.lineage("runs/" + step + "/m.safetensors")
 	}
 	if err := a.setXattr("runs/z/1/m.safetensors", source.Xattr, chainGraph("wxyz", true)); err != nil {
@@ -144,7 +145,8 @@ func TestModelsOfStubs(t *testing.T) {
 	if got := told(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if i := slices.IndexFunc(count.log, func(s string) bool { return strings.HasPrefix(s, "get d/") }); i >= 0 {
+	data := func(s string) bool { return strings.HasPrefix(s, "get d/") }
+	if slices.ContainsFunc(count.log, data) {
 		t.Errorf("fetched: %q", count.log)
 	}
 	if got := b.matched("wxyz"); got != "z/1 4" {
