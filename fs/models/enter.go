@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/record"
 	"ckptfs/fs/steps"
+	"ckptfs/index/graph"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
 	"ckptfs/index/manifest"
@@ -20,45 +23,106 @@ func (s *reconciler) enterLocked(p *stepPlace) error {
 	}
 	p.state = 1
 	defer func() { p.state = 2 }()
-	book := s.book
-	if s.o.Most > 0 && book.Len() >= s.o.Most && p.before == nil {
+	if s.o.Most > 0 && s.book.Len() >= s.o.Most && p.before == nil {
 		s.beyond++
 		return nil
 	}
-	m := s.modelManifest(p.manifest)
-	if m == nil {
-		if p.before != nil {
-			book.Retire(p.before.Seq, s.o.Now().UnixNano())
-		}
+	t := s.told(p)
+	var m *manifest.Manifest
+	if !p.remote {
+		m = s.modelManifest(p.manifest)
+	}
+	if m == nil && (!p.remote || t == nil) {
+		s.noLongerLocked(p)
 		return nil
 	}
-	tensors, bytes, marks := modelTensors(m)
-	parent, merged, err := s.parentOfLocked(p, func() uint64 { return s.likely(p, m, tensors, marks) })
+	if e := s.reviveLocked(p, t); e != nil {
+		s.noLongerLocked(p)
+		s.describeLocked(p, e, m, t)
+		return nil
+	}
+	e := &ledger.Entry{Ino: p.ino, Manifest: p.manifest, Path: p.path, Time: p.mtime, Size: p.size()}
+	var bytes []int64
+	var tensors []lineage.Tensor
+	if m != nil {
+		tensors, bytes, e.Marks = modelTensors(m)
+		e.Size, e.Tensors = m.Size, len(tensors)
+	}
+	parent, merged, err := s.parentOfLocked(p, t, func() uint64 { return s.likely(p, m, tensors, e.Marks) })
 	if err != nil {
 		return err
 	}
-	e := &ledger.Entry{Ino: p.ino, Manifest: p.manifest, Path: p.path, Time: p.mtime, Size: m.Size,
-		Tensors: len(tensors), Marks: marks}
-	e.Seq = book.Next()
+	e.Seq = s.book.Next()
 	e.Parent, e.How, e.MergedFrom = parent.Seq, parent.How, merged
 	if e.Parent == 0 {
 		e.How = lineage.None
 	}
-	g, from, _ := s.graphOf(p, m, "")
-	s.keepGraphLocked(e, g, from)
-	e.Owners = s.owners(e, tensors, e.Parent, e.How, s.says(p).Tensors)
-	e.Owned = lineage.Shares(e.Owners, bytes)
-	if p.before != nil { // written again: what it was is no more, and its parent
-		book.Retire(p.before.Seq, s.o.Now().UnixNano())
+	s.graphLocked(p, e, m, t)
+	if m != nil {
+		e.Owners = s.owners(e, tensors, e.Parent, e.How, s.says(p).Tensors)
+		e.Owned = lineage.Shares(e.Owners, bytes)
 	}
-	if err := book.Add(e); err != nil {
+	s.noLongerLocked(p)
+	if err := s.book.Add(e); err != nil {
 		// No owner but an ancestor is ever named; should it be, the model stands alone.
 		e.Parent, e.How, e.MergedFrom = 0, lineage.None, nil
 		e.Owners = lineage.Inherit(e.Seq, tensors, nil)
 		e.Owned = lineage.Shares(e.Owners, bytes)
-		return book.Add(e)
+		return s.book.Add(e)
 	}
 	return nil
+}
+
+// noLongerLocked retires what a file was before it was written again, with its parent.
+func (s *reconciler) noLongerLocked(p *stepPlace) {
+	if p.before != nil {
+		s.book.Retire(p.before.Seq, s.o.Now().UnixNano())
+	}
+}
+
+// describeLocked sets what of a model only its bytes tell, which are here now.
+func (s *reconciler) describeLocked(p *stepPlace, e *ledger.Entry, m *manifest.Manifest, t *record.Told) {
+	if s.graphLocked(p, e, m, t) {
+		s.book.Change(e)
+	}
+	if m == nil {
+		return
+	}
+	tensors, bytes, marks := modelTensors(m)
+	s.book.Describe(e, m.Size, len(tensors), marks)
+	e.Owners = lineage.Inherit(e.Seq, tensors, nil)
+	owners := s.owners(e, tensors, e.Parent, e.How, s.says(p).Tensors)
+	if s.book.Reparent(e, e.Parent, e.How, owners, lineage.Shares(owners, bytes)) == nil {
+		s.inheritedLocked(e)
+	}
+}
+
+// graphLocked sets the architecture of a model, whose manifest is nil where its bytes are not here. It
+// reports whether it is another now. What another machine told is better than what the tensors make one
+// guess.
+func (s *reconciler) graphLocked(p *stepPlace, e *ledger.Entry, m *manifest.Manifest, t *record.Told) bool {
+	var g *graph.Graph
+	from := ""
+	if m != nil {
+		var same bool
+		if g, from, same = s.graphOf(p, m, e.GraphFrom); same {
+			return false
+		}
+	}
+	if t == nil {
+		t = s.told(p)
+	}
+	if t != nil && (m == nil || g != nil && g.Kind >= graph.Seq || g == nil && from == "") {
+		parts := s.graphAsTold(t)
+		if said := t.Model.Source; len(parts) > 0 || m == nil && strings.HasPrefix(said, partOf) {
+			changed := !slices.Equal(parts, e.Graph) || said != e.GraphFrom
+			e.Graph, e.GraphFrom = parts, said
+			return changed
+		}
+	}
+	changed := g != nil || len(e.Graph) > 0 || from != e.GraphFrom
+	s.keepGraphLocked(e, g, from)
+	return changed
 }
 
 // againLocked looks whether a model's step says something else of its architecture or its parent now.
@@ -67,14 +131,19 @@ func (s *reconciler) againLocked(p *stepPlace) error {
 	at := path.Join(steps.Dir, p.run, p.step.Name)
 	d := s.says(p)
 	otherNames := false // what began as what may be known otherwise now
+	if p.remote {
+		return nil
+	}
 	if e != nil {
 		if m := s.modelManifest(e.Manifest); m != nil {
-			g, from, same := s.graphOf(p, m, e.GraphFrom)
-			if !same {
-				s.keepGraphLocked(e, g, from)
+			if e.Tensors == 0 { // its bytes came
+				s.describeLocked(p, e, m, nil)
+			}
+			changed := s.graphLocked(p, e, m, nil)
+			if changed {
 				s.book.Change(e)
 			}
-			otherNames = d.Transfer && (!same || len(s.seen) > 0)
+			otherNames = d.Transfer && (changed || len(s.seen) > 0)
 		}
 	}
 	if e == nil || d.IsZero() {
@@ -125,6 +194,9 @@ func (s *reconciler) owners(e *ledger.Entry, tensors []lineage.Tensor, parent ui
 	}
 	if how == lineage.Transfer {
 		renamed = s.transferred(e, pe, renamed)
+	}
+	if pe.Tensors == 0 && pe.RetiredAt == 0 { // its bytes are not here
+		return lineage.Inherit(seq, tensors, nil)
 	}
 	owners := pe.Owners
 	if pm := s.modelManifest(pe.Manifest); pm != nil && (len(owners) == len(pm.Tensors) || owners == nil) {

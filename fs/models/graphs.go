@@ -110,8 +110,8 @@ func (s *reconciler) graphOf(p *stepPlace, m *manifest.Manifest,
 }
 
 // graphAttr is the attribute of a model that has its graph; nil when there is none.
-func (m *Models) graphAttr(p *stepPlace) []byte {
-	value, err := m.o.Files.Attribute(p.path, p.ino, source.Xattr)
+func (s *reconciler) graphAttr(p *stepPlace) []byte {
+	value, err := s.o.Files.Attribute(p.path, p.ino, source.Xattr)
 	if err != nil {
 		return nil
 	}

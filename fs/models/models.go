@@ -68,6 +68,7 @@ type Record struct {
 	Manifest cas.Hash // zero: it is not packed
 	Mtime    int64    // nanoseconds since 1970, as it was packed
 	Waits    bool     // it is to be packed
+	Remote   bool     // its bytes are not here: another machine published it
 }
 
 // Options say what Models are of.

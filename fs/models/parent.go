@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"ckptfs/cas/remote/record"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
@@ -13,10 +14,14 @@ import (
 	"ckptfs/index/lineage"
 )
 
-// parentOfLocked chooses a parent: what the step declares, what the file was before it was written again, the
-// step before, the likely one.
-func (s *reconciler) parentOfLocked(p *stepPlace,
+// parentOfLocked chooses a parent: what another machine told, what the step declares, what the file was
+// before it was written again, the step before, the likely one.
+func (s *reconciler) parentOfLocked(p *stepPlace, t *record.Told,
 	likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
+	if t != nil {
+		parent, merged = s.parentAsToldLocked(t)
+		return parent, merged, nil
+	}
 	at := path.Join(steps.Dir, p.run, p.step.Name)
 	var all []lineage.Candidate
 	if d := s.says(p); d.Parent != "" {

@@ -32,6 +32,7 @@ type stepPlace struct {
 	manifest cas.Hash
 	mtime    int64
 	waits    bool          // it is to be packed
+	remote   bool          // its bytes are not here
 	before   *ledger.Entry // what this inode was
 	state    int           // of a new model: 0 not entered, 1 about to be, 2 done
 }
@@ -42,6 +43,7 @@ type reconciler struct {
 	*Models
 	found map[string][]*steps.Step
 	fresh map[uint64]*stepPlace // files to be entered, by inode
+	at    map[string]*stepPlace // the same, by path
 
 	// Sidecars, by path. One that no model of its step can take is a problem.
 	refused map[string]error
@@ -92,7 +94,8 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	}
 	m.presumeLocked(found)
 	m.settled = 0
-	s := &reconciler{Models: m, found: found, fresh: map[uint64]*stepPlace{}, refused: map[string]error{},
+	s := &reconciler{Models: m, found: found, fresh: map[uint64]*stepPlace{},
+		at: map[string]*stepPlace{}, refused: map[string]error{},
 		taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
 	there := map[string]bool{}
 	present := present{of: map[uint64]spot{}}
@@ -242,7 +245,7 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 		if p.before != nil {
 			book.Detach(p.before)
 		}
-		s.fresh[p.ino] = p
+		s.fresh[p.ino], s.at[p.path] = p, p
 	}
 	for p, e := range moved {
 		book.Move(e, p.ino, p.path)
@@ -282,6 +285,16 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 	return nil
 }
 
+// size is how long the file was found to be.
+func (p *stepPlace) size() int64 {
+	for i := range p.step.Files {
+		if p.step.Files[i].Rel == p.rel {
+			return p.step.Files[i].Size
+		}
+	}
+	return 0
+}
+
 // inode is the inode of a file of the step as it was found, rel being the name that graphOf gives it.
 func (p *stepPlace) inode(rel string) uint64 {
 	for i := range p.step.Files {
@@ -311,6 +324,6 @@ func (m *Models) lookAtPlace(p *stepPlace) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	p.manifest, p.mtime, p.waits = r.Manifest, r.Mtime, r.Waits
+	p.manifest, p.mtime, p.waits, p.remote = r.Manifest, r.Mtime, r.Waits, r.Remote
 	return !r.Manifest.IsZero(), nil
 }

@@ -19,7 +19,11 @@ func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *name
 	was *known) (*names.Node, error) {
 	switch e.Kind {
 	case record.KindFolder:
-		return p.folder(dir, name, e)
+		n, err := p.folder(dir, name, e)
+		if err == nil {
+			err = p.tell(ctx, n, e)
+		}
+		return n, err
 	case record.KindLink:
 		if old == nil {
 			n, _, err := p.o.Tree.Symlink(dir, name, e.Link, self())
@@ -64,12 +68,22 @@ func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *name
 			return nil, err
 		}
 	}
+	b := p.o.Store.Begin()
+	defer b.Release() // which names the architecture until the model does
+	if p.stubs {
+		if err := p.architecture(ctx, b, e); err != nil {
+			return nil, err
+		}
+	}
 	m, err := p.o.Names.MakeUnnamed(dir, uint32(e.Mode), unix.O_RDWR, self())
 	if err != nil {
 		return nil, err
 	}
 	n := m.Node
 	done, err := p.fill(m, e)
+	if err == nil {
+		err = p.tell(ctx, n, e)
+	}
 	if err == nil {
 		err = p.place(n, dir, name, old, e.Path, was)
 	}

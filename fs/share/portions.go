@@ -77,6 +77,8 @@ type pull struct {
 	brought map[cas.Hash]*store.Batch // by manifest: they hold what a portion's files consist of
 	// announce tells the kernel of a name that appeared or was replaced.
 	announce func(dir *names.Node, name string)
+
+	models map[record.Parent]*record.Model // that were asked for; nil: no head has one
 }
 
 // part pulls a run, or what lies in one. any: the remote has something of it.

@@ -227,6 +227,7 @@ func (p *push) commits() (all [][]record.Entry) {
 
 // commit publishes entries.
 func (p *push) commit(ctx context.Context, entries []record.Entry) error {
+	p.describe(ctx, entries)
 	src := &counting{Source: local.Begin(p.o.Store), push: p}
 	defer src.Source.Close()
 	b := p.o.Store.Begin()

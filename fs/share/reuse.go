@@ -16,11 +16,12 @@ import (
 // minLook is the size, in bytes, from which on it is worth looking whether the remote has a file.
 const minLook = 1 << 20
 
-// before knows the steps of the runs that it was asked for.
+// before knows the steps of the runs that it was asked for, and what heads say of them.
 type before struct {
 	*push
 	own   record.Writer
-	steps map[string][]string // names, by run, as people count
+	steps map[string][]string                   // names, by run, as people count
+	held  map[string]map[string][]*record.Entry // by step, by path
 }
 
 // look says what is looked for before entries are published: what they are, and what they were made from.
@@ -28,7 +29,8 @@ type before struct {
 // as far as it is the same, so nobody is asked.
 func (p *push) look(ctx context.Context, entries []record.Entry, held map[string][]*record.Entry) (
 	func(context.Context) (map[cas.Hash]*objects.Whole, error), error) {
-	b := &before{p, record.Writer(p.out.Writer), map[string][]string{}}
+	b := &before{push: p, own: record.Writer(p.out.Writer), steps: map[string][]string{},
+		held: map[string]map[string][]*record.Entry{}}
 	var files []reuse.File
 	for i := range entries {
 		e := &entries[i]
@@ -92,15 +94,17 @@ func (b *before) stepBefore(ctx context.Context, p string) (files []*record.File
 	if i < 1 {
 		return nil, false, nil
 	}
-	last := path.Join(run, names[i-1]) + strings.TrimPrefix(p, at)
-	all, err := b.heads.Below(ctx, last)
-	if err != nil {
-		return nil, false, err
-	}
-	for at, held := range rnames.Paths(entriesOf(all)...) {
-		if at == last {
-			files, own = b.tips(held)
+	last := path.Join(run, names[i-1])
+	if b.held[last] == nil {
+		all, err := b.heads.Below(ctx, last)
+		if err != nil {
+			return nil, false, err
+		}
+		b.held[last] = map[string][]*record.Entry{}
+		for at, held := range rnames.Paths(entriesOf(all)...) {
+			b.held[last][at] = held
 		}
 	}
+	files, own = b.tips(b.held[last][last+strings.TrimPrefix(p, at)])
 	return files, own, nil
 }

@@ -114,11 +114,12 @@ type Options struct {
 	State  State
 	Random io.Reader
 
-	Names *names.Names
-	Tree  Tree
-	Steps *steps.Steps
-	Store *store.Store
-	Pack  *pack.Packer
+	Names  *names.Names
+	Tree   Tree
+	Steps  *steps.Steps
+	Models Models
+	Store  *store.Store
+	Pack   *pack.Packer
 	// Settle packs what waits to be packed, and makes it durable.
 	Settle func(ctx context.Context) error
 	// Kernel is told of names that are made.

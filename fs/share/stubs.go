@@ -35,6 +35,7 @@ func (p *pull) unstub(ctx context.Context, n *names.Node, e *record.Entry) error
 		err = errChanged
 	}
 	if err == nil {
+		p.o.Steps.Changed(n.Ino()) // what only the bytes tell of a model is known now
 		p.out.Files++
 		p.out.Bytes += e.File.Size
 	}

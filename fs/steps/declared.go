@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -89,7 +90,7 @@ func (s *Steps) readDeclared(fd int, runName string, st *Step) {
 		if err == nil {
 			st.Declared, err = ledger.ParseDeclared(b)
 		}
-		if gone(err) != nil {
+		if gone(err) != nil && !errors.Is(err, ErrRemote) { // then models are told their parents
 			st.DeclaredProblem = fmt.Sprintf("%s: %v", LineageFile, err)
 		}
 	}

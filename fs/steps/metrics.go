@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/remote/record"
 	"ckptfs/formats"
 	"ckptfs/formats/torchzip"
 	"ckptfs/index/runs"
@@ -30,7 +31,11 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 			st.Problem += fmt.Sprintf("; %s: %v", what, err)
 		}
 	}
-	if err := s.readScores(runName, st, all); err != nil {
+	remote := false
+	switch err := s.readScores(runName, st, all); {
+	case errors.Is(err, ErrRemote):
+		remote = true
+	case err != nil:
 		note("*"+lightningSuffix, err)
 	}
 	for _, src := range runs.Sources {
@@ -38,7 +43,10 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 			continue
 		}
 		b, err := s.Files.ReadSmall(path.Join(Dir, runName, st.Name, src.Name), src.Max)
-		if errors.Is(err, unix.ENOENT) {
+		if errors.Is(err, ErrRemote) {
+			remote = true
+		}
+		if errors.Is(err, ErrRemote) || errors.Is(err, unix.ENOENT) {
 			continue
 		}
 		var found map[string]float64
@@ -83,8 +91,32 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 		}
 		all[metric] = m
 	}
+	if remote {
+		addTold(self, all)
+	}
 	if len(all) > 0 {
 		st.Metrics = all
+	}
+}
+
+// ErrRemote is the error of Files where a file's bytes are not here: another machine published it.
+var ErrRemote = errors.New("its bytes are not here")
+
+// addTold adds the metrics that another machine told of a step, but those that are known.
+func addTold(self string, all map[string]float64) {
+	b := make([]byte, record.MaxTold)
+	n, err := unix.Getxattr(self, record.ToldAttr, b)
+	if err != nil {
+		return
+	}
+	t, err := record.DecodeTold(b[:n])
+	if err != nil {
+		return
+	}
+	for _, m := range t.Metrics {
+		if _, known := all[m.Name]; !known && runs.CheckName(m.Name) == nil {
+			all[m.Name] = m.Value
+		}
 	}
 }
 

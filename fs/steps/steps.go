@@ -37,7 +37,7 @@ import (
 // Dir is where runs are.
 const Dir = "runs"
 
-// Files reads files on the daemon's own account.
+// Files reads files on the daemon's own account. The error is ErrRemote where that would take the network.
 type Files interface {
 	// ReadSmall reads a file of at most so many bytes. The error is runs.ErrInvalid for a larger one.
 	ReadSmall(path string, most int64) ([]byte, error)

@@ -8,10 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/record"
 	"ckptfs/formats"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/virtual"
 	"ckptfs/index/runs"
@@ -97,6 +99,46 @@ func (f files) Read(path string, do func(r io.ReaderAt, size int64) error) error
 	}
 	defer done()
 	return do(r, size)
+}
+
+// stepFiles are the files for package steps, which are read without the network.
+type stepFiles struct{ files }
+
+// ReadSmall is files' of a file whose bytes are here.
+func (f stepFiles) ReadSmall(p string, most int64) ([]byte, error) {
+	if err := f.here(p); err != nil {
+		return nil, err
+	}
+	return f.files.ReadSmall(p, most)
+}
+
+// Read is files' of a file whose bytes are here.
+func (f stepFiles) Read(p string, do func(r io.ReaderAt, size int64) error) error {
+	if err := f.here(p); err != nil {
+		return err
+	}
+	return f.files.Read(p, do)
+}
+
+// here returns steps.ErrRemote for a file whose bytes are not here.
+func (f stepFiles) here(p string) error {
+	n, err := f.resolve(p)
+	if err != nil {
+		return err
+	}
+	defer n.Unpin()
+	if n.File() == nil {
+		return nil
+	}
+	n.File().Lock()
+	defer n.File().Unlock()
+	if err := n.File().LoadLocked(); err != nil {
+		return err
+	}
+	if n.File().StateLocked().Record.Remote {
+		return fmt.Errorf("%s: %w", p, steps.ErrRemote)
+	}
+	return nil
 }
 
 // Open finds a file, a folder or a view.
@@ -233,6 +275,7 @@ func (f files) Record(path string, ino uint64) (models.Record, error) {
 	is := n.File().StateLocked()
 	return models.Record{
 		Manifest: is.Record.Manifest, Mtime: is.Record.Mtime, Waits: is.Dirty && !is.Packed(),
+		Remote: is.Record.Remote,
 	}, nil
 }
 
@@ -245,7 +288,7 @@ func (f files) Attribute(path string, ino uint64, name string) ([]byte, error) {
 	defer n.Unpin()
 	for room := 64; ; room = min(8*room, maxXattr) { // hardly any file has one
 		value := make([]byte, room)
-		k, err := f.GetXattr(context.Background(), n, name, value)
+		k, err := f.attribute(n, name, value)
 		if err == nil {
 			return value[:k], nil
 		}
@@ -253,6 +296,14 @@ func (f files) Attribute(path string, ino uint64, name string) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// attribute is GetXattr, and knows record.ToldAttr, which programs do not see.
+func (f files) attribute(n *names.Node, name string, value []byte) (int, error) {
+	if name == record.ToldAttr && n.Synth() == nil {
+		return n.GetXattr(name, value)
+	}
+	return f.GetXattr(context.Background(), n, name, value)
 }
 
 // Source is the path of the file that a view is made of; of anything else, the path itself.

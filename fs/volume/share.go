@@ -116,7 +116,7 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 	s, err := share.Open(share.Options{
 		Reader: v.reads.reader(), Held: v.reads.held,
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db}, Random: rand.Reader,
-		Names: v.names, Tree: v, Steps: v.steps, Store: v.store, Pack: v.pack,
+		Names: v.names, Tree: v, Steps: v.steps, Models: v.models, Store: v.store, Pack: v.pack,
 		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
 		Kernel: func() content.Kernel { return v.content.Kernel },
 		Poll:   o.RemotePoll, Now: v.now, Report: v.report,

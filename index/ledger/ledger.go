@@ -200,6 +200,43 @@ func (l *Ledger) Add(e *Entry) error {
 	return nil
 }
 
+// AddRetired adds a model that has no file here, as a tombstone. Its number is Next.
+func (l *Ledger) AddRetired(e *Entry, at int64) error {
+	e.RetiredAt, e.Ino = max(at, 1), 0
+	if e.Seq != l.Next() {
+		return fmt.Errorf("ledger: model %d: %w", e.Seq, lineage.ErrOrder)
+	}
+	if err := l.Forest.Add(e.Model); err != nil {
+		return err
+	}
+	e.Version = 1
+	l.last = e.Seq
+	l.entries[e.Seq] = e
+	l.put(e)
+	l.changed[e.Seq] = true
+	l.Gen++
+	return nil
+}
+
+// Revive makes a tombstone the model of a file, which is no other's. Describe and Reparent say the rest.
+func (l *Ledger) Revive(e *Entry, ino uint64) bool {
+	if ino == 0 || l.byIno[ino] != nil || !l.Forest.Revive(e.Seq) {
+		return false
+	}
+	e.RetiredAt, e.Ino = 0, ino
+	l.byIno[ino] = e
+	l.Change(e)
+	return true
+}
+
+// Describe sets how many tensors a live model has, and its marks.
+func (l *Ledger) Describe(e *Entry, size int64, tensors int, marks []uint64) {
+	l.dropMarks(e)
+	e.Size, e.Tensors, e.Marks = size, tensors, marks
+	l.addMarks(e)
+	l.Change(e)
+}
+
 // Move notes that a model's file is elsewhere, or another inode.
 func (l *Ledger) Move(e *Entry, ino uint64, path string) {
 	if e.Ino == ino && e.Path == path && l.byIno[ino] == e {
@@ -244,12 +281,7 @@ func (l *Ledger) retire(e *Entry, at int64) {
 	if l.byIno[e.Ino] == e {
 		delete(l.byIno, e.Ino)
 	}
-	for _, m := range e.Marks {
-		l.marks[m] = slices.DeleteFunc(l.marks[m], func(s uint64) bool { return s == e.Seq })
-		if len(l.marks[m]) == 0 {
-			delete(l.marks, m)
-		}
-	}
+	l.dropMarks(e)
 	e.RetiredAt, e.Ino = max(at, 1), 0
 	e.Owned, e.Owners, e.Marks, e.Graph, e.GraphFrom = nil, nil, nil, nil, ""
 	l.Change(e)
@@ -279,6 +311,15 @@ func (l *Ledger) Merge(e *Entry, from []uint64) error {
 func (l *Ledger) addMarks(e *Entry) {
 	for _, m := range e.Marks {
 		l.marks[m] = append(l.marks[m], e.Seq)
+	}
+}
+
+func (l *Ledger) dropMarks(e *Entry) {
+	for _, m := range e.Marks {
+		l.marks[m] = slices.DeleteFunc(l.marks[m], func(s uint64) bool { return s == e.Seq })
+		if len(l.marks[m]) == 0 {
+			delete(l.marks, m)
+		}
 	}
 }
 

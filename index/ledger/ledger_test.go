@@ -187,3 +187,58 @@ func TestAt(t *testing.T) {
 		t.Errorf("poor: %d entries", len(again.At("")))
 	}
 }
+
+// A model that was told of is a tombstone until it comes, and then what its children come from.
+func TestRevive(t *testing.T) {
+	l, _ := New(nil)
+	far := &Entry{Model: lineage.Model{Seq: 1}, Manifest: cas.Sum([]byte{1}), Path: "runs/far/1/m"}
+	child := entry(2, 1, lineage.Declared, 2, 2)
+	for _, err := range []error{l.AddRetired(far, 7), l.Add(child)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.AddRetired(entry(9, 0, lineage.None), 7) == nil || l.Revive(far, child.Ino) || l.Revive(child, 5) {
+		t.Error("what cannot be was done")
+	}
+	if l.Sweep() != 0 {
+		t.Error("what a child comes from was forgotten")
+	}
+	var records []*Entry
+	for _, e := range l.Changed() {
+		records = append(records, coded(t, e))
+	}
+	again, problems := New(records)
+	if len(problems) > 0 || again.Get(1).RetiredAt != 7 || again.ByIno(0) != nil {
+		t.Fatalf("%v, %+v", problems, again.Get(1))
+	}
+	far = again.Get(1)
+	if !again.Revive(far, 55) || again.Revive(far, 55) || again.ByIno(55) != far {
+		t.Fatal("not revived, or twice")
+	}
+	again.Describe(far, 10, 2, []uint64{4, 5})
+	owners := []uint64{1, 1}
+	err := again.Reparent(far, 0, lineage.None, owners, lineage.Shares(owners, []int64{3, 4}))
+	if err == nil {
+		owners = []uint64{1, 2}
+		err = again.Reparent(again.Get(2), 1, lineage.Declared, owners, lineage.Shares(owners, []int64{3, 4}))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if like := again.Like([]uint64{5}); len(like) != 1 || like[0] != far {
+		t.Errorf("like %v", like)
+	}
+	records = nil
+	for _, e := range again.At("") {
+		records = append(records, coded(t, e))
+	}
+	last, problems := New(records)
+	if len(problems) > 0 || last.Get(1).RetiredAt != 0 || last.ByIno(55) == nil || last.Get(1).Tensors != 2 {
+		t.Errorf("%v, %+v", problems, last.Get(1))
+	}
+	last.Describe(last.Get(1), 10, 2, []uint64{6})
+	if len(last.Like([]uint64{4, 5})) > 0 || len(last.Like([]uint64{6})) != 1 {
+		t.Error("the marks are not those of the description")
+	}
+}

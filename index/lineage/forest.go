@@ -34,6 +34,12 @@ func (h How) String() string {
 	return fmt.Sprintf("how %d", uint8(h))
 }
 
+// ParseHow undoes String; false for what is none of the sources.
+func ParseHow(s string) (How, bool) {
+	i := slices.Index(howNames[:], s)
+	return How(max(i, 0)), i >= 0
+}
+
 var howNames = [...]string{"none", "declared", "transfer", "previous step", "inferred"}
 
 // Model is one node.
@@ -229,6 +235,18 @@ func (f *Forest) Retire(seq uint64, at int64) bool {
 	}
 	f.countOwners(i, -1)
 	f.info[i].retiredAt, f.info[i].owned = at, nil
+	return true
+}
+
+// Revive makes a tombstone a live model again, which owns nothing yet. It reports whether it was a tombstone.
+func (f *Forest) Revive(seq uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, ok := f.at(seq)
+	if !ok || f.info[i].retiredAt == 0 {
+		return false
+	}
+	f.info[i].retiredAt = 0
 	return true
 }
 

@@ -30,7 +30,7 @@
 // A retired model is a tombstone: its number, its parent and the time. It stays a valid answer, marked, for
 // as long as it has a live descendant, or a live model was merged from it or a descendant of it, or it owns a
 // tensor of a live model. Sweep then forgets it. Retiring touches no other model's record, and retiring again
-// does nothing.
+// does nothing. A tombstone may be revived: one of a model that another machine told of, before it came here.
 //
 // # Records, version 1
 //

@@ -32,9 +32,9 @@ type Bringer struct {
 	Progress func(records, bytes int64)
 }
 
-// File puts all that reading an entry's file takes, which is not inline, into a batch. Whoever commits that
-// batch, and gives the file a name before it is released, can read the file from the local store alone.
-// Errors say which file, object and record they are of.
+// File puts all that reading an entry's file takes, which is not inline, into a batch, and its architecture.
+// Whoever commits that batch, and gives the file a name before it is released, can read the file from the
+// local store alone. Errors say which file, object and record they are of.
 func (x *Bringer) File(ctx context.Context, b *store.Batch, e *record.Entry) error {
 	t := &transfer{Bringer: x, batch: b, file: e.File, put: map[key]bool{},
 		placed: map[record.Object][]objects.Placed{}}
@@ -45,7 +45,7 @@ func (x *Bringer) File(ctx context.Context, b *store.Batch, e *record.Entry) err
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.Path, err)
 	}
-	return nil
+	return x.Graph(ctx, b, e)
 }
 
 // transfer brings one file.

@@ -154,8 +154,25 @@ func (m *making) file(e *record.Entry, seen int64) {
 	}
 }
 
-// atOnce is how many plans and manifests are in memory.
-const atOnce = 256
+// What is in memory at once: so many bytes of plans, which take up to 20 times as much once decoded, and of
+// manifests. One that is longer is alone.
+const (
+	planBytes     = 4 << 20
+	manifestBytes = 64 << 20
+)
+
+// portions cuts a list into parts of so many bytes.
+func portions[T any](all []T, most int64, size func(T) int64) (parts [][]T) {
+	for len(all) > 0 {
+		n, sum := 1, size(all[0])
+		for n < len(all) && sum+size(all[n]) <= most {
+			sum += size(all[n])
+			n++
+		}
+		parts, all = append(parts, all[:n]), all[n:]
+	}
+	return parts
+}
 
 // read makes the items of files that are not in the index.
 func (m *making) read(ctx context.Context) error {
@@ -163,37 +180,68 @@ func (m *making) read(ctx context.Context) error {
 	m.items = map[record.Digest]record.Ref{}
 	r := &fetch.Reader{Bucket: m.b}
 	n := int64(0)
-	for some := range slices.Chunk(m.fresh, atOnce) {
+	for _, some := range portions(m.fresh, planBytes, func(e *record.Entry) int64 {
+		return int64(e.File.Plan.Stored)
+	}) {
 		if m.o.Say != nil {
 			m.o.Say("reading manifests", n)
 		}
 		n += int64(len(some))
-		refs := make([]record.Ref, len(some))
-		for i, e := range some {
-			refs[i] = e.File.Plan
-		}
-		plans, err := r.Plans(ctx, refs)
+		files, err := m.plans(ctx, r, some)
 		if err != nil {
 			return err
 		}
-		var there []*record.Plan
-		for i, p := range plans {
-			if p != nil && p.Manifest == some[i].File.Manifest {
-				there, refs[len(there)] = append(there, p), refs[i]
+		for _, part := range portions(files, manifestBytes, func(f planned) int64 {
+			return int64(f.plan.Record.Raw)
+		}) {
+			if err := m.manifests(ctx, r, part); err != nil {
+				return err
 			}
 		}
-		contents, err := r.Manifests(ctx, there)
+	}
+	return nil
+}
+
+// planned is a file whose plan was read.
+type planned struct {
+	plan *record.Plan
+	at   record.Ref
+}
+
+// plans reads those of files.
+func (m *making) plans(ctx context.Context, r *fetch.Reader, some []*record.Entry) (
+	files []planned, err error) {
+	refs := make([]record.Ref, len(some))
+	for i, e := range some {
+		refs[i] = e.File.Plan
+	}
+	plans, err := r.Plans(ctx, refs)
+	for i, p := range plans {
+		if p != nil && p.Manifest == some[i].File.Manifest {
+			files = append(files, planned{p, refs[i]})
+		}
+	}
+	m.made.Unread += len(some) - len(files)
+	return files, err
+}
+
+// manifests makes the items of files.
+func (m *making) manifests(ctx context.Context, r *fetch.Reader, files []planned) error {
+	plans := make([]*record.Plan, len(files))
+	for i := range files {
+		plans[i] = files[i].plan
+	}
+	contents, err := r.Manifests(ctx, plans)
+	if err != nil {
+		return err
+	}
+	for i, p := range contents {
+		doc, err := manifest.Decode(p)
 		if err != nil {
-			return err
+			m.made.Unread++
+			continue
 		}
-		read := 0
-		for i, p := range contents {
-			if doc, err := manifest.Decode(p); err == nil {
-				m.add(there[i].Manifest, doc, refs[i])
-				read++
-			}
-		}
-		m.made.Unread += len(some) - read
+		m.add(plans[i].Manifest, doc, files[i].at)
 	}
 	return nil
 }

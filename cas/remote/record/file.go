@@ -83,7 +83,7 @@ func (f *File) check() error {
 			return fmt.Errorf("graph: %w", err)
 		}
 	}
-	return f.Model.check()
+	return f.Model.Check()
 }
 
 // checkRef holds that a record can lie there, and that its object is one that the file keeps.
@@ -94,7 +94,8 @@ func (f *File) checkRef(r Ref) error {
 	return checkRange(r.Off, int64(r.Stored), MaxObject)
 }
 
-func (m *Model) check() error {
+// Check returns an error unless an entry may have such a model, wherever its graph lies.
+func (m *Model) Check() error {
 	if len(m.Merged) > maxMerged || len(m.Graph) > maxGraph {
 		return fmt.Errorf("model merged from %d, graph of %d records: %w", len(m.Merged), len(m.Graph),
 			cas.ErrTooLarge)

@@ -56,10 +56,7 @@ func (d *dictionary) appendBody(p []byte, e *Entry) []byte {
 		}
 	}
 	if len(e.Metrics) > 0 {
-		p = num(p, int64(len(e.Metrics)))
-		for _, m := range e.Metrics {
-			p = le.AppendUint64(str(p, m.Name), floatBits(m.Value))
-		}
+		p = appendMetrics(p, e.Metrics)
 	}
 	if len(e.Over) > 0 {
 		p = num(p, int64(len(e.Over)))
@@ -203,13 +200,7 @@ func (d *dictionary) readBody(r *reader, path string, flags byte) Entry {
 		e.Removed = d.readRemoved(r, path)
 	}
 	if flags&flagMetrics != 0 {
-		e.Metrics = many(r, 9, func() Metric {
-			m := Metric{Name: r.String()}
-			if q := r.Take(8); q != nil {
-				m.Value = math.Float64frombits(le.Uint64(q))
-			}
-			return m
-		})
+		e.Metrics = readMetrics(r)
 	}
 	if flags&flagOver != 0 {
 		e.Over = many(r, 2, func() Replaced {
@@ -229,6 +220,24 @@ func (d *dictionary) readRemoved(r *reader, path string) *Removed {
 	}
 	was.Entry = d.readBody(r, path, flags)
 	return was
+}
+
+func appendMetrics(p []byte, all []Metric) []byte {
+	p = num(p, int64(len(all)))
+	for _, m := range all {
+		p = le.AppendUint64(str(p, m.Name), floatBits(m.Value))
+	}
+	return p
+}
+
+func readMetrics(r *reader) []Metric {
+	return many(r, 9, func() Metric {
+		m := Metric{Name: r.String()}
+		if q := r.Take(8); q != nil {
+			m.Value = math.Float64frombits(le.Uint64(q))
+		}
+		return m
+	})
 }
 
 func (d *dictionary) readFile(r *reader, flags byte) *File {

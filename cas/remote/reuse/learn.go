@@ -1,6 +1,7 @@
 package reuse
 
 import (
+	"bytes"
 	"context"
 
 	"golang.org/x/sync/errgroup"
@@ -11,6 +12,7 @@ import (
 	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/segment"
+	"ckptfs/index/manifest"
 )
 
 // part is an object of a plan, and how many records of it the plan has.
@@ -65,34 +67,37 @@ func (s *search) learn(ctx context.Context, t *target, p *record.Plan) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	if _, err := s.footers(ctx, parts); err != nil {
+	if err := s.footers(ctx, parts, nil); err != nil {
 		return err
 	}
 	return s.ask(t)
 }
 
-// footers reads what objects have, and has the State know it. Of an object that is not there, or not as it
-// should be, there is nothing.
-func (s *search) footers(ctx context.Context, parts []part) (map[record.ID][]segment.Record, error) {
-	all := map[record.ID][]segment.Record{}
+// footers reads what objects have, has the State know it, and calls look with it, one object after the other.
+// Of an object that is not there, or not as it should be, there is nothing.
+func (s *search) footers(ctx context.Context, parts []part,
+	look func(o record.ID, records []segment.Record)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for _, o := range parts {
 		g.Go(func() error {
 			records, err := s.Reader.Footer(ctx, o.Object, o.n)
-			if fetch.Lost(err) {
-				return nil
-			}
-			if err == nil {
+			there := err == nil
+			if there {
 				err = s.State.Learn(o.Object, alone(records))
+			}
+			if err != nil && !fetch.Lost(err) {
+				return err
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			all[o.ID], s.seen[o.ID] = records, err == nil
-			return err
+			if s.seen[o.ID] = there; look != nil {
+				look(o.ID, records)
+			}
+			return nil
 		})
 	}
-	return all, g.Wait()
+	return g.Wait()
 }
 
 // alone are the records that need no other. Those of a kind or a codec that is not known may.
@@ -126,52 +131,46 @@ func (s *search) relyOn(ctx context.Context, t *target, whole *objects.Whole, mo
 	for i := range some {
 		some[i] = parts[i*len(parts)/n]
 	}
-	footers, err := s.footers(ctx, some)
-	if err != nil {
-		return err
-	}
-	c := &comparison{plan: p, at: map[record.ID]map[int64]*segment.Record{}}
-	for _, o := range some {
-		c.at[o.ID] = map[int64]*segment.Record{}
-		for i := range footers[o.ID] {
-			c.at[o.ID][footers[o.ID][i].Off] = &footers[o.ID][i]
-		}
-	}
-	same := c.has(p.Record.Place, t.Manifest)
-	for i, h := range lists {
-		same = same && c.has(p.Lists[i].Place, h)
-	}
-	for i := range chunks {
-		same = same && c.has(p.Chunks[i], chunks[i].Hash)
-	}
-	for i := range p.Bases {
-		b := &p.Bases[i]
-		r, looked := c.record(b.Place)
-		same = same && (!looked || r != nil && [16]byte(r.Hash[:16]) == b.Hash)
-	}
-	if same {
+	c := &comparison{plan: p, lists: lists, chunks: chunks}
+	same := true
+	err = s.footers(ctx, some, func(o record.ID, records []segment.Record) {
+		same = same && c.is(o, records)
+	})
+	if same && err == nil {
 		s.whole[t.Manifest] = whole
 	}
-	return nil
+	return err
 }
 
-// comparison holds a plan against what objects have, as far as that was read.
+// comparison holds a plan against what is known here, and against what an object has.
 type comparison struct {
-	plan *record.Plan
-	at   map[record.ID]map[int64]*segment.Record // by offset
+	plan   *record.Plan
+	lists  []cas.Hash
+	chunks []manifest.Span
 }
 
-// record is what lies at a place; nil: no record of that length. looked: its object was read.
-func (c *comparison) record(at record.Place) (r *segment.Record, looked bool) {
-	in, looked := c.at[c.plan.Objects[at.Object].ID]
-	if r = in[at.Off]; r != nil && r.Stored != at.Stored {
-		r = nil
+// is reports whether an object has what the plan has in it.
+func (c *comparison) is(id record.ID, records []segment.Record) bool {
+	at := make(map[int64]*segment.Record, len(records))
+	for i := range records {
+		at[records[i].Off] = &records[i]
 	}
-	return r, looked
-}
-
-// has reports whether a record is where the plan has it, or that was not looked at.
-func (c *comparison) has(at record.Place, h cas.Hash) bool {
-	r, looked := c.record(at)
-	return !looked || r != nil && r.Hash == h
+	has := func(x record.Place, h []byte) bool {
+		if c.plan.Objects[x.Object].ID != id {
+			return true
+		}
+		r := at[x.Off]
+		return r != nil && r.Stored == x.Stored && bytes.HasPrefix(r.Hash[:], h)
+	}
+	same := has(c.plan.Record.Place, c.plan.Manifest[:])
+	for i, h := range c.lists {
+		same = same && has(c.plan.Lists[i].Place, h[:])
+	}
+	for i := range c.chunks {
+		same = same && has(c.plan.Chunks[i], c.chunks[i].Hash[:])
+	}
+	for i := range c.plan.Bases {
+		same = same && has(c.plan.Bases[i].Place, c.plan.Bases[i].Hash[:])
+	}
+	return same
 }

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/writer"
 )
@@ -67,6 +70,18 @@ func (s *scene) saved(id record.Writer, word string) change {
 	return change{entries: []record.Entry{local.file("runs/b/"+string(id[:3]), "shared", word)}}
 }
 
+// told has a machine know of alice's file what an index says of it, and nothing else.
+func (s *scene) told(id record.Writer) {
+	ctx, m := context.Background(), s.machines[id]
+	m.state = &writer.Mem{}
+	lists, _, err := s.heads()
+	must(err)
+	f := lists[0][0].File
+	plans, err := (&fetch.Reader{Bucket: s.mem}).Plans(ctx, []record.Ref{f.Plan})
+	must(err)
+	m.whole = map[cas.Hash]*objects.Whole{f.Manifest: {Plan: plans[0], At: f.Plan}}
+}
+
 // copies has a machine publish alice's file under another name.
 func (s *scene) copies(id record.Writer) {
 	s.pusher(id, change{entries: []record.Entry{local.file("runs/b/copy", "shared", "a")}})
@@ -118,6 +133,15 @@ var scenes = map[string]func() *scene{
 		s.register(dan)
 		s.undeletes(bob)
 		s.copies(dan)
+		s.collector(carol)
+		return s
+	},
+	"a file that an index told of": func() *scene {
+		s := shared(bob)
+		s.told(bob)
+		s.register(bob)
+		s.copies(bob)
+		s.deletes()
 		s.collector(carol)
 		return s
 	},
@@ -227,6 +251,7 @@ var mutations = map[string]struct {
 	"an engine that ignores If-Match":     {scenes["a pusher"], bends(noIfMatch, "ali", "bob", "car")},
 	"registering with the first commit":   {scenes["two pushers, one registers"], pusher(lateRegistration)},
 	"undelete unchecked":                  {scenes["undelete and copy"], pusher(unchecked)},
+	"an index trusted":                    {scenes["a file that an index told of"], pusher(unchecked)},
 	"a tombstone taken back":              {tombstoneWithdrawn, faithful},
 	"a repair that reads no epochs":       {maintained["a repair"], bends(noEpochs, "eri")},
 }

@@ -13,6 +13,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/objects/objectstest"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/sweep"
@@ -68,6 +69,7 @@ type machine struct {
 	id     record.Writer
 	state  *writer.Mem
 	random io.Reader
+	whole  map[cas.Hash]*objects.Whole // what an index told it of, some time ago
 }
 
 // change is what a machine publishes at once.
@@ -149,7 +151,8 @@ func (s *scene) pushWhat(ctx context.Context, m *machine, b bucket.Bucket, what 
 	}
 	last := len(s.said)
 	for {
-		_, err := w.Push(ctx, &local, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: seen(c)})
+		_, err := w.Push(ctx, &local, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: seen(c),
+			Look: func(context.Context) (map[cas.Hash]*objects.Whole, error) { return m.whole, nil }})
 		var anew *writer.RegisteredError
 		switch {
 		case err == nil:
