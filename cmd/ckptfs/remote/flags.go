@@ -100,5 +100,6 @@ func mirrored(b bucket.Bucket, url string) (bucket.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return web.NewMirror(patient.New(copies, patient.Options{Requests: requests, For: mirrorPatience}), b), nil
+	o := patient.Options{Requests: requests, For: mirrorPatience}
+	return web.NewMirror(patient.New(copies, o), b), nil
 }
