@@ -122,6 +122,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Foreign:  a.foreign,
 		RemoteOptions: volume.RemoteOptions{
 			Remote: c.remote.Open(), Publish: c.remote.Publishes(), RemotePoll: c.remote.Poll(),
+			RemoteCache: c.remote.Cache(), RemoteTimeout: c.remote.Timeout(),
 		},
 		HotSize:     hot,
 		MaxUnpacked: unpacked,

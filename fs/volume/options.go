@@ -75,6 +75,9 @@ type RemoteOptions struct {
 	RemotePoll time.Duration
 	// RemoteCache bounds what is kept on the disk of what was read of the remote, in bytes; 0: a default.
 	RemoteCache int64
+	// RemoteTimeout is for how long a read asks a remote again that is busy or cannot be reached; 0: for how
+	// long the bucket does.
+	RemoteTimeout time.Duration
 }
 
 // Most is how many of something there may be, since each takes memory; 0: any number.

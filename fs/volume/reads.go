@@ -42,7 +42,7 @@ var (
 )
 
 // join adds the remote, of which find knows the files.
-func (r *reads) join(folder *disk.Folder, b bucket.Bucket, most int64,
+func (r *reads) join(folder *disk.Folder, b bucket.Bucket, o *RemoteOptions,
 	find func(manifest cas.Hash) (*record.File, error)) error {
 	j := &joined{find: find}
 	if err := folder.MkdirAll(cacheDir, 0o700); err != nil {
@@ -52,10 +52,11 @@ func (r *reads) join(folder *disk.Folder, b bucket.Bucket, most int64,
 	if j.dir, err = folder.Sub(cacheDir); err != nil {
 		return err
 	}
-	if j.cache, err = cache.Open(j.dir, cache.Options{Max: most}); err != nil {
+	if j.cache, err = cache.Open(j.dir, cache.Options{Max: o.RemoteCache}); err != nil {
 		return errors.Join(err, j.dir.Close())
 	}
-	j.Tier = tier.New(tier.Options{Store: r.local, Bucket: b, Cache: j.cache, Find: find})
+	j.Tier = tier.New(tier.Options{Store: r.local, Bucket: b, Cache: j.cache, Timeout: o.RemoteTimeout,
+		Find: find})
 	r.tier.Store(j)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/patient"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -309,6 +310,29 @@ func TestStubsOffline(t *testing.T) {
 	}
 	b.rig = b.reopen(b.c.shared)
 	b.same(q, modelFile(t, "DEF"))
+}
+
+// A read asks for as long as it is told to, whatever the patience of others, and the cache is as large.
+func TestStubsTimeout(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	a, b := shared(t, p, modelFile(t, "ABC"))
+	a.published("")
+	b.fetched()
+	b.stub(p, true)
+	b.close()
+	b.rig = b.reopen(func(o *Options) {
+		o.Remote = func(remote.Joined) (bucket.Bucket, error) {
+			return patient.New(unreachable{}, patient.Options{Requests: 1, For: time.Hour}), nil
+		}
+		o.RemoteTimeout, o.RemoteCache = time.Millisecond, 1<<20
+	})
+	if _, err := b.openFile(p, unix.O_RDONLY); !errors.Is(err, bucket.ErrUnreachable) {
+		t.Error(err)
+	}
+	if n := b.v.reads.tier.Load().cache.Max(); n != 1<<20 {
+		t.Errorf("a cache of %d bytes", n)
+	}
+	b.rig = b.reopen(b.c.shared)
 }
 
 // unreachable is a bucket without a network.

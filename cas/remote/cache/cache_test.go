@@ -107,7 +107,8 @@ func open(t testing.TB, folder string, max int64) *Cache {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dir.Close() })
-	c, err := Open(dir, Options{Max: max, Disk: func() (int64, int64, error) { return 1 << 40, 1 << 39, nil }})
+	room := func() (int64, int64, error) { return 1 << 40, 1 << 39, nil }
+	c, err := Open(dir, Options{Max: max, Disk: room})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ type counting struct {
 	change func(key string, off int64, p []byte) []byte
 	fail   func(key string, off int64) error
 	wait   chan struct{} // every Get waits for it; nil: none does
+	past   bucket.Bucket // past every cache; nil: this
 }
 
 func (c *counting) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
@@ -66,6 +67,23 @@ func (c *counting) Get(ctx context.Context, key string, off, n int64, unless buc
 	return io.NopCloser(bytes.NewReader(p)), info, err
 }
 
+// set changes what becomes of Gets, also while some are made.
+func (c *counting) set(f func(*counting)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(c)
+}
+
+// Past is the bucket past every cache.
+func (c *counting) Past() bucket.Bucket {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.past != nil {
+		return c.past
+	}
+	return c
+}
+
 // asked is how many Gets there were, and how many bytes they gave, since it was called last.
 func (c *counting) asked() (gets int, n int64) {
 	c.mu.Lock()
@@ -85,22 +103,8 @@ type rig struct {
 	store  *store.Store // of the other machine
 	folder string
 	cache  *cache.Cache
-	origin bucket.Bucket // past every cache; nil: as it is reached
 	*Tier
 	asm *assemble.Reader
-}
-
-// behind is a remote behind a cache.
-type behind struct {
-	bucket.Bucket
-	r *rig
-}
-
-func (b behind) Past() bucket.Bucket {
-	if b.r.origin != nil {
-		return b.r.origin
-	}
-	return b.Bucket
 }
 
 func newRig(t testing.TB) *rig {
@@ -133,7 +137,7 @@ func (r *rig) open(t testing.TB, max int64) {
 	if r.cache, err = cache.Open(dir, cache.Options{Max: max, Disk: empty}); err != nil {
 		t.Fatal(err)
 	}
-	r.Tier = New(Options{Store: r.store, Bucket: behind{r.remote, r}, Cache: r.cache,
+	r.Tier = New(Options{Store: r.store, Bucket: r.remote, Cache: r.cache,
 		Find: func(h cas.Hash) (*record.File, error) { return r.files[h], nil }})
 	r.asm = assemble.New(r.Tier, assemble.Options{CacheBytes: 1 << 20, Workers: 2})
 	r.remote.asked()

@@ -43,8 +43,8 @@ var faults = map[string]func(s *script, out *http.Response, p []byte) *http.Resp
 	"503": func(_ *script, out *http.Response, _ []byte) *http.Response { return refusal(503, "SlowDown") },
 	"500": func(_ *script, out *http.Response, _ []byte) *http.Response { return refusal(500, "Internal") },
 	"429": func(_ *script, out *http.Response, _ []byte) *http.Response { return refusal(429, "") },
-	"skewed": func(_ *script, out *http.Response, _ []byte) *http.Response {
-		out = refusal(403, "RequestTimeTooSkewed")
+	"skewed": func(*script, *http.Response, []byte) *http.Response {
+		out := refusal(403, "RequestTimeTooSkewed")
 		out.Header.Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
 		return out
 	},

@@ -38,7 +38,7 @@ func TestReads(t *testing.T) {
 			t.Errorf("%d versions: %d requests, %d bytes", versions, gets, n)
 		}
 		r.open(t, 1<<30)
-		r.remote.fail = unreachableAll
+		r.remote.set(func(c *counting) { c.fail = unreachableAll })
 		r.reads(t, f)
 		if gets, _ := r.remote.asked(); gets > 0 {
 			t.Errorf("again: %d requests", gets)
@@ -55,16 +55,16 @@ func TestOffline(t *testing.T) {
 	r := newRig(t)
 	f := r.publish(t, remotetest.Small, 3)
 	r.open(t, 1<<30)
-	r.remote.fail = unreachableAll
+	r.remote.set(func(c *counting) { c.fail = unreachableAll })
 	if _, err := r.read(f, 4096); !errors.Is(err, bucket.ErrUnreachable) || errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("nothing is here: %v", err)
 	}
-	r.remote.fail = nil
+	r.remote.set(func(c *counting) { c.fail = nil })
 	x, err := r.asm.Open(f.Manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.remote.fail = unreachableAll
+	r.remote.set(func(c *counting) { c.fail = unreachableAll })
 	r.cache.Free(1 << 40)
 	var at *assemble.Error
 	if _, err := x.ReadAt(make([]byte, 100), 30_000); !errors.Is(err, bucket.ErrUnreachable) ||
@@ -119,7 +119,7 @@ func TestLocalFirst(t *testing.T) {
 	}
 	remotetest.Small.Save(t, r.store, 4, prev)
 	r.cache.Free(1 << 40)
-	r.remote.fail = unreachableAll
+	r.remote.set(func(c *counting) { c.fail = unreachableAll })
 	r.reads(t, f)
 }
 
@@ -128,7 +128,7 @@ func TestLocal(t *testing.T) {
 	r := newRig(t)
 	f := r.publish(t, remotetest.Small, 2)
 	r.open(t, 1<<30)
-	r.remote.fail = unreachableAll
+	r.remote.set(func(c *counting) { c.fail = unreachableAll })
 	is := func(want bool) {
 		t.Helper()
 		if got, err := r.Local(r.files[f.Manifest]); err != nil || got != want {
@@ -138,7 +138,7 @@ func TestLocal(t *testing.T) {
 	is(false)
 	b := r.store.Begin()
 	defer b.Release()
-	r.remote.fail = nil
+	r.remote.set(func(c *counting) { c.fail = nil })
 	e := &record.Entry{Path: "runs/a/1/model.pt", File: r.files[f.Manifest]}
 	if err := (&bring.Bringer{Reader: r.Reader(), Store: r.store}).File(t.Context(), b, e); err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestLocal(t *testing.T) {
 	if err := b.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	r.remote.fail = unreachableAll
+	r.remote.set(func(c *counting) { c.fail = unreachableAll })
 	is(true)
 	if ok, err := r.Local(&record.File{Size: 1, Inline: "x"}); !ok || err != nil {
 		t.Error(ok, err)
@@ -207,7 +207,7 @@ func TestPin(t *testing.T) {
 	r := newRig(t)
 	f := r.publish(t, remotetest.Small, 2)
 	r.open(t, 1<<30)
-	r.remote.fail = unreachableAll
+	r.remote.set(func(c *counting) { c.fail = unreachableAll })
 	done, err := r.Pin(f.Manifest) // asks nobody
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestPin(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
-	r.remote.fail = nil
+	r.remote.set(func(c *counting) { c.fail = nil })
 	delete(r.files, f.Manifest)
 	chunk := f.Hashes[0]
 	if p, err := r.Get(chunk, nil); err != nil || cas.Sum(p) != chunk {
@@ -260,11 +260,12 @@ func TestHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.remote.change = func(_ string, _ int64, p []byte) []byte { p[len(p)/2] ^= 1; return p }
+	damaged := func(_ string, _ int64, p []byte) []byte { p[len(p)/2] ^= 1; return p }
+	r.remote.set(func(c *counting) { c.change = damaged })
 	if err := r.Held(t.Context(), file, true); !errors.Is(err, cas.ErrCorrupt) {
 		t.Errorf("damaged: %v", err)
 	}
-	r.remote.change = nil
+	r.remote.set(func(c *counting) { c.change = nil })
 	o := p.Objects[0]
 	if o.ID == file.Plan.Object {
 		o = p.Objects[1]
@@ -299,7 +300,7 @@ func TestFlips(t *testing.T) {
 	}
 	r := newRig(t)
 	f := r.publish(t, remotetest.Small, 8)
-	r.origin = r.remote.Bucket // the Mem itself
+	r.remote.set(func(c *counting) { c.past = r.remote.Bucket })
 	r.open(t, 1<<30)
 	r.reads(t, f)
 	p, err := r.Plan(t.Context(), f.Manifest)
@@ -318,11 +319,11 @@ func TestFlips(t *testing.T) {
 			flip(t, filepath.Join(r.folder, o.ID.String()[:2], o.ID.String()), bit)
 		case 1: // on the way, but not from past the caches
 			r.cache.Free(1 << 40)
-			r.remote.change = flipping(key, bit)
+			r.remote.set(func(c *counting) { c.change = flipping(key, bit) })
 		case 2: // everywhere
 			r.cache.Free(1 << 40)
-			r.remote.change = flipping(key, bit)
-			r.origin = r.remote
+			r.remote.set(func(c *counting) { c.change = flipping(key, bit) })
+			r.remote.set(func(c *counting) { c.past = r.remote })
 		}
 		got := make([]byte, 9000)
 		x, err := r.asm.Open(f.Manifest)
@@ -344,8 +345,8 @@ func TestFlips(t *testing.T) {
 				t.Fatalf("%d: bit %d of %s: %v", n, bit, key, err)
 			}
 		}
-		r.remote.change = nil
-		r.origin = r.remote.Bucket
+		r.remote.set(func(c *counting) { c.change = nil })
+		r.remote.set(func(c *counting) { c.past = r.remote.Bucket })
 	}
 	if failed < tries/60 {
 		t.Errorf("%d errors, %d right", failed, healed)
@@ -387,7 +388,7 @@ func TestClosed(t *testing.T) {
 	r := newRig(t)
 	f := r.publish(t, remotetest.Small, 2)
 	r.open(t, 1<<30)
-	r.remote.wait = make(chan struct{})
+	r.remote.set(func(c *counting) { c.wait = make(chan struct{}) })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := r.Plan(ctx, f.Manifest); !errors.Is(err, context.Canceled) {

@@ -24,14 +24,17 @@ const (
 type MountFlags struct {
 	push, mirror       string
 	pushRate, pullRate size.Flag
-	poll               time.Duration
+	cache              size.Flag
+	poll, timeout      time.Duration
 }
 
 // Add defines the flags.
 func (m *MountFlags) Add(f *pflag.FlagSet) {
-	m.pushRate, m.pullRate = size.Default("0", 0), size.Default("0", 0)
+	m.pushRate, m.pullRate, m.cache = size.Default("0", 0), size.Default("0", 0), size.Default("0", 0)
 	f.StringVar(&m.push, "push", pushAuto, "publish complete steps to the store's remote: auto, or manual, when a command says so")
 	f.DurationVar(&m.poll, "remote-poll", 15*time.Second, "ask the remote so often for what other machines published")
+	f.DurationVar(&m.timeout, "remote-timeout", 5*time.Minute, "ask a remote that is busy or cannot be reached again for so long, before a read fails")
+	f.Var(&m.cache, "remote-cache", "bound on what is kept on the disk of what was read of the remote; 0 is a tenth of the disk, at most 64GiB")
 	f.Var(&m.pushRate, "push-rate", "bound on what is sent to the remote in a second, such as 50MiB; 0 is none")
 	f.StringVar(&m.mirror, "mirror", "", "URL of a server that has copies of the remote's objects: they are read there, and checked")
 	f.Var(&m.pullRate, "pull-rate", "bound on what is read from the remote in a second; 0 is none")
@@ -44,6 +47,9 @@ func (m *MountFlags) Check() error {
 	}
 	if m.poll < time.Second {
 		return fmt.Errorf("--remote-poll %s: give at least 1s", m.poll)
+	}
+	if m.timeout < time.Second {
+		return fmt.Errorf("--remote-timeout %s: give at least 1s", m.timeout)
 	}
 	if m.mirror != "" {
 		if _, err := web.Open(m.mirror, nil); err != nil {
@@ -63,6 +69,12 @@ func (m *MountFlags) Publishes() bool { return m.push == pushAuto }
 
 // Poll is how often the remote is asked for what others published.
 func (m *MountFlags) Poll() time.Duration { return m.poll }
+
+// Cache bounds what is kept of what was read, in bytes; 0: as the disk is large.
+func (m *MountFlags) Cache() int64 { return m.cache.Bytes }
+
+// Timeout is for how long a read asks again.
+func (m *MountFlags) Timeout() time.Duration { return m.timeout }
 
 // Open opens the bucket of a remote for a mount.
 func (m *MountFlags) Open() func(remote.Joined) (bucket.Bucket, error) {
@@ -88,5 +100,6 @@ func mirrored(b bucket.Bucket, url string) (bucket.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return web.NewMirror(patient.New(copies, patient.Options{Requests: requests, For: mirrorPatience}), b), nil
+	o := patient.Options{Requests: requests, For: mirrorPatience}
+	return web.NewMirror(patient.New(copies, o), b), nil
 }
