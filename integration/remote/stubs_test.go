@@ -89,7 +89,8 @@ func TestStubs(t *testing.T) {
 	}
 	unix.Munmap(mapped)
 	f.Close()
-	if err := daemon.Until("", func() bool { _, err := os.Stat(in(b, "runs/y/7")); return err != nil }); err != nil {
+	gone := func() bool { _, err := os.Stat(in(b, "runs/y/7")); return err != nil }
+	if err := daemon.Until("", gone); err != nil {
 		t.Error("what was removed is there")
 	}
 
