@@ -67,6 +67,14 @@ func (c *Files) openPacked(rec *tree.Record) (*packedFile, error) {
 		p.unpin()
 		return nil, err
 	}
+	if !rec.Remote {
+		return p, nil
+	}
+	if size, err := c.RemoteSize(rec.Manifest); err != nil || size != p.Size() {
+		p.Close()
+		return nil, errors.Join(err, fmt.Errorf("a manifest of %d bytes, and its entry says %d: %w", p.Size(),
+			size, cas.ErrCorrupt))
+	}
 	return p, nil
 }
 

@@ -232,7 +232,8 @@ func (p *push) commit(ctx context.Context, entries []record.Entry) error {
 	defer src.Source.Close()
 	b := p.o.Store.Begin()
 	defer b.Release()
-	if err := p.bringStubs(ctx, b, entries); err != nil {
+	entries, err := p.bringStubs(ctx, b, entries)
+	if err != nil || len(entries) == 0 {
 		return err
 	}
 	var res writer.Result

@@ -8,6 +8,7 @@ import (
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cas/store"
 	"ckptfs/fs/content"
+	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 )
 
@@ -43,22 +44,34 @@ func (p *pull) unstub(ctx context.Context, n *names.Node, e *record.Entry) error
 }
 
 // bringStubs brings what entries need that only the remote has: files that were copied, or have another name,
-// since they appeared here. It is the batch's until that is released.
-func (p *push) bringStubs(ctx context.Context, b *store.Batch, entries []record.Entry) error {
-	for i := range entries {
-		e := &entries[i]
-		if e.File == nil || e.File.Manifest.IsZero() {
-			continue
-		}
-		f, err := p.o.State.File(e.File.Manifest)
-		if err == nil && f != nil {
-			err = p.bring.File(ctx, b, &record.Entry{Path: e.Path, File: f})
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", e.Path, err)
+// since they appeared here. It is the batch's until that is released. What the remote has lost keeps nothing
+// else from being published: the entries that are left are returned.
+func (p *push) bringStubs(ctx context.Context, b *store.Batch, entries []record.Entry) (
+	left []record.Entry, err error) {
+	for _, e := range entries {
+		err := p.bringStub(ctx, b, &e)
+		switch {
+		case err == nil:
+			left = append(left, e)
+		case lost(err):
+			p.out.Skipped = append(p.out.Skipped, control.Skip{Path: e.Path, Reason: err.Error()})
+			delete(p.found.done, inStep(e.Path))
+		default:
+			return nil, fmt.Errorf("%s: %w", e.Path, err)
 		}
 	}
-	return b.Commit()
+	return left, b.Commit()
+}
+
+func (p *push) bringStub(ctx context.Context, b *store.Batch, e *record.Entry) error {
+	if e.File == nil || e.File.Manifest.IsZero() {
+		return nil
+	}
+	f, err := p.o.State.File(e.File.Manifest)
+	if err != nil || f == nil {
+		return err
+	}
+	return p.bring.File(ctx, b, &record.Entry{Path: e.Path, File: f})
 }
 
 // replan keeps where the plans are now of files that were published again: those of before may go.

@@ -40,6 +40,7 @@ func TestShareAgainstModel(t *testing.T) {
 			},
 			"push":  func(rt *rapid.T) { m.push(who(rt)) },
 			"pull":  func(rt *rapid.T) { m.pull(who(rt)) },
+			"drop":  func(rt *rapid.T) { m.drop(who(rt)) },
 			"again": func(rt *rapid.T) { who(rt).again() },
 			"":      func(*rapid.T) { m.check() },
 		})
@@ -128,6 +129,14 @@ func (m *shareModel) push(one *modelled) {
 		n.known, n.base = n.size, []int{m.next}
 	}
 	m.see(one, m.remote(one))
+}
+
+// drop leaves to the remote what it has: no name shows that.
+func (m *shareModel) drop(one *modelled) {
+	if _, err := one.Drop(context.Background(), "", nil); err != nil && !errors.Is(err, unix.ENOENT) {
+		m.rt.Fatalf("drop: %v", err)
+	}
+	one.prune(control.PruneOptions{})
 }
 
 // appears shows what another had hidden that went.

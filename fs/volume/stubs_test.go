@@ -414,3 +414,25 @@ func TestRemovedElsewhere(t *testing.T) {
 		t.Errorf("what others removed is removed again: %+v", p)
 	}
 }
+
+// A copy whose bytes the remote has lost keeps nothing else from being published.
+func TestLostStubKeepsNothingBack(t *testing.T) {
+	const p, q = "runs/x/1/model.safetensors", "runs/x/1/copy.safetensors"
+	a, b := shared(t, p, modelFile(t, "ABC"))
+	b.link(p, q)
+	var keys []string
+	for info, err := range a.c.mu.List(context.Background(), "d/", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, info.Key)
+	}
+	if err := a.c.mu.Delete(context.Background(), keys); err != nil {
+		t.Fatal(err)
+	}
+	b.put("runs/y/1/f", []byte("f"))
+	if out := b.published("", q); out.Names == 0 {
+		t.Errorf("%+v", out)
+	}
+	b.remoteIs("runs/y/1/f", "pushed")
+}
