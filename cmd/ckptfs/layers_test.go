@@ -215,6 +215,8 @@ var layers = []struct {
 		"cas/remote/index", "cas/remote/patient", "cas/remote/probe", "cas/remote/rated",
 		"cas/remote/record", "cas/remote/survey", "cas/remote/sweep", "cas/remote/web", "cmd/ckptfs/size",
 		"cmd/ckptfs/text", "fs/control"}},
+		"cas/remote/index", "cas/remote/patient", "cas/remote/probe", "cas/remote/rated", "cas/remote/record",
+		"cas/remote/survey", "cas/remote/sweep", "cmd/ckptfs/size", "cmd/ckptfs/text", "fs/control"}},
 	{"cmd/ckptfs", []string{"cas", "cas/remote/bucket", "cas/simd", "cmd/ckptfs/holder",
 		"cmd/ckptfs/later", "cmd/ckptfs/logs",
 		"cmd/ckptfs/heap", "cmd/ckptfs/procs", "cmd/ckptfs/remote", "cmd/ckptfs/rundir", "cmd/ckptfs/size",
