@@ -105,6 +105,11 @@ func BenchmarkMark(b *testing.B) {
 	}
 	b.ReportMetric((cpuTime()-cpu).Seconds()/float64(b.N), "core-s/op")
 	b.ReportMetric(float64(peak())/1024, "peak-MiB")
+	tables := int64(0)
+	for info := range m.List(context.Background(), record.ClassTable.Prefix(), "") {
+		tables += info.Size
+	}
+	b.ReportMetric(float64(tables)/(1<<20), "tables-MiB")
 }
 
 // peak is the most memory that the process took, in KiB.
