@@ -97,7 +97,8 @@ func (c *commands) prune(ctx context.Context, cmd *cobra.Command, path string) e
 func (c *commands) makeIndex(ctx context.Context, j *joined) error {
 	say, done := c.counts()
 	defer done()
-	_, err := index.Make(ctx, j.bucket, index.Options{Remote: j.ID, Now: c.now, Random: rand.Reader, Say: say})
+	_, err := index.Make(ctx, j.bucket, index.Options{Remote: j.ID, Now: c.now, Random: rand.Reader,
+		Say: say})
 	if err != nil {
 		err = fmt.Errorf("%s was pruned; its index is as it was: %w", j.URL(), err)
 	}
