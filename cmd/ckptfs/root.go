@@ -125,7 +125,8 @@ func (a *app) groups() []group {
 	return []group{
 		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
 			a.upgradeCmd(), a.versionCmd()}},
-		{"look", "Look:", []*cobra.Command{remote.Extend(shell{a}, a.statsCmd())[0], a.showCmd(), a.catTensorCmd(),
+		{"look", "Look:", []*cobra.Command{remote.Extend(shell{a}, a.statsCmd())[0], a.showCmd(),
+			a.catTensorCmd(),
 			a.diffCmd(), a.findCmd()}},
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),
 			a.ancestorCmd(),

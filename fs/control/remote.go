@@ -45,7 +45,7 @@ type Exported struct {
 // RemoteRepaired is what RepairRemote did.
 type RemoteRepaired struct {
 	Heads   []MendedHead    `json:"heads"`
-	Revived int             `json:"revived"` // names that this store published, since their objects were condemned
+	Revived int             `json:"revived"` // names that this store published anew
 	Lost    []Skip          `json:"lost"`
 	Unknown []UnknownWriter `json:"unknown"`
 	Damaged []string        `json:"damaged"` // keys of objects whose commit records could not be read
@@ -289,7 +289,8 @@ func (c *Client) Undelete(ctx context.Context, path string, progress func(Progre
 }
 
 // RepairRemote is Remote.RepairRemote.
-func (c *Client) RepairRemote(ctx context.Context, writers []string, progress func(Progress)) (*RemoteRepaired, error) {
+func (c *Client) RepairRemote(ctx context.Context, writers []string,
+	progress func(Progress)) (*RemoteRepaired, error) {
 	return follow[RemoteRepaired](ctx, c, "repair-remote", url.Values{"writer": writers}, progress)
 }
 

@@ -60,7 +60,8 @@ func (s *Share) Export(ctx context.Context, name, at string, serving bool) (*con
 	if err != nil {
 		return nil, err
 	}
-	out := &control.Exported{Name: name, Removed: e.removed, Names: len(e.entries) - e.removed - len(res.Failed),
+	out := &control.Exported{Name: name, Removed: e.removed,
+		Names:   len(e.entries) - e.removed - len(res.Failed),
 		Objects: res.Objects, Bytes: res.Bytes, Skipped: []control.Skip{}}
 	for _, f := range res.Failed {
 		out.Skipped = append(out.Skipped, control.Skip{Path: f.Path, Reason: f.Err.Error()})
@@ -156,7 +157,8 @@ func (e *export) identity(ctx context.Context) (id writer.Identity, err error) {
 	if err != nil {
 		return id, err
 	}
-	id = writer.Identity{Writer: record.ExportsWriter, Instance: h.Instance, Commit: h.Commit, Sequence: h.Sequence}
+	id = writer.Identity{Writer: record.ExportsWriter, Instance: h.Instance, Commit: h.Commit,
+		Sequence: h.Sequence}
 	if id.Instance.IsZero() {
 		_, err = e.o.Random.Read(id.Instance[:])
 	}

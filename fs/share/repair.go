@@ -9,9 +9,9 @@ import (
 	"ckptfs/fs/control"
 )
 
-// RepairRemote makes heads again that were deleted or put back by hand, from what this store read of them last
-// and from commit records; those of from, from commit records alone. What no head may name any more, and is
-// still there, this store publishes.
+// RepairRemote makes heads again that were deleted or put back by hand, from what this store read of them
+// last and from commit records; those of from, from commit records alone. What no head may name any more, and
+// is still there, this store publishes.
 func (s *Share) RepairRemote(ctx context.Context, from []string, report func(control.Progress)) (
 	*control.RemoteRepaired, error) {
 	if _, err := s.Fetch(ctx); err != nil {
@@ -37,7 +37,8 @@ func (s *Share) RepairRemote(ctx context.Context, from []string, report func(con
 	var back []revived
 	for _, e := range rep.Revive {
 		back = append(back, revived{entry: e, lost: func(why error) {
-			out.Lost = append(out.Lost, control.Skip{Path: e.Path, Reason: fmt.Sprintf("of %s: %v", e.Origin, why)})
+			out.Lost = append(out.Lost, control.Skip{Path: e.Path, Reason: fmt.Sprintf("of %s: %v", e.Origin,
+				why)})
 		}})
 	}
 	if _, err := s.heads.Refresh(ctx); err != nil {
@@ -59,7 +60,8 @@ func repaired(rep *mend.Report) *control.RemoteRepaired {
 			Reason: fmt.Sprintf("of %s: object %s is gone", l.Writer, l.Object)})
 	}
 	for _, x := range rep.Orphans {
-		out.Unknown = append(out.Unknown, control.UnknownWriter{Writer: string(x.Writer), Commits: x.Commits, Last: x.Last})
+		out.Unknown = append(out.Unknown, control.UnknownWriter{Writer: string(x.Writer), Commits: x.Commits,
+			Last: x.Last})
 	}
 	return out
 }

@@ -130,8 +130,8 @@ type revived struct {
 }
 
 // revive publishes entries of the remote as this store's, from their bytes: where they lie now may be
-// condemned, so they are brought first, and what a push relies on it chooses as ever. It returns how many were
-// published.
+// condemned, so they are brought first, and what a push relies on it chooses as ever. It returns how many
+// were published.
 func (s *Share) revive(ctx context.Context, all []revived) (published int, err error) {
 	s.pushing.Lock()
 	defer s.pushing.Unlock()
@@ -167,8 +167,8 @@ func (s *Share) revive(ctx context.Context, all []revived) (published int, err e
 	return p.out.Names, err
 }
 
-// plain is a file without what says where it lies. What says so of a model's graph goes, too: it is made again
-// where the model is read.
+// plain is a file without what says where it lies. What says so of a model's graph goes, too: it is made
+// again where the model is read.
 func plain(f *record.File) *record.File {
 	out := &record.File{Size: f.Size, Inline: f.Inline, Manifest: f.Manifest}
 	if f.Model != nil {

@@ -56,7 +56,8 @@ func TestHeadPutBack(t *testing.T) {
 			}
 			a.again()
 			a.put("runs/x/3/f", []byte("three"))
-			if _, err := a.Push(context.Background(), "", control.PushOptions{}, nil); !errors.Is(err, writer.ErrRolledBack) ||
+			if _, err := a.Push(context.Background(), "", control.PushOptions{}, nil); !errors.Is(err,
+				writer.ErrRolledBack) ||
 				!strings.Contains(err.Error(), "repair --remote") {
 				t.Fatalf("pushed: %v", err)
 			}
@@ -80,7 +81,8 @@ func TestHeadPutBack(t *testing.T) {
 			b.same("runs/x/3/f", []byte("three"))
 			d := c.join("d")
 			d.pulled("")
-			for p, want := range map[string]string{"runs/x/1/f": "one", "runs/x/2/f": "two", "runs/x/3/f": "three"} {
+			for p, want := range map[string]string{"runs/x/1/f": "one", "runs/x/2/f": "two",
+				"runs/x/3/f": "three"} {
 				d.same(p, []byte(want))
 			}
 			if f, err := b.Fetch(context.Background()); err != nil || len(f.Problems) != 0 {

@@ -44,16 +44,17 @@ func (m *machine) undeleted(at string, left ...string) *control.Undeleted {
 
 func (c *cloud) collect(grace time.Duration) sweep.Stats {
 	c.t.Helper()
-	s, err := sweep.Collect(context.Background(), &c.mu, sweep.Options{Remote: c.id.ID, Collector: "c.00000000",
-		Grace: grace, Now: time.Now})
+	s, err := sweep.Collect(context.Background(), &c.mu, sweep.Options{Remote: c.id.ID,
+		Collector: "c.00000000",
+		Grace:     grace, Now: time.Now})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return s
 }
 
-// What a machine deleted, its own or another's, any machine brings back, with all of a step, for all. Then the
-// collector keeps it.
+// What a machine deleted, its own or another's, any machine brings back, with all of a step, for all. Then
+// the collector keeps it.
 func TestUndelete(t *testing.T) {
 	c := newCloud(t)
 	a, b, d := c.join("a"), c.join("b"), c.join("d")
@@ -139,11 +140,13 @@ func TestUndeleteGone(t *testing.T) {
 	if err != nil || u.Names != 0 || len(u.Skipped) != 1 {
 		t.Fatalf("%+v, %v", u, err)
 	}
-	if why := u.Skipped[0].Reason; !strings.Contains(why, "a.") || !strings.Contains(why, "deleted it on 20") {
+	if why := u.Skipped[0].Reason; !strings.Contains(why, "a.") || !strings.Contains(why,
+		"deleted it on 20") {
 		t.Error(why)
 	}
 	garbage := record.ClassData.Key(record.ID{7})
-	if _, err := c.mu.Put(context.Background(), garbage, bucket.Bytes([]byte("x")), bucket.Cond{}); err != nil {
+	if _, err := c.mu.Put(context.Background(), garbage, bucket.Bytes([]byte("x")),
+		bucket.Cond{}); err != nil {
 		t.Fatal(err)
 	}
 	c.collect(0)

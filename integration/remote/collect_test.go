@@ -97,7 +97,8 @@ func TestCheckRemote(t *testing.T) {
 	}
 	said, err := a.CLI("check", "--remote", a.Dir)
 	var exit *daemon.ExitError
-	if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(said, "runs/x/1/model.bin") || strings.Contains(said, "small.json") ||
+	if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(said, "runs/x/1/model.bin") ||
+		strings.Contains(said, "small.json") ||
 		!strings.Contains(said, "it is not there") {
 		t.Errorf("%v: %s", err, said)
 	}

@@ -1,5 +1,5 @@
-// Package audit looks whether a remote is sound: whether every head and table can be read, every object that a
-// name needs is there and as long as plans say, and every plan finds its records in the footers of their
+// Package audit looks whether a remote is sound: whether every head and table can be read, every object that
+// a name needs is there and as long as plans say, and every plan finds its records in the footers of their
 // objects; if asked, also whether all bytes of the objects are as they were put.
 //
 // It changes nothing, and others may publish and collect meanwhile: an object that went since the names were
@@ -160,7 +160,8 @@ func (a *audit) problem(key string, kind Kind, what, path string) {
 		}
 		i = len(a.rep.Problems)
 		a.found[key+"\x00"+what] = i
-		a.rep.Problems = append(a.rep.Problems, Problem{Key: key, Kind: kind, What: what, Paths: []string{}, id: id})
+		a.rep.Problems = append(a.rep.Problems, Problem{Key: key, Kind: kind, What: what, Paths: []string{},
+			id: id})
 	}
 	p := &a.rep.Problems[i]
 	switch {

@@ -25,8 +25,9 @@ func published(t testing.TB) *bucket.Mem {
 	t.Helper()
 	mem := &bucket.Mem{}
 	local := objectstest.New(1)
-	w := writer.New(writer.Options{Bucket: mem, Remote: remoteID, State: &writer.Mem{}, Now: time.Now, Parallel: 1,
-		Random: rand.NewChaCha8([32]byte{1}), Register: func(ctx context.Context) (record.Writer, error) {
+	w := writer.New(writer.Options{Bucket: mem, Remote: remoteID, State: &writer.Mem{}, Now: time.Now,
+		Parallel: 1,
+		Random:   rand.NewChaCha8([32]byte{1}), Register: func(ctx context.Context) (record.Writer, error) {
 			return remote.Register(ctx, mem, "alice")
 		}})
 	push := func(entries ...record.Entry) {
@@ -45,10 +46,12 @@ func published(t testing.TB) *bucket.Mem {
 		return record.Entry{Path: path, Mode: 0o644, File: &record.File{Size: c.Size, Manifest: manifest}}
 	}
 	base := local.Alone(cas.Chunk, 40<<10)
-	push(file("runs/a/1", base), record.Entry{Path: "runs/a/1.json", File: &record.File{Size: 2, Inline: "{}"}})
+	push(file("runs/a/1", base), record.Entry{Path: "runs/a/1.json", File: &record.File{Size: 2,
+		Inline: "{}"}})
 	push(file("runs/a/2", base, local.Delta(cas.Chunk, 100, base)))
 	long := strings.Repeat("x", 64<<10)
-	push(record.Entry{Path: "runs/b", Kind: record.KindFolder, Attrs: []record.Attr{{Name: "user.a", Value: long},
+	push(record.Entry{Path: "runs/b", Kind: record.KindFolder, Attrs: []record.Attr{{Name: "user.a",
+		Value: long},
 		{Name: "user.b", Value: long}}})
 	return mem
 }
@@ -94,8 +97,8 @@ func read(t testing.TB, b bucket.Bucket, key string) []byte {
 	return p
 }
 
-// Each object that is gone, cut, another's, or has one bit turned is told, by its key and with files that need
-// it.
+// Each object that is gone, cut, another's, or has one bit turned is told, by its key and with files that
+// need it.
 func TestDamage(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, key := range keys(published(t)) {
@@ -120,7 +123,8 @@ func TestDamage(t *testing.T) {
 			"a bit": func(t *testing.T, b *bucket.Mem, p []byte) {
 				q := slices.Clone(p)
 				at := 0
-				for at < min(64, len(q)-1) || q[at] == 0 { // neither the file header nor what is behind a payload
+				for at < min(64, len(q)-1) ||
+					q[at] == 0 { // neither the file header nor what is behind a payload
 					at = r.IntN(len(q))
 				}
 				q[at] ^= 1 << r.IntN(8)
@@ -131,7 +135,8 @@ func TestDamage(t *testing.T) {
 				mem := published(t)
 				here := key
 				if strings.HasPrefix(key, record.Heads) { // each remote draws its own
-					here = keys(mem)[slices.IndexFunc(keys(mem), func(k string) bool { return k[:6] == key[:6] })]
+					here = keys(mem)[slices.IndexFunc(keys(mem),
+						func(k string) bool { return k[:6] == key[:6] })]
 				}
 				p := read(t, mem, here)
 				key = here

@@ -3,7 +3,8 @@
 //
 // Refresh reads the heads that changed. What it read last stays: in memory, and in a Cache for the next
 // process. A head that cannot be read now, that is no head of this remote, is gone, or is older than what was
-// read, is as it was read last, and Problems says so. Nothing is locked while a request is under way but against another Refresh.
+// read, is as it was read last, and Problems says so. Nothing is locked while a request is under way but
+// against another Refresh.
 package heads
 
 import (
@@ -223,7 +224,8 @@ func (r *reading) gone(w record.Writer) {
 // idle is for how long a writer publishes nothing, at least, before its head is folded.
 const idle = 30 * 24 * time.Hour
 
-// folded reports whether a head that is gone may have been folded meanwhile, and been deleted long after that.
+// folded reports whether a head that is gone may have been folded meanwhile, and been deleted long after
+// that.
 func (r *reading) folded(old *head) bool {
 	archive := r.got[record.ArchiveWriter]
 	if archive == nil {

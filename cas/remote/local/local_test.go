@@ -222,7 +222,8 @@ func TestAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		raw, err := codec.Decode(nil, r.Codec, p, int(r.Raw))
-		if err != nil || cas.Check(raw, r.Hash) != nil || cas.CheckXXH3(raw, r.XXH3) != nil || r.CheckPayload(p) != nil {
+		if err != nil || cas.Check(raw, r.Hash) != nil || cas.CheckXXH3(raw, r.XXH3) != nil ||
+			r.CheckPayload(p) != nil {
 			t.Errorf("%s: %v", r.Hash.Short(), err)
 		}
 	}

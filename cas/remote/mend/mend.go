@@ -1,5 +1,5 @@
-// Package mend makes heads again that were deleted, damaged, or put back to an earlier version by hand, so that
-// acknowledged commits are missing. Writers refuse to commit to such a head (writer.ErrRolledBack).
+// Package mend makes heads again that were deleted, damaged, or put back to an earlier version by hand, so
+// that acknowledged commits are missing. Writers refuse to commit to such a head (writer.ErrRolledBack).
 //
 // What a head said is known from
 //
@@ -15,8 +15,8 @@
 //
 // While the head was missing, a collector may have condemned what it needed. A head that is made again obeys
 // what any commit obeys: the head is there and was read before gc/state is, epoch E, and none of its entries
-// needs an object that an epoch up to E names. Entries that do are not put into the head. If their objects are
-// all there, whoever mends brings them into the local store, and publishes them again (Report.Revive).
+// needs an object that an epoch up to E names. Entries that do are not put into the head. If their objects
+// are all there, whoever mends brings them into the local store, and publishes them again (Report.Revive).
 //
 // If the new head is exactly the one that was read last, it keeps its commit, and its writer goes on. Else it
 // has a commit of its own, and the writer registers again.
@@ -168,7 +168,8 @@ func (m *mending) get(ctx context.Context, w record.Writer) (t there, err error)
 }
 
 func damage(err error) bool {
-	return slices.ContainsFunc([]error{cas.ErrCorrupt, bucket.ErrNotFound, bucket.ErrTooLarge, bucket.ErrRange},
+	return slices.ContainsFunc([]error{cas.ErrCorrupt, bucket.ErrNotFound, bucket.ErrTooLarge,
+		bucket.ErrRange},
 		func(kind error) bool { return errors.Is(err, kind) })
 }
 
@@ -330,7 +331,8 @@ func united(own record.Writer, lists [][]record.Entry) []record.Entry {
 	return slices.CompactFunc(all, func(a, b record.Entry) bool { return a.Compare(&b, own) == 0 })
 }
 
-// choose takes out of entries what may not be in a head: what needs what an epoch names, or what is not there.
+// choose takes out of entries what may not be in a head: what needs what an epoch names, or what is not
+// there.
 func (m *mending) choose(ctx context.Context, w record.Writer, entries []record.Entry, gone survey.IDSet) (
 	left []record.Entry, err error) {
 	replaced, err := m.replaced(ctx, entries)

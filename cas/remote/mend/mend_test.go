@@ -42,8 +42,9 @@ func newRig(t *testing.T) *rig {
 }
 
 func (r *rig) writer() *writer.Writer {
-	return writer.New(writer.Options{Bucket: &r.mem, Remote: remoteID, State: r.state, Now: time.Now, Parallel: 1,
-		Random: rand.NewChaCha8([32]byte{byte(rand.Uint32())}),
+	return writer.New(writer.Options{Bucket: &r.mem, Remote: remoteID, State: r.state, Now: time.Now,
+		Parallel: 1,
+		Random:   rand.NewChaCha8([32]byte{byte(rand.Uint32())}),
 		Register: func(ctx context.Context) (record.Writer, error) {
 			return remote.Register(ctx, &r.mem, "alice")
 		}})
@@ -212,7 +213,8 @@ func TestFromCommits(t *testing.T) {
 	r.pushed("runs/a/2")
 	r.remove(r.key())
 	rep := r.run(func(o *mend.Options) { o.Kept = nil })
-	if len(rep.Mended) > 0 || len(rep.Orphans) != 1 || rep.Orphans[0].Commits != 2 || rep.Orphans[0].Writer != r.id {
+	if len(rep.Mended) > 0 || len(rep.Orphans) != 1 || rep.Orphans[0].Commits != 2 ||
+		rep.Orphans[0].Writer != r.id {
 		t.Fatalf("%+v", rep)
 	}
 	rep = r.run(func(o *mend.Options) { o.Kept, o.From = nil, []record.Writer{r.id} })
@@ -316,8 +318,9 @@ func TestCondemned(t *testing.T) {
 	r.pushed("runs/a/1")
 	r.put(record.HeadKey("bob.00000002"), nil)
 	r.remove(r.key())
-	if _, err := sweep.Collect(t.Context(), &r.mem, sweep.Options{Remote: remoteID, Collector: "carol.00000003",
-		Now: time.Now}); err != nil {
+	if _, err := sweep.Collect(t.Context(), &r.mem, sweep.Options{Remote: remoteID,
+		Collector: "carol.00000003",
+		Now:       time.Now}); err != nil {
 		t.Fatal(err)
 	}
 	rep = r.run(nil)

@@ -69,10 +69,10 @@ func (m *mending) scan(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	slices.SortFunc(m.there, func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(m.there, compareIDs)
 	for _, all := range m.commits {
 		slices.SortStableFunc(all, func(a, b commit) int {
-			return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), a.put.Compare(b.put), bytes.Compare(a.ID[:], b.ID[:]))
+			return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), a.put.Compare(b.put), compareIDs(a.ID, b.ID))
 		})
 	}
 	return nil
@@ -118,8 +118,10 @@ func (m *mending) commitsIn(ctx context.Context, key string, id record.ID) (all 
 	return all, err
 }
 
+func compareIDs(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }
+
 // has reports whether an object is there.
 func (s *scanned) has(id record.ID) bool {
-	_, ok := slices.BinarySearchFunc(s.there, id, func(a, b record.ID) int { return bytes.Compare(a[:], b[:]) })
+	_, ok := slices.BinarySearchFunc(s.there, id, compareIDs)
 	return ok
 }

@@ -9,8 +9,8 @@ import (
 // Parts gives a list of entries, ascending by path, part after part; nil at its end.
 type Parts func() ([]record.Entry, error)
 
-// Each calls f with all that the lists hold of each path, ascending. It keeps a part of each list, and what is
-// held of one path.
+// Each calls f with all that the lists hold of each path, ascending. It keeps a part of each list, and what
+// is held of one path.
 func Each(lists []Parts, f func(path string, held []*record.Entry) error) error {
 	var h cursors
 	for _, next := range lists {

@@ -38,7 +38,9 @@ func TestEach(t *testing.T) {
 				list = append(list, record.Entry{Origin: alice, Version: int64(len(list) + 10*i + 1),
 					Path: "runs/" + rapid.SampledFrom([]string{"a", "a/b", "a-b", "b", "c"}).Draw(t, "path")})
 			}
-			slices.SortStableFunc(list, func(a, b record.Entry) int { return record.ComparePaths(a.Path, b.Path) })
+			slices.SortStableFunc(list, func(a, b record.Entry) int {
+				return record.ComparePaths(a.Path, b.Path)
+			})
 			lists = append(lists, list)
 			cut = append(cut, parts(list, rapid.IntRange(1, 4).Draw(t, "part")))
 		}

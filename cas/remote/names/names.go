@@ -126,9 +126,10 @@ func Replaced(e *record.Entry, held []*record.Entry) bool {
 // Spare reports whether e, which is held, may be taken out of its head. A tombstone also covers what its
 // writer's tables have of the path; and it stays while it tells what it removed, so that this can be undone.
 func Spare(e *record.Entry, held []*record.Entry) bool {
-	gone := e.Kind == record.KindTombstone && e.Removed == nil && !slices.ContainsFunc(held, func(f *record.Entry) bool {
-		return f.Origin == e.Origin && f.Version < e.Version
-	})
+	gone := e.Kind == record.KindTombstone && e.Removed == nil &&
+		!slices.ContainsFunc(held, func(f *record.Entry) bool {
+			return f.Origin == e.Origin && f.Version < e.Version
+		})
 	covering := slices.ContainsFunc(held, func(f *record.Entry) bool { return covers(e, f) })
 	return !covering && (gone || Replaced(e, held))
 }
@@ -175,8 +176,8 @@ type Deletion struct {
 	Shown []record.Replaced // what an entry that brings it back is over: all tombstones, and what they cover
 }
 
-// Undelete is what can be brought back under a path: of what tombstones removed, and of what they cover and is
-// held, the best. The objects that it needs may have been condemned since, as those of any entry; they may
+// Undelete is what can be brought back under a path: of what tombstones removed, and of what they cover and
+// is held, the best. The objects that it needs may have been condemned since, as those of any entry; they may
 // even be gone.
 func Undelete(held []*record.Entry) (d Deletion, ok bool) {
 	m := Merge(held)

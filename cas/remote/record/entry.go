@@ -99,7 +99,8 @@ func (e *Entry) check(own Writer) error {
 	if e.Origin != own && own != ArchiveWriter {
 		return fmt.Errorf("%.200q: of %s", e.Path, e.Origin)
 	}
-	for _, err := range []error{e.checkKind(), e.checkAttrs(), e.checkMetrics(), e.checkOver(own), e.checkRemoved()} {
+	for _, err := range []error{e.checkKind(), e.checkAttrs(), e.checkMetrics(), e.checkOver(own),
+		e.checkRemoved()} {
 		if err != nil {
 			return fmt.Errorf("%.200q: %w", e.Path, err)
 		}

@@ -89,7 +89,8 @@ func exampleEntries() []Entry {
 			File: &File{Size: 0, Manifest: hash(0xbb), Plan: Ref{id(0x33), 64, 1}, Deps: []ID{id(0x33)}}},
 		{Path: "runs/a/30", Kind: KindTombstone, Origin: me, Version: 301, Over: []Replaced{{you, 13}}},
 		{Path: "runs/a/31", Kind: KindTombstone, Origin: me, Version: 301, Over: []Replaced{{you, 13}},
-			Removed: &Removed{Time: 1e18, Entry: Entry{Path: "runs/a/31", Origin: you, Version: 13, Mode: 0o600,
+			Removed: &Removed{Time: 1e18, Entry: Entry{Path: "runs/a/31", Origin: you, Version: 13,
+				Mode:  0o600,
 				MTime: 5, Metrics: []Metric{{"loss", 0.25}}, File: &File{Size: 5, Manifest: hash(0xab),
 					Plan: Ref{id(0x33), 64, 1}, Deps: []ID{id(0x33), id(0x44)}}}}},
 		{Path: "runs/a-b", Kind: KindFolder, Origin: me, Version: 4, Mode: 0o700, MTime: 7},
@@ -218,7 +219,8 @@ func drawEntry(t *rapid.T, own Writer) Entry {
 	e.draw(t)
 	if e.Kind == KindTombstone && rapid.Bool().Draw(t, "removed") {
 		e.Removed = &Removed{Time: rapid.Int64().Draw(t, "time"), Entry: Entry{Path: e.Path,
-			Kind: Kind(rapid.ByteRange(0, 2).Draw(t, "kind")), Origin: rapid.SampledFrom(all).Draw(t, "origin"),
+			Kind:    Kind(rapid.ByteRange(0, 2).Draw(t, "kind")),
+			Origin:  rapid.SampledFrom(all).Draw(t, "origin"),
 			Version: rapid.Int64Min(1).Draw(t, "version")}}
 		e.Removed.Entry.draw(t)
 	}

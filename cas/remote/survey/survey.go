@@ -145,8 +145,8 @@ func (r *Reading) Mark(ctx context.Context) (*Mark, error) {
 	return m, m.add(ctx, r.say)
 }
 
-// Each calls f with all that is held of each path, ascending. Of entries it knows what package names asks for,
-// and of files the size, the manifest, the plan and the deps.
+// Each calls f with all that is held of each path, ascending. Of entries it knows what package names asks
+// for, and of files the size, the manifest, the plan and the deps.
 func (m *Mark) Each(f func(path string, held []*record.Entry) error) error {
 	var lists []names.Parts
 	for _, tail := range m.Tails {
@@ -308,7 +308,8 @@ func slim(entries []record.Entry) []record.Entry {
 		e := &entries[i]
 		e.Attrs, e.Metrics = nil, nil
 		if f := e.File; f != nil {
-			e.File = &record.File{Size: f.Size, Inline: f.Inline, Manifest: f.Manifest, Plan: f.Plan, Deps: f.Deps}
+			e.File = &record.File{Size: f.Size, Inline: f.Inline, Manifest: f.Manifest, Plan: f.Plan,
+				Deps: f.Deps}
 		}
 		if was := e.Removed; was != nil {
 			e.Removed = &record.Removed{Time: was.Time, Entry: slim([]record.Entry{was.Entry})[0]}

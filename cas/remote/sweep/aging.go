@@ -24,7 +24,8 @@ func (c *collection) condemnable(ctx context.Context, m *survey.Mark) ([]record.
 	aging := &record.Aging{Remote: c.o.Remote}
 	var past []record.Key
 	now := c.heads.Date
-	c.stats.Listed, c.stats.Unreferenced, c.stats.Condemned, c.stats.Next = Count{}, Count{}, Count{}, time.Time{}
+	c.stats.Listed, c.stats.Unreferenced, c.stats.Condemned, c.stats.Next = Count{}, Count{}, Count{},
+		time.Time{}
 	err = c.unreferenced(ctx, m.Live, func(k record.Key, size int64) {
 		since := now.Unix()
 		i, known := slices.BinarySearchFunc(old.Objects, k, func(a record.Aged, k record.Key) int {
@@ -51,7 +52,8 @@ func (c *collection) condemnable(ctx context.Context, m *survey.Mark) ([]record.
 }
 
 // unreferenced lists all objects, and calls f with those that are not live, ascending.
-func (c *collection) unreferenced(ctx context.Context, live survey.IDSet, f func(k record.Key, size int64)) error {
+func (c *collection) unreferenced(ctx context.Context, live survey.IDSet,
+	f func(k record.Key, size int64)) error {
 	for _, class := range classes {
 		for info, err := range c.b.List(ctx, class.Prefix(), "") {
 			if err != nil {

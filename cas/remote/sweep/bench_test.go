@@ -70,14 +70,16 @@ func (m *many) fill() {
 				deps[j] = m.object(first+i, j)
 			}
 			entries[i] = record.Entry{Path: fmt.Sprintf("runs/a/%07d/model.safetensors", first+i), Origin: w,
-				Version: 1, File: &record.File{Size: 1, Manifest: cas.Sum(binary.AppendUvarint(nil, uint64(first+i))),
+				Version: 1, File: &record.File{Size: 1, Manifest: cas.Sum(binary.AppendUvarint(nil,
+					uint64(first+i))),
 					Deps: deps, Plan: record.Ref{Object: deps[0], Off: 64, Stored: 1}}}
 		}
 		p, table, err := record.EncodeTable(w, record.ID{1, byte(first / inTable)}, entries)
 		put(record.ClassTable.Key(table.ID), p, err)
 		if tables = append(tables, table); len(tables) == 4 || first+inTable >= m.files {
-			p, err = (&record.Head{Remote: remoteID, Instance: record.ID{2}, Commit: record.ID{3}, Sequence: 1,
-				Clock: 1, Tables: tables}).Encode(w)
+			p, err = (&record.Head{Remote: remoteID, Instance: record.ID{2}, Commit: record.ID{3},
+				Sequence: 1,
+				Clock:    1, Tables: tables}).Encode(w)
 			put(record.HeadKey(w), p, err)
 			tables = nil
 		}
@@ -105,6 +107,11 @@ func BenchmarkMark(b *testing.B) {
 	}
 	b.ReportMetric((cpuTime()-cpu).Seconds()/float64(b.N), "core-s/op")
 	b.ReportMetric(float64(peak())/1024, "peak-MiB")
+	tables := int64(0)
+	for info := range m.List(context.Background(), record.ClassTable.Prefix(), "") {
+		tables += info.Size
+	}
+	b.ReportMetric(float64(tables)/(1<<20), "tables-MiB")
 }
 
 // peak is the most memory that the process took, in KiB.

@@ -183,7 +183,8 @@ func needed(s survey.IDSet, entries []record.Entry) bool {
 	})
 }
 
-// held is what has to be kept of a head; not same: it has entries that were not there when that was found out.
+// held is what has to be kept of a head; not same: it has entries that were not there when that was found
+// out.
 func (c *collection) held(ctx context.Context, w record.Writer, h *record.Head, left map[identity]kept) (
 	entries []record.Entry, same bool, err error) {
 	seen := map[string]bool{}
@@ -296,7 +297,8 @@ func (c *collection) tables(ctx context.Context, entries []record.Entry, older [
 	for _, t := range made {
 		body := bucket.Bytes(t.Bytes)
 		body.Immutable = true
-		if _, err := c.putBody(ctx, record.ClassTable.Key(t.ID), body, t.Bytes, bucket.Cond{Absent: true}); err != nil {
+		if _, err := c.putBody(ctx, record.ClassTable.Key(t.ID), body, t.Bytes,
+			bucket.Cond{Absent: true}); err != nil {
 			return nil, err
 		}
 		all = append(all, t.Table)

@@ -54,7 +54,8 @@ func (r *remote) shown() (all []string) {
 		m := names.Merge(held)
 		for _, e := range append([]*record.Entry{m.Name}, m.Conflicts...) {
 			if e != nil {
-				all = append(all, fmt.Sprint(path, e.Origin, e.Version, e.File != nil && !e.File.Manifest.IsZero()))
+				all = append(all, fmt.Sprint(path, e.Origin, e.Version, e.File != nil &&
+					!e.File.Manifest.IsZero()))
 			}
 		}
 	}
@@ -98,7 +99,8 @@ func TestFold(t *testing.T) {
 	if r.keys(record.Heads)[record.HeadKey(alice)] != "" {
 		t.Error("the folded head stays")
 	}
-	if got := r.shown(); !slices.Equal(got, before) || !r.has(inTail) || !r.has(inTable) || r.has(record.ID{4}) {
+	if got := r.shown(); !slices.Equal(got, before) || !r.has(inTail) || !r.has(inTable) ||
+		r.has(record.ID{4}) {
 		t.Errorf("%v, and %v before; %v", got, before, r.keys("d/"))
 	}
 	// @archive is not folded itself.

@@ -135,7 +135,8 @@ func (s *scene) push(ctx context.Context, m *machine, b bucket.Bucket, c change)
 }
 
 // pushWhat is push of what is found out before each try.
-func (s *scene) pushWhat(ctx context.Context, m *machine, b bucket.Bucket, what func() (change, error)) error {
+func (s *scene) pushWhat(ctx context.Context, m *machine, b bucket.Bucket,
+	what func() (change, error)) error {
 	c, err := what()
 	if err != nil {
 		return err
@@ -366,7 +367,8 @@ func (s *scene) replaced(i int) bool {
 	return slices.ContainsFunc(s.said[i+1:], func(y said) bool {
 		return y.by == x.by && y.entry.Path == x.entry.Path
 	}) || slices.ContainsFunc(s.said, func(y said) bool {
-		over := func(o record.Replaced) bool { return o.Writer[:3] == x.by[:3] } // it may have registered again
+		// It may have registered again.
+		over := func(o record.Replaced) bool { return o.Writer[:3] == x.by[:3] }
 		return y.entry.Path == x.entry.Path && slices.ContainsFunc(y.entry.Over, over)
 	})
 }

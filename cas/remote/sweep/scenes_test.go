@@ -48,8 +48,8 @@ func (s *scene) held(ctx context.Context, b bucket.Bucket, path string) (held []
 	return held, nil
 }
 
-// changes has a machine publish an entry of alice's path, which is found out from what is held before each try;
-// no entry: nothing.
+// changes has a machine publish an entry of alice's path, which is found out from what is held before each
+// try; no entry: nothing.
 func (s *scene) changes(ctx context.Context, b bucket.Bucket, id record.Writer,
 	entry func(own record.Writer, held []*record.Entry) (record.Entry, bool)) error {
 	m := s.machines[id]
@@ -70,7 +70,8 @@ func (s *scene) changes(ctx context.Context, b bucket.Bucket, id record.Writer,
 func (s *scene) removes(ctx context.Context, b bucket.Bucket, id record.Writer) error {
 	return s.changes(ctx, b, id, func(own record.Writer, held []*record.Entry) (record.Entry, bool) {
 		m := names.Merge(held)
-		gone := record.Entry{Path: base.Path, Kind: record.KindTombstone, Over: names.Over(own, m.Shown(), held)}
+		gone := record.Entry{Path: base.Path, Kind: record.KindTombstone,
+			Over: names.Over(own, m.Shown(), held)}
 		if m.Name != nil {
 			gone.Removed = &record.Removed{Time: day.UnixNano(), Entry: *m.Name}
 			gone.Removed.Entry.Over = nil

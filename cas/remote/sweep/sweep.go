@@ -98,7 +98,7 @@ type Stats struct {
 	Unreferenced   Count     // of them
 	Condemned      Count     // objects past their grace
 	Deleted        int       // objects, those of an epoch that was left behind among them
-	Next           time.Time // when the first of the others is past its grace, if it stays unreferenced; zero: never
+	Next           time.Time // when the first of the others is past its grace; zero: never
 	Stamped        int       // heads
 	TakenOut       int       // entries
 	Folded         int       // writers

@@ -10,8 +10,8 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-// Mem is a State in memory, for tests and for what is to rely on nothing. The zero value is empty and ready for
-// use.
+// Mem is a State in memory, for tests and for what is to rely on nothing. The zero value is empty and ready
+// for use.
 type Mem struct {
 	mu        sync.Mutex
 	id        Identity

@@ -42,7 +42,8 @@ func (c *commands) check(ctx context.Context, cmd *cobra.Command, path string) e
 	if err != nil {
 		return err
 	}
-	if err := c.Show(rep, func(w io.Writer) { printAudit(w, rep, path) }); err != nil || len(rep.Problems) == 0 {
+	if err := c.Show(rep, func(w io.Writer) { printAudit(w, rep, path) }); err != nil ||
+		len(rep.Problems) == 0 {
 		return err
 	}
 	return fmt.Errorf("%s is damaged: %w", j.URL(), cas.ErrCorrupt)
@@ -89,14 +90,18 @@ func (c *commands) stats(ctx context.Context, _ *cobra.Command, path string) err
 		return err
 	}
 	return c.Show(rep, func(w io.Writer) {
-		text.Pairs(w, "writers", humanize.Comma(int64(rep.Heads)), "names", humanize.Comma(int64(rep.Entries)),
-			"files", humanize.Comma(rep.Files), "objects", humanize.Comma(rep.Objects)+", "+text.Bytes(rep.Bytes),
-			"data needed", fmt.Sprintf("%s of %s in %s", text.Bytes(rep.Share.Needed), text.Bytes(rep.Share.Bytes),
+		text.Pairs(w, "writers", humanize.Comma(int64(rep.Heads)), "names",
+			humanize.Comma(int64(rep.Entries)),
+			"files", humanize.Comma(rep.Files), "objects",
+			humanize.Comma(rep.Objects)+", "+text.Bytes(rep.Bytes),
+			"data needed", fmt.Sprintf("%s of %s in %s", text.Bytes(rep.Share.Needed),
+				text.Bytes(rep.Share.Bytes),
 				text.Plural(rep.Share.Objects, "object")))
 		var rows [][]string
 		for i, t := range rep.Share.Tenths {
 			if t.Objects > 0 {
-				rows = append(rows, []string{fmt.Sprintf("%d%% to %d%%", 10*i, 10*i+10), humanize.Comma(t.Objects),
+				rows = append(rows, []string{fmt.Sprintf("%d%% to %d%%", 10*i, 10*i+10),
+					humanize.Comma(t.Objects),
 					text.Bytes(t.Bytes)})
 			}
 		}

@@ -29,7 +29,8 @@ else fetches nothing else. This takes the room of the whole files once more.`,
 				}
 				return c.showSome(out, out.Skipped, func(w io.Writer) {
 					fmt.Fprintf(w, "exported %s as %s, removed %d; %s in %s\n", text.Plural(int64(out.Names), "name"),
-						text.Printable(out.Name), out.Removed, text.Bytes(out.Bytes), text.Plural(int64(out.Objects), "object"))
+						text.Printable(out.Name), out.Removed, text.Bytes(out.Bytes),
+						text.Plural(int64(out.Objects), "object"))
 				})
 			})
 		},

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/index"
 	"ckptfs/cas/remote/sweep"
 	"ckptfs/cmd/ckptfs/text"
 )
@@ -85,7 +87,22 @@ func (c *commands) prune(ctx context.Context, cmd *cobra.Command, path string) e
 			out.KeptUnknown = err.Error()
 		}
 	}
-	return c.Show(out, func(w io.Writer) { printCollected(w, &out) })
+	if err := c.Show(out, func(w io.Writer) { printCollected(w, &out) }); err != nil || dry {
+		return err
+	}
+	return c.makeIndex(ctx, j)
+}
+
+// makeIndex brings the index up to what is left.
+func (c *commands) makeIndex(ctx context.Context, j *joined) error {
+	say, done := c.counts()
+	defer done()
+	_, err := index.Make(ctx, j.bucket, index.Options{Remote: j.ID, Now: c.now, Random: rand.Reader,
+		Say: say})
+	if err != nil {
+		err = fmt.Errorf("%s was pruned; its index is as it was: %w", j.URL(), err)
+	}
+	return err
 }
 
 func printCollected(w io.Writer, c *collected) {

@@ -17,14 +17,20 @@ import (
 func (c *commands) repairFlags(cmd *cobra.Command) {
 	var writers []string
 	c.extend(cmd, "make heads of the remote again that were deleted or put back by hand",
-		func(ctx context.Context, _ *cobra.Command, path string) error { return c.repair(ctx, path, writers) })
+		func(ctx context.Context, _ *cobra.Command, path string) error {
+			return c.repair(ctx, path,
+				writers)
+		})
 	cmd.Flags().StringSliceVar(&writers, "writer", nil, "with --remote, a writer whose head is to be made from commit records")
 }
 
 func (c *commands) repair(ctx context.Context, path string, writers []string) error {
 	return c.With(ctx, path, func(s *control.Client, _ string) error {
 		say, done := c.counts()
-		r, err := s.RepairRemote(ctx, writers, func(p control.Progress) { say(p.Current, int64(p.DoneFiles)) })
+		r, err := s.RepairRemote(ctx, writers, func(p control.Progress) {
+			say(p.Current,
+				int64(p.DoneFiles))
+		})
 		done()
 		if err != nil {
 			return err
@@ -60,7 +66,8 @@ func printMended(w io.Writer, r *control.RemoteRepaired, path string) {
 	}
 	for _, u := range r.Unknown {
 		fmt.Fprintf(w, "%s has no head, and %s, the last of %s; unless it was idle for months, and folded:\n    ckptfs repair --remote --writer %[1]s %[4]s\n",
-			text.Printable(u.Writer), text.Plural(int64(u.Commits), "commit record"), u.Last.Local().Format(time.DateTime),
+			text.Printable(u.Writer), text.Plural(int64(u.Commits), "commit record"),
+			u.Last.Local().Format(time.DateTime),
 			text.Printable(path))
 	}
 	for _, key := range r.Damaged {

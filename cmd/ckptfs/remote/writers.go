@@ -71,7 +71,8 @@ func writerStates(r *survey.Reading, problems map[record.Writer][]string) []writ
 	}
 	for _, w := range slices.Sorted(maps.Keys(r.Heads)) {
 		h := r.Heads[w]
-		s := writerState{Writer: w, Commits: h.Sequence, Entries: h.Entries, Tables: len(h.Tables), Epoch: h.Stamp,
+		s := writerState{Writer: w, Commits: h.Sequence, Entries: h.Entries, Tables: len(h.Tables),
+			Epoch:  h.Stamp,
 			Folded: h.Folded, Problems: problems[w]}
 		if h.Sequence > 0 {
 			s.Last = &h.Time
