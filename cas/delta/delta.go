@@ -13,10 +13,9 @@
 package delta
 
 import (
-	"sync"
-
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
 
@@ -28,17 +27,6 @@ const Gain = 0.9
 const surely = 0.8
 
 const head = segment.RecordHeaderSize
-
-// maxPooled is the capacity up to which a buffer is kept.
-const maxPooled = 1 << 20
-
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-func freeBuffer(p *[]byte) {
-	if cap(*p) <= maxPooled {
-		buffers.Put(p)
-	}
-}
 
 // Rounded sets p, which has room for the header and b, to the payload of raw as the rounding of masters,
 // which b names. ok is false when it is not that.
@@ -71,8 +59,8 @@ func Encode(p *[]byte, b *segment.Base, base, raw []byte, hint codec.Hint, rel c
 	}
 	var low []byte
 	if c := rel.Columns; c != nil && len(c.Raw) <= segment.MaxBased {
-		q := buffers.Get().(*[]byte)
-		defer freeBuffer(q)
+		q := scratch.Get()
+		defer scratch.Put(q)
 		with := *b
 		with.Second = c.Hash
 		*q = append((*q)[:0], make([]byte, head+with.Size())...)

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"slices"
+
 	"ckptfs/cas"
 	"ckptfs/cas/expected"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
 
@@ -79,11 +82,8 @@ type against struct {
 // Against is the record that a new version of prev is stored against, as things are; ok is false when it is
 // stored alone.
 func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
-	b, ok := s.nextOf(prev)
-	if !ok {
-		return cas.Hash{}, false
-	}
-	return b.Hash, true
+	b, _, ok := s.nextOf(prev)
+	return b.Hash, ok
 }
 
 // Key is the record of number 0 that prev leads back to: prev itself, if it is stored alone. false: there is
@@ -105,16 +105,16 @@ func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
 	}
 }
 
-// nextOf is the number of a new version of prev, and its base: which of those before it that is. false: there
-// is none, for whatever reason.
-func (s *Store) nextOf(prev cas.Hash) (next segment.Base, ok bool) {
+// nextOf is the number of a new version of prev, and its base: which of those before it that is, and where it
+// lies. false: there is none, for whatever reason.
+func (s *Store) nextOf(prev cas.Hash) (next segment.Base, loc cas.Location, ok bool) {
 	loc, err := s.locateNow(false, prev)
 	if err != nil || loc.Segment == 0 {
-		return next, false
+		return next, loc, false
 	}
-	b, _, err := s.reader.baseOf(prev, loc)
+	b, loc, err := s.reader.baseOf(prev, loc)
 	if err != nil || b.Number >= segment.MaxNumber {
-		return next, false
+		return next, loc, false
 	}
 	next = segment.Base{Hash: prev, Number: b.Number + 1}
 	most := segment.BaseNumber(next.Number)
@@ -122,55 +122,57 @@ func (s *Store) nextOf(prev cas.Hash) (next segment.Base, ok bool) {
 		below := b.Number
 		next.Hash = b.Hash
 		if loc, err = s.locateNow(false, next.Hash); err != nil || loc.Segment == 0 {
-			return next, false
+			return segment.Base{}, loc, false
 		}
-		if b, _, err = s.reader.baseOf(next.Hash, loc); err != nil || b.Number >= below {
-			return next, false
+		if b, loc, err = s.reader.baseOf(next.Hash, loc); err != nil || b.Number >= below {
+			return segment.Base{}, loc, false
 		}
 	}
-	return next, true
+	return next, loc, true
 }
 
 // choose finds the base for the record of h, which is claimed, from the version before it, and reads it,
-// unless it is at hand. nil: there is none, for whatever reason. buffers takes raw back.
+// unless it is at hand. nil: there is none, for whatever reason. package scratch takes raw back.
 func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 	if rel.Prev.IsZero() || rel.Prev == h {
 		return nil
 	}
-	b, ok := s.nextOf(rel.Prev)
+	b, at, ok := s.nextOf(rel.Prev)
 	if !ok {
 		return nil
 	}
-	return s.read(b, rel.Base)
+	return s.read(b, at, rel.Base)
 }
 
-// read reads the bases of b; had is perhaps the content of the first. Nothing is pinned yet: a record that
-// proves to be no delta needs no base. nil: they are not available.
-func (s *Store) read(b segment.Base, had []byte) *against {
-	a := &against{Base: b, raw: buffers.Get().(*[]byte)}
+// read reads the bases of b. The first lies at a place, zero: unknown; had is perhaps its content. Nothing is
+// pinned yet: a record that proves to be no delta needs no base. nil: they are not available.
+func (s *Store) read(b segment.Base, at cas.Location, had []byte) *against {
+	a := &against{Base: b, raw: scratch.Get()}
 	*a.raw = (*a.raw)[:0]
 	for _, base := range b.Hashes() {
-		if !s.readBase(base, a, had) {
-			freeBuffer(a.raw)
+		if !s.readBase(base, at, a, had) {
+			scratch.Put(a.raw)
 			return nil
 		}
-		had = nil
+		at, had = cas.Location{}, nil
 	}
 	return a
 }
 
 // readBase is read for one of the bases of a.
-func (s *Store) readBase(base cas.Hash, a *against, had []byte) bool {
-	loc, err := s.locateNow(false, base)
-	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
+func (s *Store) readBase(base cas.Hash, at cas.Location, a *against, had []byte) bool {
+	if at.Segment == 0 {
+		at, _ = s.locateNow(false, base) // after an error it is nowhere
+	}
+	if at.Segment == 0 || s.lost.Has(at.Segment) || at.Raw > segment.MaxBased {
 		return false
 	}
-	if len(had) == int(loc.Raw) && len(had) > 0 && cas.Check(had, base) == nil {
+	if len(had) == int(at.Raw) && len(had) > 0 && cas.Check(had, base) == nil {
 		*a.raw = append(*a.raw, had...)
 		return true
 	}
 	n := len(*a.raw)
-	if s.reader.base(false, base, a.Number, a.raw) != nil || cas.Check((*a.raw)[n:], base) != nil {
+	if s.reader.baseIn(false, base, at, a.Number, a.raw) != nil || cas.Check((*a.raw)[n:], base) != nil {
 		*a.raw = (*a.raw)[:n]
 		return false
 	}
@@ -180,38 +182,25 @@ func (s *Store) readBase(base cas.Hash, a *against, had []byte) bool {
 // lean pins the bases of a for the record of h, which is pinned and was encoded against them. false: one is
 // not there any more.
 func (s *Store) lean(h cas.Hash, a *against) bool {
-	for _, base := range a.Hashes() {
-		if !s.leanOn(h, base, a) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(a.Hashes(), func(base cas.Hash) bool { return !s.leanOn(h, base, a) })
 }
 
-// leanOn is lean for one of the bases.
+// leanOn is lean for one of the bases, and all that this needs. What is pinned is looked for after that.
 func (s *Store) leanOn(h, base cas.Hash, a *against) bool {
-	on, ok := s.linkBase(h, base, a.Number)
-	if ok {
-		a.on = append(a.on, on...)
-	}
-	return ok
-}
-
-// linkBase pins base, and all that it needs, for the record of h, which is pinned and has a number. on are
-// the records that are pending. false: it is not available.
-func (s *Store) linkBase(h, base cas.Hash, number uint8) (on []*record, ok bool) {
-	// Nothing of it was pinned: from here on it is.
 	rec, ok := s.link(h, base)
 	if !ok {
-		return nil, false
+		return false
 	}
 	loc, err := s.locateNow(false, base)
 	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) {
-		return nil, false
+		return false
 	}
-	has, on, err := s.secure(base, loc)
-	if rec != nil {
-		on = append(on, rec)
+	number, on, err := s.secure(base, loc)
+	if err != nil || number >= a.Number {
+		return false
 	}
-	return on, err == nil && has < number
+	if a.on = append(a.on, on...); rec != nil {
+		a.on = append(a.on, rec)
+	}
+	return true
 }

@@ -3,10 +3,10 @@ package store
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 	"ckptfs/cas/trust"
 )
@@ -212,17 +212,6 @@ func (s *Store) held(r *record) (bool, error) {
 	return true, nil
 }
 
-// maxPooled is the capacity up to which buffers are kept: a rare big manifest should not stay in memory.
-const maxPooled = 1 << 20
-
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-func freeBuffer(p *[]byte) {
-	if cap(*p) <= maxPooled {
-		buffers.Put(p)
-	}
-}
-
 // store encodes raw, to which rel is related, and appends it as r, which is claimed and is settled then.
 // full: a segment was found full.
 func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
@@ -231,8 +220,8 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	if rel.XXH3.IsZero() {
 		rel.XXH3 = cas.SumXXH3(raw)
 	}
-	p := buffers.Get().(*[]byte)
-	defer freeBuffer(p)
+	p := scratch.Get()
+	defer scratch.Put(p)
 	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*p) < need {
 		*p = make([]byte, 0, need)
 	}
@@ -243,7 +232,7 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 		}
 	}
 	if a != nil {
-		freeBuffer(a.raw)
+		scratch.Put(a.raw)
 		s.appender.leansOn(r, a.on)
 	} else {
 		id, *p = codec.Encode((*p)[:segment.RecordHeaderSize], raw, hint)

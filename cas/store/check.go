@@ -16,6 +16,7 @@ import (
 	"ckptfs/cas/damage"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
 
@@ -347,8 +348,8 @@ func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (dama
 	if !all {
 		return 0, nil
 	}
-	raw := buffers.Get().(*[]byte)
-	defer freeBuffer(raw)
+	raw := scratch.Get()
+	defer scratch.Put(raw)
 	*raw = slices.Grow((*raw)[:0], int(loc.Raw))[:loc.Raw]
 	err := c.s.reader.contentIn(access{locked: true}, r, loc, rec.Hash, *raw, anyNumber)
 	if err == nil {

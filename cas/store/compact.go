@@ -12,6 +12,7 @@ import (
 	"ckptfs/cas/delta"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
 
@@ -141,9 +142,9 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	} else if was.Number == segment.RoundedNumber {
 		return false, nil // it takes next to nothing
 	}
-	raw, buf := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
-	defer freeBuffer(raw)
-	defer freeBuffer(buf)
+	raw, buf := scratch.Get(), scratch.Get()
+	defer scratch.Put(raw)
+	defer scratch.Put(buf)
 	*raw = slices.Grow((*raw)[:0], int(at.Raw))[:at.Raw]
 	var old segment.Record
 	if s.reader.readAs(&old, at, h, *raw, byHash) != nil {
@@ -157,7 +158,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	id, a := c.encode(r, *raw, hint, rel, was, buf)
 	number := uint8(0)
 	if a != nil {
-		defer freeBuffer(a.raw)
+		defer scratch.Put(a.raw)
 		number = a.Number
 	}
 	if now := len(*buf) - segment.RecordHeaderSize; !apart && old.XXH3 == rel.XXH3 &&
@@ -221,18 +222,18 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 			}
 		}
 		if a = s.choose(r.hash, rel); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
-			freeBuffer(a.raw)
+			scratch.Put(a.raw)
 			a = nil
 		}
 		if a == nil && was.Number > 0 && was.Number <= segment.MaxNumber {
-			a = s.read(segment.Base{Hash: was.Hash, Number: was.Number}, rel.Base)
+			a = s.read(segment.Base{Hash: was.Hash, Number: was.Number}, cas.Location{}, rel.Base)
 		}
 		if a != nil {
 			id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel)
 			if ok && s.leanOn(r.hash, a.Hash, a) {
 				return id, a
 			}
-			freeBuffer(a.raw)
+			scratch.Put(a.raw)
 		}
 	}
 	id, *buf = codec.Encode((*buf)[:segment.RecordHeaderSize], raw, hint)

@@ -4,6 +4,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/delta"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
 
@@ -14,12 +15,10 @@ func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [
 	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
 		return 0, nil
 	}
-	a = s.read(segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}, nil)
-	if a == nil {
-		return 0, nil
-	}
-	if !delta.Rounded(p, &a.Base, *a.raw, raw, hint) || !s.lean(h, a) {
-		freeBuffer(a.raw)
+	b := segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}
+	a = s.read(b, cas.Location{}, nil)
+	if a != nil && (!delta.Rounded(p, &a.Base, *a.raw, raw, hint) || !s.lean(h, a)) {
+		scratch.Put(a.raw)
 		return 0, nil
 	}
 	return codec.Rounded, a
@@ -42,7 +41,7 @@ func (b *Batch) encodeDelta(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Rel
 		}
 	}
 	if !ok {
-		freeBuffer(a.raw)
+		scratch.Put(a.raw)
 		return 0, nil, full
 	}
 	return id, a, full
@@ -63,5 +62,5 @@ func (b *Batch) columns(h cas.Hash, a *against, c *cas.Columns, hint codec.Hint)
 	} else if pend, _ := b.s.appender.onTheirWay([]cas.Hash{c.Hash}); pend != nil && pend[0].plain {
 		<-pend[0].done
 	}
-	return full, b.s.leanOn(h, c.Hash, a) && b.s.readBase(c.Hash, a, nil)
+	return full, b.s.leanOn(h, c.Hash, a) && b.s.readBase(c.Hash, cas.Location{}, a, nil)
 }

@@ -12,6 +12,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/expected"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 	"ckptfs/cas/trust"
 )
@@ -93,8 +94,8 @@ func (r *reader) readAs(rec *segment.Record, loc cas.Location, h cas.Hash, dst [
 
 // intact reports whether the record at loc can be read, and is what h names.
 func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
-	p := buffers.Get().(*[]byte)
-	defer freeBuffer(p)
+	p := scratch.Get()
+	defer scratch.Put(p)
 	if loc.Raw > cas.MaxChunk {
 		return false
 	}
@@ -148,8 +149,8 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 			return f.ReadPayload(loc, rec, dst)
 		}
 	}
-	p := buffers.Get().(*[]byte)
-	defer freeBuffer(p)
+	p := scratch.Get()
+	defer scratch.Put(p)
 	*p = slices.Grow((*p)[:0], size)
 	payload, err := f.ReadRecord(loc, h, rec, (*p)[:size])
 	if err != nil {
@@ -208,8 +209,8 @@ func (r *reader) decode(locked bool, rec *segment.Record, payload, dst []byte, b
 	if len(dst) > segment.MaxBased {
 		return fmt.Errorf("delta of %d bytes: %w", len(dst), cas.ErrTooLarge)
 	}
-	base := buffers.Get().(*[]byte)
-	defer freeBuffer(base)
+	base := scratch.Get()
+	defer scratch.Put(base)
 	*base = (*base)[:0]
 	first := 0
 	for i, h := range b.Hashes() {
@@ -243,8 +244,13 @@ func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error 
 		r.in.suspects(h) // as another's delta its number may be too high
 		return &cas.ChunkError{Hash: h, Err: errNoBase}
 	}
+	return r.baseIn(locked, h, loc, number, buf)
+}
+
+// baseIn is base for one that was found at loc.
+func (r *reader) baseIn(locked bool, h cas.Hash, loc cas.Location, number uint8, buf *[]byte) error {
 	n := len(*buf)
-	err = r.chase(locked, h, loc, func(at cas.Location) error {
+	err := r.chase(locked, h, loc, func(at cas.Location) error {
 		loc = at
 		if at.Raw > segment.MaxBased {
 			return fmt.Errorf("base of %d bytes: %w: %w", at.Raw, cas.ErrTooLarge, cas.ErrCorrupt)

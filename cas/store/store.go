@@ -44,8 +44,8 @@
 // PutRelated stores a record as its difference from a version before it (package segment says how), if that
 // pays. Such a record is a delta, and what it needs to be decoded are its bases.
 //
-//	put         pins its bases as long as it is pinned; for a sweep they were put with it. When a base
-//	            that is not durable yet fails, the delta fails
+//	put         pins its bases, once it was encoded against them, as long as it is pinned; for a sweep they
+//	            were put with it. When a base that is not durable yet fails, the delta fails
 //	put again   counts as held only when its bases are held: if nothing needed it, it may have outlived them
 //	read        decodes through the bases. Their checksums are looked at, and the XXH3 or the hash of the
 //	            result (package trust), which tells of a wrong base, too; only where that is another one, the

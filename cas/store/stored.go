@@ -51,16 +51,13 @@ func (b *Batch) putStored(r *record, rec segment.Record, base segment.Base, payl
 	if held, err := b.s.heldSettled(r); held || err != nil {
 		return false, false, err
 	}
-	var on []*record
-	for _, h := range base.Hashes() {
-		more, ok := b.s.linkBase(r.hash, h, base.Number)
-		if r.alone = r.alone || !ok; r.alone {
-			_, full, err = b.store(r, raw, codec.Hint{}, cas.Related{XXH3: rec.XXH3})
-			return err == nil, full, err
-		}
-		on = append(on, more...)
+	a := &against{Base: base}
+	if base.Number > 0 && (r.alone || !b.s.lean(r.hash, a)) {
+		r.alone = true
+		_, full, err = b.store(r, raw, codec.Hint{}, cas.Related{XXH3: rec.XXH3})
+		return err == nil, full, err
 	}
-	b.s.appender.leansOn(r, on)
+	b.s.appender.leansOn(r, a.on)
 	buf := append(make([]byte, segment.RecordHeaderSize, segment.Size(len(payload))), payload...)
 	full, err = b.s.appender.append(r, &rec, buf)
 	return err == nil, full, err

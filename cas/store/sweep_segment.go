@@ -8,6 +8,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
 
@@ -146,9 +147,9 @@ func (p *part) move(ctx context.Context) {
 // it.
 func (p *part) copy(rec *segment.Record) (*record, error) {
 	s := p.s
-	buf, raw := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
-	defer freeBuffer(buf)
-	defer freeBuffer(raw)
+	buf, raw := scratch.Get(), scratch.Get()
+	defer scratch.Put(buf)
+	defer scratch.Put(raw)
 	*buf = slices.Grow((*buf)[:0], int(segment.Size(int(rec.Stored))))
 	var head segment.Record
 	whole := (*buf)[:segment.RecordHeaderSize+int(rec.Stored)]

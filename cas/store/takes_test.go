@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/cas/locks"
 )
 
@@ -53,5 +54,16 @@ func TestTakes(t *testing.T) {
 			t.Error(err)
 		}
 	}), nil)
+	within("no delta of the version before", takes(n, func() {
+		for i := range n {
+			raw := chunk(n + i)
+			rel := cas.Related{Prev: hashes[i]}
+			_, id, err := b.PutRelated(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}, rel)
+			if err != nil || codec.NeedsBase(id) {
+				t.Fatal(id, err)
+			}
+		}
+	}), map[string]float64{"appender.mu": 3, "pins.mu": 1, "indexer.mu": 2, "segment.Tails.mu": 1,
+		"segment.Writer.mu": 2, "segment.Files.mu": 2, "a leaf of cas/expected": 1})
 	b.Release()
 }

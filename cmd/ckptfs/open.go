@@ -13,12 +13,12 @@ import (
 func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
 	log := logs.New(a.err, "text", "warn")
 	return volume.Open(volume.Options{
-		Dir:        store,
-		HotSize:    -1,
-		CacheBytes: defaultMemory / 2,
-		ReadOnly:   how != readWrite,
-		Foreign:    a.foreign,
-		Remote:     remote.Open,
+		Dir:           store,
+		HotSize:       -1,
+		CacheBytes:    defaultMemory / 2,
+		ReadOnly:      how != readWrite,
+		Foreign:       a.foreign,
+		RemoteOptions: volume.RemoteOptions{Remote: remote.Open},
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)
 		},

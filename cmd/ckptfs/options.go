@@ -12,7 +12,8 @@ var settable = map[string]bool{
 	"hot-size": true, "max-unpacked": true, "memory": true, "cache-size": true, "pack-cpus": true,
 	"no-passthrough": true, "no-delta": true, "no-ids": true, "no-views": true, "allow-other": true,
 	"non-empty": true, "read-only": true, "log-file": true, "log-format": true, "log-level": true,
-	"metrics-listen": true, "foreign": true, "push": true, "push-rate": true, "pull-rate": true,
+	"metrics-listen": true, "foreign": true, "push": true, "push-rate": true,
+	"remote-poll": true, "pull-rate": true,
 }
 
 // spellings are other programs' words for flags of ours.

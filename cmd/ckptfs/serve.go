@@ -116,12 +116,13 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		unpacked = 1
 	}
 	opt := volume.Options{
-		Dir:         c.store,
-		Create:      !c.readOnly,
-		ReadOnly:    c.readOnly,
-		Foreign:     a.foreign,
-		Remote:      c.remote.Open(),
-		Publish:     c.remote.Publishes(),
+		Dir:      c.store,
+		Create:   !c.readOnly,
+		ReadOnly: c.readOnly,
+		Foreign:  a.foreign,
+		RemoteOptions: volume.RemoteOptions{
+			Remote: c.remote.Open(), Publish: c.remote.Publishes(), RemotePoll: c.remote.Poll(),
+		},
 		HotSize:     hot,
 		MaxUnpacked: unpacked,
 		Most: volume.Most{

@@ -179,5 +179,5 @@ func (f *Finder) at(rel string) (cas.Hash, bool) {
 		return cas.Hash{}, false
 	}
 	rec, err := tree.DecodeRecord(b[:k])
-	return rec.Manifest, err == nil && rec.Packed()
+	return rec.Manifest, err == nil && rec.Packed() && !rec.Remote
 }

@@ -21,13 +21,19 @@ func Adopt(f *File, h cas.Hash, mtime int64) error {
 	if err != nil {
 		return err
 	}
-	if m.Size < tree.HeaderSize {
-		return fmt.Errorf("a file of %d bytes is never packed: %w", m.Size, unix.EINVAL)
-	}
 	rec := tree.Record{Manifest: h, Hollow: true, Mtime: mtime, Ctime: c.now().UnixNano()}
 	if m.Format != "blob" {
 		rec.ViewSize = view.SizeOf(m.Layout())
 	}
+	return adopt(f, rec, m.Size)
+}
+
+// adopt gives a file that was made just now its record and size.
+func adopt(f *File, rec tree.Record, size int64) error {
+	if size < tree.HeaderSize {
+		return fmt.Errorf("a file of %d bytes is never packed: %w", size, unix.EINVAL)
+	}
+	c := f.c
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.LoadLocked(); err != nil {
@@ -54,9 +60,9 @@ func Adopt(f *File, h cas.Hash, mtime int64) error {
 	if err := c.Step("adopt: size"); err != nil {
 		return err
 	}
-	if err := own.Truncate(m.Size); err != nil {
+	if err := own.Truncate(size); err != nil {
 		return err
 	}
-	f.dropBytesLocked(own, m.Size)
+	f.dropBytesLocked(own, size)
 	return nil
 }

@@ -94,14 +94,17 @@ func (k *clone) fitsLocked() bool {
 	if k.part.Len < minClone && !whole && !(k.goesOnLocked() && k.last()) {
 		return false
 	}
+	if (k.from.Remote && (!whole || k.at > 0)) || f.rec.Remote {
+		return false // there is no plan of a part, nor of several files
+	}
 	// Resident bytes serve where the manifest does not: they are not left behind, and not dropped.
 	if !k.from.Hollow && !k.goesOnLocked() {
-		if _, err := f.c.Complete(k.from.Manifest); err != nil {
+		if f.c.readable(&k.from) != nil {
 			return false
 		}
 	}
 	if f.rec.Packed() && !f.rec.Hollow {
-		if _, err := f.c.Complete(f.rec.Manifest); err != nil {
+		if f.c.readable(&f.rec) != nil {
 			return false
 		}
 	}
@@ -160,6 +163,12 @@ func (k *clone) runLocked() (bool, error) {
 // recordLocked puts the manifest into b, and returns the record that names it.
 func (k *clone) recordLocked(b *store.Batch) (rec tree.Record, err error) {
 	f, m := k.f, k.part.From
+	if k.from.Remote { // all of it: see fitsLocked
+		rec = k.from
+		rec.Hollow, rec.Mtime = true, f.c.now().UnixNano()
+		rec.Ctime = rec.Mtime
+		return rec, nil
+	}
 	parts := []manifest.Part{k.part}
 	if k.at > 0 {
 		held, err := f.c.asm.Manifest(f.rec.Manifest)
@@ -201,13 +210,13 @@ func (k *clone) endLocked(own *os.File) (bool, error) {
 		return false, err
 	}
 	f.dropBytesLocked(own, size)
-	return true, f.src.openAsm(f.c.asm, f.rec.Manifest)
+	return true, openAsmLocked(f)
 }
 
 // reopenLocked opens what runLocked closed.
 func (k *clone) reopenLocked() error {
 	if k.f.rec.Hollow {
-		return k.f.src.openAsm(k.f.c.asm, k.f.rec.Manifest)
+		return openAsmLocked(k.f)
 	}
 	return k.f.openRawLocked(true)
 }

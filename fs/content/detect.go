@@ -52,7 +52,7 @@ func (c *Files) beside(n Inode, p string) (r io.ReaderAt, size int64, done func(
 	var b [tree.RecordSize + 1]byte
 	if k, err := unix.Fgetxattr(fd, tree.XattrName, b[:]); err == nil {
 		if rec, err := tree.DecodeRecord(b[:k]); err == nil && rec.Hollow {
-			packed, err := c.asm.Open(rec.Manifest)
+			packed, err := c.openPacked(&rec)
 			if err != nil {
 				return nil, 0, nil, err
 			}

@@ -224,11 +224,11 @@ func (d distrust) markLocked() {
 // the inode open or mapped past this process: a descriptor that the kernel serves reads on from them.
 func (d distrust) rejectLocked() error {
 	f := d.f
-	if _, err := f.c.Complete(f.rec.Manifest); err != nil {
+	if err := f.c.readable(&f.rec); err != nil {
 		return err // the local copy may be all there is
 	}
 	if f.users.all() > 0 {
-		if err := f.src.openAsm(f.c.asm, f.rec.Manifest); err != nil {
+		if err := openAsmLocked(f); err != nil {
 			return err
 		}
 	}

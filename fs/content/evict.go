@@ -65,10 +65,10 @@ type eviction struct {
 func (e *eviction) runLocked() (skip string, err error) {
 	f := e.f
 	if f.users.all() > 0 { // they will go on by the manifest
-		if _, e.lost = f.c.Complete(f.rec.Manifest); e.lost != nil {
+		if e.lost = f.c.readable(&f.rec); e.lost != nil {
 			return "", nil
 		}
-		if err := f.src.openAsm(f.c.asm, f.rec.Manifest); err != nil {
+		if err := openAsmLocked(f); err != nil {
 			return "", err
 		}
 	}
@@ -87,7 +87,7 @@ func (e *eviction) runLocked() (skip string, err error) {
 		return SkipInUse, nil
 	}
 	if f.users.all() == 0 { // else that was looked at
-		if _, e.lost = f.c.Complete(f.rec.Manifest); e.lost != nil {
+		if e.lost = f.c.readable(&f.rec); e.lost != nil {
 			return "", nil
 		}
 	}

@@ -119,6 +119,7 @@ type Parts struct {
 	ReadOnly bool
 	Store    *store.Store
 	Assemble *assemble.Reader
+	Remote   Remote // nil: there is none
 	Pack     *pack.Packer
 	Epoch    func() uint32 // the boot's, as checksums name it
 	Now      func() time.Time
@@ -131,7 +132,7 @@ type Files struct {
 	ID       [16]byte
 	readOnly bool
 	store    *store.Store
-	asm      *assemble.Reader
+	asm      reader
 	pack     *pack.Packer
 	epoch    func() uint32
 	now      func() time.Time
@@ -174,8 +175,11 @@ type Doubt struct {
 
 // New makes what the files of a volume share.
 func New(p Parts) *Files {
+	if p.Remote == nil {
+		p.Remote = noRemote{}
+	}
 	c := &Files{
-		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: p.Assemble, pack: p.Pack,
+		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: reader{p.Assemble, p.Remote}, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
 		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
 		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cas"
 	"ckptfs/fs/tree"
 )
 
@@ -34,8 +33,8 @@ func (f *File) Hydrate() (int64, error) {
 type hydration struct {
 	f    *File
 	own  *os.File // the inode, open since before the first byte was written: it is told of all that fails
-	of   cas.Hash // the manifest
-	size int64    // of the file; known after fill, even one that failed
+	of   tree.Record
+	size int64 // of the file; known after fill, even one that failed
 }
 
 // runLocked restores the local copy, unless there is one. File.mu is held, but not while the bytes are
@@ -84,7 +83,7 @@ func (h *hydration) openLocked() (err error) {
 	if f.local.left || f.users.pass > 0 {
 		return errCopyInUse
 	}
-	h.of = f.rec.Manifest
+	h.of = f.rec
 	if h.own, err = openQuietly(f.node, unix.O_RDWR); err != nil {
 		return err
 	}
@@ -135,7 +134,7 @@ func (h *hydration) fill() error {
 		return err
 	}
 	h.size = st.Size()
-	src, err := c.asm.Open(h.of)
+	src, err := c.openPacked(&h.of)
 	if err != nil {
 		return h.f.OpenFailed(err)
 	}

@@ -15,6 +15,9 @@ const openedToExecute = 0x20
 // Open opens the file for a thread, as the kernel tells it, or 0. flags are open(2)'s; the kernel has checked
 // the permissions. The errors are EROFS, ETXTBSY, EIO for what is damaged, and the host's.
 func (f *File) Open(flags, thread uint32) (*Handle, error) {
+	if flags&unix.O_TRUNC == 0 {
+		Reach(f)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.LoadLocked(); err != nil {

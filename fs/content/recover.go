@@ -31,7 +31,7 @@ func (f *File) DisbelieveLocked() error {
 	if err != nil {
 		return err
 	}
-	m, err := f.c.asm.Manifest(f.rec.Manifest)
+	has, err := f.c.packedSize(&f.rec)
 	if err != nil { // the local copy may be all there is, for a repair to move aside
 		f.c.report(slog.LevelError,
 			"the manifest of a packed file cannot be read; its local copy stays and is not believed",
@@ -39,11 +39,11 @@ func (f *File) DisbelieveLocked() error {
 		return nil
 	}
 	size := st.Size()
-	if m.Size != size {
-		if err := own.Truncate(m.Size); err != nil {
+	if has != size {
+		if err := own.Truncate(has); err != nil {
 			return err
 		}
-		size = m.Size
+		size = has
 	}
 	f.dropBytesLocked(own, size)
 	return nil

@@ -20,10 +20,10 @@ import (
 // at.
 type source struct {
 	io    locks.RWMutex[sourceLock]
-	raw   *os.File       // the local copy
-	rw    bool           // raw is open for writing too; implies raw != nil
-	asm   *assemble.File // the packed file
-	asmOf cas.Hash       // the manifest of asm; guarded by File.mu
+	raw   *os.File    // the local copy
+	rw    bool        // raw is open for writing too; implies raw != nil
+	asm   *packedFile // the packed file
+	asmOf cas.Hash    // the manifest of asm; guarded by File.mu
 }
 
 // errNoSource: what reads go to is not open, for the moment or since a transition failed; see
@@ -40,12 +40,13 @@ func (s *source) setRaw(raw *os.File, rw bool) {
 	s.raw, s.rw = raw, rw
 }
 
-// openAsm makes asm the packed file of a manifest.
-func (s *source) openAsm(r *assemble.Reader, of cas.Hash) error {
+// openAsmLocked makes asm the packed file of f's manifest.
+func openAsmLocked(f *File) error {
+	s, of := &f.src, f.rec.Manifest
 	if s.asm != nil && s.asmOf == of { // else a transition failed halfway
 		return nil
 	}
-	asm, err := r.Open(of)
+	asm, err := f.c.openPacked(&f.rec)
 	if err != nil {
 		return err
 	}
@@ -179,7 +180,7 @@ func (f *File) openSourceLocked() error {
 		return f.damaged
 	}
 	if f.rec.Hollow {
-		return f.src.openAsm(f.c.asm, f.rec.Manifest)
+		return openAsmLocked(f)
 	}
 	had := f.src.raw != nil
 	if err := f.openRawLocked(false); err != nil {
@@ -188,7 +189,7 @@ func (f *File) openSourceLocked() error {
 	if !had && f.rec.Packed() && !f.c.readOnly && f.local.after > f.c.syncs.held.Load() {
 		if err := f.c.Failed(int(f.src.raw.Fd())); err != nil {
 			if (distrust{f}).noteLocked(err); f.rec.Hollow {
-				return f.src.openAsm(f.c.asm, f.rec.Manifest)
+				return openAsmLocked(f)
 			}
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cas"
 	"ckptfs/cas/pages"
 	"ckptfs/fs/tree"
 )
@@ -32,17 +31,17 @@ func openPast(n Inode) (*os.File, error) { return openQuietly(n, unix.O_RDONLY|u
 // local.hydrating is set.
 func (u unpacking) verifiedLocked() (*os.File, error) {
 	f := u.f
-	if _, err := f.c.Complete(f.rec.Manifest); err != nil {
+	if err := f.c.readable(&f.rec); err != nil {
 		return f.OpenQuietly()
 	}
 	own, err := f.OpenQuietly()
 	if err != nil {
 		return nil, err
 	}
-	of := f.rec.Manifest
+	rec := f.rec
 	f.local.hydrating = true
 	f.mu.Unlock()
-	err = u.verify(of)
+	err = u.verify(&rec)
 	f.mu.Lock()
 	f.local.hydrating = false
 	f.cond.Broadcast()
@@ -66,9 +65,9 @@ func (u unpacking) verifiedLocked() (*os.File, error) {
 // verify reads the local copy from the disk. No lock is held. The error is errNotOnDisk when that has not all
 // that the manifest has, errUnverified when it cannot be known, and a *sourceError when the manifest cannot
 // be read.
-func (u unpacking) verify(of cas.Hash) error {
+func (u unpacking) verify(rec *tree.Record) error {
 	c := u.f.c
-	src, err := c.asm.Open(of)
+	src, err := c.openPacked(rec)
 	if err != nil {
 		return &sourceError{0, err}
 	}

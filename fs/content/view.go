@@ -10,8 +10,8 @@ import (
 	"ckptfs/fs/view"
 )
 
-// ViewSizeLocked is the size of the file's view, or 0. Of a file that is not packed it is measured once for
-// each generation of its bytes.
+// ViewSizeLocked is the size of the file's view, or 0. It is 0, too, of a remote file before Reach. Of a file
+// that is not packed it is measured once for each generation of its bytes.
 func (f *File) ViewSizeLocked() int64 {
 	if f.rec.Packed() {
 		return f.rec.ViewSize

@@ -18,6 +18,8 @@ type Remote interface {
 	Fetch(ctx context.Context) (*Fetched, error)
 	// Pull makes the names at or below a path that others published, with their bytes.
 	Pull(ctx context.Context, path string, report func(Progress)) (*Pulled, error)
+	// Drop leaves to the remote what it has of the files at or below a path.
+	Drop(ctx context.Context, path string, report func(Progress)) (*Dropped, error)
 	// Conflicts lists the names of which the remote has several versions.
 	Conflicts(ctx context.Context, path string) (*Conflicts, error)
 	// Deleted lists the names at or below a path that were deleted and may be brought back.
@@ -134,6 +136,13 @@ type Pulled struct {
 	Skipped []Skip `json:"skipped"` // what stays as it is here, and why
 }
 
+// Dropped is what Drop did.
+type Dropped struct {
+	Files   int    `json:"files"`   // that are read from the remote from now on
+	Bytes   int64  `json:"bytes"`   // of these
+	Skipped []Skip `json:"skipped"` // what stays as it is here, and why
+}
+
 // Conflicts are names of which the remote has several versions, none of which replaces the others knowingly.
 type Conflicts struct {
 	Names []Conflict `json:"names"`
@@ -162,6 +171,7 @@ type RemoteStatus struct {
 	Waiting     []Skip    `json:"waiting"`                // what is not published yet, and why
 	MoreWaiting int       `json:"more_waiting,omitempty"` // names besides
 	Problem     string    `json:"problem,omitempty"`      // why nothing is published now
+	Offline     string    `json:"offline,omitempty"`      // why the remote is not reached: names are as last seen
 	// Manual: what is complete is published when a command says so, and not before.
 	Manual      bool         `json:"manual,omitempty"`
 	Unpublished *Unpublished `json:"unpublished,omitempty"` // nil: it could not be counted in a moment
@@ -188,6 +198,13 @@ func (h *Handler) remote(v Remote) {
 			return nil, err
 		}
 		return v.Pull(r.Context(), p, progress)
+	}))
+	h.mux.HandleFunc("POST /v1/drop", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return v.Drop(r.Context(), p, progress)
 	}))
 	h.mux.HandleFunc("POST /v1/join", plain(func(r *http.Request) (any, error) {
 		return struct{}{}, v.Join(r.Context())
@@ -244,6 +261,11 @@ func (c *Client) Join(ctx context.Context) error {
 // Pull is Remote.Pull.
 func (c *Client) Pull(ctx context.Context, path string, progress func(Progress)) (*Pulled, error) {
 	return follow[Pulled](ctx, c, "pull", url.Values{"path": {path}}, progress)
+}
+
+// Drop is Remote.Drop.
+func (c *Client) Drop(ctx context.Context, path string, progress func(Progress)) (*Dropped, error) {
+	return follow[Dropped](ctx, c, "drop", url.Values{"path": {path}}, progress)
 }
 
 // Fetch is Remote.Fetch.

@@ -241,9 +241,11 @@ type Checked struct {
 	ReadBytes   int64     `json:"read_bytes"`    // theirs, as stored
 	ReadSeconds float64   `json:"read_seconds"`
 	Seconds     float64   `json:"seconds"`
-	PlainFiles  int64     `json:"plain_files"`    // that are not packed
-	Verified    int64     `json:"verified_files"` // of those: were compared with their checksums
-	LostFound   int64     `json:"lost_found"`     // files in lost+found, which repairs moved there
+	PlainFiles  int64     `json:"plain_files"`               // that are not packed
+	Verified    int64     `json:"verified_files"`            // of those: were compared with their checksums
+	Remote      int64     `json:"remote_files,omitempty"`    // files whose bytes the remote has
+	Unreached   int64     `json:"unreached_files,omitempty"` // of those: not checked, since it was not reached
+	LostFound   int64     `json:"lost_found"`                // files in lost+found, which repairs moved there
 	Damaged     int64     `json:"problem_count"`
 	Problems    []Problem `json:"problems"` // cut short when there are many
 }

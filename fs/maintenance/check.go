@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -106,6 +107,8 @@ type check struct {
 	unindexed map[[16]byte]bool
 	unread    map[uint32]bool // segments that the disk does not read, or not all of
 
+	unreached atomic.Bool // the remote is not reached
+
 	mu    sync.Mutex
 	out   *control.Checked
 	lists map[cas.Hash]*objectState // objects of several chunks
@@ -201,6 +204,10 @@ func (c *check) file(path string, n *names.Node) bool {
 		return c.o.ReadData && is.Record.Summed
 	}
 	c.count(func() { c.out.Packed++ })
+	if is.Record.Remote {
+		c.remote(path, is.Record.Manifest, st.Size)
+		return false
+	}
 	m, err := c.manifest(is.Record.Manifest)
 	if err != nil {
 		tell(c.repairOf(is.Record.Manifest), err)

@@ -107,7 +107,7 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 		rec, size, err := packedFile(n, st)
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if err != nil || !rec.Packed() || k.to[rec.Manifest] {
+		if err != nil || !rec.Packed() || rec.Remote || k.to[rec.Manifest] {
 			return nil // gone meanwhile, damaged, or plain
 		}
 		k.to[rec.Manifest] = true

@@ -87,16 +87,16 @@ func (k *marker) file(path string, n *names.Node, _ *unix.Stat_t) error {
 	if err == nil && is.Damage != nil {
 		// The header of a hollow file repeats its record, which is lost.
 		var h tree.Header
-		if h, err = f.HeaderLocked(); err == nil {
-			k.needed(h.Record.Manifest, path)
-		} else {
+		if h, err = f.HeaderLocked(); err != nil {
 			err = is.Damage
+		} else if !h.Record.Remote {
+			k.needed(h.Record.Manifest, path)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: what it needs is unknown: %w; `ckptfs check` says how to mend it", path, err)
 	}
-	if is.Packed() {
+	if is.Packed() && !is.Record.Remote {
 		k.needed(is.Record.Manifest, path)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/fs/artifacts"
@@ -48,6 +49,8 @@ type Passes struct {
 	SyncNames func() error
 	// Packed is called with each packed file that the survey looks at. File.mu is held.
 	Packed func(f *content.File)
+	// Plan reads where a remote has the file of a manifest; nil: the store is used without a remote.
+	Plan func(manifest cas.Hash) error
 }
 
 // look looks at a file, which st describes as it was found; nil: it is not known.

@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,6 +100,17 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 	}
 	is := f.StateLocked()
 	if !is.Packed() {
+		return did, nil, nil
+	}
+	if is.Record.Remote && is.Record.Hollow && !is.Hydrating {
+		var st unix.Stat_t
+		if err := n.Stat(&st); err != nil {
+			return did, nil, err
+		}
+		mended, err := r.remoteLocked(f, st.Size, is.Record.Manifest)
+		return cmp.Or(mended, did), nil, err
+	}
+	if is.Record.Remote {
 		return did, nil, nil
 	}
 	m, missing := p.Files.Complete(is.Record.Manifest)

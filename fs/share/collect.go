@@ -139,7 +139,7 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 	}
 	if why := c.waits(dir, at, nil); why != "" {
 		c.note(at, why)
-	} else if err := c.add(dir, at, nil); err != nil {
+	} else if err := c.add(ctx, dir, at, nil); err != nil {
 		return err
 	}
 	return c.each(ctx, dir, at, func(n *names.Node, p string) error {
@@ -187,15 +187,24 @@ func (c *collector) waits(n *names.Node, p string, st *steps.Step) string {
 
 // all adds a node and what is below it. st is the step that it is.
 func (c *collector) all(ctx context.Context, n *names.Node, p string, st *steps.Step) error {
-	if err := c.add(n, p, st); err != nil || !n.IsDir() {
+	if err := c.add(ctx, n, p, st); err != nil || !n.IsDir() {
 		return err
 	}
 	return c.each(ctx, n, p, func(n *names.Node, p string) error { return c.all(ctx, n, p, nil) })
 }
 
 // add adds the entry of a node, if it is another than the remote has.
-func (c *collector) add(n *names.Node, p string, st *steps.Step) error {
+func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.Step) error {
+	if c.lazy.isMaking(path.Dir(p)) { // asked before what is known: from here on what was made is known
+		c.unready = true
+		c.note(p, "names of others appear beside it just now")
+		return nil
+	}
 	k, err := c.known(p)
+	if err == nil && k == nil && isStub(n) { // perhaps a crash took what was known
+		c.lazy.ensure(ctx, path.Dir(p))
+		k, err = c.known(p)
+	}
 	if err != nil {
 		return err
 	}

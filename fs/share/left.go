@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,16 @@ func pullingName(n *names.Node) string { return pulling + strconv.FormatUint(n.I
 // clear removes what a pull that was killed has left in a folder, but for what a program may have written.
 // It is done before any of the folder's names is published or pulled again.
 func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept []control.Skip, err error) {
+	if !slices.ContainsFunc(list, func(e tree.DirEntry) bool {
+		return strings.HasPrefix(e.Name, pulling) || strings.HasPrefix(e.Name, aside)
+	}) {
+		return nil, nil
+	}
+	l.lazy.changing.Lock() // what a lookup makes now has such a name, too
+	defer l.lazy.changing.Unlock()
+	if list, err = dir.ListQuietly(); err != nil {
+		return nil, gone(err)
+	}
 	for _, e := range list {
 		number, ok := strings.CutPrefix(e.Name, pulling)
 		if strings.HasPrefix(e.Name, aside) {

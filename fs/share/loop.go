@@ -16,11 +16,58 @@ const (
 	longest    = 5 * time.Minute
 )
 
-// Start publishes from here on what is complete, in the background.
-func (s *Share) Start() {
+// Start asks from here on what others publish, and with publish set publishes what is complete, in the
+// background.
+func (s *Share) Start(publish bool) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.end.Go(func() { s.loop(ctx) })
+	s.end.Go(func() { s.lazy.tellings.run(ctx, s.o.Kernel) })
+	if s.o.Poll > 0 {
+		s.end.Go(func() { s.poll(ctx) })
+	}
+	if publish {
+		s.end.Go(func() { s.loop(ctx) })
+	}
+}
+
+// poll asks what others publish.
+func (s *Share) poll(ctx context.Context) {
+	pause := time.Duration(0)
+	for {
+		changed, err := s.heads.Poll(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			pause = min(max(2*pause, s.o.Poll), longest)
+		default:
+			pause = 0
+			s.contact()
+			s.lazy.found(changed)
+			s.lazy.refresh(ctx)
+		}
+		s.unreached(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(s.o.Poll, pause/2+rand.N(pause+1))):
+		}
+	}
+}
+
+// unreached notes why the remote is not reached, and reports it once.
+func (s *Share) unreached(err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	s.mu.Lock()
+	told := s.status.Offline == why
+	s.status.Offline = why
+	s.mu.Unlock()
+	if err != nil && !told {
+		s.o.Report(slog.LevelWarn, "the remote is not reached: names are as they were seen last", "reason", err)
+	}
 }
 
 func (s *Share) loop(ctx context.Context) {

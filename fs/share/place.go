@@ -59,7 +59,7 @@ func (p *pull) folder(dir *names.Node, name string, e *record.Entry) (*names.Nod
 // file makes a file, first without a name.
 func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
 	was *known) (*names.Node, error) {
-	if e.File.Manifest != ([32]byte{}) {
+	if e.File.Manifest != ([32]byte{}) && !p.stubs {
 		if err := p.bringOne(ctx, e); err != nil {
 			return nil, err
 		}
@@ -88,10 +88,14 @@ func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *name
 func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
 	done = func() {}
 	mtime := tree.TimespecOf(time.Unix(0, e.MTime))
-	if e.File.Manifest != ([32]byte{}) && e.File.Size >= tree.HeaderSize {
+	switch {
+	case e.File.Manifest != ([32]byte{}) && p.stubs:
+		m.Close()
+		err = content.AdoptRemote(m.Node.File(), e.File.Manifest, e.File.Size, e.MTime)
+	case e.File.Manifest != ([32]byte{}):
 		m.Close()
 		err = content.Adopt(m.Node.File(), e.File.Manifest, e.MTime)
-	} else {
+	default:
 		var h *content.Handle
 		if h, err = m.Open(unix.O_RDWR, 0); err != nil {
 			return done, err
@@ -144,7 +148,7 @@ func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, a
 
 func (p *pull) exchange(dir *names.Node, a, b string) error {
 	err := p.o.Tree.Rename(dir, a, dir, b, unix.RENAME_EXCHANGE)
-	p.o.Kernel().InvalidateName(dir.ID(), b)
+	p.announce(dir, b)
 	return err
 }
 

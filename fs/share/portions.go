@@ -15,6 +15,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/store"
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 	"ckptfs/fs/steps"
 )
 
@@ -42,7 +43,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 		}
 	}
 	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
-		notes: map[string][]byte{}, cleared: map[string]bool{}, brought: map[cas.Hash]*store.Batch{}}
+		announce: s.announce, notes: map[string][]byte{}, cleared: map[string]bool{},
+		brought: map[cas.Hash]*store.Batch{}}
 	_, before := s.bring.Reader.Stats()
 	some := false
 	for _, part := range parts {
@@ -69,9 +71,12 @@ type pull struct {
 	report  func(control.Progress)
 	out     control.Pulled
 	total   control.Progress
+	stubs   bool                      // files are made without their bytes
 	notes   map[string][]byte         // that are not kept yet
 	cleared map[string]bool           // folders of a portion that hold nothing which an earlier pull left
 	brought map[cas.Hash]*store.Batch // by manifest: they hold what a portion's files consist of
+	// announce tells the kernel of a name that appeared or was replaced.
+	announce func(dir *names.Node, name string)
 }
 
 // part pulls a run, or what lies in one. any: the remote has something of it.
@@ -203,7 +208,7 @@ func (p *pull) wants(ctx context.Context, n *rnames.Node) (bool, error) {
 	}
 	defer old.Unpin()
 	same, why, err := p.here(ctx, old, n.Path, n.Name, was)
-	return !same && why == "", err
+	return (!same || isStub(old)) && why == "", err
 }
 
 // bringOne brings what a file consists of, unless that was done, and holds it until release.

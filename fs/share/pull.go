@@ -28,9 +28,9 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.status.LastContact = s.o.Now()
-	s.mu.Unlock()
+	s.contact()
+	s.lazy.found(changed)
+	s.lazy.refresh(ctx)
 	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{},
 		Problems: []string{}}
 	for _, w := range s.heads.Writers() {
@@ -43,6 +43,16 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 	}
 	return out, nil
 }
+
+// contact notes that the remote answered.
+func (s *Share) contact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.LastContact = s.o.Now()
+}
+
+// announce tells the kernel of a name that appeared or was replaced. No request waits for the caller.
+func (s *Share) announce(dir *names.Node, name string) { s.o.Kernel().InvalidateName(dir.ID(), name) }
 
 func entriesOf(all []heads.Of) [][]record.Entry {
 	lists := make([][]record.Entry, len(all))
@@ -158,7 +168,7 @@ func (p *pull) node(ctx context.Context, n *rnames.Node) error {
 
 // clearOnce removes what an earlier pull left in a folder.
 func (p *pull) clearOnce(ctx context.Context, dir *names.Node, at string) error {
-	if p.cleared[at] {
+	if p.stubs || p.cleared[at] {
 		return nil
 	}
 	p.cleared[at] = true
@@ -187,7 +197,7 @@ func (p *pull) above(at string) (*names.Node, error) {
 func (p *pull) mkdir(dir *names.Node, name string, mode uint32) (*names.Node, error) {
 	n, _, err := p.o.Tree.Mkdir(dir, name, mode, self())
 	if err == nil {
-		p.o.Kernel().InvalidateName(dir.ID(), name)
+		p.announce(dir, name)
 	}
 	return n, err
 }
@@ -212,6 +222,12 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 		}
 		if same || why != "" || err != nil {
 			if same && err == nil {
+				err = p.unstub(ctx, old, e)
+			}
+			if errors.Is(err, errChanged) {
+				return changedMeanwhile, nil
+			}
+			if same && err == nil {
 				err = p.note(old, n, e, was)
 			}
 			return why, err
@@ -221,15 +237,17 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	}
 	made, err := p.make(ctx, dir, name, old, e, was)
 	if errors.Is(err, errChanged) {
-		return "it was changed here meanwhile: push it, and both versions are kept", nil
+		return changedMeanwhile, nil
 	}
 	if err != nil {
 		return "", err
 	}
 	defer made.Unpin()
-	p.o.Kernel().InvalidateName(dir.ID(), name)
+	p.announce(dir, name)
 	return "", p.note(made, n, e, nil)
 }
+
+const changedMeanwhile = "it was changed here meanwhile: push it, and both versions are kept"
 
 // goes reports whether a program removed a name, or one above it, and that is not published yet.
 func (p *pull) goes(at string) bool {

@@ -229,6 +229,11 @@ func (p *push) commits() (all [][]record.Entry) {
 func (p *push) commit(ctx context.Context, entries []record.Entry) error {
 	src := &counting{Source: local.Begin(p.o.Store), push: p}
 	defer src.Source.Close()
+	b := p.o.Store.Begin()
+	defer b.Release()
+	if err := p.bringStubs(ctx, b, entries); err != nil {
+		return err
+	}
 	var res writer.Result
 	for tries := 0; ; tries++ {
 		ch, err := p.changes(ctx, entries)
@@ -358,6 +363,9 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 		return nil
 	}
 	if err := p.heads.Note(res.Writer, res.At, res.Head); err != nil {
+		return err
+	}
+	if err := p.replan(entries, res); err != nil {
 		return err
 	}
 	p.mu.Lock()

@@ -24,6 +24,18 @@
 //
 // A note is forgotten once its removal was published, or when the name is there after all.
 //
+// # Stubs
+//
+// Names that others published appear where somebody looks (Ensure, lazy.go): those of one folder, by what the
+// heads said at the last fetch. A file appears as a stub, a packed file whose record has the flag remote
+// (package tree); where its plan is was kept before it has its name. What a program changed here, and what
+// it removed and is not published so, stays as it is. A stub lets go of its flag when its bytes have come
+// (Pull), and a file that the remote has gets it (Drop).
+//
+// A look is no push and waits for none. Names that are made by one (lazy.making) are not published before it
+// is known that they are the remote's. The kernel is told of them by a goroutine of its own: it holds a
+// folder while a lookup in it is answered.
+//
 // # Pull
 //
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in
@@ -45,6 +57,7 @@ import (
 	"sync"
 	"time"
 
+	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bring"
@@ -75,6 +88,10 @@ type State interface {
 	SetNames(map[string][]byte) error
 	// EachName calls f with what is kept of a path and of what is below it.
 	EachName(path string, f func(path string, p []byte) error) error
+	// File is where the plan of a manifest's file is, as SetFiles was told; nil: it was not.
+	File(manifest cas.Hash) (*record.File, error)
+	// SetFiles keeps that of files. It is durable when it returns.
+	SetFiles([]*record.File) error
 	Close() error
 }
 
@@ -85,6 +102,7 @@ type Tree interface {
 	Link(n, dir *names.Node, name string) (tree.Attr, error)
 	Rename(oldDir *names.Node, oldName string, newDir *names.Node, newName string, flags uint32) error
 	Unlink(dir *names.Node, name string) error
+	Rmdir(dir *names.Node, name string) error
 	Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error)
 }
 
@@ -105,6 +123,12 @@ type Options struct {
 	Settle func(ctx context.Context) error
 	// Kernel is told of names that are made.
 	Kernel func() content.Kernel
+	// Reader reads the remote's objects, by way of what was kept of them. Held returns an error unless the
+	// remote has what reading a file takes.
+	Reader *fetch.Reader
+	Held   func(context.Context, *record.File) error
+	// Poll is how often the remote is asked whether something changed; 0: when a command asks for it.
+	Poll   time.Duration
 	Now    func() time.Time
 	Report func(level slog.Level, msg string, args ...any)
 }
@@ -119,6 +143,7 @@ type Share struct {
 	find    *reuse.Finder
 
 	pushing sync.Mutex
+	lazy    *lazy
 
 	mu      sync.Mutex
 	touched touches
@@ -152,10 +177,10 @@ func Open(o Options) (*Share, error) {
 		touched: touches{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
 		wake: make(chan struct{}, 1),
 		bring: &bring.Bringer{
-			Reader: &fetch.Reader{Bucket: o.Bucket, Requests: parallel}, Store: o.Store, Learn: o.State.Learn,
+			Reader: o.Reader, Store: o.Store, Learn: o.State.Learn,
 		},
 	}
-	s.find = &reuse.Finder{Reader: &fetch.Reader{Bucket: o.Bucket}, State: o.State, Get: o.Store.Get,
+	s.find = &reuse.Finder{Reader: o.Reader, State: o.State, Get: o.Store.Get,
 		Index: index.NewReader(o.Bucket, o.Joined.ID)}
 	s.writer = writer.New(writer.Options{
 		Bucket: o.Bucket, Remote: o.Joined.ID, State: o.State, Joined: o.Joined.Writer,
@@ -164,6 +189,7 @@ func Open(o Options) (*Share, error) {
 		},
 		Now: o.Now, Random: o.Random, Parallel: parallel,
 	})
+	s.lazy = newLazy(s)
 	s.status = control.RemoteStatus{URL: o.Joined.URL(), Writer: string(o.Joined.Writer),
 		Waiting: []control.Skip{}}
 	return s, nil
@@ -255,7 +281,7 @@ func (s *Share) wakeUp() {
 // Removing notes that a name is about to be removed, or moved away. done says whether that was done. What
 // cannot be noted is removed all the same, and comes back: nothing is lost by that.
 func (s *Share) Removing(p string) (done func(happened bool)) {
-	if inStep(p) == "" {
+	if inStep(p) == "" || s.lazy.isQuiet(p) {
 		return func(bool) {}
 	}
 	end := nothingNoted
@@ -268,6 +294,9 @@ func (s *Share) Removing(p string) (done func(happened bool)) {
 		err := end(happened)
 		if happened && !has {
 			err = s.removed(p)
+		}
+		if happened {
+			s.lazy.went(p)
 		}
 		s.unnoted(p, err)
 	}

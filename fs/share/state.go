@@ -11,9 +11,11 @@ import (
 
 // What a name is to the remote.
 const (
-	NotShared = "no"      // it does not lie below runs/
-	Pending   = "pending" // it is not published yet, or was changed since
-	Pushed    = "pushed"  // the remote has it as it is here
+	NotShared = "no"       // it does not lie below runs/
+	Pending   = "pending"  // it is not published yet, or was changed since
+	Pushed    = "pushed"   // the remote has it as it is here
+	Remote    = "remote"   // likewise, and the bytes of the file are there alone
+	Conflict  = "conflict" // the remote has several versions of it
 )
 
 // StateOf says what a name is to the remote.
@@ -33,10 +35,14 @@ func (s *Share) StateOf(n *names.Node, p string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case same:
-		return Pushed, nil
+	case !same:
+		return Pending, nil
+	case s.lazy.inConflict(p):
+		return Conflict, nil
+	case isStub(n):
+		return Remote, nil
 	}
-	return Pending, nil
+	return Pushed, nil
 }
 
 // published reports whether the remote has a name as it is here. Where only packing could tell, it has not.

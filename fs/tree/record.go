@@ -23,9 +23,9 @@ const (
 	flagHollow     = 4
 	flagEmptying   = 8
 	flagLiteral    = 16
+	flagRemote     = 32
 	flagSummed     = 64
 	flagLost       = 128
-	flagsKnown     = 31 | flagSummed | flagLost
 )
 
 // Record is what the store knows of a file. The zero Record is that of a plain file, which has none.
@@ -36,6 +36,7 @@ type Record struct {
 	ViewSize   int64    // bytes of the safetensors view of a packed file, 0 without one
 	ViewHidden bool     // the view's name was unlinked
 	Hollow     bool     // a packed file that is not resident
+	Remote     bool     // a packed file that is read from a remote where the store does not have it
 	Emptying   bool     // the file is empty, whatever its bytes
 	Literal    bool     // a plain file that looks like a hollow one
 	Lost       bool     // the disk did not take all that was written to the file
@@ -69,7 +70,8 @@ func (r *Record) flags() byte {
 		bit byte
 	}{
 		{r.Packed(), flagPacked}, {r.ViewHidden, flagViewHidden}, {r.Hollow, flagHollow},
-		{r.Emptying, flagEmptying}, {r.Literal, flagLiteral}, {r.Summed, flagSummed}, {r.Lost, flagLost},
+		{r.Emptying, flagEmptying}, {r.Literal, flagLiteral}, {r.Remote, flagRemote},
+		{r.Summed, flagSummed}, {r.Lost, flagLost},
 	} {
 		if f.set {
 			b |= f.bit
@@ -84,10 +86,10 @@ func (r *Record) valid() bool {
 		return r.ViewSize >= 0 && !r.Emptying && !r.Literal && !r.Summed
 	}
 	if r.Summed {
-		return !r.Hollow && !r.Emptying && !r.Lost
+		return !r.Hollow && !r.Emptying && !r.Lost && !r.Remote
 	}
-	return r.Mtime == 0 && r.Ctime == 0 && r.ViewSize == 0 && !r.Hollow && !(r.Emptying && r.Lost) &&
-		*r != Record{}
+	return !r.Remote && r.Mtime == 0 && r.Ctime == 0 && r.ViewSize == 0 && !r.Hollow &&
+		!(r.Emptying && r.Lost) && *r != Record{}
 }
 
 // Encode writes the record in the form that the package comment draws.
@@ -123,9 +125,6 @@ func DecodeRecord(b []byte) (Record, error) {
 	if binary.LittleEndian.Uint32(b[4:]) != recordSum(b) {
 		return r, fmt.Errorf("record: checksum: %w", cas.ErrCorrupt)
 	}
-	if b[1]&^flagsKnown != 0 {
-		return r, fmt.Errorf("record: flags %#x: %w", b[1], cas.ErrNewer)
-	}
 	r.Mtime = int64(binary.LittleEndian.Uint64(b[8:]))
 	r.Ctime = int64(binary.LittleEndian.Uint64(b[16:]))
 	if r.Summed = b[1]&flagSummed != 0; r.Summed {
@@ -139,6 +138,7 @@ func DecodeRecord(b []byte) (Record, error) {
 	r.ViewHidden = b[1]&flagViewHidden != 0
 	r.Hollow = b[1]&flagHollow != 0
 	r.Emptying = b[1]&flagEmptying != 0
+	r.Remote = b[1]&flagRemote != 0
 	r.Literal = b[1]&flagLiteral != 0
 	r.Lost = b[1]&flagLost != 0
 	if r.flags() != b[1] || !r.valid() || b[2]|b[3] != 0 {

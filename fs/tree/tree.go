@@ -36,7 +36,7 @@
 //	       4  hollow: the file was evicted; only with packed
 //	       8  emptying: the file is empty, and about to become a plain file; not with packed
 //	      16  literal: a plain file whose first bytes look like those of a hollow one
-//	      32  reserved: holes that have to be kept
+//	      32  remote: a remote has what the segments may not have; only with packed
 //	      64  summed: a plain file with a checksum; not with packed, emptying or lost
 //	     128  lost: the disk did not take all that was written to the file; not with emptying
 //
@@ -65,6 +65,7 @@
 //	                    believed: the file is resident
 //	packed, hollow      the manifest; the local bytes are a header and holes, or anything while the file is
 //	                    hydrated
+//	remote              as without this flag; what the segments lack of the manifest's records a remote has
 //	emptying            empty, whatever the local bytes
 //
 // The times of a packed file are the record's, since the host moves the inode's when it is hydrated or

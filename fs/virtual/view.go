@@ -85,6 +85,9 @@ func (v *Virtual) LookupView(c *tree.Asker, dir *names.Node, name string) (*name
 		if err != nil {
 			continue
 		}
+		if src.File() != nil {
+			content.Reach(src.File())
+		}
 		n := v.viewFor(c, src, names.Alias{Dir: dir, Name: name})
 		src.Unpin()
 		if n != nil {

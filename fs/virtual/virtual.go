@@ -148,6 +148,9 @@ type Kind struct {
 	root func(v *Virtual) entry
 }
 
+// Name is the folder's.
+func (k Kind) Name() string { return k.name }
+
 // The folders that there are. To add one, write its folder, name it here, and hand it to New.
 var (
 	Artifacts = Kind{"artifacts", func(*Virtual) entry {

@@ -176,6 +176,9 @@ func newIdentifier(v *Volume, after time.Duration) *identifier {
 
 // foundLocked adds a file that the survey looks at, unless its id is known. File.mu is held.
 func (i *identifier) foundLocked(f *content.File) {
+	if is := f.StateLocked(); is.Record.Remote {
+		return // it would be read from the remote for that
+	}
 	if i.After >= 0 && i.v.artifacts.Wants(f.StateLocked().Record.Manifest) {
 		i.Add(f)
 	}

@@ -36,7 +36,9 @@ func (e events) Packed(f *content.File) {
 }
 
 func (e events) Unpacked(f *content.File, before cas.Hash) {
-	e.v.bases.NotePath(f.Path(), before)
+	if !f.StateLocked().Record.Remote { // what is stored against it would need bases that are not here
+		e.v.bases.NotePath(f.Path(), before)
+	}
 }
 
 func (e events) Resident(f *content.File, bytes int64) {

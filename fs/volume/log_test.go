@@ -28,7 +28,9 @@ func (w walked) Walk(ctx context.Context, p string, do func(path string, f inspe
 func TestLogGoesOn(t *testing.T) {
 	r := newRig(t)
 	var n atomic.Int64
-	o := inspect.Options{Files: walked{files{r.Volume}, &n}, Store: stored{r.store, r.asm}, Steps: r.steps}
+	o := inspect.Options{
+		Files: walked{files{r.Volume}, &n}, Store: stored{r.store, r.asm, r.reads}, Steps: r.steps,
+	}
 	fresh := inspect.New(o)
 	o.KeepLog = 1 << 20
 	kept := inspect.New(o)

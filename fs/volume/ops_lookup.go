@@ -11,10 +11,18 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Lookup finds name in dir for a caller, and takes a reference to it for the kernel. When ctx ends, nothing
-// is waited for.
+// Lookup finds name in dir for a caller, and takes a reference to it for the kernel: a name that others
+// published, too. When ctx ends, nothing is waited for.
 func (v *Volume) Lookup(
 	ctx context.Context, c tree.Caller, dir *names.Node, name string,
+) (*names.Node, tree.Attr, error) {
+	v.sharing.ensure(ctx, dir, name)
+	return lookup(ctx, v, c, dir, name)
+}
+
+// lookup is Lookup of what the tree has. It may be called with locks held that come before names.
+func lookup(
+	ctx context.Context, v *Volume, c tree.Caller, dir *names.Node, name string,
 ) (*names.Node, tree.Attr, error) {
 	if dir.Synth() != nil {
 		return found(dir.Synth().Lookup(ctx, c, dir, name))
@@ -46,7 +54,7 @@ func (v *Volume) resolve(p string) (*names.Node, error) {
 		if name == "" {
 			continue
 		}
-		next, _, err := v.Lookup(context.Background(), tree.Caller{}, n, name)
+		next, _, err := lookup(context.Background(), v, tree.Caller{}, n, name)
 		n.Unpin()
 		if err != nil {
 			return nil, err

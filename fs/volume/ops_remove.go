@@ -133,7 +133,7 @@ func (v *Volume) bury(t *names.Victim) {
 	}
 	if f := n.File(); f != nil {
 		f.Lock()
-		if is := f.StateLocked(); is.Packed() {
+		if is := f.StateLocked(); is.Packed() && !is.Record.Remote {
 			v.bases.NotePath(t.Path, is.Record.Manifest)
 		}
 		if t.Last {

@@ -55,9 +55,7 @@ type Options struct {
 	// HydrateAfter is for how long no program reads packed files before a hot one is hydrated; 0: a default;
 	// negative: at once.
 	HydrateAfter time.Duration
-	// Remote opens the bucket of the remote that the store was joined to; nil: the store is used without it.
-	Remote  func(remote.Joined) (bucket.Bucket, error)
-	Publish bool // what is complete is published in the background
+	RemoteOptions
 	// Resume is called when the parts are made and nothing works in the background yet, if the store is
 	// mounted already, by an earlier process: it makes known what the kernel knows (Attach, Names, Reopen).
 	// Then the store's repair goes on beside the requests; nil: it comes before Open returns.
@@ -66,6 +64,17 @@ type Options struct {
 	Lock *os.File
 	Now  func() time.Time                                // nil: time.Now
 	Log  func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// RemoteOptions are how the remote is used that a store was joined to.
+type RemoteOptions struct {
+	// Remote opens its bucket; nil: the store is used without it.
+	Remote  func(remote.Joined) (bucket.Bucket, error)
+	Publish bool // what is complete is published in the background
+	// RemotePoll is how often the remote is asked for what others published; 0: only a command asks.
+	RemotePoll time.Duration
+	// RemoteCache bounds what is kept on the disk of what was read of the remote, in bytes; 0: a default.
+	RemoteCache int64
 }
 
 // Most is how many of something there may be, since each takes memory; 0: any number.

@@ -36,8 +36,12 @@ import (
 // stored is the inspect.Store of a volume: what is read of packed files without opening them.
 type stored struct {
 	*store.Store
-	asm *assemble.Reader
+	asm   *assemble.Reader
+	reads *reads
 }
+
+// Get reads a record wherever it is.
+func (s stored) Get(h cas.Hash, buf []byte) ([]byte, error) { return s.reads.Get(h, buf) }
 
 func (s stored) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.asm.Manifest(h) }
 
@@ -55,7 +59,7 @@ func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, erro
 // openInspect makes the inspector of tensors.
 func (v *Volume) openInspect(o Options) {
 	v.inspect = inspect.New(inspect.Options{
-		Files: files{v}, Store: stored{v.store, v.asm}, Steps: v.steps, Artifacts: artifactsOf{v},
+		Files: files{v}, Store: stored{v.store, v.asm, v.reads}, Steps: v.steps, Artifacts: artifactsOf{v},
 		Detect: v.pack.Detector(),
 		Unread: func(path, tensor string, err error) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
@@ -101,6 +105,7 @@ func (v *Volume) openPasses() {
 		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
 		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
 		Artifacts: v.artifacts, SyncNames: v.durability.syncNames, Packed: v.ids.foundLocked,
+		Plan: v.reads.plan,
 	}
 }
 
@@ -123,7 +128,15 @@ func (v *Volume) stored(f *content.File) {
 // manifests is the bases.Store of a volume.
 type manifests struct{ v *Volume }
 
-func (s manifests) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.v.asm.Manifest(h) }
+// Manifest reads a manifest that this store has: what is stored against a file needs its records here.
+func (s manifests) Manifest(h cas.Hash) (*manifest.Manifest, error) {
+	if here, err := s.v.reads.here(h); err != nil {
+		return nil, err
+	} else if !here {
+		return nil, &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}
+	}
+	return s.v.asm.Manifest(h)
+}
 
 func (s manifests) Latest(n int) []cas.Hash { return s.v.store.Latest(cas.Manifest, n) }
 
@@ -140,7 +153,7 @@ func (v *Volume) openContent(o Options) {
 	v.pack = pack.New(v.store, packing)
 	v.content = content.New(content.Parts{
 		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
-		Now: v.now, Report: v.report, Events: events{v},
+		Now: v.now, Report: v.report, Events: events{v}, Remote: v.reads,
 	})
 }
 
@@ -158,7 +171,7 @@ func (v *Volume) openNames(o Options) error {
 		Recorded: func(ino uint64) { v.steps.Recorded(ino); v.usage.Changed(ino) },
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
 		Synthetic: func(dir *names.Node, name string) (*names.Node, error) {
-			n, _, err := v.Lookup(context.Background(), tree.Caller{}, dir, name)
+			n, _, err := lookup(context.Background(), v, tree.Caller{}, dir, name)
 			return n, err
 		},
 		Again: func(dir *names.Node, name string, o names.Origin) *names.Node {

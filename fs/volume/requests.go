@@ -12,6 +12,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/residency"
+	"ckptfs/fs/steps"
 )
 
 // Requests answers the control socket and the metrics of a volume. It passes each request to a part.
@@ -63,6 +64,7 @@ func (v *Volume) pendingPaths() (paths []string) {
 
 // Show describes one file and its tensors, or those of a set.
 func (q *Requests) Show(ctx context.Context, path string, tensors control.Passes) (*control.File, error) {
+	q.v.sharing.appear(ctx, path)
 	return q.v.inspect.Inspect(ctx, path, control.InspectOptions{}, tensors, nil)
 }
 
@@ -71,6 +73,7 @@ func (q *Requests) Inspect(
 	ctx context.Context, path string, o control.InspectOptions, tensors control.Passes,
 	progress func(control.Progress),
 ) (*control.File, error) {
+	q.v.sharing.appear(ctx, path)
 	return q.v.inspect.Inspect(ctx, path, o, tensors, progress)
 }
 
@@ -78,6 +81,7 @@ func (q *Requests) Inspect(
 func (q *Requests) Diff(
 	ctx context.Context, a, b string, progress func(control.Progress),
 ) (*control.Diff, error) {
+	q.v.sharing.appear(ctx, a, b)
 	return q.v.inspect.Diff(ctx, a, b, progress)
 }
 
@@ -90,39 +94,49 @@ func (q *Requests) Find(ctx context.Context, o control.FindOptions) (*control.Fo
 func (q *Requests) Tensor(
 	ctx context.Context, path, name string, withHeader bool,
 ) (*control.TensorData, error) {
+	q.v.sharing.appear(ctx, path)
 	return q.v.inspect.Tensor(ctx, path, name, withHeader)
 }
 
 // Log lists the steps of a run, with what each added to those before it.
 func (q *Requests) Log(ctx context.Context, p string) (*control.RunLog, error) {
+	q.v.sharing.appear(ctx, p)
 	return q.v.inspect.Log(ctx, p)
 }
 
 // Runs lists the runs and how far their steps are.
-func (q *Requests) Runs(ctx context.Context) (*control.RunList, error) { return q.v.steps.Runs(ctx) }
+func (q *Requests) Runs(ctx context.Context) (*control.RunList, error) {
+	q.v.sharing.appear(ctx, "")
+	return q.v.steps.Runs(ctx)
+}
 
 // Best is the best complete step of a run.
 func (q *Requests) Best(ctx context.Context, p, metric, mode string) (*control.BestStep, error) {
+	q.v.sharing.appear(ctx, p)
 	return q.v.steps.Best(ctx, p, metric, mode)
 }
 
 // Steps lists the steps of a run.
 func (q *Requests) Steps(ctx context.Context, p string) (*control.RunLog, error) {
+	q.v.sharing.appear(ctx, p)
 	return q.v.steps.List(ctx, p)
 }
 
 // Lineage lists the parents of the models at or below a path.
 func (q *Requests) Lineage(ctx context.Context, p string) (*control.Lineage, error) {
+	q.v.sharing.appear(ctx, p)
 	return q.v.models.Lineage(ctx, p)
 }
 
 // Ancestor finds the most recent model that both come from.
 func (q *Requests) Ancestor(ctx context.Context, a, b string) (*control.CommonAncestor, error) {
+	q.v.sharing.appear(ctx, a, b)
 	return q.v.models.Ancestor(ctx, a, b)
 }
 
 // Owner finds the model that first stored a tensor of a file.
 func (q *Requests) Owner(ctx context.Context, p, tensor string) (*control.Ownership, error) {
+	q.v.sharing.appear(ctx, p)
 	return q.v.models.Owner(ctx, p, tensor)
 }
 
@@ -134,6 +148,7 @@ func (q *Requests) Retire(ctx context.Context, p string) (*control.Retired, erro
 // Match finds the stored model with the longest prefix in common with an architecture. With o.Pin the answer
 // stays readable by that name of .ckptfs/query.
 func (q *Requests) Match(ctx context.Context, o control.MatchOptions) (*control.MatchAnswer, error) {
+	q.v.sharing.appear(ctx, steps.Dir)
 	if o.Pin != "" {
 		return q.v.virtual.Ask(ctx, o.Pin, o)
 	}
@@ -179,6 +194,7 @@ func (q *Requests) pinned(f *content.File) string {
 func (q *Requests) Hydrate(
 	ctx context.Context, path string, report func(control.Progress),
 ) (*control.Moved, error) {
+	q.v.sharing.appear(ctx, path)
 	if q.v.readOnly {
 		return nil, &fs.PathError{Op: "hydrate", Path: path, Err: unix.EROFS}
 	}

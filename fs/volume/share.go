@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/remote"
-	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/heads"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/state"
@@ -34,9 +33,8 @@ const XattrRemote = "user.ckptfs.remote"
 
 // sharing is the connection with the remote, if the store was joined to one.
 type sharing struct {
-	v       *Volume
-	bucket  func(remote.Joined) (bucket.Bucket, error) // Options.Remote
-	publish bool                                       // Options.Publish
+	v *Volume
+	o RemoteOptions
 
 	share atomic.Pointer[share.Share] // nil: there is none, or it cannot be used
 
@@ -50,7 +48,7 @@ func (s *sharing) get() *share.Share { return s.share.Load() }
 
 // open connects. A mount whose remote cannot be used is as any other.
 func (s *sharing) open(v *Volume, o Options) {
-	s.v, s.bucket, s.publish = v, o.Remote, o.Publish
+	s.v, s.o = v, o.RemoteOptions
 	if v.readOnly {
 		s.why = fmt.Errorf("store %s is read only here: its remote is not used", v.folder.Path())
 		return
@@ -77,7 +75,7 @@ func (s *sharing) connect(start bool) error {
 	}
 	v := s.v
 	j, err := remote.ReadJoined(v.folder.Here())
-	if err == nil && s.bucket == nil {
+	if err == nil && s.o.Remote == nil {
 		err = errors.New("this program opened the store without it")
 	}
 	switch {
@@ -87,7 +85,7 @@ func (s *sharing) connect(start bool) error {
 		return s.why
 	case err == nil:
 		var one *share.Share
-		if one, err = join(v, j, s.bucket); err == nil {
+		if one, err = join(v, j, s.o); err == nil {
 			s.share.Store(one)
 			if start {
 				s.start()
@@ -100,8 +98,8 @@ func (s *sharing) connect(start bool) error {
 	return s.why
 }
 
-func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, error)) (*share.Share, error) {
-	b, err := open(j)
+func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
+	b, err := o.Remote(j)
 	if err != nil {
 		return nil, err
 	}
@@ -112,12 +110,16 @@ func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, e
 	if why := db.Recovered(); why != "" {
 		v.report(slog.LevelWarn, "what was known of the remote is forgotten, and found out again", "reason", why)
 	}
+	if err := v.reads.join(v.folder, b, o.RemoteCache, db.File); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	s, err := share.Open(share.Options{
+		Reader: v.reads.reader(), Held: v.reads.held,
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Store: v.store, Pack: v.pack,
 		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
 		Kernel: func() content.Kernel { return v.content.Kernel },
-		Now:    v.now, Report: v.report,
+		Poll:   o.RemotePoll, Now: v.now, Report: v.report,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -125,10 +127,10 @@ func join(v *Volume, j remote.Joined, open func(remote.Joined) (bucket.Bucket, e
 	return s, nil
 }
 
-// start publishes in the background, if that is wanted.
+// start asks for what others publish, and publishes in the background, if that is wanted.
 func (s *sharing) start() {
-	if one := s.get(); one != nil && s.publish {
-		one.Start()
+	if one := s.get(); one != nil {
+		one.Start(s.o.Publish)
 	}
 }
 
@@ -166,7 +168,7 @@ func (s *sharing) status(ctx context.Context) *control.RemoteStatus {
 		return nil
 	}
 	st := one.Status()
-	st.Manual = !s.publish && s.v.mounted.Load() != nil
+	st.Manual = !s.o.Publish && s.v.mounted.Load() != nil
 	ctx, cancel := context.WithTimeout(ctx, countFor)
 	defer cancel()
 	if n, err := one.Unpublished(ctx); err == nil {
@@ -308,6 +310,17 @@ func (q *Requests) Pull(
 ) (out *control.Pulled, err error) {
 	err = q.v.sharing.with(func(s *share.Share) error {
 		out, err = s.Pull(ctx, path, report)
+		return err
+	})
+	return out, err
+}
+
+// Drop leaves to the remote what it has of the files at or below a path.
+func (q *Requests) Drop(
+	ctx context.Context, path string, report func(control.Progress),
+) (out *control.Dropped, err error) {
+	err = q.v.sharing.with(func(s *share.Share) error {
+		out, err = s.Drop(ctx, path, report)
 		return err
 	})
 	return out, err

@@ -60,6 +60,8 @@ type modelled struct {
 	*machine
 	i     int
 	names map[string]*modelName
+	has   map[string]int   // sizes that the remote had at the last fetch
+	bases map[string][]int // versions then
 }
 
 func (one *modelled) end() { one.close() }
@@ -94,6 +96,7 @@ func (m *shareModel) remove(one *modelled, p string) {
 	if n := one.name(p); n.size > 0 {
 		one.unlink(p)
 		n.size = 0
+		m.appears(one, p)
 	}
 }
 
@@ -101,6 +104,7 @@ func (m *shareModel) rename(one *modelled, from, to string) {
 	if a, b := one.name(from), one.name(to); a.size > 0 && from != to {
 		one.rename(from, to)
 		a.size, b.size = 0, a.size
+		m.appears(one, from)
 	}
 }
 
@@ -123,7 +127,36 @@ func (m *shareModel) push(one *modelled) {
 		m.live[p][m.next] = version{one.i, n.size}
 		n.known, n.base = n.size, []int{m.next}
 	}
-	m.remote(one)
+	m.see(one, m.remote(one))
+}
+
+// appears shows what another had hidden that went.
+func (m *shareModel) appears(one *modelled, p string) {
+	if n := one.name(p); n.known == 0 && one.has[p] > 0 {
+		n.size, n.known, n.base = one.has[p], one.has[p], one.bases[p]
+	}
+}
+
+// see has a machine's tree show what others published, but for what was changed here.
+func (m *shareModel) see(one *modelled, has map[string]int) {
+	one.has, one.bases = has, map[string][]int{}
+	for p := range has {
+		one.bases[p] = slices.Collect(maps.Keys(m.live[p]))
+	}
+	for p, n := range one.names {
+		if n.size == n.known && n.size > 0 && has[p] == 0 {
+			*n = modelName{}
+		}
+	}
+	for p, size := range has {
+		n := one.name(p)
+		switch {
+		case n.size == size:
+		case n.size != n.known: // changed here: it stays
+			continue
+		}
+		n.size, n.known, n.base = size, size, one.bases[p]
+	}
 }
 
 // remote fails unless the remote has what it has to, and returns the sizes of its names.
@@ -174,19 +207,12 @@ func (m *shareModel) remote(one *modelled) map[string]int {
 func (m *shareModel) pull(one *modelled) {
 	one.sync() // else a pull leaves what may have to be packed
 	has := m.remote(one)
+	m.see(one, has)
 	_, err := one.Pull(context.Background(), "", nil)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		m.rt.Fatalf("pull: %v", err)
 	}
-	for p, size := range has {
-		n := one.name(p)
-		switch {
-		case n.size == size:
-		case n.size != n.known: // changed here: it stays
-			continue
-		}
-		n.size, n.known, n.base = size, size, slices.Collect(maps.Keys(m.live[p]))
-	}
+	m.see(one, has)
 }
 
 // check compares the trees.

@@ -269,9 +269,9 @@ func TestConflictsAreKept(t *testing.T) {
 	b.remoteIs("runs/x/1/f", "pending")
 	b.published("")
 	b.remoteIs("runs", "no")
+	a.put("runs/x/1/f", []byte("a did not see b's"))
 	a.Fetch(context.Background())
 	a.conflictsAre()
-	a.put("runs/x/1/f", []byte("a did not see b's"))
 	if p := a.pulled("", "runs/x/1/f"); p.Files != 0 {
 		t.Errorf("%+v", p)
 	}

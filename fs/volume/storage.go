@@ -28,6 +28,7 @@ type storage struct {
 	reserve *queue.Reserve
 	index   *chunks.DB
 	store   *store.Store
+	reads   *reads
 	asm     *assemble.Reader
 
 	watch func(*chunks.DB) store.Locator // returns the index for the store to use
@@ -70,7 +71,8 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 		s.report(slog.LevelInfo, "reads compare BLAKE3, which takes longer: the store is not known to lie where all of it was checked; "+
 			"`ckptfs check --read-data` ends that")
 	}
-	s.asm = assemble.New(s.store, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
+	s.reads = &reads{local: s.store}
+	s.asm = assemble.New(s.reads, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	if o.Room != nil {
 		o.Room(s.asm.Yield)
 	}
@@ -89,6 +91,7 @@ func (s *storage) close() error {
 	var errs []error
 	if s.asm != nil {
 		s.asm.Close()
+		errs = append(errs, s.reads.close())
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())

@@ -116,6 +116,7 @@ func TestTransactions(t *testing.T) {
 	}
 	big := entries(2, 2) // the records of which are long
 	big[0].Stored, big[1].Stored = 1<<19, 1<<19+1
+	big[0].Segment, big[1].Segment = 2, 2
 	db.few.bytes = 1 << 20
 	for i, want := range []int{1, 2} {
 		if err := db.Commit(big[i:i+1], cas.Watermark{Segment: 2}); err != nil || count != want {
@@ -128,6 +129,42 @@ func TestTransactions(t *testing.T) {
 	if err := db.Close(); err != nil || count != 3 {
 		t.Error(count, err)
 	}
+}
+
+// An entry that lies before the watermark on the disk is on it at once: no start would look for it.
+func TestBeforeTheMark(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	db := open(t, path)
+	es := entries(1, 4)
+	for i := range es {
+		es[i].Segment, es[i].Off = uint32(i+1), 64
+	}
+	commit := func(i int, want bool) {
+		t.Helper()
+		if err := db.Commit(es[i:i+1], cas.Watermark{Segment: 3}); err != nil {
+			t.Fatal(err)
+		}
+		if now := len(db.late.entries) == 0; now != want {
+			t.Errorf("entry %d on the disk: %v, want %v", i, now, want)
+		}
+	}
+	commit(0, false)
+	if err := db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	commit(2, false) // behind the mark
+	commit(1, true)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = open(t, path)
+	defer db.Close()
+	commit(3, false)
+	commit(0, true)
+	if err := db.Renew(cas.ErrCorrupt); err != nil {
+		t.Fatal(err)
+	}
+	commit(0, false)
 }
 
 // Pairs for which there is no room are lost, and cost no memory.

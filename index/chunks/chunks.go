@@ -40,6 +40,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
@@ -66,8 +67,9 @@ type Options struct {
 //
 // What is committed is in the index at once, and on the disk with a later commit: few entries are late, more
 // when there is no room. Nothing is lost by that: the records are durable in their segments, and the
-// watermark on the disk stays before them, so that the next start replays them. Only Remove, upon which a
-// sweep destroys records, insists on the disk, and Close. Late pairs of buckets are derived anew.
+// watermark on the disk stays before them, so that the next start replays them. What lies before it, where no
+// start looks, is late only without room. Only Remove, upon which a sweep destroys records, insists on the
+// disk. Late pairs of buckets are derived again.
 type DB struct {
 	path string
 	opt  Options
@@ -81,6 +83,8 @@ type DB struct {
 	commit func(*file, change) error // file.commit, but for tests
 	few    bounds                    // few, but for tests
 	late   late
+	// marked is the watermark on the disk. It changes under writing.
+	marked cas.Watermark
 }
 
 // Open opens the index at path, or makes an empty one; on a disk without room for that, all is kept in
@@ -117,8 +121,15 @@ func (db *DB) open() (reason string, err error) {
 			return "", err
 		}
 	}
-	db.file = f // nil when there is no room
-	return reason, nil
+	db.file, db.marked = f, cas.Watermark{} // nil when there is no room
+	err = nil
+	if f != nil {
+		err = f.view(func(tx *bolt.Tx) error {
+			db.marked, err = readMark(tx.Bucket(bucketMeta))
+			return err
+		})
+	}
+	return reason, err
 }
 
 // Recovered says in a sentence why the index was made again, by Open or the last Renew; empty when it was
@@ -174,7 +185,7 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 			return err
 		}
 	}
-	if !db.brokenLocked() && db.late.add(entries, mark, db.few) {
+	if !db.brokenLocked() && db.replayedLocked(entries) && db.late.add(entries, mark, db.few) {
 		return nil
 	}
 	err := db.writeLocked(db.late.with(entries, mark))
@@ -182,6 +193,13 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 		return fmt.Errorf("%d entries wait for room on the disk: %w", many.entries, err)
 	}
 	return unlessFull(err)
+}
+
+// replayedLocked reports whether a start finds entries that are not on the disk. writing is held.
+func (db *DB) replayedLocked(entries []cas.Entry) bool {
+	return !slices.ContainsFunc(entries, func(e cas.Entry) bool {
+		return (cas.Watermark{Segment: e.Segment, Off: e.Off}).Before(db.marked)
+	})
 }
 
 // brokenLocked reports whether damage was met. writing is held.
@@ -211,6 +229,9 @@ func (db *DB) writeLocked(c change) error {
 	}
 	if err := db.commit(db.file, c); err != nil {
 		return err
+	}
+	if c.marked {
+		db.marked = c.mark
 	}
 	db.late.clear()
 	return nil

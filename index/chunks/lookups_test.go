@@ -25,6 +25,7 @@ func keeping(t *testing.T, db *DB, es []cas.Entry) {
 // What Locate keeps is never older than the last change, and keeps neither a change nor Close from going on.
 func TestLookupsFollow(t *testing.T) {
 	db := newDB(t)
+	db.few = none
 	es := entries(1, 300)
 	commit := func(es []cas.Entry) {
 		t.Helper()
@@ -66,6 +67,7 @@ func TestLookupsAreChecked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "index.db")
 	db := open(t, path)
 	es := entries(1, 100)
+	db.few = none
 	if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +103,7 @@ func TestLookupsAreChecked(t *testing.T) {
 func TestLookupsBesideChanges(t *testing.T) {
 	db := newDB(t)
 	db.opt.NoSync = true
+	db.few = none
 	es := entries(1, 2000)
 	if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
 		t.Fatal(err)

@@ -329,6 +329,14 @@ type Of struct {
 
 // Below reads what all heads say of a path and of what is below it, by writer.
 func (h *Heads) Below(ctx context.Context, path string) ([]Of, error) {
+	return h.each(ctx, func(ctx context.Context, w record.Writer, of *record.Head) (Of, error) {
+		return h.below(ctx, w, of, path)
+	})
+}
+
+// each asks all heads, and returns what those say that say something, by writer.
+func (h *Heads) each(ctx context.Context,
+	ask func(ctx context.Context, w record.Writer, of *record.Head) (Of, error)) ([]Of, error) {
 	all := h.all()
 	writers := slices.Sorted(maps.Keys(all))
 	out := make([]Of, len(writers))
@@ -336,7 +344,7 @@ func (h *Heads) Below(ctx context.Context, path string) ([]Of, error) {
 	g.SetLimit(atOnce)
 	for i, w := range writers {
 		g.Go(func() (err error) {
-			out[i], err = h.below(ctx, w, all[w].Head, path)
+			out[i], err = ask(ctx, w, all[w].Head)
 			return err
 		})
 	}
@@ -367,31 +375,46 @@ func (h *Heads) Runs(ctx context.Context) ([]string, error) {
 
 // below is Below of one head.
 func (h *Heads) below(ctx context.Context, w record.Writer, of *record.Head, path string) (Of, error) {
-	type key struct {
-		path   string
-		origin record.Writer
-	}
-	seen := map[key]bool{}
-	o := Of{Writer: w}
-	add := func(entries []record.Entry) {
-		for i := range entries {
-			e := &entries[i]
-			if k := (key{e.Path, e.Origin}); !seen[k] && record.Below(e.Path, path) {
-				seen[k] = true
-				o.Entries = append(o.Entries, *e)
-			}
-		}
-	}
-	add(of.Tail)
+	o := merging{Of: Of{Writer: w}, wanted: func(p string) bool { return record.Below(p, path) }}
+	o.add(of.Tail)
 	for _, t := range of.Tables { // newest first
 		entries, err := h.inTable(ctx, w, t, path)
 		if err != nil {
-			return o, fmt.Errorf("head of %s: %w", w, err)
+			return o.Of, fmt.Errorf("head of %s: %w", w, err)
 		}
-		add(entries)
+		o.add(entries)
 	}
-	slices.SortFunc(o.Entries, func(a, b record.Entry) int { return a.Compare(&b, w) })
-	return o, nil
+	return o.end(), nil
+}
+
+// merging is what one head says, where what comes first wins.
+type merging struct {
+	Of
+	wanted func(path string) bool
+	seen   map[identity]bool
+}
+
+type identity struct {
+	path   string
+	origin record.Writer
+}
+
+func (m *merging) add(entries []record.Entry) {
+	if m.seen == nil {
+		m.seen = map[identity]bool{}
+	}
+	for i := range entries {
+		e := &entries[i]
+		if k := (identity{e.Path, e.Origin}); !m.seen[k] && m.wanted(e.Path) {
+			m.seen[k] = true
+			m.Entries = append(m.Entries, *e)
+		}
+	}
+}
+
+func (m *merging) end() Of {
+	slices.SortFunc(m.Entries, func(a, b record.Entry) int { return a.Compare(&b, m.Writer) })
+	return m.Of
 }
 
 // inTable reads the blocks of a table that may have entries of a path or below it.
@@ -402,16 +425,22 @@ func (h *Heads) inTable(ctx context.Context, w record.Writer, t record.Table, pa
 		return nil, err
 	}
 	lo, hi := d.Below(path)
+	return h.inBlocks(ctx, d, lo, hi)
+}
+
+// inBlocks reads blocks of a table, from lo on and before hi.
+func (h *Heads) inBlocks(ctx context.Context, d *record.Directory, lo, hi int) (
+	all []record.Entry, err error) {
 	for lo < hi {
-		if got, ok := h.blocks.Get(blockID{t.ID, lo}); ok {
+		if got, ok := h.blocks.Get(blockID{d.ID, lo}); ok {
 			all, lo = append(all, got...), lo+1
 			continue
 		}
 		n, end := d.Blocks[lo].Len, lo+1
-		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{t.ID, end}) {
+		for end < hi && n+d.Blocks[end].Len <= largestAnswer && !h.blocks.Contains(blockID{d.ID, end}) {
 			n, end = n+d.Blocks[end].Len, end+1
 		}
-		got, err := h.blocksOf(ctx, t, d, lo, end)
+		got, err := h.blocksOf(ctx, d.Table, d, lo, end)
 		if err != nil {
 			return nil, err
 		}

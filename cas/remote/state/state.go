@@ -19,6 +19,8 @@
 //	heads      writer       u16 n, n bytes version, and to the end the head as it was read
 //	names      path         what fs/share makes of it; a path's slashes are zeros, so that what a folder holds
 //	                        comes right behind it (record.ComparePaths)
+//	files      manifest     u64 size; of the plan's record 16 bytes object, u64 offset, u32 stored; to the end
+//	                        the objects that the file needs, 16 bytes each
 //
 // A place, of which the next 14 bytes of the hash are the tail:
 //
@@ -58,7 +60,7 @@ var be = binary.BigEndian
 // good as never known.
 type DB struct {
 	file   *chunks.DB
-	tables struct{ self, objects, places, condemned, heads, names *chunks.Bucket }
+	tables struct{ self, objects, places, condemned, heads, names, files *chunks.Bucket }
 
 	// swap is held shared while the file is used, and to replace it: an object has its number in one file.
 	swap    sync.RWMutex
@@ -80,7 +82,7 @@ func Open(path string, store [16]byte) (*DB, error) {
 	db.objects, _ = lru.New[uint32, record.Object](knownObjects) // the size is positive
 	for name, t := range map[string]**chunks.Bucket{"self": &db.tables.self, "objects": &db.tables.objects,
 		"places": &db.tables.places, "condemned": &db.tables.condemned, "heads": &db.tables.heads,
-		"names": &db.tables.names} {
+		"names": &db.tables.names, "files": &db.tables.files} {
 		*t = file.Bucket(name)
 	}
 	if err := db.checkFormat(); err != nil {

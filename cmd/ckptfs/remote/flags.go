@@ -24,12 +24,14 @@ const (
 type MountFlags struct {
 	push, mirror       string
 	pushRate, pullRate size.Flag
+	poll               time.Duration
 }
 
 // Add defines the flags.
 func (m *MountFlags) Add(f *pflag.FlagSet) {
 	m.pushRate, m.pullRate = size.Default("0", 0), size.Default("0", 0)
 	f.StringVar(&m.push, "push", pushAuto, "publish complete steps to the store's remote: auto, or manual, when a command says so")
+	f.DurationVar(&m.poll, "remote-poll", 15*time.Second, "ask the remote so often for what other machines published")
 	f.Var(&m.pushRate, "push-rate", "bound on what is sent to the remote in a second, such as 50MiB; 0 is none")
 	f.StringVar(&m.mirror, "mirror", "", "URL of a server that has copies of the remote's objects: they are read there, and checked")
 	f.Var(&m.pullRate, "pull-rate", "bound on what is read from the remote in a second; 0 is none")
@@ -39,6 +41,9 @@ func (m *MountFlags) Add(f *pflag.FlagSet) {
 func (m *MountFlags) Check() error {
 	if m.push != pushAuto && m.push != pushManual {
 		return fmt.Errorf("--push %q: it is auto or manual", m.push)
+	}
+	if m.poll < time.Second {
+		return fmt.Errorf("--remote-poll %s: give at least 1s", m.poll)
 	}
 	if m.mirror != "" {
 		if _, err := web.Open(m.mirror, nil); err != nil {
@@ -55,6 +60,9 @@ func (m *MountFlags) Check() error {
 
 // Publishes reports whether complete steps are published without being asked for.
 func (m *MountFlags) Publishes() bool { return m.push == pushAuto }
+
+// Poll is how often the remote is asked for what others published.
+func (m *MountFlags) Poll() time.Duration { return m.poll }
 
 // Open opens the bucket of a remote for a mount.
 func (m *MountFlags) Open() func(remote.Joined) (bucket.Bucket, error) {

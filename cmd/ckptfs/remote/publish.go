@@ -17,10 +17,10 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Commands are those that have names of their own: push, pull, fetch and clone.
+// Commands are those that have names of their own: push, pull, drop, fetch and clone.
 func Commands(s Shell) []*cobra.Command {
 	c := newCommands(s)
-	return []*cobra.Command{c.push(), c.pull(), c.fetch(), c.clone()}
+	return []*cobra.Command{c.push(), c.pull(), c.drop(), c.fetch(), c.clone()}
 }
 
 // patience is how long one request of a command or a mount is made again.

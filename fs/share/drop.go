@@ -1,0 +1,142 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	rnames "ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/record"
+	"ckptfs/fs/content"
+	"ckptfs/fs/control"
+	"ckptfs/fs/names"
+)
+
+// Reasons why Drop leaves a file as it is.
+const (
+	keepUnpublished = "not published: `ckptfs push` publishes it"
+	keepChanged     = "changed since it was published: `ckptfs push` publishes it"
+	keepPlain       = "it is stored as it is, and not packed: the remote has it, and so has the disk"
+	keepReplaced    = "the remote has another version of it by now: `ckptfs fetch` brings its name"
+)
+
+// Drop frees what the files at or below a path take here, if the remote has them: the next prune takes their
+// bytes, and they are read from the remote from then on. That each object is there is asked before.
+func (s *Share) Drop(ctx context.Context, at string, report func(control.Progress)) (
+	*control.Dropped, error) {
+	at, err := shared("drop", at)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.o.Names.Resolve(at)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Unpin()
+	d := &dropping{Share: s, report: report, out: control.Dropped{Skipped: []control.Skip{}}}
+	if n.File() != nil {
+		return &d.out, d.file(ctx, at, n)
+	}
+	err = s.o.Names.WalkBelow(ctx, at, n, func(p string, n *names.Node) error { return d.file(ctx, p, n) })
+	slices.SortFunc(d.out.Skipped, func(a, b control.Skip) int { return strings.Compare(a.Path, b.Path) })
+	return &d.out, err
+}
+
+// dropping is one Drop.
+type dropping struct {
+	*Share
+	report func(control.Progress)
+	out    control.Dropped
+
+	step string // of which said are what heads say
+	said map[string][]*record.Entry
+}
+
+// file drops one file.
+func (d *dropping) file(ctx context.Context, p string, n *names.Node) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	why, err := d.one(ctx, p, n)
+	if gone(err) == nil {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("drop %s: %w", p, err)
+	}
+	if why != "" {
+		d.out.Skipped = append(d.out.Skipped, control.Skip{Path: p, Reason: why})
+	}
+	if d.report != nil {
+		d.report(control.Progress{DoneFiles: d.out.Files, DoneBytes: d.out.Bytes, Current: p})
+	}
+	return nil
+}
+
+// one drops a file, or says why not.
+func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string, err error) {
+	k, err := d.known(p)
+	if err != nil {
+		return "", err
+	}
+	st, err := d.stepAt(p)
+	if err != nil {
+		return "", err
+	}
+	a, is, err := settled(n)
+	switch {
+	case err == nil && is.Record.Remote || err == nil && a.Size <= record.MaxInline && k != nil:
+		return "", nil
+	case errors.Is(err, errOpen), errors.Is(err, errUnpacked), errors.Is(err, errLost):
+		return err.Error(), nil
+	case err != nil:
+		return "", err
+	case k == nil:
+		return keepUnpublished, nil
+	case lookOf(&a, &is, st) != k.look:
+		return keepChanged, nil
+	case !is.Packed():
+		return keepPlain, nil
+	}
+	f, err := d.entryOf(ctx, p, is.Record.Manifest)
+	if err != nil {
+		return "", err
+	}
+	if f == nil {
+		return keepReplaced, nil
+	}
+	if err := d.o.Held(ctx, f); err != nil {
+		return "the remote may not have all of it: " + err.Error(), nil
+	}
+	if err := d.o.State.SetFiles([]*record.File{f}); err != nil {
+		return "", err
+	}
+	if why, err = content.Drop(n.File(), f.Manifest); why == "" && err == nil {
+		d.out.Files++
+		d.out.Bytes += f.Size
+	}
+	return why, err
+}
+
+// entryOf is what heads say of the file at a path, if it has that manifest; else nil.
+func (d *dropping) entryOf(ctx context.Context, p string, manifest [32]byte) (*record.File, error) {
+	if step := inStep(p); step != d.step || d.said == nil {
+		all, err := d.heads.Below(ctx, step)
+		if err != nil {
+			return nil, err
+		}
+		d.step, d.said = step, map[string][]*record.Entry{}
+		for at, held := range rnames.Paths(entriesOf(all)...) {
+			d.said[at] = held
+		}
+	}
+	for _, e := range rnames.Merge(d.said[path.Clean(p)]).Tips {
+		if e.File != nil && e.File.Manifest == manifest && !e.File.Manifest.IsZero() {
+			return e.File, nil
+		}
+	}
+	return nil, nil
+}
