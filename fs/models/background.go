@@ -20,8 +20,9 @@ const (
 	patience    = 500 * time.Millisecond // of Settle and Refresh
 	lastSettle  = time.Second            // bounds what is done at the end
 	// A look takes time in proportion to all steps. As many times as long as the last one took the next one
-	// waits.
+	// waits, and no longer than mostRest.
 	restAfter = 20
+	mostRest  = time.Minute
 )
 
 // Start begins the work in the background.
@@ -43,7 +44,7 @@ func (m *Models) Start() {
 			}
 			start := time.Now()
 			m.Keep(b.ctx)
-			rest = max(settleDelay, restAfter*time.Since(start))
+			rest = min(max(settleDelay, restAfter*time.Since(start)), mostRest)
 		}
 	}()
 }
