@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"ckptfs/cas"
 	"ckptfs/cas/damage"
 	"ckptfs/cas/disk"
@@ -100,14 +98,10 @@ type checker struct {
 	st CheckStats
 }
 
-// checked is what a segment holds: of each record offset/8 and the first four bytes of its hash, ascending.
+// checked is what a segment holds.
 type checked struct {
-	recs []uint64
-	end  int64 // entries past it are newer than the check
-}
-
-func mark64(off int64, h cas.Hash) uint64 {
-	return uint64(off/8)<<32 | uint64(binary.BigEndian.Uint32(h[:]))
+	segment.Places
+	end int64 // entries past it are newer than the check
 }
 
 func (c *checker) stats() CheckStats {
@@ -154,22 +148,25 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 		return nil
 	}
 	defer r.Close()
-	var recs []segment.Record
+	l := c.look(ctx, r, seen, false)
 	if size, err := r.Size(); err == nil && size < segment.FileHeaderSize {
-		return c.records(ctx, r, nil, false) // created just before a crash; holds nothing
+		return l.end() // created just before a crash; holds nothing
 	}
 	herr := r.CheckHeader()
 	ft, err := r.Footer()
 	if err == nil {
 		var sum segment.Totals
+		seen.Places = make(segment.Places, 0, min(ft.Records, segment.MaxRecords))
 		err = r.Each(ft, func(rec *segment.Record) error {
-			recs = append(recs, *rec)
 			sum.Count(rec)
-			return nil
+			return l.add(rec)
 		})
 		if err == nil && sum != ft.Totals {
 			err = fmt.Errorf("totals differ from the sum of the entries: %w", cas.ErrCorrupt)
 		}
+	}
+	if l.parts.Stopped() {
+		return cmp.Or(l.end(), ctx.Err())
 	}
 	if herr != nil {
 		c.found(damage.Finding{Problem: problem(herr, damage.BadSegment), Segment: n, Err: herr})
@@ -177,21 +174,15 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 	switch {
 	case disk.Unreadable(err):
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
-		if recs, err = c.scan(ctx, r, n); err != nil {
-			return err
-		}
+		err = c.scan(l, n)
 	case errors.Is(err, segment.ErrUnsealed):
-		if recs, err = c.scan(ctx, r, n); err != nil {
-			return err
-		}
+		err = c.scan(l, n)
 		c.found(damage.Finding{Problem: damage.Unsealed, Segment: n})
 	case err != nil:
 		c.found(damage.Finding{Problem: problem(err, damage.BadSegment), Segment: n, Err: err})
+		err = nil
 	}
-	for i := range recs {
-		seen.recs = append(seen.recs, mark64(recs[i].Off, recs[i].Hash))
-	}
-	return c.records(ctx, r, recs, false)
+	return cmp.Or(l.end(), err)
 }
 
 // problem is what an error tells: damage, or a disk that does not read.
@@ -202,28 +193,31 @@ func problem(err error, is damage.Problem) damage.Problem {
 	return damage.Unreadable
 }
 
-// scan finds the records of a segment without a footer. Ranges between them that hold something are damage.
-func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs []segment.Record, err error) {
-	sc, err := r.Scan(0)
+// scan looks at the records of a segment without a footer. Ranges between them that hold something are
+// damage.
+func (c *checker) scan(l *looking, n uint32) error {
+	sc, err := l.r.Scan(0)
 	if err != nil {
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
-		return nil, nil
+		return nil
 	}
 	for sc.Next() {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		if !sc.Gap() {
-			recs = append(recs, *sc.Record())
+			if rec := sc.Record(); !l.seen.Has(rec.Off, &rec.Hash) { // else the footer had it
+				err = l.add(rec)
+			}
 		} else if g, zero := sc.Range(); !zero && !sc.Holed(g) {
 			c.found(damage.Finding{Problem: damage.BadSegment, Segment: n, Off: g.Off,
 				Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if err := cmp.Or(sc.Err(), sc.Unread()); err != nil {
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
 	}
-	return recs, nil
+	return nil
 }
 
 // tail checks what is in the index of a segment that is being written.
@@ -238,7 +232,7 @@ func (c *checker) tail(ctx context.Context, t *segment.Tail) error {
 		seen.end = recs[len(recs)-1].Off + 1
 	}
 	for i := range recs {
-		seen.recs = append(seen.recs, mark64(recs[i].Off, recs[i].Hash))
+		seen.Add(&recs[i])
 	}
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -249,24 +243,40 @@ func (c *checker) tail(ctx context.Context, t *segment.Tail) error {
 		return nil
 	}
 	defer r.Close()
-	return c.records(ctx, r, recs, true)
+	l := c.look(ctx, r, seen, true)
+	for i := 0; i < len(recs) && err == nil; i++ {
+		err = l.parts.Add(&recs[i])
+	}
+	return cmp.Or(l.end(), err)
 }
 
-// records checks records against the index and against what their place holds. Of a tail those that are not
-// in the index are passed over.
-func (c *checker) records(ctx context.Context, r *segment.Reader, recs []segment.Record, tail bool) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(c.opt.Workers)
-	const some = 256
-	for at := 0; at < len(recs) && ctx.Err() == nil; at += some {
-		part := recs[at:min(at+some, len(recs))]
-		g.Go(func() error { return c.some(ctx, r, part, tail) })
-	}
-	err := g.Wait()
-	c.mu.Lock()
-	c.st.SegmentsLooked++
-	c.mu.Unlock()
-	c.progress()
+// looking checks the records of one segment against the index and against what their place holds. Of a tail
+// those that are not in the index are passed over.
+type looking struct {
+	c     *checker
+	r     *segment.Reader
+	seen  *checked
+	parts *segment.Parts
+}
+
+func (c *checker) look(ctx context.Context, r *segment.Reader, seen *checked, tail bool) *looking {
+	return &looking{c, r, seen, segment.NewParts(ctx, c.opt.Workers,
+		func(ctx context.Context, recs []segment.Record) error { return c.some(ctx, r, recs, tail) })}
+}
+
+// add has a record looked at; they come by ascending offset.
+func (l *looking) add(rec *segment.Record) error {
+	l.seen.Add(rec)
+	return l.parts.Add(rec)
+}
+
+// end waits until all were looked at.
+func (l *looking) end() error {
+	err := l.parts.Wait()
+	l.c.mu.Lock()
+	l.c.st.SegmentsLooked++
+	l.c.mu.Unlock()
+	l.c.progress()
 	return err
 }
 
@@ -278,6 +288,8 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 	}
 	coming, err := s.locateHere(hashes, locs)
 	blind := err != nil // which index tells of
+	heads := r.Heads(recs)
+	defer heads.End()
 	var st CheckStats
 	for i := range recs {
 		if err := ctx.Err(); err != nil {
@@ -294,7 +306,7 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 				Kind: rec.Kind})
 		}
 		want := c.opt.ReadData && known(rec.Kind) && (here || blind || loc.Segment == 0) && c.chosen(rec.Hash)
-		what, err := c.record(r, rec, want)
+		what, err := c.record(r, heads, rec, want)
 		if want {
 			st.Read++
 			st.ReadStored += int64(rec.Stored)
@@ -336,10 +348,11 @@ func (c *checker) returns(err error) bool {
 }
 
 // record looks at one record, all of it or its header.
-func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (damage.Problem, error) {
+func (c *checker) record(r *segment.Reader, heads segment.Heads, rec *segment.Record, all bool) (
+	damage.Problem, error) {
 	loc := rec.Entry(r.Number()).Location
 	var head segment.Record
-	if err := r.ReadHeader(loc, rec.Hash, &head); err != nil {
+	if err := heads.Read(loc, rec.Hash, &head); err != nil {
 		return damage.BadRecord, err
 	}
 	if head.Kind != rec.Kind || head.Codec != rec.Codec {
