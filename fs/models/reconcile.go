@@ -42,6 +42,7 @@ type reconciler struct {
 	*Models
 	found map[string][]*steps.Step
 	fresh map[uint64]*stepPlace // files to be entered, by inode
+	gone  []departed
 
 	// Sidecars, by path. One that no model of its step can take is a problem.
 	refused map[string]error
@@ -137,9 +138,11 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			places = append(places, p)
 		}
 	}
-	if len(changed) > 0 {
+	s.gone = m.unknownLocked(m.departures.take())
+	if len(changed) > 0 || len(s.gone) > 0 {
 		m.recheck = true
 		if err := s.filesLocked(ctx, places, &present); err != nil {
+			m.departures.add(s.gone...)
 			return true, err
 		}
 	}
@@ -252,6 +255,9 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 		if at := present.path(e.Ino); at != "" {
 			book.Move(e, e.Ino, at)
 		}
+	}
+	if err := s.buryLocked(ctx, s.gone); err != nil {
+		return err
 	}
 	slices.SortStableFunc(order, func(a, b *stepPlace) int {
 		return cmp.Or(cmp.Compare(a.mtime, b.mtime), runs.Compare(a.path, b.path))

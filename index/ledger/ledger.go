@@ -200,6 +200,21 @@ func (l *Ledger) Add(e *Entry) error {
 	return nil
 }
 
+// Bury adds a model that has no file any more, whose number is Next.
+func (l *Ledger) Bury(e *Entry, at int64) error {
+	if e.Seq != l.Next() {
+		return fmt.Errorf("ledger: model %d: %w", e.Seq, lineage.ErrOrder)
+	}
+	if err := l.Forest.Add(e.Model); err != nil {
+		return err
+	}
+	l.last = e.Seq
+	l.entries[e.Seq] = e
+	l.put(e)
+	l.retire(e, at)
+	return nil
+}
+
 // Move notes that a model's file is elsewhere, or another inode.
 func (l *Ledger) Move(e *Entry, ino uint64, path string) {
 	if e.Ino == ino && e.Path == path && l.byIno[ino] == e {
