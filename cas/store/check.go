@@ -148,9 +148,16 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 		return nil
 	}
 	defer r.Close()
-	l := c.look(ctx, r, seen, false)
+	parts := c.parts(ctx, r, false)
+	add := func(rec *segment.Record) error {
+		if seen.Has(rec.Off, &rec.Hash) { // a scan finds what the footer had
+			return nil
+		}
+		seen.Add(rec)
+		return parts.Add(rec)
+	}
 	if size, err := r.Size(); err == nil && size < segment.FileHeaderSize {
-		return l.end() // created just before a crash; holds nothing
+		return c.wait(parts) // created just before a crash; holds nothing
 	}
 	herr := r.CheckHeader()
 	ft, err := r.Footer()
@@ -159,14 +166,14 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 		seen.Places = make(segment.Places, 0, min(ft.Records, segment.MaxRecords))
 		err = r.Each(ft, func(rec *segment.Record) error {
 			sum.Count(rec)
-			return l.add(rec)
+			return add(rec)
 		})
 		if err == nil && sum != ft.Totals {
 			err = fmt.Errorf("totals differ from the sum of the entries: %w", cas.ErrCorrupt)
 		}
 	}
-	if l.parts.Stopped() {
-		return cmp.Or(l.end(), ctx.Err())
+	if parts.Stopped() {
+		return cmp.Or(c.wait(parts), ctx.Err())
 	}
 	if herr != nil {
 		c.found(damage.Finding{Problem: problem(herr, damage.BadSegment), Segment: n, Err: herr})
@@ -174,15 +181,15 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 	switch {
 	case disk.Unreadable(err):
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
-		err = c.scan(l, n)
+		err = c.scan(r, n, add)
 	case errors.Is(err, segment.ErrUnsealed):
-		err = c.scan(l, n)
+		err = c.scan(r, n, add)
 		c.found(damage.Finding{Problem: damage.Unsealed, Segment: n})
 	case err != nil:
 		c.found(damage.Finding{Problem: problem(err, damage.BadSegment), Segment: n, Err: err})
 		err = nil
 	}
-	return cmp.Or(l.end(), err)
+	return cmp.Or(c.wait(parts), err)
 }
 
 // problem is what an error tells: damage, or a disk that does not read.
@@ -195,17 +202,15 @@ func problem(err error, is damage.Problem) damage.Problem {
 
 // scan looks at the records of a segment without a footer. Ranges between them that hold something are
 // damage.
-func (c *checker) scan(l *looking, n uint32) error {
-	sc, err := l.r.Scan(0)
+func (c *checker) scan(r *segment.Reader, n uint32, add func(*segment.Record) error) error {
+	sc, err := r.Scan(0)
 	if err != nil {
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
 		return nil
 	}
 	for sc.Next() {
 		if !sc.Gap() {
-			if rec := sc.Record(); !l.seen.Has(rec.Off, &rec.Hash) { // else the footer had it
-				err = l.add(rec)
-			}
+			err = add(sc.Record())
 		} else if g, zero := sc.Range(); !zero && !sc.Holed(g) {
 			c.found(damage.Finding{Problem: damage.BadSegment, Segment: n, Off: g.Off,
 				Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
@@ -243,40 +248,27 @@ func (c *checker) tail(ctx context.Context, t *segment.Tail) error {
 		return nil
 	}
 	defer r.Close()
-	l := c.look(ctx, r, seen, true)
+	parts := c.parts(ctx, r, true)
 	for i := 0; i < len(recs) && err == nil; i++ {
-		err = l.parts.Add(&recs[i])
+		err = parts.Add(&recs[i])
 	}
-	return cmp.Or(l.end(), err)
+	return cmp.Or(c.wait(parts), err)
 }
 
-// looking checks the records of one segment against the index and against what their place holds. Of a tail
+// parts checks the records of one segment against the index and against what their place holds. Of a tail
 // those that are not in the index are passed over.
-type looking struct {
-	c     *checker
-	r     *segment.Reader
-	seen  *checked
-	parts *segment.Parts
+func (c *checker) parts(ctx context.Context, r *segment.Reader, tail bool) *segment.Parts {
+	return segment.NewParts(ctx, c.opt.Workers,
+		func(ctx context.Context, recs []segment.Record) error { return c.some(ctx, r, recs, tail) })
 }
 
-func (c *checker) look(ctx context.Context, r *segment.Reader, seen *checked, tail bool) *looking {
-	return &looking{c, r, seen, segment.NewParts(ctx, c.opt.Workers,
-		func(ctx context.Context, recs []segment.Record) error { return c.some(ctx, r, recs, tail) })}
-}
-
-// add has a record looked at; they come by ascending offset.
-func (l *looking) add(rec *segment.Record) error {
-	l.seen.Add(rec)
-	return l.parts.Add(rec)
-}
-
-// end waits until all were looked at.
-func (l *looking) end() error {
-	err := l.parts.Wait()
-	l.c.mu.Lock()
-	l.c.st.SegmentsLooked++
-	l.c.mu.Unlock()
-	l.c.progress()
+// wait waits until all of a segment was looked at.
+func (c *checker) wait(parts *segment.Parts) error {
+	err := parts.Wait()
+	c.mu.Lock()
+	c.st.SegmentsLooked++
+	c.mu.Unlock()
+	c.progress()
 	return err
 }
 

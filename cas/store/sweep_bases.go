@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -134,9 +135,9 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (
 	return ds, unread, nil
 }
 
-// listed calls f with the records of a segment that is not being written, from its footer or, where that is
-// not intact, from all of it. kept: it was sealed after the deadline, or has no footer, so that no sweep
-// changes it. An error that disk.Unreadable knows says that there may be more.
+// listed calls f with the records of a segment that is not being written. kept: it was sealed after the
+// deadline, or has no footer, so that no sweep changes it. An error that disk.Unreadable knows says that there
+// may be more.
 func (s *Store) listed(n uint32, deadline int64, f func(n uint32, rec *segment.Record, kept bool)) error {
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,20 +147,7 @@ func (s *Store) listed(n uint32, deadline int64, f func(n uint32, rec *segment.R
 		return err
 	}
 	defer r.Close()
-	_, err = r.EachOf(func(ft *segment.Footer, rec *segment.Record) {
-		f(n, rec, ft.Sealed.Unix() > deadline)
+	return r.EachOrScan(func(sealed time.Time, rec *segment.Record) {
+		f(n, rec, sealed.IsZero() || sealed.Unix() > deadline)
 	})
-	if err == nil {
-		return nil
-	}
-	sc, err := r.Scan(0)
-	if err != nil {
-		return err
-	}
-	for sc.Next() {
-		if !sc.Gap() {
-			f(n, sc.Record(), true)
-		}
-	}
-	return cmp.Or(sc.Err(), sc.Unread())
 }
