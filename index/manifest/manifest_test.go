@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"reflect"
@@ -17,8 +16,6 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func hash(b byte) (h cas.Hash) {
 	for i := range h {
