@@ -244,7 +244,7 @@ var only = map[string][]string{
 	"net/http": {"cas/remote/transport", "cas/remote/s3", "cas/remote/s3/s3test", "cas/remote/web",
 		"fs/control", "fs/metrics", "cmd/ckptfs", "cmd/ckptfs/scrape"},
 	"github.com/prometheus": {"fs/metrics"},
-	"flag":                  {},
+	"flag":                  {"cas/golden"},
 }
 
 const module = "ckptfs"

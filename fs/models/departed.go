@@ -33,8 +33,8 @@ type departed struct {
 // removed before.
 const maxDeparted = 1 << 14
 
-// Removed notes that a packed file lost its last name. Its File.mu may be held.
-func (m *Models) Removed(path string, ino uint64, r Record) {
+// Removed tells m that a packed file lost its last name. Its File.mu may be held.
+func Removed(m *Models, path string, ino uint64, r Record) {
 	run, step, _ := steps.In(path)
 	if step == "" || steps.Unfinished(run) || steps.Unfinished(step) || m.o.ReadOnly {
 		return
@@ -59,11 +59,10 @@ func (d *departures) take() []departed {
 	return files
 }
 
-// unknownLocked are those of the departed files that the ledger has no entry of.
-func (m *Models) unknownLocked(gone []departed) []departed {
-	m.mu.AssertHeld()
+// unknown are those of the departed files that a ledger has no entry of.
+func unknown(book *ledger.Ledger, gone []departed) []departed {
 	return slices.DeleteFunc(gone, func(d departed) bool {
-		return slices.ContainsFunc(m.book.At(d.path), func(e *ledger.Entry) bool {
+		return slices.ContainsFunc(book.At(d.path), func(e *ledger.Entry) bool {
 			return e.Path == d.path && e.Manifest == d.manifest
 		})
 	})

@@ -138,7 +138,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			places = append(places, p)
 		}
 	}
-	s.gone = m.unknownLocked(m.departures.take())
+	s.gone = unknown(m.book, m.departures.take())
 	if len(changed) > 0 || len(s.gone) > 0 {
 		m.recheck = true
 		if err := s.filesLocked(ctx, places, &present); err != nil {

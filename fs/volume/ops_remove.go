@@ -138,7 +138,7 @@ func (v *Volume) bury(t *names.Victim) {
 			v.bases.NotePath(t.Path, is.Record.Manifest)
 			if t.Last {
 				rec := models.Record{Manifest: is.Record.Manifest, Mtime: is.Record.Mtime}
-				v.models.Removed(t.Path, t.Ino, rec)
+				models.Removed(v.models, t.Path, t.Ino, rec)
 			}
 		}
 		if t.Last {
