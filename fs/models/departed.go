@@ -29,8 +29,8 @@ type departed struct {
 	mtime    int64
 }
 
-// maxDeparted bounds how many are remembered. A file is entered about a second after it was packed, so few are
-// removed before.
+// maxDeparted bounds how many are remembered. A file is entered about a second after it was packed, so few
+// are removed before.
 const maxDeparted = 1 << 14
 
 // Removed tells m that a packed file lost its last name. Its File.mu may be held.
@@ -79,7 +79,8 @@ func (s *reconciler) buryLocked(ctx context.Context, gone []departed) error {
 		if m == nil {
 			continue
 		}
-		e := &ledger.Entry{Manifest: d.manifest, Path: d.path, Time: d.mtime, Size: m.Size, Tensors: len(m.Tensors)}
+		e := &ledger.Entry{Manifest: d.manifest, Path: d.path, Time: d.mtime, Size: m.Size,
+			Tensors: len(m.Tensors)}
 		if e.Parent = s.predecessorLocked(&d); e.Parent != 0 {
 			e.How = lineage.Previous
 		}
