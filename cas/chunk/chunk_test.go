@@ -3,11 +3,9 @@ package chunk
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -16,9 +14,8 @@ import (
 	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // noise is the same for ever: ChaCha8 is specified.
 func noise(n int) []byte {
@@ -70,19 +67,7 @@ func TestGoldenCuts(t *testing.T) {
 		fmt.Fprintf(&b, "%7d %6d %s%s\n", off, len(p), cas.Sum(p).Short(), end)
 		off += len(p)
 	}
-	const name = "testdata/cuts.golden"
-	if *update {
-		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("cuts have moved:\n%s", b.String())
-	}
+	golden.Same(t, "cuts.golden", b.String())
 }
 
 func TestCutsAreTheInput(t *testing.T) {

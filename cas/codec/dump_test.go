@@ -8,21 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"ckptfs/cas/golden"
 	"ckptfs/cas/rans"
 )
 
 // compare compares with the file of that name, and decodes what the file holds.
 func (d *dump) compare(t *testing.T, name string, decode func([]byte) ([]byte, error)) {
 	got := d.b.String()
-	name = "testdata/" + name + ".golden"
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if want, err := os.ReadFile(name); err != nil || got != string(want) {
-		t.Errorf("the format has changed: %v\n%s", err, got)
-	}
-	file, err := os.ReadFile(name)
+	name += ".golden"
+	golden.Same(t, name, got)
+	file, err := os.ReadFile("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

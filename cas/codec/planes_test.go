@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -15,8 +14,6 @@ import (
 	"ckptfs/cas/codectest"
 	"ckptfs/cas/rans"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // hints are one for each shape, and some that say nothing of use.
 var hints = []Hint{

@@ -2,19 +2,15 @@ package remote
 
 import (
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
@@ -27,39 +23,18 @@ func example() Joined {
 
 func TestGolden(t *testing.T) {
 	f := Format{ID: record.ID{0: 1, 15: 255}, Created: noon}
-	golden(t, "format.txt", string(f.Encode()))
-	golden(t, "joined.txt", string(example().Encode()))
-	golden(t, "bucket-policy.json", example().BucketPolicy())
+	golden.Same(t, "format.txt", string(f.Encode()))
+	golden.Same(t, "joined.txt", string(example().Encode()))
+	golden.Same(t, "bucket-policy.json", example().BucketPolicy())
 	for _, r := range []Role{Reader, Writer, Collector} {
 		p, err := example().Policy(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, string(r)+"-policy.json", p)
+		golden.Same(t, string(r)+"-policy.json", p)
 	}
 	if _, err := example().Policy("owner"); err == nil || !strings.Contains(err.Error(), "reader, writer, collector") {
 		t.Errorf("a role that does not exist: %v", err)
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s changed; -update if that is meant\n%s", name, got)
 	}
 }
 

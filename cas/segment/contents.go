@@ -10,23 +10,32 @@ import (
 
 // Contents checks the header of a sealed segment, and reads its footer and the headers of all its records, by
 // offset. The error is the reader's, ErrUnsealed, or wraps one that IsDamage knows.
-func (r *Reader) Contents() (*Footer, []Record, error) {
+func (r *Reader) Contents() (ft *Footer, recs []Record, err error) {
+	ft, err = r.EachOf(func(ft *Footer, rec *Record) {
+		if recs == nil {
+			recs = make([]Record, 0, ft.Records)
+		}
+		recs = append(recs, *rec)
+	})
+	return ft, recs, err
+}
+
+// EachOf is Contents for a caller that holds no more than one record at a time.
+func (r *Reader) EachOf(f func(ft *Footer, rec *Record)) (*Footer, error) {
 	if err := r.CheckHeader(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ft, err := r.Footer()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if ft.Records > MaxRecords {
-		return nil, nil, fmt.Errorf("%d records: %w", ft.Records, cas.ErrTooLarge)
+		return nil, fmt.Errorf("%d records: %w", ft.Records, cas.ErrTooLarge)
 	}
-	recs := make([]Record, 0, ft.Records)
-	err = r.Each(ft, func(rec *Record) error {
-		recs = append(recs, *rec)
+	return ft, r.Each(ft, func(rec *Record) error {
+		f(ft, rec)
 		return nil
 	})
-	return ft, recs, err
 }
 
 // IsDamage reports whether err says that the bytes are not those of an intact segment of this store and

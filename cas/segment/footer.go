@@ -118,7 +118,7 @@ func ReadFooter(f io.ReaderAt, size int64, id ID) (*Footer, error) {
 func (t *Footer) Start() int64 { return t.off }
 
 // Each calls fn with the entry of each record, by ascending offset. It returns ErrUnsealed when the footer is
-// damaged, as a rule before any call. An error of fn ends it.
+// damaged, as a rule before any call. An error of fn, which keeps no pointer, ends it.
 func (t *Footer) Each(f io.ReaderAt, fn func(*Record) error) error {
 	// It reads the footer twice, so that it need not keep it: first to check all of it.
 	sum := uint32(0)
@@ -132,9 +132,10 @@ func (t *Footer) Each(f io.ReaderAt, fn func(*Record) error) error {
 		return fmt.Errorf("footer: %w", ErrUnsealed)
 	}
 	next := int64(FileHeaderSize)
+	var r Record
 	return t.blocks(f, func(p []byte) error {
 		for ; len(p) > 0; p = p[entrySize:] {
-			r := Record{
+			r = Record{
 				Hash:   cas.Hash(p[:32]),
 				Off:    int64(le.Uint64(p[32:])),
 				Stored: le.Uint32(p[40:]),

@@ -3,17 +3,14 @@ package segment
 import (
 	"bytes"
 	"encoding/hex"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestGoldenFormat(t *testing.T) {
 	m := newMem(t)
@@ -59,19 +56,7 @@ func TestGoldenFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := dump(fileOf(t, m))
-	const name = "testdata/segment.golden"
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the format has changed:\n%s", got)
-	}
+	golden.Same(t, "segment.golden", got)
 }
 
 func dump(p []byte) string {

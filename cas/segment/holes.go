@@ -81,3 +81,22 @@ func (h *holes) add(r Range, err error) {
 		h.all = slices.Delete(h.all, i+1, i+2)
 	}
 }
+
+// LacksHoles reports whether a sealed segment takes more of the disk than recs, its records, need, since what
+// made holes between them was cut short.
+func (r *Reader) LacksHoles(recs []Record, t *Footer) bool {
+	size, err := r.Size()
+	if err != nil {
+		return false
+	}
+	need := (size + disk.BlockSize - 1) / disk.BlockSize
+	gs := Gaps(recs, t.Start())
+	for _, g := range gs {
+		need -= max(0, g.End/disk.BlockSize-(g.Off+disk.BlockSize-1)/disk.BlockSize)
+	}
+	if len(gs) > 2 { // what the disk needs to know where they are
+		need += int64(1 + len(gs)/64)
+	}
+	got, err := r.Allocated()
+	return err == nil && got > need*disk.BlockSize
+}

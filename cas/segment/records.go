@@ -1,8 +1,10 @@
 package segment
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"time"
 
 	"ckptfs/cas/disk"
 )
@@ -52,4 +54,24 @@ func Numbers(fsys disk.FS, dir string) ([]uint32, error) {
 	}
 	slices.Sort(numbers)
 	return numbers, nil
+}
+
+// EachOrScan calls f with the records of a segment, and with when it was sealed: those of its footer or,
+// where that is not intact, those that a scan finds, with the zero time; it may be called with some twice. The
+// error is the disk's; there may be more then.
+func (r *Reader) EachOrScan(f func(sealed time.Time, rec *Record)) error {
+	_, err := r.EachOf(func(ft *Footer, rec *Record) { f(ft.Sealed, rec) })
+	if err == nil {
+		return nil
+	}
+	sc, err := r.Scan(0)
+	if err != nil {
+		return err
+	}
+	for sc.Next() {
+		if !sc.Gap() {
+			f(time.Time{}, sc.Record())
+		}
+	}
+	return cmp.Or(sc.Err(), sc.Unread())
 }

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"ckptfs/cas"
 	"ckptfs/cas/damage"
 	"ckptfs/cas/disk"
@@ -100,14 +98,10 @@ type checker struct {
 	st CheckStats
 }
 
-// checked is what a segment holds: of each record offset/8 and the first four bytes of its hash, ascending.
+// checked is what a segment holds.
 type checked struct {
-	recs []uint64
-	end  int64 // entries past it are newer than the check
-}
-
-func mark64(off int64, h cas.Hash) uint64 {
-	return uint64(off/8)<<32 | uint64(binary.BigEndian.Uint32(h[:]))
+	segment.Places
+	end int64 // entries past it are newer than the check
 }
 
 func (c *checker) stats() CheckStats {
@@ -154,22 +148,32 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 		return nil
 	}
 	defer r.Close()
-	var recs []segment.Record
+	parts := c.parts(ctx, r, false)
+	add := func(rec *segment.Record) error {
+		if seen.Has(rec.Off, &rec.Hash) { // a scan finds what the footer had
+			return nil
+		}
+		seen.Add(rec)
+		return parts.Add(rec)
+	}
 	if size, err := r.Size(); err == nil && size < segment.FileHeaderSize {
-		return c.records(ctx, r, nil, false) // created just before a crash; holds nothing
+		return c.wait(parts) // created just before a crash; holds nothing
 	}
 	herr := r.CheckHeader()
 	ft, err := r.Footer()
 	if err == nil {
 		var sum segment.Totals
+		seen.Places = make(segment.Places, 0, min(ft.Records, segment.MaxRecords))
 		err = r.Each(ft, func(rec *segment.Record) error {
-			recs = append(recs, *rec)
 			sum.Count(rec)
-			return nil
+			return add(rec)
 		})
 		if err == nil && sum != ft.Totals {
 			err = fmt.Errorf("totals differ from the sum of the entries: %w", cas.ErrCorrupt)
 		}
+	}
+	if parts.Stopped() {
+		return cmp.Or(c.wait(parts), ctx.Err())
 	}
 	if herr != nil {
 		c.found(damage.Finding{Problem: problem(herr, damage.BadSegment), Segment: n, Err: herr})
@@ -177,21 +181,15 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 	switch {
 	case disk.Unreadable(err):
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
-		if recs, err = c.scan(ctx, r, n); err != nil {
-			return err
-		}
+		err = c.scan(r, n, add)
 	case errors.Is(err, segment.ErrUnsealed):
-		if recs, err = c.scan(ctx, r, n); err != nil {
-			return err
-		}
+		err = c.scan(r, n, add)
 		c.found(damage.Finding{Problem: damage.Unsealed, Segment: n})
 	case err != nil:
 		c.found(damage.Finding{Problem: problem(err, damage.BadSegment), Segment: n, Err: err})
+		err = nil
 	}
-	for i := range recs {
-		seen.recs = append(seen.recs, mark64(recs[i].Off, recs[i].Hash))
-	}
-	return c.records(ctx, r, recs, false)
+	return cmp.Or(c.wait(parts), err)
 }
 
 // problem is what an error tells: damage, or a disk that does not read.
@@ -202,28 +200,29 @@ func problem(err error, is damage.Problem) damage.Problem {
 	return damage.Unreadable
 }
 
-// scan finds the records of a segment without a footer. Ranges between them that hold something are damage.
-func (c *checker) scan(ctx context.Context, r *segment.Reader, n uint32) (recs []segment.Record, err error) {
+// scan looks at the records of a segment without a footer. Ranges between them that hold something are
+// damage.
+func (c *checker) scan(r *segment.Reader, n uint32, add func(*segment.Record) error) error {
 	sc, err := r.Scan(0)
 	if err != nil {
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
-		return nil, nil
+		return nil
 	}
 	for sc.Next() {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		if !sc.Gap() {
-			recs = append(recs, *sc.Record())
+			err = add(sc.Record())
 		} else if g, zero := sc.Range(); !zero && !sc.Holed(g) {
 			c.found(damage.Finding{Problem: damage.BadSegment, Segment: n, Off: g.Off,
 				Err: fmt.Errorf("%d bytes at %d hold no record: %w", g.End-g.Off, g.Off, cas.ErrCorrupt)})
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if err := cmp.Or(sc.Err(), sc.Unread()); err != nil {
 		c.found(damage.Finding{Problem: damage.Unreadable, Segment: n, Err: err})
 	}
-	return recs, nil
+	return nil
 }
 
 // tail checks what is in the index of a segment that is being written.
@@ -238,7 +237,7 @@ func (c *checker) tail(ctx context.Context, t *segment.Tail) error {
 		seen.end = recs[len(recs)-1].Off + 1
 	}
 	for i := range recs {
-		seen.recs = append(seen.recs, mark64(recs[i].Off, recs[i].Hash))
+		seen.Add(&recs[i])
 	}
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -249,20 +248,23 @@ func (c *checker) tail(ctx context.Context, t *segment.Tail) error {
 		return nil
 	}
 	defer r.Close()
-	return c.records(ctx, r, recs, true)
+	parts := c.parts(ctx, r, true)
+	for i := 0; i < len(recs) && err == nil; i++ {
+		err = parts.Add(&recs[i])
+	}
+	return cmp.Or(c.wait(parts), err)
 }
 
-// records checks records against the index and against what their place holds. Of a tail those that are not
-// in the index are passed over.
-func (c *checker) records(ctx context.Context, r *segment.Reader, recs []segment.Record, tail bool) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(c.opt.Workers)
-	const some = 256
-	for at := 0; at < len(recs) && ctx.Err() == nil; at += some {
-		part := recs[at:min(at+some, len(recs))]
-		g.Go(func() error { return c.some(ctx, r, part, tail) })
-	}
-	err := g.Wait()
+// parts checks the records of one segment against the index and against what their place holds. Of a tail
+// those that are not in the index are passed over.
+func (c *checker) parts(ctx context.Context, r *segment.Reader, tail bool) *segment.Parts {
+	return segment.NewParts(ctx, c.opt.Workers,
+		func(ctx context.Context, recs []segment.Record) error { return c.some(ctx, r, recs, tail) })
+}
+
+// wait waits until all of a segment was looked at.
+func (c *checker) wait(parts *segment.Parts) error {
+	err := parts.Wait()
 	c.mu.Lock()
 	c.st.SegmentsLooked++
 	c.mu.Unlock()
@@ -278,6 +280,8 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 	}
 	coming, err := s.locateHere(hashes, locs)
 	blind := err != nil // which index tells of
+	heads := r.Heads(recs)
+	defer heads.End()
 	var st CheckStats
 	for i := range recs {
 		if err := ctx.Err(); err != nil {
@@ -294,7 +298,7 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 				Kind: rec.Kind})
 		}
 		want := c.opt.ReadData && known(rec.Kind) && (here || blind || loc.Segment == 0) && c.chosen(rec.Hash)
-		what, err := c.record(r, rec, want)
+		what, err := c.record(r, heads, rec, want)
 		if want {
 			st.Read++
 			st.ReadStored += int64(rec.Stored)
@@ -336,10 +340,11 @@ func (c *checker) returns(err error) bool {
 }
 
 // record looks at one record, all of it or its header.
-func (c *checker) record(r *segment.Reader, rec *segment.Record, all bool) (damage.Problem, error) {
+func (c *checker) record(r *segment.Reader, heads segment.Heads, rec *segment.Record, all bool) (
+	damage.Problem, error) {
 	loc := rec.Entry(r.Number()).Location
 	var head segment.Record
-	if err := r.ReadHeader(loc, rec.Hash, &head); err != nil {
+	if err := heads.Read(loc, rec.Hash, &head); err != nil {
 		return damage.BadRecord, err
 	}
 	if head.Kind != rec.Kind || head.Codec != rec.Codec {

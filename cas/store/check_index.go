@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/damage"
@@ -58,11 +57,7 @@ func (c *checker) knows(e cas.Entry) bool {
 	if seen == nil {
 		return false
 	}
-	if e.Off >= seen.end {
-		return true
-	}
-	_, ok := slices.BinarySearch(seen.recs, mark64(e.Off, e.Hash))
-	return ok
+	return e.Off >= seen.end || seen.Has(e.Off, &e.Hash)
 }
 
 // wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile.

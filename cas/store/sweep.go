@@ -271,7 +271,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-	case dead.Records == 0 && !p.lacksHoles():
+	case dead.Records == 0 && !p.r.LacksHoles(p.recs, ft):
 		return nil
 	}
 	return p.reshape()

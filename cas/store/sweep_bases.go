@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -101,17 +102,17 @@ func (w *sweep) bases(ctx context.Context) error {
 // of those that were sealed after the deadline. unread are the segments that may have more of them.
 func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (
 	ds []deltaRecord, unread []uint32, err error) {
-	add := func(n uint32, recs []segment.Record, kept bool) {
-		for i := range recs {
-			if rec := &recs[i]; known(rec.Kind) && codec.NeedsBase(rec.Codec) {
-				ds = append(ds, deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept})
-			}
+	add := func(n uint32, rec *segment.Record, kept bool) {
+		if known(rec.Kind) && codec.NeedsBase(rec.Codec) {
+			ds = append(ds, deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept})
 		}
 	}
 	if !sealed {
 		tails, _ := s.appender.tails.All()
 		for _, t := range tails {
-			add(t.Number(), t.Records(), true)
+			for _, rec := range t.Records() {
+				add(t.Number(), &rec, true)
+			}
 		}
 		return ds, nil, nil
 	}
@@ -123,42 +124,30 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		recs, young, err := s.listed(n, deadline)
+		err := s.listed(n, deadline, add)
 		if disk.Unreadable(err) {
 			unread, err = append(unread, n), nil
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", n, err)
 		}
-		add(n, recs, young)
 	}
 	return ds, unread, nil
 }
 
-// listed reads the records of a segment that is not being written, from its footer or, where that is not
-// intact, from all of it. young: it was sealed after the deadline, or has no footer, so that no sweep changes
-// it. With an error that disk.Unreadable knows come those that could be read.
-func (s *Store) listed(n uint32, deadline int64) (recs []segment.Record, young bool, err error) {
+// listed calls f with the records of a segment that is not being written. kept: it was sealed after the
+// deadline, or has no footer, so that no sweep changes it. An error that disk.Unreadable knows says that
+// there may be more.
+func (s *Store) listed(n uint32, deadline int64, f func(n uint32, rec *segment.Record, kept bool)) error {
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return nil
 	}
 	if err != nil {
-		return nil, false, err
+		return err
 	}
 	defer r.Close()
-	ft, recs, err := r.Contents()
-	if err == nil {
-		return recs, ft.Sealed.Unix() > deadline, nil
-	}
-	sc, err := r.Scan(0)
-	if err != nil {
-		return nil, false, err
-	}
-	for recs = nil; sc.Next(); {
-		if !sc.Gap() && codec.NeedsBase(sc.Record().Codec) {
-			recs = append(recs, *sc.Record())
-		}
-	}
-	return recs, true, cmp.Or(sc.Err(), sc.Unread())
+	return r.EachOrScan(func(sealed time.Time, rec *segment.Record) {
+		f(n, rec, sealed.IsZero() || sealed.Unix() > deadline)
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"ckptfs/cas"
-	"ckptfs/cas/disk"
 	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
@@ -223,12 +222,7 @@ func (p *part) reshape() error {
 		p.st.Removed++
 		return s.fs.SyncDir(s.dir)
 	}
-	var kept []segment.Record
-	for i := range p.recs {
-		if p.fates[i] == stays {
-			kept = append(kept, p.recs[i])
-		}
-	}
+	kept := p.split()
 	// Also when the footer lists no more than these: whether the disk has that footer is not known.
 	if _, err := p.r.Seal(kept, p.footer.Sealed); err != nil {
 		return err
@@ -257,6 +251,23 @@ func (p *part) reshape() error {
 		p.st.Punched++
 	}
 	return nil
+}
+
+// split returns the records that stay, in place of all, and leaves the others in recs: with millions of small
+// records there is no room for them twice.
+func (p *part) split() (kept []segment.Record) {
+	var gone []segment.Record
+	var fates []fate
+	kept = p.recs[:0]
+	for i, rec := range p.recs {
+		if p.fates[i] == stays {
+			kept = append(kept, rec)
+		} else {
+			gone, fates = append(gone, rec), append(fates, p.fates[i])
+		}
+	}
+	p.recs, p.fates = gone, fates
+	return kept
 }
 
 // errRenewed: there is a new index, which may say something else of the segment: it is judged again.
@@ -344,22 +355,4 @@ func (p *part) drop(freed int64, segments int) {
 	s.appender.stats.Segments += segments
 	s.appender.stats.Bytes -= freed
 	p.st.Freed += freed
-}
-
-// lacksHoles reports whether the segment takes more of the disk than it need, since a sweep was cut short.
-func (p *part) lacksHoles() bool {
-	size, err := p.r.Size()
-	if err != nil {
-		return false
-	}
-	need := (size + disk.BlockSize - 1) / disk.BlockSize
-	gs := segment.Gaps(p.recs, p.footer.Start())
-	for _, g := range gs {
-		need -= max(0, g.End/disk.BlockSize-(g.Off+disk.BlockSize-1)/disk.BlockSize)
-	}
-	if len(gs) > 2 { // what the disk needs to know where they are
-		need += int64(1 + len(gs)/64)
-	}
-	got, err := p.r.Allocated()
-	return err == nil && got > need*disk.BlockSize
 }

@@ -35,7 +35,9 @@ var layers = []struct {
 	{"cas/blake3", []string{"cas/simd"}},
 	{"cas", []string{"cas/blake3"}},
 	{"cas/locks", nil},
+	{"cas/golden", nil},
 	{"cas/disk", nil},
+	{"cas/disk/disktest", nil},
 	{"cas/pages", nil},
 	{"cas/chunk", []string{"cas"}},
 	{"cas/codectest", []string{"cas/simd"}},
@@ -243,7 +245,7 @@ var only = map[string][]string{
 	"net/http": {"cas/remote/transport", "cas/remote/s3", "cas/remote/s3/s3test", "cas/remote/web",
 		"fs/control", "fs/metrics", "cmd/ckptfs", "cmd/ckptfs/scrape"},
 	"github.com/prometheus": {"fs/metrics"},
-	"flag":                  {},
+	"flag":                  {"cas/golden"},
 }
 
 const module = "ckptfs"

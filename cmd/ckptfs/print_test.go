@@ -2,40 +2,15 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"ckptfs/cas/golden"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-	}
-}
 
 var sampleStats = &control.Stats{
 	Files: 21, Packed: 20, Tensors: 2440, Chunks: 3391, Manifests: 20,
@@ -112,7 +87,7 @@ func TestGoldens(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		print(&b)
-		golden(t, name, b.Bytes())
+		golden.Same(t, name, b.String())
 	}
 }
 

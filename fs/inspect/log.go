@@ -137,9 +137,9 @@ func (s *sharing) add(step int, h *holding) (added, error) {
 		}
 		s.note(hash, step)
 	}
-	for _, m := range h.manifests {
-		for i := range m.Objects {
-			o := &m.Objects[i]
+	for _, objects := range h.objects {
+		for i := range objects {
+			o := &objects[i]
 			if _, known := s.of(&o.Digest); known || !o.List {
 				one(&o.Digest, o.Len)
 				continue
@@ -168,9 +168,9 @@ func (s *sharing) add(step int, h *holding) (added, error) {
 
 // holding is what the files of a step are.
 type holding struct {
-	manifests []*manifest.Manifest
-	plain     int64 // bytes of those that are not packed
-	problem   string
+	objects [][]manifest.Object // of each that is packed
+	plain   int64               // bytes of those that are not
+	problem string
 }
 
 // holdings looks at the files of steps of a run, of several steps at a time.
@@ -186,30 +186,31 @@ func (ins *Inspector) holdings(ctx context.Context, run string, all []*steps.Ste
 
 // holding looks at the files at or below a path. What goes meanwhile is left out.
 func (ins *Inspector) holding(ctx context.Context, p string, h *holding) error {
+	var buf []byte
 	err := ins.files.Walk(ctx, p, func(_ string, n File) error {
-		info, err := n.Info()
+		hash, err := n.Manifest()
+		if err == nil && hash.IsZero() {
+			var info Info
+			info, err = n.Info()
+			h.plain += info.Size
+		}
 		if err == unix.ENOENT {
 			return nil
 		}
-		if err != nil {
+		if err != nil || hash.IsZero() {
 			return err
 		}
-		hash, err := n.Manifest()
-		if err != nil {
-			return err
+		raw, err := ins.store.Get(hash, buf[:0])
+		var objects []manifest.Object
+		if err == nil {
+			buf = raw
+			objects, err = manifest.Objects(raw)
 		}
-		if hash.IsZero() {
-			h.plain += info.Size
-			return nil
-		}
-		m, err := ins.store.Manifest(hash)
 		if missing(err) {
 			h.problem = "a file's manifest cannot be read: see check"
 			return nil
 		}
-		if err == nil {
-			h.manifests = append(h.manifests, m)
-		}
+		h.objects = append(h.objects, objects)
 		return err
 	})
 	if errors.Is(err, unix.ENOENT) {

@@ -46,7 +46,7 @@ func (p *Passes) Check(
 		return nil, err
 	}
 	segments := len(c.out.Problems)
-	err := p.tour(ctx, func(path string, n *names.Node, _ *unix.Stat_t) error {
+	err := p.tour(ctx, func(path string, n *names.Node, st *unix.Stat_t) error {
 		c.count(func() {
 			c.out.Files++
 			if report != nil && c.out.Files%64 == 1 {
@@ -54,7 +54,7 @@ func (p *Passes) Check(
 				report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: done, Current: path})
 			}
 		})
-		if c.file(path, n) {
+		if c.file(path, n, st) {
 			return c.local(ctx, path, n)
 		}
 		return nil
@@ -167,8 +167,9 @@ func (c *check) found(f damage.Finding) {
 	c.problem(control.Problem{What: f.String(), Repair: f.Problem.Repair()})
 }
 
-// file checks one file, and reports whether its resident or plain bytes are worth a look.
-func (c *check) file(path string, n *names.Node) bool {
+// file checks one file, which was found as it is said, and reports whether its resident or plain bytes are
+// worth a look.
+func (c *check) file(path string, n *names.Node, found *unix.Stat_t) bool {
 	f := n.File()
 	tell := func(repair string, err error) {
 		c.problem(control.Problem{Path: path, What: err.Error(), Repair: repair})
@@ -185,7 +186,7 @@ func (c *check) file(path string, n *names.Node) bool {
 	}
 	var st unix.Stat_t
 	if err == nil {
-		err = n.Stat(&st)
+		st, err = asFound(n, found)
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):

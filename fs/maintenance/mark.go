@@ -149,8 +149,9 @@ func (k *marker) read(ctx context.Context, manifests map[cas.Hash]string, lenien
 	g, gctx := errgroup.WithContext(ctx)
 	for range cas.Processors { // not a goroutine for each manifest: each would grow a stack
 		g.Go(func() error {
+			var buf []byte
 			for i := next.Add(1) - 1; i < int64(len(todo)) && gctx.Err() == nil; i = next.Add(1) - 1 {
-				err := k.manifest(todo[i])
+				err := k.manifest(todo[i], &buf)
 				if err == nil || lenient && gone(err) {
 					continue
 				}
@@ -171,17 +172,19 @@ func gone(err error) bool {
 	return errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) || disk.Unreadable(err)
 }
 
-func (k *marker) manifest(h cas.Hash) error {
+// manifest keeps a manifest and all that it names. buf is for its bytes, and may be used again.
+func (k *marker) manifest(h cas.Hash, buf *[]byte) error {
 	k.m.Keep(h)
-	raw, err := k.passes.Store.Get(h, nil)
+	raw, err := k.passes.Store.Get(h, (*buf)[:0])
 	if err != nil {
 		return err
 	}
-	m, err := manifest.Decode(raw)
+	*buf = raw
+	objects, err := manifest.Objects(raw)
 	if err != nil {
 		return err
 	}
-	for _, o := range m.Objects {
+	for _, o := range objects {
 		k.m.Keep(o.Digest)
 		if !o.List {
 			continue

@@ -17,7 +17,8 @@ type background struct {
 
 const (
 	settleDelay = time.Second            // lets a save end before it is looked at
-	patience    = 500 * time.Millisecond // of Settle and Refresh
+	patience    = 500 * time.Millisecond // of Refresh
+	settleGrace = 2 * time.Second        // of Settle
 	lastSettle  = time.Second            // bounds what is done at the end
 	// A look takes time in proportion to all steps. As many times as long as the last one took the next one
 	// waits, and no longer than mostRest.
@@ -121,13 +122,20 @@ func (m *Models) keepLocked(ctx context.Context, catalogue bool) bool {
 	return settled
 }
 
-// Settle is Keep, which goes on without the caller if it takes long.
-func (m *Models) Settle(ctx context.Context) { m.background.do(ctx, m.Keep) }
+// Settle is Keep, and waits for one that is under way. It goes on without the caller if it takes long.
+func (m *Models) Settle(ctx context.Context) {
+	m.background.do(ctx, settleGrace, func(ctx context.Context) {
+		m.mu.Lock() // which is held until what was found is recorded
+		//lint:ignore SA2001 taken only to wait for its holder
+		m.mu.Unlock()
+		m.Keep(ctx)
+	})
+}
 
 // Refresh has the problems be those of now, unless the ledger was not asked for yet, or it is being brought
 // up to date. It goes on without the caller if it takes long.
 func (m *Models) Refresh(ctx context.Context) {
-	m.background.do(ctx, func(ctx context.Context) {
+	m.background.do(ctx, patience, func(ctx context.Context) {
 		if !m.mu.TryLock() {
 			return
 		}
@@ -142,7 +150,7 @@ func (m *Models) Refresh(ctx context.Context) {
 }
 
 // do begins what goes on until it is done, or until Stop, and waits for it for a bounded time.
-func (b *background) do(ctx context.Context, what func(ctx context.Context)) {
+func (b *background) do(ctx context.Context, atMost time.Duration, what func(ctx context.Context)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -151,6 +159,6 @@ func (b *background) do(ctx context.Context, what func(ctx context.Context)) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-time.After(patience):
+	case <-time.After(atMost):
 	}
 }

@@ -42,12 +42,14 @@ import (
 // The locks of this package, in the order in which they may be taken.
 type (
 	bookLock  struct{} // Models.mu
-	leafLock  struct{} // graphParts.mu and graphCache.mu
+	leafLock  struct{} // graphParts.mu, graphCache.mu and departures.mu
 	knownLock struct{} // catalogue.mu, which a search of index/prefix takes under its own
 )
 
-func (bookLock) Rank() (int, string)  { return locks.Volume + 1, "Models.mu" }
-func (leafLock) Rank() (int, string)  { return locks.Volume + 970, "graphParts.mu or graphCache.mu" }
+func (bookLock) Rank() (int, string) { return locks.Volume + 1, "Models.mu" }
+func (leafLock) Rank() (int, string) {
+	return locks.Volume + 970, "graphParts.mu, graphCache.mu or departures.mu"
+}
 func (knownLock) Rank() (int, string) { return locks.Index + 900, "catalogue.mu" }
 
 // Files is what of the tree is read for models. An inode number says which inode was seen at a path; the
@@ -123,6 +125,7 @@ type Models struct {
 	useless       bool // the file that the last process left cannot be read
 
 	refusals
+	departures departures
 
 	stale      atomic.Bool // something was packed below runs/ since the last settle began
 	background background

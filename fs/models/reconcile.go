@@ -44,6 +44,7 @@ type reconciler struct {
 	found map[string][]*steps.Step
 	fresh map[uint64]*stepPlace // files to be entered, by inode
 	at    map[string]*stepPlace // the same, by path
+	gone  []departed
 
 	// Sidecars, by path. One that no model of its step can take is a problem.
 	refused map[string]error
@@ -140,9 +141,11 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			places = append(places, p)
 		}
 	}
-	if len(changed) > 0 {
+	s.gone = unknown(m.book, m.departures.take())
+	if len(changed) > 0 || len(s.gone) > 0 {
 		m.recheck = true
 		if err := s.filesLocked(ctx, places, &present); err != nil {
+			m.departures.add(s.gone...)
 			return true, err
 		}
 	}
@@ -255,6 +258,9 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 		if at := present.path(e.Ino); at != "" {
 			book.Move(e, e.Ino, at)
 		}
+	}
+	if err := s.buryLocked(ctx, s.gone); err != nil {
+		return err
 	}
 	slices.SortStableFunc(order, func(a, b *stepPlace) int {
 		return cmp.Or(cmp.Compare(a.mtime, b.mtime), runs.Compare(a.path, b.path))

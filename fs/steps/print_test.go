@@ -9,21 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// waitTick waits until what is looked at has changed before, by the clock that ctimes are of.
-func waitTick(t *testing.T) {
-	t.Helper()
-	clock := func() int64 {
-		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
-			t.Fatal(err)
-		}
-		return now.Nano()
-	}
-	for began := time.Now().UnixNano(); clock() <= began; {
-	}
-}
+	"ckptfs/cas/disk/disktest"
+)
 
 // looked is the steps of run r, by "run/step", as new Steps see them.
 func looked(t *testing.T, root string) (*Steps, map[string]*Step) {
@@ -67,7 +55,7 @@ func printed(t *testing.T, file bool) (root, step string) {
 	if file {
 		step = filepath.Join(run, names[0])
 	}
-	waitTick(t)
+	disktest.WaitTick(t)
 	return root, step
 }
 
@@ -103,7 +91,7 @@ func TestPrint(t *testing.T) {
 		if err := change(step); err != nil {
 			t.Fatal(err)
 		}
-		waitTick(t)
+		disktest.WaitTick(t)
 		_, after := looked(t, root)
 		for _, st := range after {
 			if st.Print == before["r/1"].Print || st.Print == (Print{}) {
@@ -161,7 +149,7 @@ func TestPrintRecorded(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Recorded(st.Ino)
-			waitTick(t)
+			disktest.WaitTick(t)
 		}
 		want("looked at", 0, only(steps))
 		recorded()

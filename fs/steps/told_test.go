@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/disk/disktest"
 	"ckptfs/cas/remote/record"
 )
 
@@ -51,7 +52,7 @@ func TestMetricsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	waitTick(t)
+	disktest.WaitTick(t)
 	for remote, want := range map[string]map[string]float64{
 		"":                   {"loss": 0.5},
 		"trainer_state.json": {"loss": 0.5, "acc": 0.25},

@@ -27,7 +27,7 @@ type DirEntry struct {
 // Where the filesystem keeps no types in its directories (XFS without ftype, for example), each name is
 // looked at. The Mode of one that cannot be is 0.
 func ReadNames(fd int) ([]DirEntry, error) {
-	p := dirBufs.Get().(*[256 << 10]byte)
+	p := dirBufs.Get().(*[64 << 10]byte)
 	defer dirBufs.Put(p)
 	buf := p[:]
 	var out []DirEntry
@@ -64,4 +64,4 @@ func typeOf(fd int, name string) uint32 {
 	return st.Mode & unix.S_IFMT
 }
 
-var dirBufs = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+var dirBufs = sync.Pool{New: func() any { return new([64 << 10]byte) }}

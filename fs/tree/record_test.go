@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func id(b byte) (id [16]byte) {
 	for i := range id {
@@ -71,19 +69,7 @@ func TestRecordGolden(t *testing.T) {
 		}
 		fmt.Fprintln(&out)
 	}
-	path := filepath.Join("testdata", "record.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out.String() != string(want) {
-		t.Errorf("the record's format changed:\n%s", out.String())
-	}
+	golden.Same(t, "record.golden", out.String())
 }
 
 func TestRecord(t *testing.T) {

@@ -8,10 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
-
+	"ckptfs/cas/disk/disktest"
 	"ckptfs/fs/control"
 	"ckptfs/fs/models"
 	"ckptfs/fs/steps"
@@ -222,7 +220,7 @@ func TestKilled(t *testing.T) {
 	} {
 		r := left(t)
 		// The look of a second process comes after all changes.
-		waitTick(t)
+		disktest.WaitTick(t)
 		r = r.reopenUnclean()
 		r.like("a/1")
 		r.close()
@@ -235,7 +233,7 @@ func TestKilled(t *testing.T) {
 		if err := os.WriteFile(r.at(tree.CatalogueFile), saved, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		waitTick(t)
+		disktest.WaitTick(t)
 		r = r.reopenUnclean()
 		records := 0
 		o := modelsOptions(r.Volume, Options{})
@@ -252,20 +250,6 @@ func TestKilled(t *testing.T) {
 		if r = r.reopen(); !reflect.DeepEqual(r.allLineage(), lineage) {
 			t.Errorf("%s: lineage %+v\nby a whole look %+v", c.when, lineage, r.allLineage())
 		}
-	}
-}
-
-// waitTick waits until what is looked at has changed before, by the clock that ctimes are of.
-func waitTick(t *testing.T) {
-	t.Helper()
-	clock := func() int64 {
-		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
-			t.Fatal(err)
-		}
-		return now.Nano()
-	}
-	for began := time.Now().UnixNano(); clock() <= began; {
 	}
 }
 

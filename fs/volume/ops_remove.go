@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
@@ -135,6 +136,10 @@ func (v *Volume) bury(t *names.Victim) {
 		f.Lock()
 		if is := f.StateLocked(); is.Packed() && !is.Record.Remote {
 			v.bases.NotePath(t.Path, is.Record.Manifest)
+			if t.Last {
+				rec := models.Record{Manifest: is.Record.Manifest, Mtime: is.Record.Mtime}
+				models.Removed(v.models, t.Path, t.Ino, rec)
+			}
 		}
 		if t.Last {
 			f.BuryLocked()

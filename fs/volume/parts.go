@@ -230,7 +230,9 @@ func (v *Volume) openSteps() {
 	if err != nil {
 		v.report(slog.LevelWarn, "which checkpoints a crash leaves torn will not be known", "reason", err)
 	}
-	v.steps = steps.New(steps.Options{Files: stepFiles{files{v}}, Writing: writing, Released: v.awaitReleases})
+	v.steps = steps.New(steps.Options{
+		Files: stepFiles{files{v}}, Writing: writing, Released: v.awaitReleases,
+	})
 }
 
 // openArtifacts makes the table of artifact ids.

@@ -2,23 +2,19 @@ package graph_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 	"ckptfs/formats"
 	"ckptfs/index/graph"
 	"ckptfs/index/graph/graphtest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestGolden(t *testing.T) {
 	g := &graph.Graph{Kind: graph.Explicit, Vertices: []graph.Vertex{
@@ -34,23 +30,8 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "example.hex")
 	got := dump(p)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the encoding changed; -update if that is meant\n%s", got)
-	}
+	golden.Same(t, "example.hex", got)
 }
 
 // dump prints bytes, 16 a line, with the printable ones beside.

@@ -13,20 +13,11 @@ import (
 // later version. It takes up to 200 bytes of memory for each of p, and for names that share their beginnings
 // 128 MiB at most.
 func Decode(p []byte) (*Manifest, error) {
-	d := newDecoder(p)
-	if d.Magic(magic); d.Err != nil {
+	d, m := newDecoder(p), &Manifest{}
+	flags := d.begin(m)
+	if d.Err != nil {
 		return nil, d.Err
 	}
-	m := &Manifest{}
-	flags := d.Num()
-	if flags > flagRegions|flagPartial {
-		d.Fail("flags %#x", flags)
-	}
-	m.Partial = flags&flagPartial != 0
-	flags &= flagRegions
-	m.Format = d.String()
-	m.Size = d.Num()
-	d.objects(m)
 	d.extents(m, flags == 0)
 	if flags != 0 {
 		d.regions(m)
@@ -44,10 +35,32 @@ func Decode(p []byte) (*Manifest, error) {
 	return m, nil
 }
 
+// Objects are those of a manifest, for who does not ask what its bytes mean. The rest of it is not looked at.
+func Objects(p []byte) ([]Object, error) {
+	d, m := newDecoder(p), &Manifest{}
+	d.begin(m)
+	return m.Objects, d.Err
+}
+
 // decoder is a document.Reader of a manifest.
 type decoder struct{ document.Reader }
 
 func newDecoder(p []byte) decoder { return decoder{document.Reader{P: p, Of: "manifest"}} }
+
+// begin reads all before the extents. flags says whether regions follow these.
+func (d *decoder) begin(m *Manifest) (flags int64) {
+	if d.Magic(magic); d.Err != nil {
+		return 0
+	}
+	if flags = d.Num(); flags > flagRegions|flagPartial {
+		d.Fail("flags %#x", flags)
+	}
+	m.Partial = flags&flagPartial != 0
+	m.Format = d.String()
+	m.Size = d.Num()
+	d.objects(m)
+	return flags & flagRegions
+}
 
 func (d *decoder) objects(m *Manifest) {
 	n := d.Count(cas.HashSize + 1)

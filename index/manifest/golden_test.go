@@ -3,13 +3,12 @@ package manifest
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 	"ckptfs/formats"
 )
 
@@ -21,7 +20,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		golden(t, name, annotate(p))
+		golden.Same(t, name+".hex", annotate(p))
 		got, err := Decode(p)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -30,29 +29,8 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: decoded\n%+v, want\n%+v", name, got, m)
 		}
 	}
-	golden(t, "list-grid", annotateList(EncodeList(spans)))
-	golden(t, "list-any", annotateList(EncodeList(append([]Span{{hash(9), 70_000}}, spans[:2]...))))
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: the encoding changed; -update if that is meant\n%s", name, got)
-	}
+	golden.Same(t, "list-grid.hex", annotateList(EncodeList(spans)))
+	golden.Same(t, "list-any.hex", annotateList(EncodeList(append([]Span{{hash(9), 70_000}}, spans[:2]...))))
 }
 
 // notes reads the format a second time, by the package comment alone, and writes down what it finds.

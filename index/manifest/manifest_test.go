@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"reflect"
@@ -17,8 +16,6 @@ import (
 	"ckptfs/cas"
 	"ckptfs/formats"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func hash(b byte) (h cas.Hash) {
 	for i := range h {
@@ -274,7 +271,23 @@ func TestRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(got, m) {
 			t.Fatalf("decoded\n%+v, want\n%+v\n%s", got, m, annotate(p))
 		}
+		if objects, err := Objects(p); err != nil || !reflect.DeepEqual(objects, m.Objects) {
+			t.Fatalf("objects %+v, %v, want %+v", objects, err, m.Objects)
+		}
 	})
+}
+
+// Objects of what is cut short within them, or of no manifest, are none.
+func TestObjectsRefused(t *testing.T) {
+	p, err := example().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(magic) + 20 {
+		if got, err := Objects(p[:n]); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("of %d bytes: %v, %v", n, got, err)
+		}
+	}
 }
 
 // decodeBound is what Decode may allocate for n bytes: structures of up to 200 bytes a byte, and names that

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 )
 
 func exampleKeys() []Key {
@@ -33,12 +34,12 @@ func goldenCollections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "state", annotateState(state))
+	golden.Same(t, "state.hex", annotateState(state))
 	condemned, err := exampleEpoch().Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "epoch", annotateEpoch(condemned))
+	golden.Same(t, "epoch.hex", annotateEpoch(condemned))
 	if got, err := DecodeEpoch(42, condemned); err != nil || !reflect.DeepEqual(got, exampleEpoch()) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -46,7 +47,7 @@ func goldenCollections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "aging", annotateAging(aging))
+	golden.Same(t, "aging.hex", annotateAging(aging))
 	if got, err := DecodeAging(aging); err != nil || !reflect.DeepEqual(got, exampleAging()) {
 		t.Errorf("%+v, %v", got, err)
 	}

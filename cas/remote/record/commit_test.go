@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 )
 
 func exampleCommit() *Commit {
@@ -29,7 +30,7 @@ func TestCommitGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "commit", annotateCommit(p))
+	golden.Same(t, "commit.hex", annotateCommit(p))
 	if got, err := DecodeCommit(p); err != nil || !reflect.DeepEqual(got, exampleCommit()) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -4,13 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 )
 
 func TestGolden(t *testing.T) {
@@ -18,7 +17,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "plan", annotatePlan(plan))
+	golden.Same(t, "plan.hex", annotatePlan(plan))
 	if got, err := DecodePlan(plan); err != nil || !reflect.DeepEqual(got, examplePlan()) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -26,7 +25,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "head", annotateHead(head))
+	golden.Same(t, "head.hex", annotateHead(head))
 	if got, err := DecodeHead(ArchiveWriter, head); err != nil || !reflect.DeepEqual(got, exampleHead()) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -34,7 +33,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "table", annotateTable(table))
+	golden.Same(t, "table.hex", annotateTable(table))
 	if got, _, err := DecodeTable(ArchiveWriter, id(0x77), table); err != nil ||
 		!reflect.DeepEqual(got, exampleEntries()) {
 		t.Errorf("%+v, %v", got, err)
@@ -43,29 +42,8 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "head-stamped", annotateHead(stamped))
+	golden.Same(t, "head-stamped.hex", annotateHead(stamped))
 	goldenCollections(t)
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: the encoding changed; -update if that is meant\n%s", name, got)
-	}
 }
 
 // notes reads the formats a second time, by the package comment alone, and writes down what it finds.

@@ -2,7 +2,6 @@ package record
 
 import (
 	"errors"
-	"flag"
 	"math"
 	"path"
 	"slices"
@@ -13,8 +12,6 @@ import (
 
 	"ckptfs/cas"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const (
 	me    Writer = "gpu-1.00000001"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 )
 
 func exampleIndexHead() *Head {
@@ -40,12 +41,12 @@ func TestGoldenIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "head-index", annotateIndexHead(head))
+	golden.Same(t, "head-index.hex", annotateIndexHead(head))
 	if got, err := DecodeHead(IndexWriter, head); err != nil || !reflect.DeepEqual(got, exampleIndexHead()) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	s, p := encodeShard(t, exampleItems(2))
-	golden(t, "shard", annotateShard(p))
+	golden.Same(t, "shard.hex", annotateShard(p))
 	if got, err := DecodeShard(id(1), s, p); err != nil || !reflect.DeepEqual(got, exampleItems(2)) {
 		t.Errorf("%+v, %v", got, err)
 	}

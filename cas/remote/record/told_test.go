@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 )
 
 func exampleTold() *Told {
@@ -24,7 +25,7 @@ func TestTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "told", annotateTold(p))
+	golden.Same(t, "told.hex", annotateTold(p))
 	for name, x := range map[string]*Told{"all": exampleTold(), "nothing": {},
 		"metrics": {Metrics: []Metric{{"loss", math.Inf(1)}}},
 		"a model": {Manifest: cas.Hash{1}, Model: &Model{}}} {

@@ -1,20 +1,17 @@
 package state
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/golden"
 	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // The tables are those of the package comment.
 func TestGolden(t *testing.T) {
@@ -49,13 +46,5 @@ func TestGolden(t *testing.T) {
 			return nil
 		}))
 	}
-	path := filepath.Join("testdata", "state.hex")
-	if *update {
-		must(t, os.MkdirAll("testdata", 0o755))
-		must(t, os.WriteFile(path, []byte(got.String()), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || string(want) != got.String() {
-		t.Errorf("%v\n%s", err, &got)
-	}
+	golden.Same(t, "state.hex", got.String())
 }
