@@ -33,7 +33,7 @@ func TestIndex(t *testing.T) {
 	a.Run("push", a.Dir)
 	a.Run("prune", "--remote", "--grace", "0", a.Dir)
 	a.JSON(&made, "remote", "index", a.Store, "--json")
-	if made.Files != 1 || made.Added != 1 {
+	if made.Files != 1 || made.Items < 2 { // prune made it
 		t.Errorf("afterwards: %+v", made)
 	}
 	a.Run("pull", filepath.Join(a.Dir, "runs/mine"))
