@@ -17,6 +17,7 @@ type forgotten struct {
 // Forgotten notes what is to be known of a file when it is found again. Nobody has it any more, and nobody
 // has found it again yet.
 func (c *Files) Forgotten(f *File) {
+	f.local.forget(c) // Settled does not come to it any more
 	after := f.local.after
 	if !f.rec.Packed() || f.rec.Hollow || after <= c.syncs.held.Load() || c.Unclean { // see believeLocked
 		return
@@ -61,7 +62,8 @@ func (g *forgotten) miss(sync uint64) {
 func (d distrust) believeLocked() error {
 	f, c := d.f, d.f.c
 	f.mu.AssertHeld()
-	f.local.after = c.syncs.forgotten.take(f.node.Ino())
+	// A load that failed after this is tried again: what it took stays known.
+	f.local.after = max(f.local.after, c.syncs.forgotten.take(f.node.Ino()))
 	if c.Unclean {
 		f.local.after = unknown
 	}

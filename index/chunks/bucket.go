@@ -41,12 +41,13 @@ func (b *Bucket) Write(pairs []Pair) error {
 	}
 	b.db.writing.Lock()
 	defer b.db.writing.Unlock()
-	if b.db.late.addPairs(b.name, pairs, b.db.few) {
+	undo, few := b.db.late.addPairs(b.name, pairs, b.db.few)
+	if few {
 		return nil
 	}
 	err := b.db.flushLocked()
-	if err != nil {
-		b.db.late.dropPairs()
+	if err != nil { // what others wrote before stays: pairs of theirs may name it
+		undo()
 	}
 	return unlessFull(err)
 }

@@ -61,8 +61,9 @@ func (l *late) add(entries []cas.Entry, mark cas.Watermark, most bounds) bool {
 	return true
 }
 
-// addPairs takes pairs of a bucket, and reports whether no more are late now than may be.
-func (l *late) addPairs(bucket []byte, pairs []Pair, most bounds) bool {
+// addPairs takes pairs of a bucket, and reports whether no more are late now than may be. undo takes them out
+// again, and leaves what was late before.
+func (l *late) addPairs(bucket []byte, pairs []Pair, most bounds) (undo func(), few bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pairs == nil {
@@ -73,18 +74,35 @@ func (l *late) addPairs(bucket []byte, pairs []Pair, most bounds) bool {
 		of = map[string][]byte{}
 		l.pairs[string(bucket)] = of
 	}
+	changed := l.changed
+	before := make(map[string]lateValue, len(pairs))
 	for _, p := range pairs {
-		of[string(p.Key)] = bytes.Clone(p.Value)
+		k := string(p.Key)
+		if _, twice := before[k]; !twice {
+			value, was := of[k]
+			before[k] = lateValue{value, was}
+		}
+		of[k] = bytes.Clone(p.Value)
 	}
 	l.changed += len(pairs)
-	return l.changed <= most.pairs
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for k, v := range before {
+			if v.was {
+				of[k] = v.value
+			} else {
+				delete(of, k)
+			}
+		}
+		l.changed = changed
+	}, l.changed <= most.pairs
 }
 
-// dropPairs forgets the pairs, which can be derived.
-func (l *late) dropPairs() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pairs, l.changed = nil, 0
+// lateValue is what was late of a key.
+type lateValue struct {
+	value []byte
+	was   bool
 }
 
 // value is that of a key of a bucket, nil if it was removed; false when it is not late.

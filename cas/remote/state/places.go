@@ -147,8 +147,11 @@ func (db *DB) numberLocked(o record.Object) (uint32, error) {
 	}
 	key := be.AppendUint32(nil, number)
 	value := append(be.AppendUint64(bytes.Clone(o.ID[:]), uint64(o.Len)), byte(o.Class))
-	return number, t.Write([]chunks.Pair{{Key: key, Value: value}, {Key: o.ID[:], Value: key},
-		{Key: lastKey, Value: key}})
+	pairs := []chunks.Pair{{Key: key, Value: value}, {Key: o.ID[:], Value: key}, {Key: lastKey, Value: key}}
+	if err := t.Write(pairs); err != nil {
+		return 0, err
+	}
+	return number, kept(t, pairs) // else places would name a number that another object gets
 }
 
 var lastKey = []byte("numbers")

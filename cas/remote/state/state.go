@@ -163,9 +163,19 @@ func (db *DB) write(t *chunks.Bucket, pairs []chunks.Pair) error {
 		return err
 	}
 	// Where there is no room for a file nothing is written, and no error.
-	got, err := t.Get(pairs[0].Key)
-	if err == nil && !bytes.Equal(got, pairs[0].Value) {
-		err = syscall.ENOSPC
+	return kept(t, pairs)
+}
+
+// kept returns an error unless the table has the pairs. The first alone does not tell: it may be as it was.
+func kept(t *chunks.Bucket, pairs []chunks.Pair) error {
+	for _, p := range pairs {
+		got, err := t.Get(p.Key)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(got, p.Value) {
+			return syscall.ENOSPC
+		}
 	}
-	return err
+	return nil
 }
