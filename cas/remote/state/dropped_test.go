@@ -26,7 +26,8 @@ func TestNumbersOutliveARefusedWrite(t *testing.T) {
 		must(t, db.Find([]cas.Hash{h}, at[:]))
 		return at[0].Object
 	}
-	first, second := record.Object{ID: record.ID{1}, Len: 1000, Class: 1}, record.Object{ID: record.ID{2}, Len: 2000, Class: 1}
+	first := record.Object{ID: record.ID{1}, Len: 1000, Class: 1}
+	second := record.Object{ID: record.ID{2}, Len: 2000, Class: 1}
 	a, b := cas.Hash{1, 1, 1}, cas.Hash{2, 2, 2}
 	must(t, db.Learn(first, []objects.Placed{place(a)}))
 	if got := find(a); got != first {
