@@ -94,8 +94,8 @@ func (k *clone) fitsLocked() bool {
 	if k.part.Len < minClone && !whole && !(k.goesOnLocked() && k.last()) {
 		return false
 	}
-	if (k.from.Remote && (!whole || k.at > 0)) || f.rec.Remote {
-		return false // there is no plan of a part, nor of several files
+	if k.from.Remote || f.rec.Remote {
+		return false // what the remote keeps for one name it need not keep for another
 	}
 	// Resident bytes serve where the manifest does not: they are not left behind, and not dropped.
 	if !k.from.Hollow && !k.goesOnLocked() {
@@ -163,12 +163,6 @@ func (k *clone) runLocked() (bool, error) {
 // recordLocked puts the manifest into b, and returns the record that names it.
 func (k *clone) recordLocked(b *store.Batch) (rec tree.Record, err error) {
 	f, m := k.f, k.part.From
-	if k.from.Remote { // all of it: see fitsLocked
-		rec = k.from
-		rec.Hollow, rec.Mtime = true, f.c.now().UnixNano()
-		rec.Ctime = rec.Mtime
-		return rec, nil
-	}
 	parts := []manifest.Part{k.part}
 	if k.at > 0 {
 		held, err := f.c.asm.Manifest(f.rec.Manifest)

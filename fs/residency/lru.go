@@ -187,13 +187,22 @@ func (l *LRU) Knows(ino uint64) bool {
 
 // Touch makes a resident file the most recently used. File.mu is held.
 func (l *LRU) Touch(f *content.File) {
+	size := l.sizeOf(f)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.countLocked(f, localCopy{size, l.tickLocked()})
+}
+
+// sizeOf is how many bytes a file's local copy is counted with. One that was not found when it was to be
+// evicted, or that the survey has not come to, is looked at. File.mu is held.
+func (l *LRU) sizeOf(f *content.File) int64 {
+	l.mu.Lock()
 	is, ok := l.of[f.Node().Ino()]
-	if !ok { // it was not found when it was to be evicted, or the survey has not come to it
-		is.size = f.UnpackedLocked()
+	l.mu.Unlock()
+	if !ok {
+		return f.UnpackedLocked()
 	}
-	l.countLocked(f, localCopy{is.size, l.tickLocked()})
+	return is.size
 }
 
 // Want has a file evicted that is in use now.
@@ -203,10 +212,11 @@ func (l *LRU) Want(f *content.File) {
 	if !f.StateLocked().Resident() || f.Dead() {
 		return
 	}
+	size := l.sizeOf(f)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, is := l.of[f.Node().Ino()]; !is { // the survey has not come to it
-		l.countLocked(f, localCopy{f.UnpackedLocked(), l.tickLocked()})
+	if _, is := l.of[f.Node().Ino()]; !is {
+		l.countLocked(f, localCopy{size, l.tickLocked()})
 	}
 	l.wantLocked(f, true)
 }

@@ -14,6 +14,9 @@ import (
 
 // Link gives a node one more name.
 func (v *Volume) Link(n, dir *names.Node, name string) (tree.Attr, error) {
+	if err := keepShared(v, n, dir, name); err != nil {
+		return tree.Attr{}, err
+	}
 	a, err := v.names.Link(n, dir, name)
 	if err == nil {
 		v.bases.Came(dir.Ino(), name)
@@ -73,6 +76,14 @@ func (v *Volume) Rename(
 	}
 	if v.virtual.Reserved(newDir, newName) {
 		return unix.EROFS
+	}
+	if err := keepMoved(v, oldDir, oldName, newDir, newName); err != nil {
+		return err
+	}
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		if err := keepMoved(v, newDir, newName, oldDir, oldName); err != nil {
+			return err
+		}
 	}
 	went := v.sharing.removing(oldDir, oldName)
 	exchanged := func(bool) {}

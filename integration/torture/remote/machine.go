@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"ckptfs/integration/daemon"
@@ -27,7 +26,6 @@ type machine struct {
 	r      *run
 	number int
 	lives  int         // how many stores it has had
-	dying  atomic.Bool // commands and operations may fail
 	step   int         // number of the last one
 	kept   []string    // steps, the oldest first
 }
