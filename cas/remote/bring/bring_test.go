@@ -18,18 +18,19 @@ import (
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/local"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/remotetest"
 	"ckptfs/cas/segment"
 	"ckptfs/cas/store"
 )
 
 // sameStored holds that two stores have the records of a file in the same encoding.
-func sameStored(t *testing.T, from, to *store.Store, f *saved) {
+func sameStored(t *testing.T, from, to *store.Store, f *remotetest.Saved) {
 	t.Helper()
 	var all [2]map[cas.Hash]segment.Record
 	for i, s := range []*store.Store{from, to} {
 		src := local.Begin(s)
 		defer src.Close()
-		c, err := src.Closure(f.manifest)
+		c, err := src.Closure(f.Manifest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,25 +59,25 @@ func TestBring(t *testing.T) {
 		{"shuffled", 1000, 7, true}, {"shuffled, small", 3, 6, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			from := newStore(t)
-			var f *saved
+			from := remotetest.NewStore(t)
+			var f *remotetest.Saved
 			for v := range c.version + 1 {
-				f = save(t, from, v, f)
+				f = blob.Save(t, from, v, f)
 			}
 			var shuffle func(int, func(i, j int))
 			if c.shuffle {
 				shuffle = rand.New(rand.NewPCG(1, 2)).Shuffle
 			}
-			p, plan := publish(t, from, f.manifest, c.each, shuffle)
+			p, plan := publish(t, from, f.Manifest, c.each, shuffle)
 			if (len(plan.Bases) > 0) != (c.version > 0) {
 				t.Fatalf("%d bases", len(plan.Bases))
 			}
 			b := &counting{Mem: &bucket.Mem{}}
 			e := p.entry(t, b.Mem, plan)
-			to := newStore(t)
+			to := remotetest.NewStore(t)
 			got, err := bringTo(t, to, b, nil, e)
-			if err != nil || !bytes.Equal(got, f.content) {
-				t.Fatalf("%d bytes of %d, %v", len(got), len(f.content), err)
+			if err != nil || !bytes.Equal(got, f.Content) {
+				t.Fatalf("%d bytes of %d, %v", len(got), len(f.Content), err)
 			}
 			sameStored(t, from, to, f)
 			b.gets = 0
@@ -89,22 +90,22 @@ func TestBring(t *testing.T) {
 
 // What the local store has is not fetched, and a delta's base that is local serves.
 func TestHeld(t *testing.T) {
-	from, to := newStore(t), newStore(t)
-	var f [6]*saved
+	from, to := remotetest.NewStore(t), remotetest.NewStore(t)
+	var f [6]*remotetest.Saved
 	for v := range f {
-		var prev *saved
+		var prev *remotetest.Saved
 		if v > 0 {
 			prev = f[v-1]
 		}
-		f[v] = save(t, from, v, prev)
+		f[v] = blob.Save(t, from, v, prev)
 	}
 	b := &counting{Mem: &bucket.Mem{}}
-	p, plan := publish(t, from, f[4].manifest, 1000, nil)
+	p, plan := publish(t, from, f[4].Manifest, 1000, nil)
 	if _, err := bringTo(t, to, b, nil, p.entry(t, b.Mem, plan)); err != nil {
 		t.Fatal(err)
 	}
 	b.Mem, b.gets = &bucket.Mem{}, 0
-	p, plan = publish(t, from, f[5].manifest, 1000, nil)
+	p, plan = publish(t, from, f[5].Manifest, 1000, nil)
 	e := p.entry(t, b.Mem, plan)
 	batch := to.Begin()
 	defer batch.Release()
@@ -114,7 +115,7 @@ func TestHeld(t *testing.T) {
 	if err == nil {
 		err = batch.Commit()
 	}
-	if own := int64(len(f[5].hashes)); err != nil || b.gets > 3 || put.Load() != own {
+	if own := int64(len(f[5].Hashes)); err != nil || b.gets > 3 || put.Load() != own {
 		t.Errorf("%d requests, %d records, want %d; %v", b.gets, put.Load(), own, err)
 	}
 	sameStored(t, from, to, f[5])
@@ -123,13 +124,13 @@ func TestHeld(t *testing.T) {
 // Whatever bytes come instead of the right ones, there is an error that says where, and no wrong byte; or the
 // right bytes are had from the origin.
 func TestWrongBytes(t *testing.T) {
-	from := newStore(t)
-	var f *saved
+	from := remotetest.NewStore(t)
+	var f *remotetest.Saved
 	for v := range 4 {
-		f = save(t, from, v, f)
+		f = blob.Save(t, from, v, f)
 	}
 	b := &counting{Mem: &bucket.Mem{}}
-	p, plan := publish(t, from, f.manifest, 12, nil)
+	p, plan := publish(t, from, f.Manifest, 12, nil)
 	e := p.entry(t, b.Mem, plan)
 	r := rand.New(rand.NewPCG(3, 4))
 	failed, tries := 0, 120
@@ -165,10 +166,10 @@ func TestWrongBytes(t *testing.T) {
 			}
 		}
 		b.change = change
-		to := newStore(t)
+		to := remotetest.NewStore(t)
 		got, err := bringTo(t, to, b, nil, e)
 		switch {
-		case err == nil && !bytes.Equal(got, f.content):
+		case err == nil && !bytes.Equal(got, f.Content):
 			t.Fatalf("%d: wrong bytes", n)
 		case err != nil:
 			failed++
@@ -176,7 +177,7 @@ func TestWrongBytes(t *testing.T) {
 			if !errors.As(err, &at) || at.Key != key || !strings.Contains(err.Error(), e.Path) {
 				t.Fatalf("%d: of %s: %v", n, key, err)
 			}
-			if got, err := bringTo(t, to, b, b.Mem, e); err != nil || !bytes.Equal(got, f.content) {
+			if got, err := bringTo(t, to, b, b.Mem, e); err != nil || !bytes.Equal(got, f.Content) {
 				t.Fatalf("%d: from the origin: %v", n, err)
 			}
 		}
@@ -188,13 +189,13 @@ func TestWrongBytes(t *testing.T) {
 
 // A plan that lies is an error, and no record comes from it that is not what its hash names.
 func TestPlanLies(t *testing.T) {
-	from := newStore(t)
-	var f, before *saved
+	from := remotetest.NewStore(t)
+	var f, before *remotetest.Saved
 	for v := range 4 {
-		before, f = f, save(t, from, v, f)
+		before, f = f, blob.Save(t, from, v, f)
 	}
 	for name, lie := range map[string]func(p *record.Plan){
-		"another file":  func(p *record.Plan) { p.Manifest = before.manifest },
+		"another file":  func(p *record.Plan) { p.Manifest = before.Manifest },
 		"size":          func(p *record.Plan) { p.Size++ },
 		"manifest":      func(p *record.Plan) { p.Record.Place = p.Chunks[0] },
 		"manifest raw":  func(p *record.Plan) { p.Record.Raw++ },
@@ -216,13 +217,13 @@ func TestPlanLies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &counting{Mem: &bucket.Mem{}}
-			p, plan := publish(t, from, f.manifest, 1000, nil)
+			p, plan := publish(t, from, f.Manifest, 1000, nil)
 			lie(plan)
 			e := p.entry(t, b.Mem, plan)
-			e.File.Manifest, e.File.Size = f.manifest, int64(len(f.content))
-			to := newStore(t)
+			e.File.Manifest, e.File.Size = f.Manifest, int64(len(f.Content))
+			to := remotetest.NewStore(t)
 			got, err := bringTo(t, to, b, nil, e)
-			harmless := name == "a list" && err == nil && bytes.Equal(got, f.content)
+			harmless := name == "a list" && err == nil && bytes.Equal(got, f.Content)
 			if !harmless && !errors.Is(err, cas.ErrCorrupt) {
 				t.Errorf("%v", err)
 			}
@@ -236,8 +237,8 @@ func TestPlanLies(t *testing.T) {
 
 // An entry that lies is an error.
 func TestEntryLies(t *testing.T) {
-	from := newStore(t)
-	f := save(t, from, 0, nil)
+	from := remotetest.NewStore(t)
+	f := blob.Save(t, from, 0, nil)
 	honest := func(*record.Plan) {}
 	for name, c := range map[string]struct {
 		plan  func(p *record.Plan)
@@ -250,11 +251,11 @@ func TestEntryLies(t *testing.T) {
 		"another plan": {honest, func(f *record.File) { f.Manifest[5]++ }},
 	} {
 		b := &bucket.Mem{}
-		p, plan := publish(t, from, f.manifest, 1000, nil)
+		p, plan := publish(t, from, f.Manifest, 1000, nil)
 		c.plan(plan)
 		e := p.entry(t, b, plan) // says what the plan does
 		c.entry(e.File)
-		if _, err := bringTo(t, newStore(t), b, nil, e); !errors.Is(err, cas.ErrCorrupt) {
+		if _, err := bringTo(t, remotetest.NewStore(t), b, nil, e); !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -262,11 +263,11 @@ func TestEntryLies(t *testing.T) {
 
 // A record whose checksums are right and whose content is another's is not put.
 func TestForged(t *testing.T) {
-	from := newStore(t)
-	f := save(t, from, 0, nil)
+	from := remotetest.NewStore(t)
+	f := blob.Save(t, from, 0, nil)
 	forge := func(change func(r *segment.Record, payload []byte) []byte) error {
 		b := &bucket.Mem{}
-		p, plan := publish(t, from, f.manifest, 1000, nil)
+		p, plan := publish(t, from, f.Manifest, 1000, nil)
 		at := plan.Chunks[4]
 		object := p.objects[0][at.Off:]
 		rec, err := segment.ParseRecord(object, segment.ID{Store: p.infos[0].ID, Number: 1}, at.Off)
@@ -279,8 +280,8 @@ func TestForged(t *testing.T) {
 		plan.Chunks[4] = p.add(rec, payload)
 		p.end()
 		plan.Objects = p.infos
-		got, err := bringTo(t, newStore(t), b, nil, p.entry(t, b, plan))
-		if err == nil && !bytes.Equal(got, f.content) {
+		got, err := bringTo(t, remotetest.NewStore(t), b, nil, p.entry(t, b, plan))
+		if err == nil && !bytes.Equal(got, f.Content) {
 			t.Error("wrong bytes")
 		}
 		return err
@@ -290,7 +291,7 @@ func TestForged(t *testing.T) {
 	}
 	for name, change := range map[string]func(r *segment.Record, payload []byte) []byte{
 		"content": func(r *segment.Record, p []byte) []byte {
-			raw := chunkOf(1, 1, 1)
+			raw := blob.Chunk(1, 1, 1)
 			r.Codec, r.XXH3 = codec.Raw, cas.SumXXH3(raw)
 			return raw
 		},
@@ -312,20 +313,20 @@ func TestForged(t *testing.T) {
 func TestNoRoomToWait(t *testing.T) {
 	defer func(n int) { maxWaiting = n }(maxWaiting)
 	maxWaiting = 2 << 10
-	from := newStore(t)
-	var f *saved
+	from := remotetest.NewStore(t)
+	var f *remotetest.Saved
 	for v := range 8 {
-		f = save(t, from, v, f)
+		f = blob.Save(t, from, v, f)
 	}
 	b := &counting{Mem: &bucket.Mem{}}
-	p, plan := publish(t, from, f.manifest, 1000, func(n int, swap func(i, j int)) {
+	p, plan := publish(t, from, f.Manifest, 1000, func(n int, swap func(i, j int)) {
 		for i := range n / 2 { // bases come last
 			swap(i, n-1-i)
 		}
 	})
-	to := newStore(t)
+	to := remotetest.NewStore(t)
 	got, err := bringTo(t, to, b, nil, p.entry(t, b.Mem, plan))
-	if err != nil || !bytes.Equal(got, f.content) || b.gets < 4 || b.gets > 20 {
+	if err != nil || !bytes.Equal(got, f.Content) || b.gets < 4 || b.gets > 20 {
 		t.Fatalf("%d bytes, %d requests, %v", len(got), b.gets, err)
 	}
 	sameStored(t, from, to, f)
@@ -333,34 +334,34 @@ func TestNoRoomToWait(t *testing.T) {
 
 // A base that seemed to be there and is damaged is fetched.
 func TestLocalBaseDamaged(t *testing.T) {
-	from, m := newStore(t), disk.NewMem()
-	to := newStoreOn(t, m)
-	f := save(t, from, 0, nil)
-	save(t, to, 0, nil)
-	f = save(t, from, 1, f)
+	from, m := remotetest.NewStore(t), disk.NewMem()
+	to := remotetest.NewStoreOn(t, m)
+	f := blob.Save(t, from, 0, nil)
+	blob.Save(t, to, 0, nil)
+	f = blob.Save(t, from, 1, f)
 	b := &counting{Mem: &bucket.Mem{}}
-	p, plan := publish(t, from, f.manifest, 1000, nil)
-	if len(plan.Bases) != tensors*chunksOf {
+	p, plan := publish(t, from, f.Manifest, 1000, nil)
+	if len(plan.Bases) != blob.Tensors*blob.Chunks {
 		t.Fatalf("%d bases", len(plan.Bases))
 	}
 	damageChunks(t, m)
 	got, err := bringTo(t, to, b, nil, p.entry(t, b.Mem, plan))
-	if err != nil || !bytes.Equal(got, f.content) {
+	if err != nil || !bytes.Equal(got, f.Content) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 }
 
 // What another batch is just putting is not relied on: it may be taken back.
 func TestPendingElsewhere(t *testing.T) {
-	from, to := newStore(t), newStore(t)
-	f := save(t, from, 0, nil)
+	from, to := remotetest.NewStore(t), remotetest.NewStore(t)
+	f := blob.Save(t, from, 0, nil)
 	b := &bucket.Mem{}
-	p, plan := publish(t, from, f.manifest, 1000, nil)
+	p, plan := publish(t, from, f.Manifest, 1000, nil)
 	e := p.entry(t, b, plan)
 	other := to.Begin()
 	defer other.Release()
-	for c := range chunksOf {
-		raw := chunkOf(0, c, 0)
+	for c := range blob.Chunks {
+		raw := blob.Chunk(0, c, 0)
 		if _, err := other.Put(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}); err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +376,7 @@ func TestPendingElsewhere(t *testing.T) {
 	if err := batch.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range f.hashes {
+	for _, h := range f.Hashes {
 		if _, err := to.Get(h, nil); err != nil {
 			t.Error(err)
 		}

@@ -3,128 +3,25 @@ package bring
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 
 	"ckptfs/cas"
-	"ckptfs/cas/codec"
-	"ckptfs/cas/disk"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/local"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/remotetest"
 	"ckptfs/cas/segment"
 	"ckptfs/cas/store"
-	"ckptfs/formats"
 	"ckptfs/fs/assemble"
-	"ckptfs/index/chunks"
-	"ckptfs/index/manifest"
 )
 
-const (
-	tensors  = 5
-	chunksOf = 6    // of a tensor
-	elements = 1024 // of a chunk
-)
-
-func newStore(t testing.TB) *store.Store { return newStoreOn(t, disk.NewMem()) }
-
-func newStoreOn(t testing.TB, m *disk.Mem) *store.Store {
-	t.Helper()
-	for _, err := range []error{m.MkdirAll("/store", 0o755), m.SyncDir("/")} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	id := [16]byte{1}
-	x, err := chunks.Open(t.TempDir()+"/index.db", chunks.Options{StoreID: id, NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.Open(m, "/store/segments", id, x, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close(); x.Close() })
-	return s
-}
-
-// chunkOf is version v of a chunk in training.
-func chunkOf(tensor, chunk, v int) (p []byte) {
-	r := rand.New(rand.NewPCG(uint64(tensor), uint64(chunk)))
-	x := make([]float64, elements)
-	for i := range x {
-		x[i] = r.NormFloat64()
-	}
-	for range v {
-		for i := range x {
-			x[i] *= 1 + 3e-5*r.NormFloat64()
-		}
-	}
-	for _, f := range x {
-		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(float32(f)))
-	}
-	return p
-}
-
-// saved is a version of the file in a store.
-type saved struct {
-	manifest cas.Hash
-	content  []byte
-	hashes   []cas.Hash // of all that the manifest leads to
-}
-
-// save stores version v, against prev if it is not nil.
-func save(t testing.TB, s *store.Store, v int, prev *saved) *saved {
-	t.Helper()
-	b := s.Begin()
-	defer b.Release()
-	f := &saved{}
-	put := func(kind cas.Kind, raw []byte, hint codec.Hint) cas.Hash {
-		h := cas.Sum(raw)
-		var rel cas.Related
-		if prev != nil {
-			rel.Prev = prev.hashes[len(f.hashes)]
-		}
-		if _, _, err := b.PutRelated(kind, h, raw, hint, rel); err != nil {
-			t.Fatal(err)
-		}
-		f.hashes = append(f.hashes, h)
-		return h
-	}
-	m := &manifest.Manifest{Format: "blob"}
-	for i := range tensors {
-		var spans []manifest.Span
-		n := 0
-		for c := range chunksOf {
-			raw := chunkOf(i, c, v)
-			h := put(cas.Chunk, raw, codec.Hint{DType: "F32", Elem: 4})
-			spans = append(spans, manifest.Span{Hash: h, Len: uint32(len(raw))})
-			f.content = append(f.content, raw...)
-			n += len(raw)
-		}
-		list := put(cas.List, manifest.EncodeList(spans), codec.Hint{})
-		o := manifest.Object{Digest: list, Len: int64(n), List: true}
-		m.Extents = append(m.Extents, manifest.Extent{Len: o.Len, Object: int32(len(m.Objects))})
-		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: o.Len, Kind: formats.Blob})
-		m.Objects, m.Size = append(m.Objects, o), m.Size+o.Len
-	}
-	p, err := m.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.manifest = put(cas.Manifest, p, codec.Hint{})
-	if err := b.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
+// blob is a file whose manifest is too short to be stored against another.
+var blob = remotetest.Shape{Tensors: 5, Chunks: 6, Elements: 1024, Step: 3e-5, Blob: true}
 
 // published are objects as a push makes them, before they are put.
 type published struct {

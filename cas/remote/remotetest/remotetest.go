@@ -27,9 +27,11 @@ import (
 )
 
 // NewStore is an empty local store.
-func NewStore(t testing.TB) *store.Store {
+func NewStore(t testing.TB) *store.Store { return NewStoreOn(t, disk.NewMem()) }
+
+// NewStoreOn is one on an empty disk, below /store.
+func NewStoreOn(t testing.TB, m *disk.Mem) *store.Store {
 	t.Helper()
-	m := disk.NewMem()
 	for _, err := range []error{m.MkdirAll("/store", 0o755), m.SyncDir("/")} {
 		if err != nil {
 			t.Fatal(err)
@@ -52,6 +54,7 @@ func NewStore(t testing.TB) *store.Store {
 type Shape struct {
 	Tensors, Chunks, Elements int
 	Half                      bool    // bfloat16, else single precision
+	Blob                      bool    // the manifest names no tensors
 	Step                      float64 // by what share of itself a number changes with each version, about
 }
 
@@ -82,8 +85,8 @@ type Saved struct {
 	Hashes   []cas.Hash // of all that the manifest leads to
 }
 
-// chunk is version v of a chunk in training.
-func (s Shape) chunk(tensor, chunk, v int) []byte {
+// Chunk is version v of a chunk in training.
+func (s Shape) Chunk(tensor, chunk, v int) []byte {
 	r := rand.New(rand.NewPCG(uint64(tensor), uint64(chunk)))
 	x := make([]float64, s.Elements)
 	for i := range x {
@@ -124,11 +127,14 @@ func (s Shape) Save(t testing.TB, st *store.Store, v int, prev *Saved) *Saved {
 		f.Hashes = append(f.Hashes, h)
 		return h
 	}
-	m := &manifest.Manifest{Format: "safetensors"}
+	m, kind := &manifest.Manifest{Format: "safetensors"}, formats.Data
+	if s.Blob {
+		m.Format, kind = "blob", formats.Blob
+	}
 	for i := range s.Tensors {
 		var spans []manifest.Span
 		for c := range s.Chunks {
-			raw := s.chunk(i, c, v)
+			raw := s.Chunk(i, c, v)
 			h := put(cas.Chunk, raw, codec.Hint{DType: string(s.dtype()), Elem: s.width()})
 			spans = append(spans, manifest.Span{Hash: h, Len: uint32(len(raw))})
 			f.Content = append(f.Content, raw...)
@@ -136,10 +142,12 @@ func (s Shape) Save(t testing.TB, st *store.Store, v int, prev *Saved) *Saved {
 		n := int64(s.width() * s.Elements * s.Chunks)
 		list := put(cas.List, manifest.EncodeList(spans), codec.Hint{})
 		m.Extents = append(m.Extents, manifest.Extent{Len: n, Object: int32(i)})
-		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: n, Kind: formats.Data})
+		m.Regions = append(m.Regions, formats.Region{Off: m.Size, Len: n, Kind: kind})
 		m.Objects = append(m.Objects, manifest.Object{Digest: list, Len: n, List: true})
-		m.Tensors = append(m.Tensors, formats.Tensor{Name: fmt.Sprintf("layer.%02d", i), DType: s.dtype(),
-			Shape: []int64{n / int64(s.width())}, Region: i})
+		if !s.Blob {
+			m.Tensors = append(m.Tensors, formats.Tensor{Name: fmt.Sprintf("layer.%02d", i), DType: s.dtype(),
+				Shape: []int64{n / int64(s.width())}, Region: i})
+		}
 		m.Size += n
 	}
 	p, err := m.Encode()
@@ -156,6 +164,7 @@ func (s Shape) Save(t testing.TB, st *store.Store, v int, prev *Saved) *Saved {
 // Machine is a local store and one that publishes from it.
 type Machine struct {
 	Store *store.Store
+	State *state.DB
 	*writer.Writer
 }
 
@@ -167,7 +176,7 @@ func NewMachine(t testing.TB, b bucket.Bucket, n byte) *Machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return &Machine{NewStore(t), writer.New(writer.Options{Bucket: b, Remote: record.ID{9}, State: db,
+	return &Machine{NewStore(t), db, writer.New(writer.Options{Bucket: b, Remote: record.ID{9}, State: db,
 		Parallel: 2, Now: time.Now, Random: rand.NewChaCha8([32]byte{n}),
 		Register: func(ctx context.Context) (record.Writer, error) {
 			w := record.Writer(fmt.Sprintf("test.%08x", n))
