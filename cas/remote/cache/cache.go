@@ -14,6 +14,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -203,10 +204,7 @@ func (c *Cache) open(id record.ID, off, n int64) (f *os.File, size int64) {
 		return nil, 0
 	}
 	if touch {
-		var now unix.Timeval
-		if unix.Gettimeofday(&now) == nil {
-			_ = unix.Futimes(int(f.Fd()), []unix.Timeval{now, now}) // it may be read only
-		}
+		_ = unix.Futimes(int(f.Fd()), nil) // now; it may be read only
 	}
 	return f, size
 }
@@ -299,7 +297,7 @@ func (c *Cache) look() error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b found) int { return int(min(max(a.used-b.used, -1), 1)) })
+	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.used, b.used) })
 	for _, f := range all {
 		c.objects.Add(f.id, f.o)
 		c.bytes += f.o.have.bytes()

@@ -1,6 +1,9 @@
 package cache
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // span is the bytes [from, to) of an object.
 type span struct{ from, to int64 }
@@ -8,18 +11,16 @@ type span struct{ from, to int64 }
 // spans are ascending, and no two of them touch.
 type spans []span
 
-// has reports whether all of s is in p.
+// reaching is the number of the first span that ends at off, or behind it.
+func (p spans) reaching(off int64) int {
+	i, _ := slices.BinarySearchFunc(p, off, func(x span, off int64) int { return cmp.Compare(x.to, off) })
+	return i
+}
+
+// has reports whether all of s, which is not empty, is in p.
 func (p spans) has(s span) bool {
-	i, ok := slices.BinarySearchFunc(p, s.from, func(x span, from int64) int {
-		switch {
-		case x.to <= from:
-			return -1
-		case x.from > from:
-			return 1
-		}
-		return 0
-	})
-	return ok && s.to <= p[i].to
+	i := p.reaching(s.from)
+	return i < len(p) && p[i].from <= s.from && s.to <= p[i].to
 }
 
 // add puts s in, and returns how many bytes are new.
@@ -27,10 +28,7 @@ func (p *spans) add(s span) (fresh int64) {
 	if s.from >= s.to {
 		return 0
 	}
-	first := slices.IndexFunc(*p, func(x span) bool { return x.to >= s.from })
-	if first < 0 {
-		first = len(*p)
-	}
+	first := p.reaching(s.from)
 	last := first
 	fresh = s.to - s.from
 	for ; last < len(*p) && (*p)[last].from <= s.to; last++ {
