@@ -137,18 +137,19 @@ func (s *plans) unread() (all []*record.File) {
 // Pin has the records of a file be found until done, which is to be called once. It asks nobody over the
 // network.
 func (t *Tier) Pin(manifest cas.Hash) (done func(), err error) {
-	f := t.plans.pinned(manifest)
-	if f == nil {
-		if f, err = t.file(manifest); err != nil {
-			return nil, err
-		}
+	f, err := t.file(manifest)
+	if err != nil {
+		return nil, err
 	}
 	t.plans.pin(f)
 	return func() { t.plans.unpin(manifest) }, nil
 }
 
-// file is the file of a manifest; cas.ErrNotFound if the remote has none.
+// file is the file of a manifest; cas.ErrNotFound if none is pinned and the remote has none.
 func (t *Tier) file(manifest cas.Hash) (*record.File, error) {
+	if f := t.plans.pinned(manifest); f != nil {
+		return f, nil
+	}
 	if t.reader == nil {
 		return nil, &cas.ChunkError{Hash: manifest, Err: cas.ErrNotFound}
 	}
@@ -173,12 +174,9 @@ func (t *Tier) planOf(ctx context.Context, manifest cas.Hash) (*plan, error) {
 	if p, ok := t.plans.get(manifest); ok {
 		return p, nil
 	}
-	f := t.plans.pinned(manifest)
-	if f == nil {
-		var err error
-		if f, err = t.file(manifest); err != nil {
-			return nil, err
-		}
+	f, err := t.file(manifest)
+	if err != nil {
+		return nil, err
 	}
 	return t.loadOnce(ctx, f)
 }
