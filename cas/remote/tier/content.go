@@ -28,7 +28,7 @@ func (t *Tier) content(ctx context.Context, w wanted, h cas.Hash, dst []byte, be
 			if rec.Hash != h {
 				return fmt.Errorf("record %s: %w", rec.Hash.Short(), cas.ErrCorrupt)
 			}
-			out, err = t.decode(ctx, w, rec, payload, dst, below, false)
+			out, err = t.decode(ctx, w.p, rec, payload, dst, below, false)
 			if err == nil && checked {
 				err = cas.Check(out[n:], h)
 			}
@@ -36,7 +36,7 @@ func (t *Tier) content(ctx context.Context, w wanted, h cas.Hash, dst []byte, be
 				return err
 			}
 			// What it is stored against may be wrong.
-			if out, err = t.decode(ctx, w, rec, payload, dst, below, true); err == nil {
+			if out, err = t.decode(ctx, w.p, rec, payload, dst, below, true); err == nil {
 				err = cas.Check(out[n:], h)
 			}
 			return err
@@ -53,7 +53,7 @@ func (t *Tier) content(ctx context.Context, w wanted, h cas.Hash, dst []byte, be
 
 // decode appends the content of a record whose payload is at hand to dst. checked: what it is stored against
 // is held against its hash.
-func (t *Tier) decode(ctx context.Context, w wanted, rec *segment.Record, payload, dst []byte, below uint8,
+func (t *Tier) decode(ctx context.Context, p *plan, rec *segment.Record, payload, dst []byte, below uint8,
 	checked bool) ([]byte, error) {
 	dst = slices.Grow(dst, int(rec.Raw))
 	if !codec.NeedsBase(rec.Codec) {
@@ -71,7 +71,7 @@ func (t *Tier) decode(ctx context.Context, w wanted, rec *segment.Record, payloa
 	*bases = (*bases)[:0]
 	first := 0
 	for i, h := range b.Hashes() {
-		if *bases, err = t.base(ctx, w, h, *bases, b.Number, checked); err != nil {
+		if *bases, err = t.getOf(ctx, p, h, *bases, b.Number, checked); err != nil {
 			return dst, &baseError{&cas.ChunkError{Hash: h, Err: err}}
 		}
 		if i == 0 {
@@ -81,25 +81,25 @@ func (t *Tier) decode(ctx context.Context, w wanted, rec *segment.Record, payloa
 	return fetch.Content(dst, rec, payload, *bases, first)
 }
 
-// base appends the content of what w is stored against.
-func (t *Tier) base(ctx context.Context, w wanted, h cas.Hash, dst []byte, number uint8, checked bool) (
+// getOf appends the content of a record that a plan should have, as content does.
+func (t *Tier) getOf(ctx context.Context, p *plan, h cas.Hash, dst []byte, below uint8, checked bool) (
 	[]byte, error) {
 	out, err := t.o.Store.Get(h, dst)
 	if err == nil || !lacks(err) {
 		return out, err
 	}
-	n, ok := w.p.find(keyOf(h))
+	n, ok := p.find(keyOf(h))
 	if !ok {
-		return dst, lies(w.p.Plan, "the plan lacks %s", h.Short())
+		return dst, lies(p.Plan, "the plan lacks %s", h.Short())
 	}
-	base := wanted{w.p, n}
-	if !t.flights.here(t.o.Cache, base) {
-		t.flights.unsettle(w.p)
+	w := wanted{p, n}
+	if !t.flights.here(t.o.Cache, w) {
+		t.flights.unsettle(p)
 	}
-	if err := t.await(ctx, base); err != nil {
+	if err := t.await(ctx, w); err != nil {
 		return dst, err
 	}
-	return t.content(ctx, base, h, dst, number, checked)
+	return t.content(ctx, w, h, dst, below, checked)
 }
 
 // baseError is the error of what a record is stored against. It is none of the record's own, which is not to

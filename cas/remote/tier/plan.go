@@ -35,7 +35,6 @@ func (k key) hash() (h cas.Hash) {
 //	…            the bases
 type plan struct {
 	*record.Plan
-	file  *record.File
 	keys  []key    // by number; zero: not known
 	order []uint32 // the numbers, by ascending key
 
@@ -73,8 +72,8 @@ func (p *plan) place(n int) record.Place {
 }
 
 // newPlan is a plan of which the hashes of some lists and chunks are known.
-func newPlan(p *record.Plan, f *record.File, lists []cas.Hash, chunks []manifest.Span) *plan {
-	x := &plan{Plan: p, file: f}
+func newPlan(p *record.Plan, lists []cas.Hash, chunks []manifest.Span) *plan {
+	x := &plan{Plan: p}
 	x.keys = make([]key, x.firstBase()+len(p.Bases))
 	x.settled = make([]bool, len(x.keys))
 	x.keys[0] = keyOf(p.Manifest)
@@ -124,18 +123,18 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
-	first := newPlan(p, f, nil, nil)
-	locs := [1]cas.Location{}
-	if err := t.o.Store.Locate([]cas.Hash{p.Manifest}, locs[:]); err != nil {
+	first := newPlan(p, nil, nil)
+	local, err := t.holds([]cas.Hash{p.Manifest})
+	if err != nil {
 		return nil, err
 	}
-	if locs[0].Segment == 0 { // who lacks the manifest lacks the lists, mostly
+	if !local { // who lacks the manifest lacks the lists, mostly
 		err := t.fetch(ctx, t.flights.claim(t.o.Cache, first.meta()), nil)
 		if unreachable(err) {
 			return nil, err
 		}
 	}
-	raw, err := t.getOf(ctx, first, p.Manifest, nil)
+	raw, err := t.getOf(ctx, first, p.Manifest, nil, anyNumber, true)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +147,9 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 		return nil, lies(p, "a manifest of %d bytes and %d lists, the plan has %d and %d", m.Size, len(lists),
 			p.Size, len(p.Lists))
 	}
-	second := newPlan(p, f, lists, nil)
+	second := newPlan(p, lists, nil)
 	chunks, err := m.Chunks(func(h cas.Hash, dst []byte) ([]byte, error) {
-		return t.getOf(ctx, second, h, dst)
+		return t.getOf(ctx, second, h, dst, anyNumber, true)
 	})
 	if err != nil {
 		return nil, err
@@ -158,7 +157,7 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 	if len(chunks) != len(p.Chunks) {
 		return nil, lies(p, "%d chunks, the plan has %d", len(chunks), len(p.Chunks))
 	}
-	return newPlan(p, f, lists, chunks), nil
+	return newPlan(p, lists, chunks), nil
 }
 
 func lies(p *record.Plan, format string, args ...any) error {
@@ -204,23 +203,6 @@ func (t *Tier) readAround(ctx context.Context, r record.Ref) error {
 		err = nil
 	}
 	return err
-}
-
-// getOf is Get of a record of a plan that is being loaded.
-func (t *Tier) getOf(ctx context.Context, p *plan, h cas.Hash, dst []byte) ([]byte, error) {
-	out, err := t.o.Store.Get(h, dst)
-	if err == nil || !lacks(err) {
-		return out, err
-	}
-	n, ok := p.find(keyOf(h))
-	if !ok {
-		return dst, lies(p.Plan, "the plan lacks %s", h.Short())
-	}
-	w := wanted{p, n}
-	if err := t.await(ctx, w); err != nil {
-		return dst, err
-	}
-	return t.content(ctx, w, h, dst, anyNumber, true)
 }
 
 // errUnplanned: no plan has a record.
