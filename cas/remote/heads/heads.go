@@ -140,11 +140,14 @@ func (h *Heads) refreshLocked(ctx context.Context) (bool, error) {
 		problems: map[record.Writer]error{}}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
+	archive := false
 	for w, v := range listed {
-		if w == record.ArchiveWriter {
-			continue
-		}
-		if old := h.of(w); old == nil || old.version != v {
+		old := h.of(w)
+		switch {
+		case old != nil && old.version == v:
+		case w == record.ArchiveWriter:
+			archive = true
+		default:
 			g.Go(func() error { return r.head(gctx, w) })
 		}
 	}
@@ -153,11 +156,9 @@ func (h *Heads) refreshLocked(ctx context.Context) (bool, error) {
 	}
 	// A fold commits to the archive before it empties the head that it folds: read last, the archive has what
 	// such a head had.
-	if v, ok := listed[record.ArchiveWriter]; ok {
-		if old := h.of(record.ArchiveWriter); old == nil || old.version != v {
-			if err := r.head(ctx, record.ArchiveWriter); err != nil {
-				return false, err
-			}
+	if archive {
+		if err := r.head(ctx, record.ArchiveWriter); err != nil {
+			return false, err
 		}
 	}
 	for w := range h.all() {
