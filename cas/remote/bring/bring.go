@@ -33,8 +33,8 @@ type Bringer struct {
 }
 
 // File puts all that reading an entry's file takes, which is not inline, into a batch, and its architecture.
-// Whoever commits that batch, and gives the file a name before it is released, can read the file from the
-// local store alone. Errors say which file, object and record they are of.
+// Who commits that batch, and gives the file a name before it is released, can read the file from the local
+// store alone. Errors say which file, object and record they are of.
 func (x *Bringer) File(ctx context.Context, b *store.Batch, e *record.Entry) error {
 	t := &transfer{Bringer: x, batch: b, file: e.File, put: map[key]bool{},
 		placed: map[record.Object][]objects.Placed{}}

@@ -95,7 +95,7 @@ type Cond struct {
 	Version Version
 }
 
-// Past is b past every cache and mirror between here and the engine, for whoever got wrong bytes.
+// Past is b past every cache and mirror between here and the engine, for a reader that got wrong bytes.
 func Past(b Bucket) Bucket {
 	if p, ok := b.(interface{ Past() Bucket }); ok {
 		return p.Past()

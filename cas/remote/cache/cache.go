@@ -3,10 +3,10 @@
 //	cache/xx/ID   a sparse file as long as the object ID, xx its first two digits; what was read of the object
 //	              lies where it lies in the object, and the rest is a hole
 //
-// Nothing in it is trusted, and nothing is synced. Whoever reads it holds each record against its place and
-// its hash (package fetch), so a hole, a write that was cut short, or a file that somebody changed is a
-// record that is read from the remote again, and written over. There is no index either: at the start the
-// disk tells which parts of a file are no holes.
+// Nothing in it is trusted, and nothing is synced. A reader holds each record against its place and its
+// hash (package fetch), so a hole, a write that was cut short, or a file that somebody changed is a record
+// that is read from the remote again, and written over. There is no index either: at the start the disk tells
+// which parts of a file are no holes.
 //
 // Objects never change and no name is used twice, so what is here never grows old. It is bounded: the object
 // that was used longest ago goes first, as a whole. What a reader has open stays readable for it. It makes

@@ -10,10 +10,10 @@ import (
 )
 
 // Alone is a Source of files whose records are all stored alone: what the store has as differences is encoded
-// anew. Whoever reads one file of the remote then fetches nothing but that.
+// again. Who reads one file of the remote then fetches nothing but that.
 type Alone struct {
 	*Source
-	hints map[cas.Hash]codec.Hint // of what is encoded anew
+	hints map[cas.Hash]codec.Hint // of what is encoded again
 }
 
 var _ objects.Source = (*Alone)(nil)
@@ -40,7 +40,7 @@ func (x *Alone) Closure(h cas.Hash) (*objects.Closure, error) {
 		}
 		r := all.Records[i]
 		if r.Number > 0 || r.Bases != [2]int32{-1, -1} {
-			if r, err = x.anew(r); err != nil {
+			if r, err = x.alone(r); err != nil {
 				return 0, err
 			}
 		}
@@ -67,8 +67,8 @@ func (x *Alone) Closure(h cas.Hash) (*objects.Closure, error) {
 	return out, nil
 }
 
-// anew is a record as it is stored alone.
-func (x *Alone) anew(r objects.Record) (objects.Record, error) {
+// alone is a record as it is stored alone.
+func (x *Alone) alone(r objects.Record) (objects.Record, error) {
 	raw, err := x.store.Get(r.Hash, nil)
 	if err != nil {
 		return r, &objects.LostError{Hash: r.Hash, Err: err}
@@ -87,8 +87,8 @@ func (x *Alone) anew(r objects.Record) (objects.Record, error) {
 
 // Payload fills p with the payload of a record that Closure listed.
 func (x *Alone) Payload(r *segment.Record, p []byte) error {
-	hint, anew := x.hints[r.Hash]
-	if !anew {
+	hint, again := x.hints[r.Hash]
+	if !again {
 		return x.Source.Payload(r, p)
 	}
 	raw, err := x.store.Get(r.Hash, nil)

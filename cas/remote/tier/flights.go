@@ -68,7 +68,7 @@ func (f *flights) work(do func()) bool {
 	return true
 }
 
-// launched is a record whose flight whoever has it must end.
+// launched is a record whose flight its holder must end.
 type launched struct {
 	wanted
 	at     fetch.Record
@@ -137,7 +137,7 @@ func unreachable(err error) bool {
 }
 
 // await has a record come to the cache, and waits for it. What is wrong with the record is not its business:
-// whoever reads it finds out.
+// its reader finds out.
 func (t *Tier) await(ctx context.Context, w wanted) error {
 	t.flights.mu.Lock()
 	mine, others := t.flights.claimLocked(t.o.Cache, w)
@@ -226,8 +226,8 @@ func (t *Tier) land(all []launched, err error) {
 	}
 }
 
-// bases gathers what fetched records are stored against. It is launched before the record lands: whoever
-// waits for that waits for it, too, and does not ask for it by itself.
+// bases gathers what fetched records are stored against. It is launched before the record lands: who waits
+// for that waits for it, too, and does not ask for it by itself.
 type bases struct {
 	t     *Tier
 	room  *semaphore.Weighted

@@ -11,7 +11,7 @@
 //
 // Nothing of what the remote, a mirror or the cache gives. A record is tied to its place (package fetch), and
 // its content is held against the hash that was asked for. Of a delta that is enough: if its bases were
-// wrong, so is its content. Then each of them is held against its own hash, and what is wrong is read anew
+// wrong, so is its content. Then each of them is held against its own hash, and what is wrong is read again
 // past every cache. What is wrong there, too, is an error that names the object.
 //
 // # What is asked for
@@ -22,7 +22,7 @@
 //	one        a record that nobody expected is fetched by itself
 //
 // All of it goes into the cache, from where it is decoded. A record that is on its way is not asked for
-// again: whoever wants it waits for it (flights).
+// again: who wants it waits for it (flights).
 package tier
 
 import (
