@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -75,12 +76,5 @@ func (r *Reader) tail(ctx context.Context, o record.Object, off int64) (*tail, e
 
 // ReadAt reads of what was got.
 func (t *tail) ReadAt(p []byte, off int64) (int, error) {
-	if off < t.off || off > t.off+int64(len(t.p)) {
-		return 0, io.EOF
-	}
-	n := copy(p, t.p[off-t.off:])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
+	return bytes.NewReader(t.p).ReadAt(p, off-t.off)
 }
