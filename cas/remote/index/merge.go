@@ -107,7 +107,7 @@ func (m *making) put(ctx context.Context, items []record.Item, most int) ([]reco
 }
 
 func (m *making) putShard(ctx context.Context, items []record.Item) error {
-	id, err := m.draw()
+	id, err := record.DrawID(m.o.Random)
 	if err != nil {
 		return err
 	}

@@ -294,7 +294,7 @@ func clockOf(h *record.Head) int64 {
 }
 
 // other makes a head one with a commit of its own, later than all that are known.
-func (m *mending) other(next, was *record.Head, entries []record.Entry) (err error) {
+func (m *mending) other(next, was *record.Head, entries []record.Entry) error {
 	next.Tail = entries
 	next.Time = m.o.Now().UnixNano()
 	if was != nil {
@@ -311,15 +311,7 @@ func (m *mending) other(next, was *record.Head, entries []record.Entry) (err err
 			next.Clock = max(next.Clock, e.Removed.Entry.Version)
 		}
 	}
-	if next.Commit, err = m.draw(); err == nil && next.Instance.IsZero() {
-		next.Instance, err = m.draw()
-	}
-	return err
-}
-
-func (m *mending) draw() (id record.ID, err error) {
-	_, err = io.ReadFull(m.o.Random, id[:])
-	return id, err
+	return next.DrawCommit(m.o.Random)
 }
 
 // united is of lists the entry of the highest version of each path and origin; of one version the first.
@@ -445,7 +437,7 @@ func (m *mending) commit(ctx context.Context, w record.Writer, next *record.Head
 
 // tables makes tables of the tail.
 func (m *mending) tables(ctx context.Context, w record.Writer, h *record.Head) error {
-	made, err := record.EncodeTables(w, m.draw, h.Tail)
+	made, err := record.EncodeTables(w, m.o.Random, h.Tail)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"io"
 
 	"ckptfs/cas"
 )
@@ -32,6 +33,14 @@ type Head struct {
 	Tables   []Table // newest first
 	Tail     []Entry // ascending (Entry.Compare), which win over Tables
 	Index    Index   // of IndexWriter, whose head has neither Tables nor Tail
+}
+
+// DrawCommit gives h a commit of its own, and an instance if it has none.
+func (h *Head) DrawCommit(random io.Reader) (err error) {
+	if h.Commit, err = DrawID(random); err == nil && h.Instance.IsZero() {
+		h.Instance, err = DrawID(random)
+	}
+	return err
 }
 
 // Find is what the tail has of a path: an entry for each origin.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -239,11 +238,7 @@ func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucke
 	entries []record.Entry) (bool, error) {
 	next := *h
 	next.Remote, next.Stamp, next.Sequence, next.Time = c.o.Remote, epoch, h.Sequence+1, c.o.Now().UnixNano()
-	var err error
-	if next.Commit, err = c.draw(); err == nil && next.Instance.IsZero() {
-		next.Instance, err = c.draw()
-	}
-	if err != nil {
+	if err := next.DrawCommit(c.o.Random); err != nil {
 		return false, err
 	}
 	next.Tail = withNewer(h.Tail, entries)
@@ -289,7 +284,7 @@ func withNewer(tail, entries []record.Entry) []record.Entry {
 // tables puts tables of entries, and returns them in front of older ones.
 func (c *collection) tables(ctx context.Context, entries []record.Entry, older []record.Table) (
 	[]record.Table, error) {
-	made, err := record.EncodeTables(record.ArchiveWriter, c.draw, entries)
+	made, err := record.EncodeTables(record.ArchiveWriter, c.o.Random, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +304,7 @@ func (c *collection) tables(ctx context.Context, entries []record.Entry, older [
 // empty empties a writer's head, if it is as it was read; false: it is not.
 func (c *collection) empty(ctx context.Context, w record.Writer, h *record.Head, version bucket.Version,
 	epoch uint32) (bool, error) {
-	commit, err := c.draw()
+	commit, err := record.DrawID(c.o.Random)
 	if err != nil {
 		return false, err
 	}
@@ -327,10 +322,4 @@ func (c *collection) empty(ctx context.Context, w record.Writer, h *record.Head,
 		c.stats.Folded++
 	}
 	return err == nil, err
-}
-
-// draw makes an id.
-func (c *collection) draw() (id record.ID, err error) {
-	_, err = io.ReadFull(c.o.Random, id[:])
-	return id, err
 }

@@ -154,7 +154,7 @@ func (p *push) committed(ctx context.Context, h *record.Head, version bucket.Ver
 	}
 	w.head, w.version = h, version
 	p.result.Commit, p.result.Sequence, p.result.Version = h.Commit, h.Sequence, p.clock
-	if hint, err := w.draw(); err == nil {
+	if hint, err := record.DrawID(w.Random); err == nil {
 		// Who does not see it finds the commit when it looks the next time.
 		w.Bucket.Put(ctx, record.HintKey, bucket.Bytes(hint[:]), bucket.Cond{})
 	}

@@ -48,7 +48,7 @@ func (w *Writer) register(ctx context.Context) error {
 }
 
 func (w *Writer) become(writer record.Writer) error {
-	instance, err := w.draw()
+	instance, err := record.DrawID(w.Random)
 	if err != nil {
 		return err
 	}

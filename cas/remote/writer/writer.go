@@ -226,12 +226,6 @@ func (p *push) attempt(ctx context.Context) error {
 	return p.commit(ctx, next, body)
 }
 
-// draw makes an id.
-func (w *Writer) draw() (id record.ID, err error) {
-	_, err = io.ReadFull(w.Random, id[:])
-	return id, err
-}
-
 // sortEntries puts entries in order.
 func sortEntries(entries []record.Entry, own record.Writer) {
 	slices.SortFunc(entries, func(a, b record.Entry) int { return a.Compare(&b, own) })
