@@ -23,7 +23,6 @@
 package mend
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -273,11 +272,12 @@ func (m *mending) mend(ctx context.Context, w record.Writer, t there, kept *reco
 			next.Sequence = max(next.Sequence, c.Sequence)
 		}
 	}
-	entries, err := m.choose(ctx, w, united(w, lists), gone)
+	entries, err := m.choose(ctx, w, names.Union(w, lists...), gone)
 	if err != nil {
 		return err
 	}
-	same := best.Sequence > 0 && !lost && reflect.DeepEqual(entries, united(w, lists[:1+len(best.Tables)]))
+	same := best.Sequence > 0 && !lost &&
+		reflect.DeepEqual(entries, names.Union(w, lists[:1+len(best.Tables)]...))
 	if same {
 		next.Tables, next.Tail = best.Tables, best.Tail
 	} else if err := m.other(next, t.head, entries); err != nil {
@@ -312,15 +312,6 @@ func (m *mending) other(next, was *record.Head, entries []record.Entry) error {
 		}
 	}
 	return next.DrawCommit(m.o.Random)
-}
-
-// united is of lists the entry of the highest version of each path and origin; of one version the first.
-func united(own record.Writer, lists [][]record.Entry) []record.Entry {
-	all := slices.Concat(lists...)
-	slices.SortStableFunc(all, func(a, b record.Entry) int {
-		return cmp.Or(a.Compare(&b, own), cmp.Compare(b.Version, a.Version))
-	})
-	return slices.CompactFunc(all, func(a, b record.Entry) bool { return a.Compare(&b, own) == 0 })
 }
 
 // choose takes out of entries what may not be in a head: what needs what an epoch names, or what is not

@@ -241,7 +241,7 @@ func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucke
 	if err := next.DrawCommit(c.o.Random); err != nil {
 		return false, err
 	}
-	next.Tail = withNewer(h.Tail, entries)
+	next.Tail = names.Union(record.ArchiveWriter, entries, h.Tail)
 	for i := range entries {
 		e := &entries[i]
 		next.Clock = max(next.Clock, e.Version)
@@ -265,20 +265,6 @@ func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucke
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// withNewer is a list of @archive with entries, the newer one of each path and origin.
-func withNewer(tail, entries []record.Entry) []record.Entry {
-	both := slices.Concat(entries, tail)
-	slices.SortStableFunc(both, func(a, b record.Entry) int {
-		if n := a.Compare(&b, record.ArchiveWriter); n != 0 {
-			return n
-		}
-		return -int(max(-1, min(1, a.Version-b.Version)))
-	})
-	return slices.CompactFunc(both, func(a, b record.Entry) bool {
-		return a.Compare(&b, record.ArchiveWriter) == 0
-	})
 }
 
 // tables puts tables of entries, and returns them in front of older ones.
