@@ -302,14 +302,7 @@ func (m *mending) other(next, was *record.Head, entries []record.Entry) error {
 	}
 	next.Sequence++
 	for i := range entries {
-		e := &entries[i]
-		next.Clock = max(next.Clock, e.Version)
-		for _, o := range e.Over {
-			next.Clock = max(next.Clock, o.Version)
-		}
-		if e.Removed != nil {
-			next.Clock = max(next.Clock, e.Removed.Entry.Version)
-		}
+		next.Clock = max(next.Clock, entries[i].Newest())
 	}
 	return next.DrawCommit(m.o.Random)
 }

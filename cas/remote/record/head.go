@@ -202,7 +202,7 @@ func (h *Head) check(dict *dictionary) error {
 		return err
 	}
 	for i := range h.Tail {
-		if v := h.Tail[i].newest(); v > h.Clock {
+		if v := h.Tail[i].Newest(); v > h.Clock {
 			return fmt.Errorf("%.200q: version %d past the clock, %d", h.Tail[i].Path, v, h.Clock)
 		}
 	}

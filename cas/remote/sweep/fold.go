@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"ckptfs/cas"
@@ -40,7 +39,7 @@ func (c *collection) fold(ctx context.Context, m *survey.Mark) error {
 	for w, h := range c.heads.Heads {
 		rest := c.heads.Date.Sub(h.Time)
 		switch {
-		case strings.HasPrefix(string(w), "@"):
+		case !w.IsStore():
 		case h.Sequence > 0 && !h.Folded && rest >= c.o.Fold:
 			idle[w] = true
 		case h.Folded && rest >= foldedFor:
@@ -243,11 +242,7 @@ func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucke
 	}
 	next.Tail = names.Union(record.ArchiveWriter, entries, h.Tail)
 	for i := range entries {
-		e := &entries[i]
-		next.Clock = max(next.Clock, e.Version)
-		for _, o := range e.Over {
-			next.Clock = max(next.Clock, o.Version)
-		}
+		next.Clock = max(next.Clock, entries[i].Newest())
 	}
 	p, err := next.Encode(record.ArchiveWriter)
 	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > maxTail {
