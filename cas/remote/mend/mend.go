@@ -90,6 +90,8 @@ type mending struct {
 	b   bucket.Bucket
 	say func(string, int64)
 	rep *Report
+
+	heads *survey.Reading
 }
 
 // Run mends all heads that need it.
@@ -99,6 +101,8 @@ func Run(ctx context.Context, b bucket.Bucket, o Options) (*Report, error) {
 	if m.say == nil {
 		m.say = func(string, int64) {}
 	}
+	m.heads = survey.New(b, o.Remote, m.say)
+	m.heads.Bad = func(string, record.Writer, error) {} // it has its own turn
 	if err := m.scan(ctx); err != nil {
 		return nil, err
 	}
@@ -176,9 +180,8 @@ func damage(err error) bool {
 func (m *mending) lists(ctx context.Context, w record.Writer, h *record.Head) (lists [][]record.Entry, why,
 	err error) {
 	lists = [][]record.Entry{h.Tail}
-	r := survey.New(m.b, m.o.Remote, m.say)
 	for _, t := range h.Tables {
-		list, err := all(r.ReadTable(ctx, w, t))
+		list, err := m.table(ctx, w, t)
 		switch {
 		case damage(err):
 			why = fmt.Errorf("table %s: %w", t.ID, err)
@@ -190,18 +193,15 @@ func (m *mending) lists(ctx context.Context, w record.Writer, h *record.Head) (l
 	return lists, why, nil
 }
 
-// all are the entries of a table.
-func all(t *survey.Table, err error) (entries []record.Entry, _ error) {
+// table reads a table; with an error, what comes before the damage.
+func (m *mending) table(ctx context.Context, w record.Writer, t record.Table) (
+	entries []record.Entry, err error) {
+	read, err := m.heads.ReadTable(ctx, w, t)
 	if err != nil {
 		return nil, err
 	}
-	for next := t.Parts(); ; {
-		part, err := next()
-		if part == nil || err != nil {
-			return entries, err
-		}
-		entries = append(entries, part...)
-	}
+	err = read.Each(func(part []record.Entry) { entries = append(entries, part...) })
+	return entries, err
 }
 
 // writer mends the head of a writer, if it needs that.
@@ -340,9 +340,7 @@ func (m *mending) choose(ctx context.Context, w record.Writer, entries []record.
 
 // replaced says of each entry whether one in another head replaces it.
 func (m *mending) replaced(ctx context.Context, entries []record.Entry) ([]bool, error) {
-	r := survey.New(m.b, m.o.Remote, m.say)
-	r.Bad = func(string, record.Writer, error) {} // it has its own turn
-	mark, err := r.Mark(ctx)
+	mark, err := m.heads.Mark(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -372,28 +370,8 @@ func (m *mending) epochs(ctx context.Context) (newest uint32, named survey.IDSet
 	if err != nil {
 		return 0, named, err
 	}
-	for info, err := range m.b.List(ctx, record.Epochs, "") {
-		if err != nil {
-			return 0, named, err
-		}
-		n, ok := record.ParseEpoch(info.Key)
-		if !ok || n > s.Epoch {
-			continue
-		}
-		p, _, err := bucket.Read(ctx, m.b, info.Key, record.MaxObject, "")
-		if err != nil {
-			return 0, named, err
-		}
-		e, err := record.DecodeEpoch(n, p)
-		if err != nil {
-			return 0, named, err
-		}
-		for _, k := range e.Objects {
-			named.Add(k.ID)
-		}
-	}
-	named.Sort()
-	return s.Epoch, named, nil
+	named, err = m.heads.Named(ctx, s.Epoch)
+	return s.Epoch, named, err
 }
 
 // maxTail is how many bytes of a head the tail may take before it becomes a table.

@@ -107,7 +107,7 @@ func (c *collection) foldWriter(ctx context.Context, w record.Writer, left map[i
 		if err != nil {
 			return err
 		}
-		gone, err := c.named(ctx, s.Epoch)
+		gone, err := c.heads.Named(ctx, s.Epoch)
 		if err != nil {
 			return err
 		}
@@ -151,29 +151,6 @@ func (c *collection) archive(ctx context.Context) (*record.Head, bucket.Version,
 	}
 }
 
-// named are the objects that epochs condemned or deleted. What was forgotten since was deleted long ago, so
-// that no head needs it.
-func (c *collection) named(ctx context.Context, newest uint32) (set survey.IDSet, err error) {
-	for info, err := range c.b.List(ctx, record.Epochs, "") {
-		if err != nil {
-			return set, err
-		}
-		n, ok := record.ParseEpoch(info.Key)
-		if !ok || n > newest {
-			continue
-		}
-		e, _, err := c.epoch(ctx, n)
-		if err != nil {
-			return set, err
-		}
-		for _, k := range e.Objects {
-			set.Add(k.ID)
-		}
-	}
-	set.Sort()
-	return set, nil
-}
-
 // needed reports whether entries need an object of the set.
 func needed(s survey.IDSet, entries []record.Entry) bool {
 	return slices.ContainsFunc(entries, func(e record.Entry) bool {
@@ -209,16 +186,8 @@ func (c *collection) held(ctx context.Context, w record.Writer, h *record.Head, 
 		if err != nil {
 			return nil, false, err
 		}
-		next := read.Parts()
-		for {
-			list, err := next()
-			if err != nil {
-				return nil, false, err
-			}
-			if list == nil {
-				break
-			}
-			add(list)
+		if err := read.Each(add); err != nil {
+			return nil, false, err
 		}
 	}
 	return entries, same, nil
