@@ -39,7 +39,6 @@ import (
 	"io"
 	"time"
 
-	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
 )
@@ -98,14 +97,13 @@ func Make(ctx context.Context, b bucket.Bucket, o Options) (made Made, err error
 // readHead reads the index's head; bucket.ErrUnchanged if its version is unless.
 func readHead(ctx context.Context, b bucket.Bucket, remote record.ID, unless bucket.Version) (
 	*record.Head, bucket.Version, error) {
-	key := record.HeadKey(record.IndexWriter)
-	p, info, err := bucket.Read(ctx, b, key, record.MaxHead, unless)
+	p, info, err := bucket.Read(ctx, b, record.HeadKey(record.IndexWriter), record.MaxHead, unless)
 	if err != nil {
 		return nil, "", err
 	}
 	h, err := record.DecodeHead(record.IndexWriter, p)
-	if err == nil && h.Remote != remote && !h.Remote.IsZero() {
-		err = fmt.Errorf("%s is of remote %s: %w", key, h.Remote, cas.ErrCorrupt)
+	if err == nil {
+		err = h.CheckRemote(record.IndexWriter, remote)
 	}
 	return h, info.Version, err
 }

@@ -156,8 +156,10 @@ func (m *mending) get(ctx context.Context, w record.Writer) (t there, err error)
 	if err == nil {
 		t.head, err = record.DecodeHead(w, p)
 	}
-	if err == nil && !t.head.Remote.IsZero() && t.head.Remote != m.o.Remote {
-		t.head, err = nil, fmt.Errorf("it is of remote %s: %w", t.head.Remote, cas.ErrCorrupt)
+	if err == nil {
+		if err = t.head.CheckRemote(w, m.o.Remote); err != nil {
+			t.head = nil
+		}
 	}
 	if damage(err) {
 		t.why, err = err, nil
@@ -374,14 +376,11 @@ func (m *mending) epochs(ctx context.Context) (newest uint32, named survey.IDSet
 	return s.Epoch, named, err
 }
 
-// maxTail is how many bytes of a head the tail may take before it becomes a table.
-const maxTail = 128 << 10
-
 // commit puts the head.
 func (m *mending) commit(ctx context.Context, w record.Writer, next *record.Head, version bucket.Version,
 	done Mended) error {
 	p, err := next.Encode(w)
-	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > maxTail && len(next.Tables) == 0 {
+	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > record.MaxTail && len(next.Tables) == 0 {
 		if err = m.tables(ctx, w, next); err == nil {
 			p, err = next.Encode(w)
 		}

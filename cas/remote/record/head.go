@@ -10,6 +10,8 @@ import (
 const (
 	// MaxHead bounds the bytes of a head.
 	MaxHead = 1 << 20
+	// MaxTail is how many bytes of a head the tail may take before it becomes a table.
+	MaxTail = 128 << 10
 
 	headMagic    = "ckpthead"
 	headVersion  = 2
@@ -33,6 +35,14 @@ type Head struct {
 	Tables   []Table // newest first
 	Tail     []Entry // ascending (Entry.Compare), which win over Tables
 	Index    Index   // of IndexWriter, whose head has neither Tables nor Tail
+}
+
+// CheckRemote returns an error unless h, the head of own, is of a remote, or of none yet.
+func (h *Head) CheckRemote(own Writer, remote ID) error {
+	if !h.Remote.IsZero() && h.Remote != remote {
+		return fmt.Errorf("%s is of remote %s: %w", HeadKey(own), h.Remote, cas.ErrCorrupt)
+	}
+	return nil
 }
 
 // DrawCommit gives h a commit of its own, and an instance if it has none.

@@ -18,8 +18,6 @@ import (
 const (
 	// foldedFor is for how long the head of a folded writer stays.
 	foldedFor = 90 * 24 * time.Hour
-	// maxTail is how many bytes the tail of @archive may take before it becomes a table.
-	maxTail = 128 << 10
 	// foldTries is how often a writer is folded that changes meanwhile, in one collection.
 	foldTries = 4
 )
@@ -214,7 +212,7 @@ func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucke
 		next.Clock = max(next.Clock, entries[i].Newest())
 	}
 	p, err := next.Encode(record.ArchiveWriter)
-	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > maxTail {
+	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > record.MaxTail {
 		if next.Tables, err = c.tables(ctx, next.Tail, h.Tables); err != nil {
 			return false, err
 		}
