@@ -19,9 +19,9 @@ import (
 
 // making is one round of Make.
 type making struct {
-	b    bucket.Bucket
-	o    Options
-	anew bool // nothing that the index has is kept
+	b       bucket.Bucket
+	o       Options
+	discard bool // nothing that the index has is kept
 
 	head    *record.Head
 	version bucket.Version
@@ -112,7 +112,7 @@ func (m *making) files(ctx context.Context) error {
 	m.keepAll = len(h.Problems()) > 0
 	m.live = map[record.Ref]bool{}
 	seen := map[record.Writer]int64{}
-	if !m.anew {
+	if !m.discard {
 		for _, s := range m.head.Index.Seen {
 			seen[s.Writer] = s.Version
 		}

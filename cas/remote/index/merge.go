@@ -23,7 +23,7 @@ func (m *making) merge(ctx context.Context) error {
 	}
 	slices.SortFunc(fresh, func(a, b record.Item) int { return cmp.Compare(a.Digest, b.Digest) })
 	var old []record.Shard
-	if !m.anew {
+	if !m.discard {
 		old = m.head.Index.Shards
 	}
 	var pending []record.Item

@@ -16,7 +16,7 @@
 // While the head was missing, a collector may have condemned what it needed. A head that is made again obeys
 // what any commit obeys: the head is there and was read before gc/state is, epoch E, and none of its entries
 // needs an object that an epoch up to E names. Entries that do are not put into the head. If their objects
-// are all there, whoever mends brings them into the local store, and publishes them again (Report.Revive).
+// are all there, the caller brings them into the local store, and publishes them again (Report.Revive).
 //
 // If the new head is exactly the one that was read last, it keeps its commit, and its writer goes on. Else it
 // has a commit of its own, and the writer registers again.
@@ -55,7 +55,7 @@ type Options struct {
 type Report struct {
 	Mended  []Mended // heads
 	Orphans []Orphan // writers without a head of whom there are commit records
-	// Revive are entries that are in no head, and have to be published anew.
+	// Revive are entries that are in no head, and have to be published again.
 	Revive  []record.Entry
 	Lost    []Lost
 	Damaged []string // meta objects that could not be read

@@ -274,7 +274,7 @@ func TestUnion(t *testing.T) {
 }
 
 // What a collector deleted while the head was missing is named as lost; what it condemned is to be published
-// anew; neither is in the head. What they were over stays covered.
+// again; neither is in the head. What they were over stays covered.
 func TestCondemned(t *testing.T) {
 	r := newRig(t)
 	r.pushed("runs/a/1")
