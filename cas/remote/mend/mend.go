@@ -102,7 +102,7 @@ func Run(ctx context.Context, b bucket.Bucket, o Options) (*Report, error) {
 		m.say = func(string, int64) {}
 	}
 	m.heads = survey.New(b, o.Remote, m.say)
-	m.heads.Bad = func(string, record.Writer, error) {} // it has its own turn
+	m.heads.Bad = func(string, record.Writer, error) {} // each damaged head has its own turn
 	if err := m.scan(ctx); err != nil {
 		return nil, err
 	}
