@@ -133,7 +133,7 @@ func (e *export) push(ctx context.Context) (writer.Result, error) {
 		w := writer.New(writer.Options{Bucket: e.o.Bucket, Remote: e.o.Joined.ID, State: e.state(id),
 			Register: func(context.Context) (record.Writer, error) { return record.ExportsWriter, nil },
 			Now:      e.o.Now, Random: e.o.Random, Parallel: parallel})
-		res, err := w.Push(ctx, from, writer.Changes{Entries: e.entries, Seen: e.heads.Clock(), Anew: true})
+		res, err := w.Push(ctx, from, writer.Changes{Entries: e.entries, Seen: e.heads.Clock(), Again: true})
 		var other *writer.RegisteredError
 		if !errors.As(err, &other) && !errors.Is(err, writer.ErrUnsettled) || tries == 8 {
 			return res, err

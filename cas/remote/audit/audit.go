@@ -82,7 +82,7 @@ type audit struct {
 	b       bucket.Bucket
 	reader  *fetch.Reader
 	listed  map[record.Class]*listing
-	footers *lru.Cache[record.ID, *footer]
+	footers *lru.Cache[record.ID, footer]
 
 	mu    sync.Mutex
 	rep   Report
@@ -94,7 +94,7 @@ type audit struct {
 func Run(ctx context.Context, b bucket.Bucket, o Options) (*Report, error) {
 	a := &audit{o: o, b: b, reader: &fetch.Reader{Bucket: b}, found: map[string]int{},
 		listed: map[record.Class]*listing{}}
-	a.footers, _ = lru.New[record.ID, *footer](keptFooters)
+	a.footers, _ = lru.New[record.ID, footer](keptFooters)
 	a.rep.Problems = []Problem{}
 	if o.Share {
 		a.used = map[record.ID]*used{}
@@ -248,7 +248,7 @@ func (a *audit) wrong(key, path string, err error) error {
 
 // places looks whether the records of a plan are where it says.
 func (a *audit) places(ctx context.Context, path string, p *record.Plan) error {
-	feet := make([]*footer, len(p.Objects))
+	feet := make([]footer, len(p.Objects))
 	for i, o := range p.Objects {
 		size, ok := a.listed[o.Class].size(o.ID)
 		if !ok || size != o.Len {
@@ -267,7 +267,7 @@ func (a *audit) places(ctx context.Context, path string, p *record.Plan) error {
 		o := p.Objects[place.Object]
 		i, ok := feet[place.Object].find(place, hash)
 		if ok {
-			a.use(o, i, len(feet[place.Object].records), place)
+			a.use(o, i, len(feet[place.Object]), place)
 		} else {
 			a.problem(o.Class.Key(o.ID), Content, fmt.Sprintf("at %d is no record of the %s that a plan says",
 				place.Off, what), path)

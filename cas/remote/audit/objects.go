@@ -2,10 +2,10 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"ckptfs/cas"
@@ -66,37 +66,39 @@ func (a *audit) class(id record.ID) (record.Class, bool) {
 	return 0, false
 }
 
-// footer is what an object says that it has.
-type footer struct {
-	records []segment.Record // ascending by offset
-}
+// footer is what an object says that it has: records, ascending by offset.
+type footer []segment.Record
+
+// expected is how many records objects mostly have: the footer of so many is read by one request.
+const expected = 1 << 10
 
 // find is the number of the record that lies at a place, and whose hash begins so.
-func (f *footer) find(at record.Place, hash []byte) (int, bool) {
-	i, ok := slices.BinarySearchFunc(f.records, at.Off, func(r segment.Record, off int64) int {
-		return int(max(-1, min(1, r.Off-off)))
+func (f footer) find(at record.Place, hash []byte) (int, bool) {
+	i, ok := slices.BinarySearchFunc(f, at.Off, func(r segment.Record, off int64) int {
+		return cmp.Compare(r.Off, off)
 	})
-	return i, ok && f.records[i].Stored == at.Stored && bytes.HasPrefix(f.records[i].Hash[:], hash)
+	return i, ok && f[i].Stored == at.Stored && bytes.HasPrefix(f[i].Hash[:], hash)
 }
 
 // footer reads the footer of an object.
-func (a *audit) footer(ctx context.Context, o record.Object) (*footer, error) {
+func (a *audit) footer(ctx context.Context, o record.Object) (footer, error) {
 	if f, ok := a.footers.Get(o.ID); ok {
 		return f, nil
 	}
-	f, err := readFooter(&tail{ctx: ctx, b: a.b, key: o.Class.Key(o.ID), size: o.Len}, o)
+	f, err := a.reader.Footer(ctx, o, expected)
 	if err == nil {
 		a.footers.Add(o.ID, f)
 	}
 	return f, err
 }
 
-func readFooter(r io.ReaderAt, o record.Object) (*footer, error) {
-	foot, err := segment.ReadFooter(r, o.Len, segment.ID{Store: o.ID, Number: 1})
-	f := &footer{}
+// readFooter reads the footer of an object that is in memory.
+func readFooter(p []byte, id segment.ID) (f footer, err error) {
+	r := bytes.NewReader(p)
+	foot, err := segment.ReadFooter(r, int64(len(p)), id)
 	if err == nil {
 		err = foot.Each(r, func(rec *segment.Record) error {
-			f.records = append(f.records, *rec)
+			f = append(f, *rec)
 			return nil
 		})
 	}
@@ -104,41 +106,6 @@ func readFooter(r io.ReaderAt, o record.Object) (*footer, error) {
 		err = fmt.Errorf("footer: %w: %w", err, cas.ErrCorrupt)
 	}
 	return f, err
-}
-
-// tail reads an object from behind: what is read first is read with what lies before it.
-type tail struct {
-	ctx  context.Context
-	b    bucket.Bucket
-	key  string
-	size int64
-
-	off int64
-	buf []byte
-}
-
-// around is how much of the end of an object is read at first: footers of a thousand records.
-const around = 64 << 10
-
-func (t *tail) ReadAt(p []byte, off int64) (int, error) {
-	if t.buf == nil || off < t.off {
-		from := max(0, min(off, t.size-around))
-		r, _, err := t.b.Get(t.ctx, t.key, from, t.size-from, "")
-		if err != nil {
-			return 0, err
-		}
-		defer r.Close()
-		buf := make([]byte, t.size-from)
-		if _, err := io.ReadFull(r, buf); err != nil {
-			return 0, err
-		}
-		t.off, t.buf = from, buf
-	}
-	n := copy(p, t.buf[min(off-t.off, int64(len(t.buf))):])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
 }
 
 // readData reads all objects that names need, and then finds out which names need those that are damaged.
@@ -183,18 +150,17 @@ func (a *audit) readData(ctx context.Context, m *survey.Mark) error {
 // object reads one, record by record. The content of a record that is stored against others is not decoded:
 // that its bytes are those that were put is what its checksums say.
 func (a *audit) object(ctx context.Context, o record.Object) error {
-	p, info, err := bucket.Read(ctx, a.b, o.Class.Key(o.ID), record.MaxObject, "")
-	if err != nil {
-		return err
-	}
-	o.Len = info.Size
-	foot, err := readFooter(bytes.NewReader(p), o)
+	p, _, err := bucket.Read(ctx, a.b, o.Class.Key(o.ID), record.MaxObject, "")
 	if err != nil {
 		return err
 	}
 	id := segment.ID{Store: o.ID, Number: 1}
-	for i := range foot.records {
-		want := &foot.records[i]
+	foot, err := readFooter(p, id)
+	if err != nil {
+		return err
+	}
+	for i := range foot {
+		want := &foot[i]
 		if want.Off < 0 || want.Off > int64(len(p)) || want.End() > int64(len(p)) {
 			return fmt.Errorf("record at %d of %d bytes: %w", want.Off, want.Stored, cas.ErrCorrupt)
 		}

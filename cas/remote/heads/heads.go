@@ -94,8 +94,8 @@ func Open(b bucket.Bucket, remote record.ID, c Cache) (*Heads, error) {
 // decode reads a head of this remote.
 func (h *Heads) decode(w record.Writer, p []byte) (*record.Head, error) {
 	got, err := record.DecodeHead(w, p)
-	if err == nil && (got.Sequence > 0 || got.Stamp > 0) && got.Remote != h.remote {
-		err = fmt.Errorf("head of %s: it is another remote's, %s: %w", w, got.Remote, cas.ErrCorrupt)
+	if err == nil {
+		err = got.CheckRemote(w, h.remote)
 	}
 	return got, err
 }

@@ -1,6 +1,6 @@
-// Package index is the index of a remote: which of its files have an object of a digest, or a manifest. So
-// whoever is about to publish a file that another machine has published, or one much like it, finds that out
-// by a few requests, and need not put what is there.
+// Package index is the index of a remote: which of its files have an object of a digest, or a manifest. So a
+// machine that is about to publish a file that another has published, or one much like it, finds that out by
+// a few requests, and need not put what is there.
 //
 // The index is a head, that of record.IndexWriter, and the shards that it names (package record). Make brings
 // it up to what the heads of all writers say; a Reader looks digests up.
@@ -39,7 +39,6 @@ import (
 	"io"
 	"time"
 
-	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
 )
@@ -80,12 +79,12 @@ var errLost = errors.New("a shard of the index is lost")
 // Make brings the index up to the heads of all writers. Requests are expected to be made again where they
 // fail in a way that passes (package patient).
 func Make(ctx context.Context, b bucket.Bucket, o Options) (made Made, err error) {
-	anew := false
+	discard := false
 	for range attempts {
-		m := &making{b: b, o: o, anew: anew}
+		m := &making{b: b, o: o, discard: discard}
 		made, err = m.round(ctx)
-		anew = anew || errors.Is(err, errLost)
-		if !anew && !errors.Is(err, errAgain) || err == nil {
+		discard = discard || errors.Is(err, errLost)
+		if !discard && !errors.Is(err, errAgain) || err == nil {
 			break
 		}
 	}
@@ -98,14 +97,13 @@ func Make(ctx context.Context, b bucket.Bucket, o Options) (made Made, err error
 // readHead reads the index's head; bucket.ErrUnchanged if its version is unless.
 func readHead(ctx context.Context, b bucket.Bucket, remote record.ID, unless bucket.Version) (
 	*record.Head, bucket.Version, error) {
-	key := record.HeadKey(record.IndexWriter)
-	p, info, err := bucket.Read(ctx, b, key, record.MaxHead, unless)
+	p, info, err := bucket.Read(ctx, b, record.HeadKey(record.IndexWriter), record.MaxHead, unless)
 	if err != nil {
 		return nil, "", err
 	}
 	h, err := record.DecodeHead(record.IndexWriter, p)
-	if err == nil && h.Remote != remote && !h.Remote.IsZero() {
-		err = fmt.Errorf("%s is of remote %s: %w", key, h.Remote, cas.ErrCorrupt)
+	if err == nil {
+		err = h.CheckRemote(record.IndexWriter, remote)
 	}
 	return h, info.Version, err
 }

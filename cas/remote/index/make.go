@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -20,9 +19,9 @@ import (
 
 // making is one round of Make.
 type making struct {
-	b    bucket.Bucket
-	o    Options
-	anew bool // nothing that the index has is kept
+	b       bucket.Bucket
+	o       Options
+	discard bool // nothing that the index has is kept
 
 	head    *record.Head
 	version bucket.Version
@@ -113,7 +112,7 @@ func (m *making) files(ctx context.Context) error {
 	m.keepAll = len(h.Problems()) > 0
 	m.live = map[record.Ref]bool{}
 	seen := map[record.Writer]int64{}
-	if !m.anew {
+	if !m.discard {
 		for _, s := range m.head.Index.Seen {
 			seen[s.Writer] = s.Version
 		}
@@ -269,13 +268,8 @@ func (m *making) commit(ctx context.Context) error {
 	}
 	next := &record.Head{Remote: m.o.Remote, Instance: m.head.Instance, Sequence: m.head.Sequence + 1,
 		Stamp: m.stamp, Time: m.o.Now().UnixNano(), Index: m.next}
-	for _, id := range []*record.ID{&next.Commit, &next.Instance} {
-		if id.IsZero() {
-			var err error
-			if *id, err = m.draw(); err != nil {
-				return err
-			}
-		}
+	if err := next.DrawCommit(m.o.Random); err != nil {
+		return err
 	}
 	p, err := next.Encode(record.IndexWriter)
 	if err != nil {
@@ -294,9 +288,4 @@ func (m *making) commit(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", errAgain, err)
-}
-
-func (m *making) draw() (id record.ID, err error) {
-	_, err = io.ReadFull(m.o.Random, id[:])
-	return id, err
 }

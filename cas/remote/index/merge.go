@@ -23,7 +23,7 @@ func (m *making) merge(ctx context.Context) error {
 	}
 	slices.SortFunc(fresh, func(a, b record.Item) int { return cmp.Compare(a.Digest, b.Digest) })
 	var old []record.Shard
-	if !m.anew {
+	if !m.discard {
 		old = m.head.Index.Shards
 	}
 	var pending []record.Item
@@ -107,7 +107,7 @@ func (m *making) put(ctx context.Context, items []record.Item, most int) ([]reco
 }
 
 func (m *making) putShard(ctx context.Context, items []record.Item) error {
-	id, err := m.draw()
+	id, err := record.DrawID(m.o.Random)
 	if err != nil {
 		return err
 	}

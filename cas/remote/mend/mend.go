@@ -16,14 +16,13 @@
 // While the head was missing, a collector may have condemned what it needed. A head that is made again obeys
 // what any commit obeys: the head is there and was read before gc/state is, epoch E, and none of its entries
 // needs an object that an epoch up to E names. Entries that do are not put into the head. If their objects
-// are all there, whoever mends brings them into the local store, and publishes them again (Report.Revive).
+// are all there, the caller brings them into the local store, and publishes them again (Report.Revive).
 //
 // If the new head is exactly the one that was read last, it keeps its commit, and its writer goes on. Else it
 // has a commit of its own, and the writer registers again.
 package mend
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,7 @@ type Options struct {
 type Report struct {
 	Mended  []Mended // heads
 	Orphans []Orphan // writers without a head of whom there are commit records
-	// Revive are entries that are in no head, and have to be published anew.
+	// Revive are entries that are in no head, and have to be published again.
 	Revive  []record.Entry
 	Lost    []Lost
 	Damaged []string // meta objects that could not be read
@@ -91,6 +90,8 @@ type mending struct {
 	b   bucket.Bucket
 	say func(string, int64)
 	rep *Report
+
+	heads *survey.Reading
 }
 
 // Run mends all heads that need it.
@@ -100,6 +101,8 @@ func Run(ctx context.Context, b bucket.Bucket, o Options) (*Report, error) {
 	if m.say == nil {
 		m.say = func(string, int64) {}
 	}
+	m.heads = survey.New(b, o.Remote, m.say)
+	m.heads.Bad = func(string, record.Writer, error) {} // each damaged head has its own turn
 	if err := m.scan(ctx); err != nil {
 		return nil, err
 	}
@@ -153,8 +156,10 @@ func (m *mending) get(ctx context.Context, w record.Writer) (t there, err error)
 	if err == nil {
 		t.head, err = record.DecodeHead(w, p)
 	}
-	if err == nil && !t.head.Remote.IsZero() && t.head.Remote != m.o.Remote {
-		t.head, err = nil, fmt.Errorf("it is of remote %s: %w", t.head.Remote, cas.ErrCorrupt)
+	if err == nil {
+		if err = t.head.CheckRemote(w, m.o.Remote); err != nil {
+			t.head = nil
+		}
 	}
 	if damage(err) {
 		t.why, err = err, nil
@@ -177,9 +182,8 @@ func damage(err error) bool {
 func (m *mending) lists(ctx context.Context, w record.Writer, h *record.Head) (lists [][]record.Entry, why,
 	err error) {
 	lists = [][]record.Entry{h.Tail}
-	r := survey.New(m.b, m.o.Remote, m.say)
 	for _, t := range h.Tables {
-		list, err := all(r.ReadTable(ctx, w, t))
+		list, err := m.table(ctx, w, t)
 		switch {
 		case damage(err):
 			why = fmt.Errorf("table %s: %w", t.ID, err)
@@ -191,18 +195,15 @@ func (m *mending) lists(ctx context.Context, w record.Writer, h *record.Head) (l
 	return lists, why, nil
 }
 
-// all are the entries of a table.
-func all(t *survey.Table, err error) (entries []record.Entry, _ error) {
+// table reads a table; with an error, what comes before the damage.
+func (m *mending) table(ctx context.Context, w record.Writer, t record.Table) (
+	entries []record.Entry, err error) {
+	read, err := m.heads.ReadTable(ctx, w, t)
 	if err != nil {
 		return nil, err
 	}
-	for next := t.Parts(); ; {
-		part, err := next()
-		if part == nil || err != nil {
-			return entries, err
-		}
-		entries = append(entries, part...)
-	}
+	err = read.Each(func(part []record.Entry) { entries = append(entries, part...) })
+	return entries, err
 }
 
 // writer mends the head of a writer, if it needs that.
@@ -273,11 +274,12 @@ func (m *mending) mend(ctx context.Context, w record.Writer, t there, kept *reco
 			next.Sequence = max(next.Sequence, c.Sequence)
 		}
 	}
-	entries, err := m.choose(ctx, w, united(w, lists), gone)
+	entries, err := m.choose(ctx, w, names.Union(w, lists...), gone)
 	if err != nil {
 		return err
 	}
-	same := best.Sequence > 0 && !lost && reflect.DeepEqual(entries, united(w, lists[:1+len(best.Tables)]))
+	same := best.Sequence > 0 && !lost &&
+		reflect.DeepEqual(entries, names.Union(w, lists[:1+len(best.Tables)]...))
 	if same {
 		next.Tables, next.Tail = best.Tables, best.Tail
 	} else if err := m.other(next, t.head, entries); err != nil {
@@ -294,7 +296,7 @@ func clockOf(h *record.Head) int64 {
 }
 
 // other makes a head one with a commit of its own, later than all that are known.
-func (m *mending) other(next, was *record.Head, entries []record.Entry) (err error) {
+func (m *mending) other(next, was *record.Head, entries []record.Entry) error {
 	next.Tail = entries
 	next.Time = m.o.Now().UnixNano()
 	if was != nil {
@@ -302,33 +304,9 @@ func (m *mending) other(next, was *record.Head, entries []record.Entry) (err err
 	}
 	next.Sequence++
 	for i := range entries {
-		e := &entries[i]
-		next.Clock = max(next.Clock, e.Version)
-		for _, o := range e.Over {
-			next.Clock = max(next.Clock, o.Version)
-		}
-		if e.Removed != nil {
-			next.Clock = max(next.Clock, e.Removed.Entry.Version)
-		}
+		next.Clock = max(next.Clock, entries[i].Newest())
 	}
-	if next.Commit, err = m.draw(); err == nil && next.Instance.IsZero() {
-		next.Instance, err = m.draw()
-	}
-	return err
-}
-
-func (m *mending) draw() (id record.ID, err error) {
-	_, err = io.ReadFull(m.o.Random, id[:])
-	return id, err
-}
-
-// united is of lists the entry of the highest version of each path and origin; of one version the first.
-func united(own record.Writer, lists [][]record.Entry) []record.Entry {
-	all := slices.Concat(lists...)
-	slices.SortStableFunc(all, func(a, b record.Entry) int {
-		return cmp.Or(a.Compare(&b, own), cmp.Compare(b.Version, a.Version))
-	})
-	return slices.CompactFunc(all, func(a, b record.Entry) bool { return a.Compare(&b, own) == 0 })
+	return next.DrawCommit(m.o.Random)
 }
 
 // choose takes out of entries what may not be in a head: what needs what an epoch names, or what is not
@@ -364,9 +342,7 @@ func (m *mending) choose(ctx context.Context, w record.Writer, entries []record.
 
 // replaced says of each entry whether one in another head replaces it.
 func (m *mending) replaced(ctx context.Context, entries []record.Entry) ([]bool, error) {
-	r := survey.New(m.b, m.o.Remote, m.say)
-	r.Bad = func(string, record.Writer, error) {} // it has its own turn
-	mark, err := r.Mark(ctx)
+	mark, err := m.heads.Mark(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -396,38 +372,15 @@ func (m *mending) epochs(ctx context.Context) (newest uint32, named survey.IDSet
 	if err != nil {
 		return 0, named, err
 	}
-	for info, err := range m.b.List(ctx, record.Epochs, "") {
-		if err != nil {
-			return 0, named, err
-		}
-		n, ok := record.ParseEpoch(info.Key)
-		if !ok || n > s.Epoch {
-			continue
-		}
-		p, _, err := bucket.Read(ctx, m.b, info.Key, record.MaxObject, "")
-		if err != nil {
-			return 0, named, err
-		}
-		e, err := record.DecodeEpoch(n, p)
-		if err != nil {
-			return 0, named, err
-		}
-		for _, k := range e.Objects {
-			named.Add(k.ID)
-		}
-	}
-	named.Sort()
-	return s.Epoch, named, nil
+	named, err = m.heads.Named(ctx, s.Epoch)
+	return s.Epoch, named, err
 }
-
-// maxTail is how many bytes of a head the tail may take before it becomes a table.
-const maxTail = 128 << 10
 
 // commit puts the head.
 func (m *mending) commit(ctx context.Context, w record.Writer, next *record.Head, version bucket.Version,
 	done Mended) error {
 	p, err := next.Encode(w)
-	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > maxTail && len(next.Tables) == 0 {
+	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > record.MaxTail && len(next.Tables) == 0 {
 		if err = m.tables(ctx, w, next); err == nil {
 			p, err = next.Encode(w)
 		}
@@ -445,7 +398,7 @@ func (m *mending) commit(ctx context.Context, w record.Writer, next *record.Head
 
 // tables makes tables of the tail.
 func (m *mending) tables(ctx context.Context, w record.Writer, h *record.Head) error {
-	made, err := record.EncodeTables(w, m.draw, h.Tail)
+	made, err := record.EncodeTables(w, m.o.Random, h.Tail)
 	if err != nil {
 		return err
 	}

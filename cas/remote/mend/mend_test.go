@@ -274,7 +274,7 @@ func TestUnion(t *testing.T) {
 }
 
 // What a collector deleted while the head was missing is named as lost; what it condemned is to be published
-// anew; neither is in the head. What they were over stays covered.
+// again; neither is in the head. What they were over stays covered.
 func TestCondemned(t *testing.T) {
 	r := newRig(t)
 	r.pushed("runs/a/1")
@@ -339,6 +339,29 @@ func TestStatePutBack(t *testing.T) {
 	if _, err := mend.Run(t.Context(), &r.mem, mend.Options{Remote: remoteID, Now: time.Now,
 		Kept: map[record.Writer]*record.Head{r.id: r.kept}}); !errors.Is(err, cas.ErrCorrupt) ||
 		!strings.Contains(err.Error(), record.StateKey) {
+		t.Error(err)
+	}
+}
+
+// An epoch of another remote stops all: what was condemned here is not known.
+func TestForeignEpoch(t *testing.T) {
+	r := newRig(t)
+	r.pushed("runs/a/1")
+	r.remove(r.key())
+	for key, encode := range map[string]func() ([]byte, error){
+		record.StateKey: (&record.State{Remote: remoteID, Epoch: 1}).Encode,
+		record.EpochKey(1): (&record.Epoch{Remote: record.ID{2}, Number: 1, Collector: "carol.00000003",
+			Objects: []record.Key{{Class: record.ClassMeta, ID: record.ID{7}}}}).Encode,
+	} {
+		p, err := encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.put(key, p)
+	}
+	if _, err := mend.Run(t.Context(), &r.mem, mend.Options{Remote: remoteID, Now: time.Now,
+		Kept: map[record.Writer]*record.Head{r.id: r.kept}}); !errors.Is(err, cas.ErrCorrupt) ||
+		!strings.Contains(err.Error(), record.EpochKey(1)) {
 		t.Error(err)
 	}
 }

@@ -169,6 +169,16 @@ func Over(own record.Writer, shown []record.Replaced, held []*record.Entry) []re
 	return list
 }
 
+// Union is of lists the entry of the highest version of each path and origin, in the order of the lists of
+// own; of one version the first.
+func Union(own record.Writer, lists ...[]record.Entry) []record.Entry {
+	all := slices.Concat(lists...)
+	slices.SortStableFunc(all, func(a, b record.Entry) int {
+		return cmp.Or(a.Compare(&b, own), cmp.Compare(b.Version, a.Version))
+	})
+	return slices.CompactFunc(all, func(a, b record.Entry) bool { return a.Compare(&b, own) == 0 })
+}
+
 // Deletion is what was deleted under a path that nothing has.
 type Deletion struct {
 	Entry *record.Entry     // what had the name, the best of several

@@ -54,9 +54,7 @@ func goldenCollections(t *testing.T) {
 }
 
 func (n *notes) collection() {
-	n.note(8, "magic %q", n.p[:8])
-	n.fixed(2, "version")
-	n.note(6, "0")
+	n.opening()
 	n.note(16, "remote")
 }
 

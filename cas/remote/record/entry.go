@@ -189,8 +189,8 @@ func (e *Entry) checkRemoved() error {
 	return nil
 }
 
-// newest is the greatest version that the entry has or names.
-func (e *Entry) newest() int64 {
+// Newest is the greatest version that the entry has or names.
+func (e *Entry) Newest() int64 {
 	v := e.Version
 	if e.Removed != nil {
 		v = max(v, e.Removed.Entry.Version)

@@ -93,6 +93,13 @@ func (n *notes) fixed(size int, what string) uint64 {
 	return v
 }
 
+// opening notes what a head, a trailer, and what collectors note begin with.
+func (n *notes) opening() {
+	n.note(8, "magic %q", n.p[:8])
+	n.fixed(2, "version")
+	n.note(6, "0")
+}
+
 // places notes places, one after the other.
 type places struct {
 	*notes
@@ -236,9 +243,7 @@ func (n *notes) dictionary() {
 
 func annotateHead(p []byte) string {
 	n := &notes{p: p}
-	n.note(8, "magic %q", p[:8])
-	n.fixed(2, "version")
-	n.note(6, "0")
+	n.opening()
 	n.note(16, "remote")
 	n.note(16, "instance")
 	n.note(16, "commit")
@@ -294,9 +299,7 @@ func annotateTable(p []byte) string {
 		n.note(16, "    sum")
 	}
 	n.title("trailer")
-	n.note(8, "magic %q", n.p[:8])
-	n.fixed(2, "version")
-	n.note(6, "0")
+	n.opening()
 	n.fixed(8, "offset of the directory")
 	n.fixed(8, "entries")
 	n.note(24, "0")

@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"io"
 
 	"ckptfs/cas"
 )
@@ -9,6 +10,8 @@ import (
 const (
 	// MaxHead bounds the bytes of a head.
 	MaxHead = 1 << 20
+	// MaxTail is how many bytes of a head the tail may take before it becomes a table.
+	MaxTail = 128 << 10
 
 	headMagic    = "ckpthead"
 	headVersion  = 2
@@ -32,6 +35,22 @@ type Head struct {
 	Tables   []Table // newest first
 	Tail     []Entry // ascending (Entry.Compare), which win over Tables
 	Index    Index   // of IndexWriter, whose head has neither Tables nor Tail
+}
+
+// CheckRemote returns an error unless h, the head of own, is of a remote, or of none yet.
+func (h *Head) CheckRemote(own Writer, remote ID) error {
+	if !h.Remote.IsZero() && h.Remote != remote {
+		return fmt.Errorf("%s is of remote %s: %w", HeadKey(own), h.Remote, cas.ErrCorrupt)
+	}
+	return nil
+}
+
+// DrawCommit gives h a commit of its own, and an instance if it has none.
+func (h *Head) DrawCommit(random io.Reader) (err error) {
+	if h.Commit, err = DrawID(random); err == nil && h.Instance.IsZero() {
+		h.Instance, err = DrawID(random)
+	}
+	return err
 }
 
 // Find is what the tail has of a path: an entry for each origin.
@@ -193,7 +212,7 @@ func (h *Head) check(dict *dictionary) error {
 		return err
 	}
 	for i := range h.Tail {
-		if v := h.Tail[i].newest(); v > h.Clock {
+		if v := h.Tail[i].Newest(); v > h.Clock {
 			return fmt.Errorf("%.200q: version %d past the clock, %d", h.Tail[i].Path, v, h.Clock)
 		}
 	}

@@ -223,7 +223,7 @@ func drawHead(t *rapid.T, own Writer) *Head {
 	}
 	h.Tail = drawEntries(t, own, 0)
 	for i := range h.Tail {
-		h.Clock = max(h.Clock, h.Tail[i].newest())
+		h.Clock = max(h.Clock, h.Tail[i].Newest())
 	}
 	return h
 }

@@ -239,7 +239,7 @@
 //	60  4  CRC-32C of bytes 0 to 59
 //
 // Items name no object of a dictionary: that would be as long as the remote has files, in each shard, and
-// whoever looks one digest up would have to read it.
+// a reader who looks one digest up would have to read it.
 //
 // # State, epoch and aging, version 1
 //

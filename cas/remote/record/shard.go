@@ -141,6 +141,11 @@ func EncodeShard(remote ID, items []Item) ([]byte, error) {
 	for block := range slices.Chunk(p, blockItems*itemSize) {
 		p = le.AppendUint32(append(p, block[:8]...), crc(block))
 	}
+	return s.appendTrailer(p, remote), nil
+}
+
+// appendTrailer appends the trailer to the items and the directory.
+func (s Shard) appendTrailer(p []byte, remote ID) []byte {
 	b := make([]byte, trailerSize)
 	copy(b, shardMagic)
 	le.PutUint16(b[8:], shardVersion)
@@ -148,7 +153,7 @@ func EncodeShard(remote ID, items []Item) ([]byte, error) {
 	le.PutUint64(b[32:], uint64(s.Items))
 	le.PutUint32(b[56:], crc(p[s.Directory():]))
 	le.PutUint32(b[60:], crc(b[:60]))
-	return append(p, b...), nil
+	return append(p, b...)
 }
 
 // DecodeShard reads what EncodeShard wrote and nothing else.

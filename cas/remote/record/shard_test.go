@@ -82,9 +82,7 @@ func annotateShard(p []byte) string {
 	n.note(8, "first %x", binary.BigEndian.Uint64(n.p))
 	n.note(4, "CRC of the block")
 	n.title("trailer")
-	n.note(8, "magic %q", n.p[:8])
-	n.fixed(2, "version")
-	n.note(6, "0")
+	n.opening()
 	n.note(16, "remote")
 	n.fixed(8, "items")
 	n.note(16, "0")
@@ -206,16 +204,7 @@ func FuzzShard(f *testing.F) {
 		if len(items) >= 8 {
 			s.First = Digest(binary.BigEndian.Uint64(items))
 		}
-		p := append(append([]byte(nil), items...), directory...)
-		b := make([]byte, trailerSize)
-		copy(b, shardMagic)
-		le.PutUint16(b[8:], shardVersion)
-		one := id(1)
-		copy(b[16:], one[:])
-		le.PutUint64(b[32:], uint64(s.Items))
-		le.PutUint32(b[56:], crc(directory))
-		le.PutUint32(b[60:], crc(b[:60]))
-		p = append(p, b...)
+		p := s.appendTrailer(append(append([]byte(nil), items...), directory...), id(1))
 		bounded(t, len(p), 10, 1<<16, func() {
 			checkAgain(t, p, func(p []byte) ([]byte, error) {
 				got, err := DecodeShard(id(1), s, p)

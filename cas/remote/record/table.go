@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"ckptfs/cas"
@@ -88,19 +89,19 @@ type NewTable struct {
 	Bytes []byte
 }
 
-// EncodeTables makes as few tables of entries as it takes, in their order. draw makes ids.
-func EncodeTables(own Writer, draw func() (ID, error), entries []Entry) ([]NewTable, error) {
-	id, err := draw()
+// EncodeTables makes as few tables of entries as it takes, in their order. random gives ids.
+func EncodeTables(own Writer, random io.Reader, entries []Entry) ([]NewTable, error) {
+	id, err := DrawID(random)
 	if err != nil {
 		return nil, err
 	}
 	p, t, err := EncodeTable(own, id, entries)
 	if errors.Is(err, cas.ErrTooLarge) && len(entries) > 1 {
-		first, err := EncodeTables(own, draw, entries[:len(entries)/2])
+		first, err := EncodeTables(own, random, entries[:len(entries)/2])
 		if err != nil {
 			return nil, err
 		}
-		second, err := EncodeTables(own, draw, entries[len(entries)/2:])
+		second, err := EncodeTables(own, random, entries[len(entries)/2:])
 		return append(first, second...), err
 	}
 	return []NewTable{{t, p}}, err

@@ -26,34 +26,17 @@ func partsOf(p *record.Plan) []part {
 	for i, o := range p.Objects {
 		parts[i].Object = o
 	}
-	for at := range places(p) {
+	parts[p.Record.Object].n++
+	for _, r := range p.Lists {
+		parts[r.Object].n++
+	}
+	for _, at := range p.Chunks {
 		parts[at.Object].n++
 	}
-	return parts
-}
-
-// places yields all places of a plan.
-func places(p *record.Plan) func(yield func(record.Place) bool) {
-	return func(yield func(record.Place) bool) {
-		if !yield(p.Record.Place) {
-			return
-		}
-		for _, r := range p.Lists {
-			if !yield(r.Place) {
-				return
-			}
-		}
-		for _, at := range p.Chunks {
-			if !yield(at) {
-				return
-			}
-		}
-		for _, b := range p.Bases {
-			if !yield(b.Place) {
-				return
-			}
-		}
+	for _, b := range p.Bases {
+		parts[b.Object].n++
 	}
+	return parts
 }
 
 // learn has the State know what the objects of a plan have, and drops of what a file wants what is known now.

@@ -19,7 +19,7 @@
 //
 // Plans and footers were written by others, so they are held against what is known here: a plan of the same
 // manifest has as many lists and chunks as that, and in the objects whose footers are read each record is
-// where the plan has it. Whoever relies on objects of others trusts them to have put what their headers say.
+// where the plan has it. Who relies on objects of others trusts them to have put what their headers say.
 //
 // Whether an object is still there the caller finds out: what an epoch condemned is not relied on (package
 // writer). The index is not asked where that is not enough (index.Reader.Covered).

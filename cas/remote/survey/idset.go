@@ -26,6 +26,13 @@ func (s *IDSet) Add(ids ...record.ID) {
 	}
 }
 
+// AddKeys adds the ids of keys.
+func (s *IDSet) AddKeys(keys []record.Key) {
+	for _, k := range keys {
+		s.Add(k.ID)
+	}
+}
+
 // Sort ends adding.
 func (s *IDSet) Sort() {
 	slices.Sort(s.ids)

@@ -1,5 +1,5 @@
-// Package survey reads what the heads of a remote hold, all of it, for those who look at the whole remote:
-// collectors and checkers.
+// Package survey reads what the heads of a remote hold, all of it, and what its epochs name, for those who
+// look at the whole remote: collectors and checkers.
 //
 // A Reading keeps what it read, so that a second look reads what has changed. Of a table it keeps the bytes,
 // and of a head's tail no more than Mark.Each promises: a table of a million files is a fifth of what they
@@ -69,6 +69,18 @@ func (t *Table) Parts() names.Parts {
 			t.bad(err)
 		}
 		return nil, nil
+	}
+}
+
+// Each calls f with the entries of the table, part after part, each block checked.
+func (t *Table) Each(f func(part []record.Entry)) error {
+	next := t.Parts()
+	for {
+		part, err := next()
+		if part == nil || err != nil {
+			return err
+		}
+		f(part)
 	}
 }
 

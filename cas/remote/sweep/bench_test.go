@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"iter"
 	"os"
 	"runtime/debug"
@@ -115,18 +114,12 @@ func BenchmarkMark(b *testing.B) {
 }
 
 // peak is the most memory that the process took, in KiB.
-func peak() (kib int) {
-	f, err := os.Open("/proc/self/status")
+func peak() int {
+	p, err := os.ReadFile("/proc/self/status")
 	must(err)
-	defer f.Close()
-	p, err := io.ReadAll(f)
+	_, rest, _ := strings.Cut(string(p), "VmHWM:")
+	kib, err := strconv.Atoi(strings.Fields(rest)[0])
 	must(err)
-	for line := range strings.Lines(string(p)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err = strconv.Atoi(strings.Fields(rest)[0])
-			must(err)
-		}
-	}
 	return kib
 }
 

@@ -26,27 +26,10 @@ func (c *collection) state(ctx context.Context) (*record.State, bucket.Version, 
 	if err != nil {
 		return nil, "", err
 	}
-	return s, info.Version, c.ours(record.StateKey, s.Remote)
-}
-
-func (c *collection) epoch(ctx context.Context, n uint32) (*record.Epoch, bucket.Version, error) {
-	p, info, err := bucket.Read(ctx, c.b, record.EpochKey(n), record.MaxObject, "")
-	if err != nil {
-		return nil, "", err
+	if s.Remote != c.o.Remote {
+		return nil, "", fmt.Errorf("%s is of remote %s: %w", record.StateKey, s.Remote, cas.ErrCorrupt)
 	}
-	e, err := record.DecodeEpoch(n, p)
-	if err != nil {
-		return nil, "", err
-	}
-	return e, info.Version, c.ours(record.EpochKey(n), e.Remote)
-}
-
-// ours holds that an object is of this remote.
-func (c *collection) ours(key string, remote record.ID) error {
-	if remote != c.o.Remote {
-		return fmt.Errorf("%s is of remote %s: %w", key, remote, cas.ErrCorrupt)
-	}
-	return nil
+	return s, info.Version, nil
 }
 
 // condemn makes an epoch; not ours: somebody else has made it.
@@ -93,7 +76,7 @@ func (c *collection) decide(ctx context.Context, e *record.Epoch, version bucket
 	if !refused(err) {
 		return &decided, err
 	}
-	other, _, err := c.epoch(ctx, e.Number)
+	other, _, err := c.heads.Epoch(ctx, e.Number)
 	if err == nil && !other.Deleted {
 		err = fmt.Errorf("%s was overwritten, and nothing decided: %w", record.EpochKey(e.Number),
 			cas.ErrCorrupt)

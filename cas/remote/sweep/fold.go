@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"ckptfs/cas"
@@ -20,8 +18,6 @@ import (
 const (
 	// foldedFor is for how long the head of a folded writer stays.
 	foldedFor = 90 * 24 * time.Hour
-	// maxTail is how many bytes the tail of @archive may take before it becomes a table.
-	maxTail = 128 << 10
 	// foldTries is how often a writer is folded that changes meanwhile, in one collection.
 	foldTries = 4
 )
@@ -41,7 +37,7 @@ func (c *collection) fold(ctx context.Context, m *survey.Mark) error {
 	for w, h := range c.heads.Heads {
 		rest := c.heads.Date.Sub(h.Time)
 		switch {
-		case strings.HasPrefix(string(w), "@"):
+		case !w.IsStore():
 		case h.Sequence > 0 && !h.Folded && rest >= c.o.Fold:
 			idle[w] = true
 		case h.Folded && rest >= foldedFor:
@@ -109,7 +105,7 @@ func (c *collection) foldWriter(ctx context.Context, w record.Writer, left map[i
 		if err != nil {
 			return err
 		}
-		gone, err := c.named(ctx, s.Epoch)
+		gone, err := c.heads.Named(ctx, s.Epoch)
 		if err != nil {
 			return err
 		}
@@ -153,29 +149,6 @@ func (c *collection) archive(ctx context.Context) (*record.Head, bucket.Version,
 	}
 }
 
-// named are the objects that epochs condemned or deleted. What was forgotten since was deleted long ago, so
-// that no head needs it.
-func (c *collection) named(ctx context.Context, newest uint32) (set survey.IDSet, err error) {
-	for info, err := range c.b.List(ctx, record.Epochs, "") {
-		if err != nil {
-			return set, err
-		}
-		n, ok := record.ParseEpoch(info.Key)
-		if !ok || n > newest {
-			continue
-		}
-		e, _, err := c.epoch(ctx, n)
-		if err != nil {
-			return set, err
-		}
-		for _, k := range e.Objects {
-			set.Add(k.ID)
-		}
-	}
-	set.Sort()
-	return set, nil
-}
-
 // needed reports whether entries need an object of the set.
 func needed(s survey.IDSet, entries []record.Entry) bool {
 	return slices.ContainsFunc(entries, func(e record.Entry) bool {
@@ -211,16 +184,8 @@ func (c *collection) held(ctx context.Context, w record.Writer, h *record.Head, 
 		if err != nil {
 			return nil, false, err
 		}
-		next := read.Parts()
-		for {
-			list, err := next()
-			if err != nil {
-				return nil, false, err
-			}
-			if list == nil {
-				break
-			}
-			add(list)
+		if err := read.Each(add); err != nil {
+			return nil, false, err
 		}
 	}
 	return entries, same, nil
@@ -239,23 +204,15 @@ func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucke
 	entries []record.Entry) (bool, error) {
 	next := *h
 	next.Remote, next.Stamp, next.Sequence, next.Time = c.o.Remote, epoch, h.Sequence+1, c.o.Now().UnixNano()
-	var err error
-	if next.Commit, err = c.draw(); err == nil && next.Instance.IsZero() {
-		next.Instance, err = c.draw()
-	}
-	if err != nil {
+	if err := next.DrawCommit(c.o.Random); err != nil {
 		return false, err
 	}
-	next.Tail = withNewer(h.Tail, entries)
+	next.Tail = names.Union(record.ArchiveWriter, entries, h.Tail)
 	for i := range entries {
-		e := &entries[i]
-		next.Clock = max(next.Clock, e.Version)
-		for _, o := range e.Over {
-			next.Clock = max(next.Clock, o.Version)
-		}
+		next.Clock = max(next.Clock, entries[i].Newest())
 	}
 	p, err := next.Encode(record.ArchiveWriter)
-	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > maxTail {
+	if errors.Is(err, cas.ErrTooLarge) || err == nil && len(p) > record.MaxTail {
 		if next.Tables, err = c.tables(ctx, next.Tail, h.Tables); err != nil {
 			return false, err
 		}
@@ -272,24 +229,10 @@ func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucke
 	return err == nil, err
 }
 
-// withNewer is a list of @archive with entries, the newer one of each path and origin.
-func withNewer(tail, entries []record.Entry) []record.Entry {
-	both := slices.Concat(entries, tail)
-	slices.SortStableFunc(both, func(a, b record.Entry) int {
-		if n := a.Compare(&b, record.ArchiveWriter); n != 0 {
-			return n
-		}
-		return -int(max(-1, min(1, a.Version-b.Version)))
-	})
-	return slices.CompactFunc(both, func(a, b record.Entry) bool {
-		return a.Compare(&b, record.ArchiveWriter) == 0
-	})
-}
-
 // tables puts tables of entries, and returns them in front of older ones.
 func (c *collection) tables(ctx context.Context, entries []record.Entry, older []record.Table) (
 	[]record.Table, error) {
-	made, err := record.EncodeTables(record.ArchiveWriter, c.draw, entries)
+	made, err := record.EncodeTables(record.ArchiveWriter, c.o.Random, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +252,7 @@ func (c *collection) tables(ctx context.Context, entries []record.Entry, older [
 // empty empties a writer's head, if it is as it was read; false: it is not.
 func (c *collection) empty(ctx context.Context, w record.Writer, h *record.Head, version bucket.Version,
 	epoch uint32) (bool, error) {
-	commit, err := c.draw()
+	commit, err := record.DrawID(c.o.Random)
 	if err != nil {
 		return false, err
 	}
@@ -327,10 +270,4 @@ func (c *collection) empty(ctx context.Context, w record.Writer, h *record.Head,
 		c.stats.Folded++
 	}
 	return err == nil, err
-}
-
-// draw makes an id.
-func (c *collection) draw() (id record.ID, err error) {
-	_, err = io.ReadFull(c.o.Random, id[:])
-	return id, err
 }

@@ -56,6 +56,15 @@ func shared(ids ...record.Writer) *scene {
 	return s
 }
 
+// registered is shared, with heads of the others.
+func registered(ids ...record.Writer) *scene {
+	s := shared(ids...)
+	for _, id := range ids {
+		s.register(id)
+	}
+	return s
+}
+
 // deletes has alice delete her file.
 func (s *scene) deletes() {
 	s.pusher(alice, change{gone: []writer.Gone{{Path: "runs/a/base", Version: 11, Bare: true}}})
@@ -102,16 +111,14 @@ func (s *scene) undeletes(id record.Writer) {
 // scenes are what is explored.
 var scenes = map[string]func() *scene{
 	"a pusher": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.saves(bob)
 		s.deletes()
 		s.collector(carol)
 		return s
 	},
 	"two collectors": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.saves(bob)
 		s.deletes()
 		s.collector(carol)
@@ -128,9 +135,7 @@ var scenes = map[string]func() *scene{
 		return s
 	},
 	"undelete and copy": func() *scene {
-		s := shared(bob, dan)
-		s.register(bob)
-		s.register(dan)
+		s := registered(bob, dan)
 		s.undeletes(bob)
 		s.copies(dan)
 		s.collector(carol)
@@ -146,16 +151,14 @@ var scenes = map[string]func() *scene{
 		return s
 	},
 	"one file twice": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.pusher(bob, s.saved(bob, "first"), s.saved(bob, "second"))
 		s.deletes()
 		s.collector(carol)
 		return s
 	},
 	"a table": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		c := s.saved(bob, "b")
 		c.entries = append(c.entries, record.Entry{Path: "runs/c", Kind: record.KindFolder,
 			Attrs: []record.Attr{{Name: "user.a", Value: long}, {Name: "user.b", Value: long}}})
@@ -175,8 +178,7 @@ var scenes = map[string]func() *scene{
 		return s
 	},
 	"one name of two": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.pusher(bob, over(local.file("", "shared", "b")))
 		s.pusher(alice, change{entries: []record.Entry{local.file("runs/a/base", "other")}})
 		s.collector(carol)
@@ -264,8 +266,7 @@ func namesRepeated() *scene {
 
 // tombstoneWithdrawn has bob delete alice's file and take that back, while she does something else.
 func tombstoneWithdrawn() *scene {
-	s := shared(bob)
-	s.register(bob)
+	s := registered(bob)
 	s.pusher(bob, over(record.Entry{Kind: record.KindTombstone}),
 		change{gone: []writer.Gone{{Path: base.Path, Version: 12, Bare: true}}})
 	s.collector(carol)
@@ -331,9 +332,7 @@ func (s *scene) script(wrap wrapper, legs ...leg) error {
 // did so before one of the two is written down, who reads it would rely on what the other deletes.
 func TestTwoFinishOneEpoch(t *testing.T) {
 	try := func(wrap wrapper) error {
-		s := shared(bob, erin)
-		s.register(bob)
-		s.register(erin)
+		s := registered(bob, erin)
 		undone := change{gone: []writer.Gone{{Path: "runs/b/bob", Version: 11, Bare: true}}}
 		s.pusher(bob, s.saved(bob, "b"), undone)
 		s.deletes()

@@ -158,24 +158,21 @@ func all() map[string]func() *scene {
 // maintained are scenes of undelete, fold and repair.
 var maintained = map[string]func() *scene{
 	"own undelete": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.does(alice, s.removes)
 		s.does(bob, s.brings)
 		s.collector(carol)
 		return s
 	},
 	"undelete twice": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.does(bob, s.removes, s.brings)
 		s.does(alice, s.brings)
 		s.collector(carol)
 		return s
 	},
 	"a fold": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.later()
 		s.saves(bob)
 		s.folds(carol)
@@ -183,8 +180,7 @@ var maintained = map[string]func() *scene{
 		return s
 	},
 	"a fold of what goes": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.later()
 		s.does(alice, s.removes)
 		s.does(bob, s.brings)
@@ -192,8 +188,7 @@ var maintained = map[string]func() *scene{
 		return s
 	},
 	"two folds": func() *scene {
-		s := shared(bob)
-		s.register(bob)
+		s := registered(bob)
 		s.later()
 		s.saves(bob)
 		s.folds(carol)

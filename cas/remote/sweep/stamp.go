@@ -29,9 +29,7 @@ func (c *collection) stamp(ctx context.Context, e *record.Epoch) error {
 		return err
 	}
 	past := &past{since: c.heads.Date.Add(time.Second - c.o.Grace)} // a date has whole seconds
-	for _, k := range e.Objects {
-		past.condemned.Add(k.ID)
-	}
+	past.condemned.AddKeys(e.Objects)
 	past.condemned.Sort()
 	spare, err := spareOf(m, past)
 	if err != nil {

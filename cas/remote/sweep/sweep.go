@@ -189,7 +189,7 @@ func (c *collection) count(m *survey.Mark) {
 
 // finish brings a published epoch to its end, unless it is decided.
 func (c *collection) finish(ctx context.Context, n uint32) error {
-	e, version, err := c.epoch(ctx, n)
+	e, version, err := c.heads.Epoch(ctx, n)
 	if err != nil || e.Deleted {
 		return err
 	}

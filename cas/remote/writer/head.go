@@ -11,9 +11,6 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-// maxTail is how many bytes of a head the tail may take before it becomes a table.
-const maxTail = 128 << 10
-
 // next is the head of the commit; false: it would be as it is.
 func (p *push) next(epoch uint32) (*record.Head, bool) {
 	head := p.w.head
@@ -77,7 +74,7 @@ func (p *push) encode(ctx context.Context, next *record.Head) ([]byte, error) {
 		rest := *next
 		rest.Tail = nil
 		short, err := rest.Encode(own)
-		if err != nil || len(b)-len(short) <= maxTail {
+		if err != nil || len(b)-len(short) <= record.MaxTail {
 			return b, err
 		}
 	}
@@ -154,7 +151,7 @@ func (p *push) committed(ctx context.Context, h *record.Head, version bucket.Ver
 	}
 	w.head, w.version = h, version
 	p.result.Commit, p.result.Sequence, p.result.Version = h.Commit, h.Sequence, p.clock
-	if hint, err := w.draw(); err == nil {
+	if hint, err := record.DrawID(w.Random); err == nil {
 		// Who does not see it finds the commit when it looks the next time.
 		w.Bucket.Put(ctx, record.HintKey, bucket.Bytes(hint[:]), bucket.Cond{})
 	}

@@ -48,7 +48,7 @@ func (w *Writer) register(ctx context.Context) error {
 }
 
 func (w *Writer) become(writer record.Writer) error {
-	instance, err := w.draw()
+	instance, err := record.DrawID(w.Random)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (w *Writer) getHead(ctx context.Context, writer record.Writer) (*record.Hea
 		return nil, "", err
 	}
 	h, err := record.DecodeHead(writer, p)
-	if err == nil && h.Remote != w.Remote && !h.Remote.IsZero() {
-		err = corrupt("%s is of remote %s", record.HeadKey(writer), h.Remote)
+	if err == nil {
+		err = h.CheckRemote(writer, w.Remote)
 	}
 	return h, info.Version, err
 }

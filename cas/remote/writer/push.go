@@ -40,7 +40,7 @@ func newPush(w *Writer, src objects.Source, ch Changes) *push {
 
 // prepare makes the entries, but for what says where files lie.
 func (p *push) prepare(ctx context.Context) (err error) {
-	if p.id, err = p.w.draw(); err != nil {
+	if p.id, err = record.DrawID(p.w.Random); err != nil {
 		return err
 	}
 	if err := p.w.readCovers(ctx); err != nil {

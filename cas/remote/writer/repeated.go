@@ -11,7 +11,7 @@ import (
 // for it has no answer, since that was lost, or came to a process that died. Done twice it would win against
 // what others did meanwhile.
 func (p *push) dropRepeated(ctx context.Context) error {
-	if p.changes.Anew {
+	if p.changes.Again {
 		return nil
 	}
 	if p.w.last == nil {

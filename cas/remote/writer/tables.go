@@ -3,11 +3,9 @@ package writer
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"slices"
 
-	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
 )
@@ -71,40 +69,31 @@ func mergeable(t *record.Table, tables []record.Table) int {
 
 // newTable is a table that is to be put.
 type newTable struct {
-	record.Table
-	bytes  []byte
+	record.NewTable
 	covers map[string][]record.Replaced
 }
 
 func (t *newTable) body() bucket.Body {
-	b := bucket.Bytes(t.bytes)
+	b := bucket.Bytes(t.Bytes)
 	b.Immutable = true
 	return b
 }
 
 // tablesOf makes a table of entries, or several when they are too many.
 func (w *Writer) tablesOf(entries []record.Entry) ([]*newTable, error) {
-	id, err := w.draw()
+	made, err := record.EncodeTables(w.id.Writer, w.Random, entries)
 	if err != nil {
 		return nil, err
 	}
-	b, t, err := record.EncodeTable(w.id.Writer, id, entries)
-	if errors.Is(err, cas.ErrTooLarge) && len(entries) > 1 {
-		first, err := w.tablesOf(entries[:len(entries)/2])
-		if err != nil {
-			return nil, err
+	tables := make([]*newTable, len(made))
+	for i, t := range made {
+		tables[i] = &newTable{NewTable: t, covers: map[string][]record.Replaced{}}
+		for k := range entries[:t.Entries] {
+			note(tables[i].covers, &entries[k])
 		}
-		second, err := w.tablesOf(entries[len(entries)/2:])
-		return append(first, second...), err
+		entries = entries[t.Entries:]
 	}
-	if err != nil {
-		return nil, err
-	}
-	n := &newTable{Table: t, bytes: b, covers: map[string][]record.Replaced{}}
-	for i := range entries {
-		note(n.covers, &entries[i])
-	}
-	return []*newTable{n}, nil
+	return tables, nil
 }
 
 func note(covers map[string][]record.Replaced, e *record.Entry) {

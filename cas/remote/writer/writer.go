@@ -111,8 +111,8 @@ type Changes struct {
 	// learn of objects, and returns files that are there as a whole, by their manifests. It is called once
 	// State knows of all epochs; at most once in a Push, unless it fails.
 	Look func(ctx context.Context) (map[cas.Hash]*objects.Whole, error)
-	// Anew: what the last commit did may be wanted once more, and is no repetition.
-	Anew bool
+	// Again: what the last commit did may be wanted once more, and is no repetition.
+	Again bool
 }
 
 // Gone is an own entry that is to go.
@@ -224,12 +224,6 @@ func (p *push) attempt(ctx context.Context) error {
 		return err
 	}
 	return p.commit(ctx, next, body)
-}
-
-// draw makes an id.
-func (w *Writer) draw() (id record.ID, err error) {
-	_, err = io.ReadFull(w.Random, id[:])
-	return id, err
 }
 
 // sortEntries puts entries in order.
