@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -338,11 +339,6 @@ func (noCache) SetHeads(map[record.Writer]heads.Kept) error                   { 
 
 func median(all []run) run {
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b run) int {
-		if a.seconds < b.seconds {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.seconds, b.seconds) })
 	return all[len(all)/2]
 }
