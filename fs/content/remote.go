@@ -105,7 +105,7 @@ func (c *Files) packedSize(rec *tree.Record) (int64, error) {
 }
 
 // Reach reads the manifest of a remote file, and notes the size of its view, which the file's entry does not
-// say. It may ask over the network, so it comes before mu is taken: whoever asks for the file's attributes is
+// say. It may ask over the network, so it comes before mu is taken: who asks for the file's attributes is
 // not to wait for that. An error is met by what comes next.
 func Reach(f *File) {
 	rec, ok := unreached(f)

@@ -22,7 +22,7 @@ func (leafLock) Rank() (int, string) { return locks.Volume + 800, "LRU.mu or Hyd
 // LRU bounds the resident bytes of packed files, which are a cache, and their number, since each takes
 // memory: the least recently opened goes first.
 //
-// Of a file it knows the number of its inode alone. Where the file is, whoever has a node of it knows, or the
+// Of a file it knows the number of its inode alone. The file is found by its node, if it has one, else in the
 // tree (evict.go).
 type LRU struct {
 	Options

@@ -246,7 +246,7 @@ func (db *DB) flushLocked() error {
 	return db.writeLocked(c)
 }
 
-// Sync writes what is late, for whom has to know that the disk has it.
+// Sync writes what is late, for a caller that has to know that the disk has it.
 func (db *DB) Sync() error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
