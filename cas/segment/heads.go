@@ -2,9 +2,9 @@ package segment
 
 import (
 	"slices"
-	"sync"
 
 	"ckptfs/cas"
+	"ckptfs/cas/scratch"
 )
 
 // Heads reads the headers of some records of a segment. Where they are small it reads all that lies between
@@ -18,8 +18,6 @@ type Heads struct {
 // mostBetween is how much, for each record, is read of the others.
 const mostBetween = 2 << 10
 
-var stretches = sync.Pool{New: func() any { return new([]byte) }}
-
 // Heads begins to read the headers of recs, which are in ascending order.
 func (r *Reader) Heads(recs []Record) Heads {
 	h := Heads{r: r}
@@ -31,10 +29,10 @@ func (r *Reader) Heads(recs []Record) Heads {
 	if n < 0 || n > mostBetween*int64(len(recs)) {
 		return h
 	}
-	p := stretches.Get().(*[]byte)
+	p := scratch.Get()
 	*p = slices.Grow((*p)[:0], int(n))[:n]
 	if r.read(*p, h.from) != nil { // which one cannot be read is told when each is
-		stretches.Put(p)
+		scratch.Put(p)
 		return h
 	}
 	h.p = p
@@ -53,6 +51,6 @@ func (h Heads) Read(loc cas.Location, hash cas.Hash, rec *Record) error {
 // End lets go of what was read.
 func (h Heads) End() {
 	if h.p != nil {
-		stretches.Put(h.p)
+		scratch.Put(h.p)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/tree"
-	"ckptfs/fs/view"
 )
 
 // Adopt makes an empty file f, which was made just now and has no name yet, the packed file of a manifest,
@@ -21,10 +20,8 @@ func Adopt(f *File, h cas.Hash, mtime int64) error {
 	if err != nil {
 		return err
 	}
-	rec := tree.Record{Manifest: h, Hollow: true, Mtime: mtime, Ctime: c.now().UnixNano()}
-	if m.Format != "blob" {
-		rec.ViewSize = view.SizeOf(m.Layout())
-	}
+	rec := tree.Record{Manifest: h, Hollow: true, Mtime: mtime, Ctime: c.now().UnixNano(),
+		ViewSize: viewSizeOf(m)}
 	return adopt(f, rec, m.Size)
 }
 

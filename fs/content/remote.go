@@ -9,7 +9,6 @@ import (
 	"ckptfs/cas"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/tree"
-	"ckptfs/fs/view"
 )
 
 // Remote is where the bytes of remote files come from, where the store does not have them.
@@ -95,7 +94,7 @@ func (c *Files) readable(rec *tree.Record) error {
 // packedSize is the size of a packed file by its manifest, or, of a remote one, by what is known of it.
 func (c *Files) packedSize(rec *tree.Record) (int64, error) {
 	if rec.Remote {
-		return c.asm.remote.Size(rec.Manifest)
+		return c.RemoteSize(rec.Manifest)
 	}
 	m, err := c.asm.Manifest(rec.Manifest)
 	if err != nil {
@@ -105,7 +104,7 @@ func (c *Files) packedSize(rec *tree.Record) (int64, error) {
 }
 
 // Reach reads the manifest of a remote file, and notes the size of its view, which the file's entry does not
-// say. It may ask over the network, so it comes before mu is taken: whoever asks for the file's attributes is
+// say. It may ask over the network, so it comes before mu is taken: who asks for the file's attributes is
 // not to wait for that. An error is met by what comes next.
 func Reach(f *File) {
 	rec, ok := unreached(f)
@@ -118,10 +117,10 @@ func Reach(f *File) {
 	}
 	defer done()
 	m, err := f.c.asm.Manifest(rec.Manifest)
-	if err != nil || m.Format == "blob" || rec.ViewSize > 0 {
+	if err != nil || rec.ViewSize > 0 {
 		return
 	}
-	size := view.SizeOf(m.Layout())
+	size := viewSizeOf(m)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.rec != rec || size == 0 {
@@ -229,9 +228,7 @@ func Brought(f *File, h cas.Hash) (bool, error) {
 	}
 	rec := f.rec
 	rec.Remote = false
-	if m.Format != "blob" {
-		rec.ViewSize = view.SizeOf(m.Layout())
-	}
+	rec.ViewSize = viewSizeOf(m)
 	if err := c.Step("brought: record"); err != nil {
 		return false, err
 	}

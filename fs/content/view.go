@@ -8,6 +8,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/view"
+	"ckptfs/index/manifest"
 )
 
 // ViewSizeLocked is the size of the file's view, or 0. It is 0, too, of a remote file before Reach. Of a file
@@ -23,6 +24,14 @@ func (f *File) ViewSizeLocked() int64 {
 		}
 	}
 	return f.bytes.view.size
+}
+
+// viewSizeOf is the size of the view of a packed file by its manifest, or 0.
+func viewSizeOf(m *manifest.Manifest) int64 {
+	if m.Format == "blob" {
+		return 0
+	}
+	return view.SizeOf(m.Layout())
 }
 
 // HideViewLocked sets whether the file is without its view.

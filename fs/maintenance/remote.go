@@ -8,6 +8,7 @@ import (
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 )
 
 // remote checks a file whose bytes a remote has, as far as its plan. A remote that is not reached is asked
@@ -39,21 +40,14 @@ func damaged(err error) bool {
 		errors.Is(err, bucket.ErrNotFound)
 }
 
-// remoteLocked mends a file whose bytes a remote has: its size and its header.
-func (r *treeRepair) remoteLocked(f *content.File, size int64, manifest cas.Hash) (did string, err error) {
-	has, err := r.passes.Files.RemoteSize(manifest)
+// remoteLocked mends a stub: its size and its header.
+func (r *treeRepair) remoteLocked(n *names.Node, is content.State) (did string, err error) {
+	if !is.Record.Hollow || is.Hydrating {
+		return "", nil
+	}
+	size, err := r.passes.Files.RemoteSize(is.Record.Manifest)
 	if err != nil {
 		return "", nil // nothing says how long it is; what a fetch finds does
 	}
-	h, err := f.HeaderLocked()
-	if has == size && err == nil && h.Record.Manifest == manifest && h.Size == size {
-		return "", nil
-	}
-	if err := f.DisbelieveLocked(); err != nil {
-		return "", err
-	}
-	if has != size {
-		return fmt.Sprintf("%d bytes long again, not %d", has, size), nil
-	}
-	return "header written again", nil
+	return sizeLocked(n, is, size)
 }

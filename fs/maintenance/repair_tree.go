@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 )
@@ -102,16 +103,9 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 	if !is.Packed() {
 		return did, nil, nil
 	}
-	if is.Record.Remote && is.Record.Hollow && !is.Hydrating {
-		var st unix.Stat_t
-		if err := n.Stat(&st); err != nil {
-			return did, nil, err
-		}
-		mended, err := r.remoteLocked(f, st.Size, is.Record.Manifest)
-		return cmp.Or(mended, did), nil, err
-	}
 	if is.Record.Remote {
-		return did, nil, nil
+		mended, err := r.remoteLocked(n, is)
+		return cmp.Or(mended, did), nil, err
 	}
 	m, missing := p.Files.Complete(is.Record.Manifest)
 	if missing != nil && !is.Record.Hollow && !is.Hydrating {
@@ -125,26 +119,27 @@ func (r *treeRepair) file(n *names.Node) (did string, lost, err error) {
 	if missing != nil {
 		return "", missing, nil
 	}
+	mended, err := sizeLocked(n, is, m.Size)
+	return cmp.Or(mended, did), nil, err
+}
+
+// sizeLocked mends a packed file that has another size than its manifest says, or, being hollow, no right
+// header.
+func sizeLocked(n *names.Node, is content.State, size int64) (did string, err error) {
 	var st unix.Stat_t
 	if err := n.Stat(&st); err != nil {
-		return did, nil, err
+		return "", err
 	}
-	if st.Size != m.Size {
-		if err := f.DisbelieveLocked(); err != nil {
-			return did, nil, err
-		}
-		return fmt.Sprintf("%d bytes long again, not %d", m.Size, st.Size), nil, nil
+	f := n.File()
+	if st.Size != size {
+		return fmt.Sprintf("%d bytes long again, not %d", size, st.Size), f.DisbelieveLocked()
 	}
-	if is.Record.Hollow && !is.Hydrating {
-		h, err := f.HeaderLocked()
-		if err != nil || h.Record.Manifest != is.Record.Manifest || h.Size != st.Size {
-			if err := f.DisbelieveLocked(); err != nil {
-				return did, nil, err
-			}
-			if did == "" {
-				did = "header written again"
-			}
-		}
+	if !is.Record.Hollow || is.Hydrating {
+		return "", nil
 	}
-	return did, nil, nil
+	h, err := f.HeaderLocked()
+	if err == nil && h.Record.Manifest == is.Record.Manifest && h.Size == size {
+		return "", nil
+	}
+	return "header written again", f.DisbelieveLocked()
 }

@@ -92,48 +92,61 @@ type found struct {
 // waitingFiles is how many files a walk is ahead of the work on them.
 const waitingFiles = 64
 
+// mover is a command that moves the bytes of files, several at a time.
+type mover struct {
+	op     string
+	do     func(string, *content.File) (int64, string, error)
+	report func(control.Progress) // or nil
+
+	mu    sync.Mutex
+	moved *control.Moved
+	done  int
+}
+
+// file does it to one file, and lets go of that.
+func (m *mover) file(at found) error {
+	defer at.file.Unpin()
+	size, skip, err := m.do(at.path, at.file)
+	if err != nil {
+		return &fs.PathError{Op: m.op, Path: at.path, Err: err}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done++
+	switch {
+	case skip != "":
+		m.moved.Skipped = append(m.moved.Skipped, control.Skip{Path: at.path, Reason: skip})
+	case size > 0:
+		m.moved.Files++
+		m.moved.Bytes += size
+	}
+	if m.report != nil {
+		m.report(control.Progress{DoneBytes: m.moved.Bytes, DoneFiles: m.done, Current: at.path})
+	}
+	return nil
+}
+
+// files does it to files until there are no more. After an error it only lets go of them.
+func (m *mover) files(some <-chan found) (failed error) {
+	for at := range some {
+		if failed != nil {
+			at.file.Unpin()
+		} else {
+			failed = m.file(at)
+		}
+	}
+	return failed
+}
+
 // move does something to each packed file at or below path, to some files at a time. do says how many bytes
 // it moved, or why the file is left as it was.
 func move(ctx context.Context, walk Walk, op, path string, atATime int, report func(control.Progress),
 	do func(string, *content.File) (int64, string, error)) (*control.Moved, error) {
-	m := &control.Moved{Skipped: []control.Skip{}}
-	var mu sync.Mutex
-	done := 0
-	one := func(at found) error {
-		defer at.file.Unpin()
-		size, skip, err := do(at.path, at.file)
-		if err != nil {
-			return &fs.PathError{Op: op, Path: at.path, Err: err}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		done++
-		switch {
-		case skip != "":
-			m.Skipped = append(m.Skipped, control.Skip{Path: at.path, Reason: skip})
-		case size > 0:
-			m.Files++
-			m.Bytes += size
-		}
-		if report != nil {
-			report(control.Progress{DoneBytes: m.Bytes, DoneFiles: done, Current: at.path})
-		}
-		return nil
-	}
+	m := &mover{op: op, do: do, report: report, moved: &control.Moved{Skipped: []control.Skip{}}}
 	files := make(chan found, waitingFiles)
 	group, ctx := errgroup.WithContext(ctx)
 	for range atATime { // not a goroutine for each file: each would grow a stack
-		group.Go(func() error {
-			var failed error
-			for at := range files {
-				if failed != nil {
-					at.file.Unpin()
-				} else {
-					failed = one(at)
-				}
-			}
-			return failed
-		})
+		group.Go(func() error { return m.files(files) })
 	}
 	err := walk(ctx, path, func(p string, f *content.File) error {
 		f.Pin()
@@ -150,6 +163,6 @@ func move(ctx context.Context, walk Walk, op, path string, atATime int, report f
 		}
 		return nil, err
 	}
-	slices.SortFunc(m.Skipped, func(a, b control.Skip) int { return strings.Compare(a.Path, b.Path) })
-	return m, nil
+	slices.SortFunc(m.moved.Skipped, func(a, b control.Skip) int { return strings.Compare(a.Path, b.Path) })
+	return m.moved, nil
 }

@@ -22,7 +22,7 @@ func (leafLock) Rank() (int, string) { return locks.Volume + 800, "LRU.mu or Hyd
 // LRU bounds the resident bytes of packed files, which are a cache, and their number, since each takes
 // memory: the least recently opened goes first.
 //
-// Of a file it knows the number of its inode alone. Where the file is, whoever has a node of it knows, or the
+// Of a file it knows the number of its inode alone. The file is found by its node, if it has one, else in the
 // tree (evict.go).
 type LRU struct {
 	Options
@@ -125,7 +125,7 @@ func (l *LRU) Add(f *content.File, size int64) {
 	l.Grew.Store(true)
 	l.mu.Lock()
 	l.countLocked(f, localCopy{size, l.tickLocked()})
-	gone := l.wantLocked(f, false)
+	gone := l.unwantLocked(f)
 	if f.StateLocked().Kept > 0 { // how often is forgotten with the file
 		l.noteLocked(f)
 	}
@@ -218,23 +218,21 @@ func (l *LRU) Want(f *content.File) {
 	if _, is := l.of[f.Node().Ino()]; !is {
 		l.countLocked(f, localCopy{size, l.tickLocked()})
 	}
-	l.wantLocked(f, true)
+	l.noteLocked(f).wanted = true
 }
 
-// wantLocked says whether a file is to be evicted whatever room there is. It returns the note that is not
-// needed any more.
-func (l *LRU) wantLocked(f *content.File, wanted bool) *note {
+// unwantLocked undoes Want. It returns the note that is not needed any more, or nil.
+func (l *LRU) unwantLocked(f *content.File) *note {
 	n := l.notes[f.Node().Ino()]
-	switch {
-	case wanted:
-		l.noteLocked(f).wanted = true
-	case n != nil && n.failed == nil:
-		delete(l.notes, f.Node().Ino())
-		return n
-	case n != nil:
-		n.wanted = false
+	if n == nil {
+		return nil
 	}
-	return nil
+	if n.failed != nil {
+		n.wanted = false
+		return nil
+	}
+	delete(l.notes, f.Node().Ino())
+	return n
 }
 
 // noteLocked is the note of a file, made if there is none.

@@ -6,5 +6,6 @@
 // Hydrator restores the bytes of packed files that proved hot (opened twice, or read for the most part),
 // while no program reads packed files. Evict and Hydrate are the commands of those names.
 //
-// State: LRU and Hydrator, each under its one mutex, which is a leaf. What waits for the Hydrator is pinned.
+// State: LRU and Hydrator, each under its one mutex, which is a leaf. What is queued for the Hydrator is
+// pinned.
 package residency

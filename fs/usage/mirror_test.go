@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The numbers of runs that are gone are given again, to whoever comes: neither the mirror nor the counts grow
-// by runs that are made and removed.
+// The numbers of runs that are gone are given to new runs: neither the mirror nor the counts grow by runs that
+// are made and removed.
 func TestRunsLeave(t *testing.T) {
 	m := newMirror(1)
 	runs := m.add(2)

@@ -88,14 +88,12 @@ func (b *Bucket) Scan(prefix []byte, f func(key, value []byte) error) error {
 	if err := b.view(func(in *bolt.Bucket) error {
 		c := in.Cursor()
 		for key, value := c.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = c.Next() {
-			if had, err := upTo(key); had || err != nil {
-				if err != nil {
-					return err
-				}
-				continue
+			had, err := upTo(key)
+			if err != nil {
+				return err
 			}
 			v, err := unseal(key, value)
-			if err != nil {
+			if had || err != nil {
 				continue
 			}
 			if err := f(key, v); err != nil {

@@ -121,15 +121,14 @@ func (db *DB) open() (reason string, err error) {
 			return "", err
 		}
 	}
-	db.file, db.marked = f, cas.Watermark{} // nil when there is no room
-	err = nil
-	if f != nil {
-		err = f.view(func(tx *bolt.Tx) error {
-			db.marked, err = readMark(tx.Bucket(bucketMeta))
-			return err
-		})
+	db.file, db.marked = f, cas.Watermark{}
+	if f == nil { // there is no room
+		return reason, nil
 	}
-	return reason, err
+	return reason, f.view(func(tx *bolt.Tx) (err error) {
+		db.marked, err = readMark(tx.Bucket(bucketMeta))
+		return err
+	})
 }
 
 // Recovered says in a sentence why the index was made again, by Open or the last Renew; empty when it was
@@ -246,7 +245,7 @@ func (db *DB) flushLocked() error {
 	return db.writeLocked(c)
 }
 
-// Sync writes what is late, for whom has to know that the disk has it.
+// Sync writes what is late, for a caller that has to know that the disk has it.
 func (db *DB) Sync() error {
 	db.writing.Lock()
 	defer db.writing.Unlock()

@@ -2,6 +2,7 @@ package chunks
 
 import (
 	"bytes"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -142,9 +143,7 @@ func (l *late) with(entries []cas.Entry, mark cas.Watermark) change {
 		return change{entries, mark, true, l.pairs}
 	}
 	all := make([]cas.Entry, 0, len(l.entries)+len(entries))
-	for _, e := range l.entries {
-		all = append(all, e)
-	}
+	all = slices.AppendSeq(all, maps.Values(l.entries))
 	return change{append(all, entries...), mark, true, l.pairs}
 }
 

@@ -35,7 +35,8 @@ func Decode(p []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// Objects are those of a manifest, for who does not ask what its bytes mean. The rest of it is not looked at.
+// Objects are those of a manifest, for a caller that does not ask what its bytes mean. The rest of it is not
+// looked at.
 func Objects(p []byte) ([]Object, error) {
 	d, m := newDecoder(p), &Manifest{}
 	d.begin(m)

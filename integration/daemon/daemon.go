@@ -25,6 +25,16 @@ const Patience = 60 * time.Second
 
 const fuseMagic = 0x65735546
 
+// Build builds the program from the module, with tags.
+func Build(bin, tags string) error {
+	cmd := exec.Command("go", "build", "-tags", tags, "-o", bin, "ckptfs/cmd/ckptfs")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building ckptfs: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // Daemon is one store and where it is mounted. The fields are set once, before Start.
 type Daemon struct {
 	Bin   string   // the program; absolute

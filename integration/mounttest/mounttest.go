@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"ckptfs/integration/daemon"
 )
 
 // Bin is the program under test, built by Main unless CKPTFS_BIN names a built one.
@@ -41,27 +43,18 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	Bin = filepath.Join(dir, "ckptfs")
-	if err := build(Bin, ""); err != nil {
+	if err := daemon.Build(Bin, ""); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
 
-func build(bin, tags string) error {
-	cmd := exec.Command("go", "build", "-tags", tags, "-o", bin, "ckptfs/cmd/ckptfs")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building ckptfs: %w\n%s", err, out)
-	}
-	return nil
-}
-
 // BuildWith builds the program with tags, for one test.
 func BuildWith(t *testing.T, tags string) (bin string) {
 	t.Helper()
 	bin = filepath.Join(t.TempDir(), "ckptfs")
-	if err := build(bin, tags); err != nil {
+	if err := daemon.Build(bin, tags); err != nil {
 		t.Fatal(err)
 	}
 	return bin

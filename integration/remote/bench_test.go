@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,11 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
@@ -144,18 +144,14 @@ func (x *bench) plain() {
 }
 
 func (x *bench) parallel(n int, f func(i int) error) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range plainAt {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if err := f(i); err != nil {
-					x.Error(err)
-				}
-			}
-		})
+	var g errgroup.Group
+	g.SetLimit(plainAt)
+	for i := range n {
+		g.Go(func() error { return f(i) })
 	}
-	wg.Wait()
+	if err := g.Wait(); err != nil {
+		x.Error(err)
+	}
 }
 
 // reader is a machine with nothing but what its cache has.
@@ -338,11 +334,6 @@ func (noCache) SetHeads(map[record.Writer]heads.Kept) error                   { 
 
 func median(all []run) run {
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b run) int {
-		if a.seconds < b.seconds {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.seconds, b.seconds) })
 	return all[len(all)/2]
 }

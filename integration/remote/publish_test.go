@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
@@ -115,9 +113,7 @@ func TestShareInTheBackground(t *testing.T) {
 	}
 	e.Start()
 	err := daemon.Until("", func() bool {
-		state := make([]byte, 16)
-		n, err := unix.Getxattr(filepath.Join(a.Dir, "runs/x/1/model.bin"), "user.ckptfs.remote", state)
-		return err == nil && string(state[:n]) == "pushed"
+		return remoteState(filepath.Join(a.Dir, "runs/x/1/model.bin")) == "pushed"
 	})
 	if err != nil {
 		t.Fatalf("the step was not published: %s", a.Run("status", a.Dir))

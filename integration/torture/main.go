@@ -14,19 +14,17 @@ package main
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"time"
+
+	"ckptfs/integration/torture/setup"
 )
+
+// tempDir is how the name of a temporary folder begins.
+const tempDir = "ckptfs-torture-"
 
 // options say how long and how hard.
 type options struct {
-	bin      string
-	dir      string
-	seed     uint64
-	time     time.Duration
+	setup.Options
 	cycles   int // 0: until time is over
 	writers  int
 	files    int
@@ -43,10 +41,7 @@ func main() {
 		os.Exit(writerMain())
 	}
 	var o options
-	flag.StringVar(&o.bin, "bin", "", "the program under test; built from the module if empty")
-	flag.StringVar(&o.dir, "dir", "", "folder to work in, on a plain filesystem; a temporary one if empty")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what is done, and when, as far as the scheduler lets it")
-	flag.DurationVar(&o.time, "time", time.Minute, "how long")
+	o.Flags()
 	flag.IntVar(&o.cycles, "cycles", 0, "at most so many lives of the daemon (0: no bound)")
 	flag.IntVar(&o.writers, "writers", 3, "writer processes")
 	flag.IntVar(&o.files, "files", 24, "files of each writer, at most")
@@ -54,42 +49,9 @@ func main() {
 	flag.Int64Var(&o.maxStore, "max-store", 3<<30, "bytes of a store before a new one replaces it")
 	flag.BoolVar(&o.outlive, "outlive", false, "only kill the daemon alone, which the mount outlives")
 	flag.Parse()
-	if err := o.fill(); err != nil {
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(2)
-	}
-	r := newRun(o)
-	err := r.run()
-	fmt.Println(r.summary())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(1)
-	}
-	os.RemoveAll(o.dir)
-}
-
-// fill makes what was left out.
-func (o *options) fill() (err error) {
-	if o.dir == "" {
-		o.dir, err = os.MkdirTemp("", "ckptfs-torture-")
-	} else {
-		err = os.MkdirAll(o.dir, 0o755)
-	}
-	if err != nil {
-		return err
-	}
-	if o.dir, err = filepath.Abs(o.dir); err != nil {
-		return err
-	}
-	if o.bin != "" {
-		o.bin, err = filepath.Abs(o.bin)
-		return err
-	}
-	o.bin = filepath.Join(o.dir, "ckptfs")
-	build := exec.Command("go", "build", "-o", o.bin, "ckptfs/cmd/ckptfs")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building ckptfs: %v\n%s", err, out)
-	}
-	return nil
+	o.Main(tempDir, func() (string, error) {
+		r := newRun(o)
+		err := r.run()
+		return r.summary(), err
+	})
 }

@@ -54,13 +54,13 @@ type run struct {
 type alone struct{ struck, failed, wrong int }
 
 func newRun(o options) *run {
-	return &run{options: o, rng: rand.New(rand.NewPCG(o.seed, 0))}
+	return &run{options: o, rng: rand.New(rand.NewPCG(o.Seed, 0))}
 }
 
 func (r *run) summary() string {
 	s := fmt.Sprintf("torture: seed %d: %d cycles survived (%d kill -9, %d of them of a mount that was starting; %d unmounts; %d stores), "+
 		"%d operations acknowledged (%d by fsync), %d commands beside them, %d files verified (%.1f GB), %d losses",
-		r.seed, r.cycles, r.kills, r.interrupted, r.unmounts, r.stores, r.acked, r.fsynced, r.ran, r.verified,
+		r.Seed, r.cycles, r.kills, r.interrupted, r.unmounts, r.stores, r.acked, r.fsynced, r.ran, r.verified,
 		float64(r.bytes)/1e9, len(r.losses))
 	if r.alone.struck == 0 {
 		return s
@@ -85,12 +85,12 @@ func (r *run) lose(format string, args ...any) {
 
 // run runs until time or cycles are over, or something was lost.
 func (r *run) run() (err error) {
-	r.commands = known(r.bin)
-	if r.log, err = os.Create(filepath.Join(r.dir, "operations.log")); err != nil {
+	r.commands = known(r.Bin)
+	if r.log, err = os.Create(filepath.Join(r.Dir, "operations.log")); err != nil {
 		return err
 	}
 	defer r.log.Close()
-	end := time.Now().Add(r.time)
+	end := time.Now().Add(r.Time)
 	if err := r.newStore(); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (r *run) run() (err error) {
 			if err == nil {
 				err = fmt.Errorf("%d losses, the first: %s", len(r.losses), r.losses[0])
 			}
-			return fmt.Errorf("seed %d, cycle %d: %w\nkept: %s", r.seed, r.cycles, err, r.dir)
+			return fmt.Errorf("seed %d, cycle %d: %w\nkept: %s", r.Seed, r.cycles, err, r.Dir)
 		}
 		r.cycles++
 	}
@@ -121,8 +121,8 @@ func (r *run) newStore() error {
 	}
 	r.store++
 	r.stores++
-	r.d = &daemon.Daemon{Bin: r.bin, Store: filepath.Join(r.dir, fmt.Sprint("store", r.store)),
-		Dir: filepath.Join(r.dir, "mnt"), Log: filepath.Join(r.dir, "daemon.log")}
+	r.d = &daemon.Daemon{Bin: r.Bin, Store: filepath.Join(r.Dir, fmt.Sprint("store", r.store)),
+		Dir: filepath.Join(r.Dir, "mnt"), Log: filepath.Join(r.Dir, "daemon.log")}
 	if err := os.MkdirAll(r.d.Dir, 0o755); err != nil {
 		return err
 	}

@@ -2,11 +2,11 @@ package main
 
 import (
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"ckptfs/integration/recipe"
+	"ckptfs/integration/torture/setup"
 )
 
 func TestMain(m *testing.M) {
@@ -29,34 +29,28 @@ func TestTorture(t *testing.T) {
 		t.Skip("no /dev/fuse here")
 	}
 	// A bound on cycles, too: what a fast machine does in the time is enough.
-	o := options{dir: t.TempDir(), time: 15 * time.Second, cycles: 12, seed: uint64(time.Now().UnixNano()),
-		writers: 3, files: 16, size: 1 << 20, maxStore: 3 << 30}
-	if s := os.Getenv("CKPTFS_TORTURE_TIME"); s != "" {
-		var err error
-		if o.time, err = time.ParseDuration(s); err != nil {
-			t.Fatal(err)
-		}
+	o := options{Options: setup.Options{Dir: t.TempDir(), Time: 15 * time.Second,
+		Seed: uint64(time.Now().UnixNano())},
+		cycles: 12, writers: 3, files: 16, size: 1 << 20, maxStore: 3 << 30}
+	timed, err := o.Environ()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if timed {
 		o.cycles, o.files, o.size = 0, 24, 3<<20
 	}
-	if s := os.Getenv("CKPTFS_TORTURE_SEED"); s != "" {
-		var err error
-		if o.seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := o.fill(); err != nil {
+	if err := o.Fill(tempDir); err != nil {
 		t.Fatal(err)
 	}
 	r := newRun(o)
-	err := r.run()
+	err = r.run()
 	t.Log(r.summary())
 	if err == nil && r.alone.struck == 0 {
 		t.Error("the daemon was never killed alone")
 	}
 	if err != nil {
-		if kept, kerr := os.MkdirTemp("", "ckptfs-torture-"); kerr == nil &&
-			os.Rename(o.dir, kept+"/run") == nil {
-			t.Logf("kept: %s", kept) // t.TempDir would take it away
+		if kept := o.Keep(); kept != "" { // t.TempDir would take it away
+			t.Logf("kept: %s", kept)
 		}
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -90,7 +91,7 @@ func (l *ledger) below(dir string) (paths []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p := range l.names {
-		if len(p) > len(dir) && p[:len(dir)+1] == dir+"/" {
+		if strings.HasPrefix(p, dir+"/") {
 			paths = append(paths, p)
 		}
 	}
@@ -171,7 +172,7 @@ func (l *ledger) mayHaveSeen(w, v *version) bool {
 }
 
 // check compares what is there with what has to be: by path the sum that all show, and the sizes of all
-// versions that the remote has. It begins anew with what it found.
+// versions that the remote has. What it found is where it begins the next time.
 func (l *ledger) check(found map[string]string, sizes map[string][]int) (wrong []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,9 +25,9 @@ type machine struct {
 	*daemon.Daemon
 	r      *run
 	number int
-	lives  int         // how many stores it has had
-	step   int         // number of the last one
-	kept   []string    // steps, the oldest first
+	lives  int      // how many stores it has had
+	step   int      // number of the last one
+	kept   []string // steps, the oldest first
 }
 
 // outcome is what a command said.
@@ -40,9 +40,9 @@ type outcome struct {
 func (r *run) command(after time.Duration, args ...string) outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), after)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.bin, args...)
+	cmd := exec.CommandContext(ctx, r.Bin, args...)
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &out, &errs, r.dir, time.Second
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &out, &errs, r.Dir, time.Second
 	err := cmd.Run()
 	o := outcome{out: out.String(), err: errs.String()}
 	var exit *exec.ExitError
@@ -76,9 +76,9 @@ func (r *run) newMachine(number int) (*machine, error) {
 func (m *machine) begin() error {
 	m.lives++
 	name := fmt.Sprintf("machine-%d", m.number)
-	m.Daemon = &daemon.Daemon{Bin: m.r.bin,
-		Store: filepath.Join(m.r.dir, fmt.Sprintf("%s.store-%d", name, m.lives)),
-		Dir:   filepath.Join(m.r.dir, name), Log: filepath.Join(m.r.dir, name+".log")}
+	m.Daemon = &daemon.Daemon{Bin: m.r.Bin,
+		Store: filepath.Join(m.r.Dir, fmt.Sprintf("%s.store-%d", name, m.lives)),
+		Dir:   filepath.Join(m.r.Dir, name), Log: filepath.Join(m.r.Dir, name+".log")}
 	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
 		return err
 	}

@@ -20,19 +20,17 @@ package main
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
+
+	"ckptfs/integration/torture/setup"
 )
+
+// tempDir is how the name of a temporary folder begins.
+const tempDir = "ckptfs-torture-remote-"
 
 // options say how long and how hard.
 type options struct {
-	bin      string
-	dir      string
-	seed     uint64
-	time     time.Duration
+	setup.Options
 	rounds   int           // 0: until time is over
 	round    time.Duration // between two rests
 	machines int
@@ -42,53 +40,16 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.bin, "bin", "", "the program under test; built from the module if empty")
-	flag.StringVar(&o.dir, "dir", "", "folder to work in, on a plain filesystem; a temporary one if empty")
-	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()),
-		"what is done, and when, as far as the scheduler lets it")
-	flag.DurationVar(&o.time, "time", time.Minute, "how long")
+	o.Flags()
 	flag.IntVar(&o.rounds, "rounds", 0, "at most so many rests (0: no bound)")
 	flag.DurationVar(&o.round, "round", 30*time.Second, "from one rest to the next")
 	flag.IntVar(&o.machines, "machines", 3, "machines")
 	flag.IntVar(&o.size, "size", 1<<20, "bytes of the biggest files")
 	flag.BoolVar(&o.verbose, "v", false, "say what is done")
 	flag.Parse()
-	if err := o.fill(); err != nil {
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(2)
-	}
-	r := newRun(o)
-	err := r.run()
-	fmt.Println(r.summary())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(1)
-	}
-	os.RemoveAll(o.dir)
-}
-
-// fill makes what was left out.
-func (o *options) fill() (err error) {
-	if o.dir == "" {
-		o.dir, err = os.MkdirTemp("", "ckptfs-torture-remote-")
-	} else {
-		err = os.MkdirAll(o.dir, 0o755)
-	}
-	if err != nil {
-		return err
-	}
-	if o.dir, err = filepath.Abs(o.dir); err != nil {
-		return err
-	}
-	if o.bin != "" {
-		o.bin, err = filepath.Abs(o.bin)
-		return err
-	}
-	o.bin = filepath.Join(o.dir, "ckptfs")
-	build := exec.Command("go", "build", "-o", o.bin, "ckptfs/cmd/ckptfs")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building ckptfs: %v\n%s", err, out)
-	}
-	return nil
+	o.Main(tempDir, func() (string, error) {
+		r := newRun(o)
+		err := r.run()
+		return r.summary(), err
+	})
 }

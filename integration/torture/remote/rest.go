@@ -24,9 +24,9 @@ func (r *run) rest() error {
 			return err
 		}
 	}
-	c := &machine{r: r, number: -1, Daemon: &daemon.Daemon{Bin: r.bin,
-		Store: filepath.Join(r.dir, "clone.store"), Dir: filepath.Join(r.dir, "clone"),
-		Log: filepath.Join(r.dir, "clone.log")}}
+	c := &machine{r: r, number: -1, Daemon: &daemon.Daemon{Bin: r.Bin,
+		Store: filepath.Join(r.Dir, "clone.store"), Dir: filepath.Join(r.Dir, "clone"),
+		Log: filepath.Join(r.Dir, "clone.log")}}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ type run struct {
 }
 
 func newRun(o options) *run {
-	return &run{options: o, rng: rand.New(rand.NewPCG(o.seed, 0)), ledger: newLedger(),
+	return &run{options: o, rng: rand.New(rand.NewPCG(o.Seed, 0)), ledger: newLedger(),
 		complaints: map[string]int{}}
 }
 
@@ -48,7 +48,7 @@ func (r *run) summary() string {
 	s := fmt.Sprintf("torture: seed %d: %d rests, %d files saved and %d steps removed, %d acknowledged; "+
 		"killed: %d daemons, %d with their holders, %d engines, %d commands; "+
 		"%d collections, %d copied stores, %d lost disks; "+
-		"%d files compared, %d losses", r.seed, r.rounds, r.saves.Load(), r.removals.Load(), r.ledger.acked,
+		"%d files compared, %d losses", r.Seed, r.rounds, r.saves.Load(), r.removals.Load(), r.ledger.acked,
 		r.daemons.Load(), r.holders.Load(), r.engines.Load(), r.commands.Load(),
 		r.collections.Load(), r.copies.Load(),
 		r.disks.Load(), r.files.Load(), len(r.losses))
@@ -96,7 +96,7 @@ func (r *run) lose(format string, args ...any) {
 // complain counts what a command said that failed. That may be since something was killed beside it.
 func (r *run) complain(format string, args ...any) {
 	s := strings.TrimSpace(fmt.Sprintf(format, args...))
-	s = strings.ReplaceAll(s, r.dir, "")
+	s = strings.ReplaceAll(s, r.Dir, "")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.complaints) < 30 {
@@ -106,14 +106,14 @@ func (r *run) complain(format string, args ...any) {
 
 // run runs until time or rounds are over, or something was lost.
 func (r *run) run() (err error) {
-	if r.log, err = os.Create(filepath.Join(r.dir, "run.log")); err != nil {
+	if r.log, err = os.Create(filepath.Join(r.Dir, "run.log")); err != nil {
 		return err
 	}
 	defer r.log.Close()
-	for name, value := range engine.Environ(filepath.Join(r.dir, "none")) {
+	for name, value := range engine.Environ(filepath.Join(r.Dir, "none")) {
 		os.Setenv(name, value)
 	}
-	if r.engine, err = engine.New(filepath.Join(r.dir, "engine")); err != nil {
+	if r.engine, err = engine.New(filepath.Join(r.Dir, "engine")); err != nil {
 		return err
 	}
 	defer r.engine.Kill()
@@ -129,18 +129,18 @@ func (r *run) run() (err error) {
 			return err
 		}
 	}
-	end := time.Now().Add(r.time)
+	end := time.Now().Add(r.Time)
 	for (r.rounds == 0 || time.Now().Before(end)) && (r.options.rounds == 0 || r.rounds < r.options.rounds) {
 		if err := r.once(); err != nil {
-			return fmt.Errorf("seed %d, round %d: %w\nkept: %s", r.seed, r.rounds, err, r.dir)
+			return fmt.Errorf("seed %d, round %d: %w\nkept: %s", r.Seed, r.rounds, err, r.Dir)
 		}
 		r.rounds++
 	}
 	if err := r.rest(); err != nil || len(r.losses) == 0 {
 		return err
 	}
-	return fmt.Errorf("seed %d: %d losses at the end, the first: %s\nkept: %s", r.seed, len(r.losses),
-		r.losses[0], r.dir)
+	return fmt.Errorf("seed %d: %d losses at the end, the first: %s\nkept: %s", r.Seed, len(r.losses),
+		r.losses[0], r.Dir)
 }
 
 // once is one round: work, and a rest.

@@ -19,12 +19,7 @@ const (
 
 // save works on a machine until stop, as a training program does, and publishes.
 func (m *machine) save(rng *rand.Rand, stop <-chan struct{}) {
-	for {
-		select {
-		case <-stop:
-			return
-		case <-time.After(time.Duration(rng.Int64N(int64(300 * time.Millisecond)))):
-		}
+	for pause(rng, 300*time.Millisecond, stop) {
 		switch rng.IntN(12) {
 		case 0, 1, 2:
 			m.saveStep(rng)

@@ -96,7 +96,7 @@ func (r *run) copyStore() error {
 	if err := m.Stop(); err != nil {
 		return err
 	}
-	ghost := &machine{r: r, number: 1000 + r.rounds, Daemon: &daemon.Daemon{Bin: r.bin,
+	ghost := &machine{r: r, number: 1000 + r.rounds, Daemon: &daemon.Daemon{Bin: r.Bin,
 		Store: m.Store + ".copy", Dir: m.Dir + ".copy", Log: m.Log + ".copy"}}
 	if err := os.MkdirAll(ghost.Dir, 0o755); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (m *machine) published() error {
 	if !m.sync() {
 		m.closeAgain()
 		return fmt.Errorf("machine %d does not publish everything, though nothing is killed; see %s",
-			m.number, filepath.Join(m.r.dir, "run.log"))
+			m.number, filepath.Join(m.r.Dir, "run.log"))
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (r *run) loseDisk() error {
 func (m *machine) pulled() error {
 	if !m.pull() {
 		return fmt.Errorf("machine %d does not pull everything, though nothing is killed; see %s",
-			m.number, filepath.Join(m.r.dir, "run.log"))
+			m.number, filepath.Join(m.r.Dir, "run.log"))
 	}
 	return nil
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"ckptfs/integration/engine"
+	"ckptfs/integration/torture/setup"
 )
 
 // TestTorture is a short run of the program. CKPTFS_TORTURE_TIME makes it a longer one, CKPTFS_TORTURE_SEED
@@ -18,20 +18,15 @@ func TestTorture(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: no mounts")
 	}
-	o := options{dir: t.TempDir(), time: 20 * time.Second, rounds: 1, round: 12 * time.Second, machines: 2,
-		seed: uint64(time.Now().UnixNano()), size: 256 << 10}
-	if s := os.Getenv("CKPTFS_TORTURE_TIME"); s != "" {
-		var err error
-		if o.time, err = time.ParseDuration(s); err != nil {
-			t.Fatal(err)
-		}
-		o.rounds, o.round, o.machines, o.size = 0, 30*time.Second, 3, 1<<20
+	o := options{Options: setup.Options{Dir: t.TempDir(), Time: 20 * time.Second,
+		Seed: uint64(time.Now().UnixNano())},
+		rounds: 1, round: 12 * time.Second, machines: 2, size: 256 << 10}
+	timed, err := o.Environ()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if s := os.Getenv("CKPTFS_TORTURE_SEED"); s != "" {
-		var err error
-		if o.seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
+	if timed {
+		o.rounds, o.round, o.machines, o.size = 0, 30*time.Second, 3, 1<<20
 	}
 	missing := engine.Find()
 	if missing == nil {
@@ -40,16 +35,15 @@ func TestTorture(t *testing.T) {
 	if missing != nil && os.Getenv("CI") != "true" {
 		t.Skip(missing)
 	}
-	if err := errors.Join(missing, o.fill()); err != nil {
+	if err := errors.Join(missing, o.Fill(tempDir)); err != nil {
 		t.Fatal(err)
 	}
 	r := newRun(o)
-	err := r.run()
+	err = r.run()
 	t.Log(r.summary())
 	if err != nil {
-		if kept, kerr := os.MkdirTemp("", "ckptfs-torture-"); kerr == nil &&
-			os.Rename(o.dir, kept+"/run") == nil {
-			t.Logf("kept: %s", kept) // t.TempDir would take it away
+		if kept := o.Keep(); kept != "" { // t.TempDir would take it away
+			t.Logf("kept: %s", kept)
 		}
 		t.Fatal(err)
 	}
