@@ -390,7 +390,7 @@ func (l *level) look() error {
 func (l *level) wants(n *rnames.Node) bool {
 	name := path.Base(n.Path)
 	l.noteConflict(n)
-	if strings.HasPrefix(name, ".") || steps.Unfinished(name) || record.CheckPath(n.Path) != nil {
+	if !mayPublish(name) || record.CheckPath(n.Path) != nil {
 		return false
 	}
 	_, here := l.here[name]

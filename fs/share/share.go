@@ -232,6 +232,22 @@ func inStep(p string) string {
 	return path.Join(parts[:min(len(parts), 3)]...)
 }
 
+// Shares reports whether a path is one that may be published, or that a pull works with.
+func Shares(p string) bool {
+	if inStep(p) == "" {
+		return false
+	}
+	for _, name := range strings.Split(p, "/")[1:] {
+		if !mayPublish(name) && !strings.HasPrefix(name, working) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayPublish reports whether a name in a run is one that is published.
+func mayPublish(name string) bool { return !strings.HasPrefix(name, ".") && !steps.Unfinished(name) }
+
 // runOf is the run that a path leads to or into.
 func runOf(p string) string {
 	parts := strings.SplitN(p, "/", 3)
