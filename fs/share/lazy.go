@@ -424,8 +424,8 @@ func (l *level) empty(ctx context.Context, n *rnames.Node) bool {
 	if n.Name == nil || n.Name.Version > 0 {
 		return false
 	}
-	all, err := l.lazy.s.heads.Below(ctx, n.Path)
-	return err != nil || len(rnames.Tree(entriesOf(all)...)) == 0
+	nodes, err := l.nodes(ctx, n.Path)
+	return err != nil || len(nodes) == 0
 }
 
 // removed removes what others removed of what is as it is known.
