@@ -174,7 +174,7 @@ func (p *pull) ahead(ctx context.Context, n *rnames.Node) error {
 	}
 	if wanted, err := p.wants(ctx, n); err != nil {
 		return err
-	} else if wanted && e.File.Manifest != ([32]byte{}) {
+	} else if wanted && !e.File.Manifest.IsZero() {
 		if err := p.bringOne(ctx, e); err != nil && !lost(err) { // else node says so
 			return err
 		}
