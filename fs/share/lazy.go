@@ -293,7 +293,7 @@ type level struct {
 
 	here    map[string]tree.DirEntry // what it has
 	was     map[string]*known
-	folders map[string]bool // that heads say of it
+	folders map[string]bool // by name: whether heads say of names in it
 	gone    []string        // folders that others removed
 	again   bool            // some of it is in use, and is to be looked at again
 }
@@ -453,7 +453,7 @@ func (l *level) removed() error {
 // deleted reports whether a name is no more because what was shown of it was removed. That heads say nothing
 // of it shows that only of a stub: bytes that are here are not removed on that.
 func (l *level) deleted(name string, held []*record.Entry, shown []record.Replaced) bool {
-	if m := rnames.Merge(held); m.Name != nil || l.holds(name) {
+	if m := rnames.Merge(held); m.Name != nil || l.folders[name] {
 		return false
 	}
 	if len(held) == 0 {
@@ -466,9 +466,6 @@ func (l *level) deleted(name string, held []*record.Entry, shown []record.Replac
 		})
 	})
 }
-
-// holds reports whether heads say of names in a folder.
-func (l *level) holds(name string) bool { return l.folders[name] }
 
 func (l *level) hasStub(name string) bool {
 	n, _, err := l.lazy.s.o.Names.Child(l.dir, name)
