@@ -352,7 +352,7 @@ func (l *level) plans(nodes []rnames.Node) error {
 		if e == nil || e.File == nil || e.File.Manifest.IsZero() {
 			continue
 		}
-		had, err := l.lazy.s.o.State.File(e.File.Manifest)
+		had, err := l.o.State.File(e.File.Manifest)
 		if err != nil {
 			return err
 		}
@@ -360,7 +360,7 @@ func (l *level) plans(nodes []rnames.Node) error {
 			files = append(files, e.File)
 		}
 	}
-	return l.lazy.s.o.State.SetFiles(files)
+	return l.o.State.SetFiles(files)
 }
 
 // look finds out what the folder has, and what is known of that.
@@ -374,7 +374,7 @@ func (l *level) look() error {
 		l.here[e.Name] = e
 	}
 	l.was = map[string]*known{}
-	return l.lazy.s.o.State.EachName(l.at, func(p string, b []byte) error {
+	return l.o.State.EachName(l.at, func(p string, b []byte) error {
 		if path.Dir(p) != l.at {
 			return nil
 		}
@@ -457,7 +457,7 @@ func (l *level) deleted(name string, held []*record.Entry, shown []record.Replac
 		return false
 	}
 	if len(held) == 0 {
-		return l.at != steps.Dir && len(l.lazy.s.heads.Problems()) == 0 && l.hasStub(name)
+		return l.at != steps.Dir && len(l.heads.Problems()) == 0 && l.hasStub(name)
 	}
 	return !slices.ContainsFunc(shown, func(r record.Replaced) bool {
 		return !slices.ContainsFunc(held, func(e *record.Entry) bool {
@@ -468,7 +468,7 @@ func (l *level) deleted(name string, held []*record.Entry, shown []record.Replac
 }
 
 func (l *level) hasStub(name string) bool {
-	n, _, err := l.lazy.s.o.Names.Child(l.dir, name)
+	n, _, err := l.o.Names.Child(l.dir, name)
 	if err != nil {
 		return false
 	}
@@ -479,7 +479,7 @@ func (l *level) hasStub(name string) bool {
 // remove removes a name that is as it is known. It is moved aside first: what a program did to it until then
 // brings it back.
 func (l *level) remove(p, name string, was *known) error {
-	s := l.lazy.s
+	s := l.Share
 	n, _, err := s.o.Names.Child(l.dir, name)
 	if err != nil {
 		return gone(err)
@@ -519,7 +519,7 @@ func (l *level) removeFolders(ctx context.Context) error {
 }
 
 func (l *level) removeFolder(ctx context.Context, p, name string) error {
-	s := l.lazy.s
+	s := l.Share
 	if err := l.lazy.below(ctx, p); err != nil {
 		return err
 	}
