@@ -18,8 +18,7 @@ func (c *commands) repairFlags(cmd *cobra.Command) {
 	var writers []string
 	c.extend(cmd, "make heads of the remote again that were deleted or put back by hand",
 		func(ctx context.Context, _ *cobra.Command, path string) error {
-			return c.repair(ctx, path,
-				writers)
+			return c.repair(ctx, path, writers)
 		})
 	cmd.Flags().StringSliceVar(&writers, "writer", nil, "with --remote, a writer whose head is to be made from commit records")
 }
@@ -28,8 +27,7 @@ func (c *commands) repair(ctx context.Context, path string, writers []string) er
 	return c.With(ctx, path, func(s *control.Client, _ string) error {
 		say, done := c.counts()
 		r, err := s.RepairRemote(ctx, writers, func(p control.Progress) {
-			say(p.Current,
-				int64(p.DoneFiles))
+			say(p.Current, int64(p.DoneFiles))
 		})
 		done()
 		if err != nil {
