@@ -39,8 +39,8 @@
 // # Pull
 //
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in
-// the local store (content.Adopt), its mode and times, then the name, in place of what was there. Whoever has
-// the old file open keeps it. What was changed here and not published is left as it is.
+// the local store (content.Adopt), its mode and times, then the name, in place of what was there. A program
+// that has the old file open keeps it. What was changed here and not published is left as it is.
 //
 // Locks: Share.pushing is held over a push and a pull. Nothing is locked while the tree is changed but what
 // that locks.
@@ -120,7 +120,7 @@ type Options struct {
 	Models Models
 	Store  *store.Store
 	Pack   *pack.Packer
-	// Settle packs what waits to be packed, and makes it durable.
+	// Settle packs the queue, and makes it durable.
 	Settle func(ctx context.Context) error
 	// Kernel is told of names that are made.
 	Kernel func() content.Kernel

@@ -18,7 +18,7 @@ import (
 // is open elsewhere be read.
 const Grace = 7 * 24 * time.Hour
 
-// epochsKept is for how long it is told what was deleted: who was away for longer publishes anew.
+// epochsKept is for how long it is told what was deleted: who was away for longer publishes again.
 const epochsKept = 400 * 24 * time.Hour
 
 // idle is for how long a writer publishes nothing before its names move to @archive.

@@ -53,14 +53,14 @@ func printMended(w io.Writer, r *control.RemoteRepaired, path string) {
 		fmt.Fprintln(w, "no head to repair")
 	}
 	if r.Revived > 0 {
-		fmt.Fprintf(w, "published anew, since their objects were about to be deleted: %s\n",
+		fmt.Fprintf(w, "published again, since their objects were about to be deleted: %s\n",
 			text.Plural(int64(r.Revived), "name"))
 	}
 	for _, l := range r.Lost {
 		fmt.Fprintf(w, "lost: %s: %s\n", text.Printable(l.Path), text.Printable(l.Reason))
 	}
 	if len(r.Lost) > 0 {
-		fmt.Fprintln(w, "a machine that has them publishes them anew: ckptfs umount MNT; rm STORE/remote.db; ckptfs push STORE")
+		fmt.Fprintln(w, "a machine that has them publishes them again: ckptfs umount MNT; rm STORE/remote.db; ckptfs push STORE")
 	}
 	for _, u := range r.Unknown {
 		fmt.Fprintf(w, "%s has no head, and %s, the last of %s; unless it was idle for months, and folded:\n    ckptfs repair --remote --writer %[1]s %[4]s\n",
