@@ -119,9 +119,6 @@ func gone(err error) error {
 	return err
 }
 
-// leads reports whether p is what was asked for, or above or below it.
-func leads(p, asked string) bool { return record.Below(p, asked) || record.Below(asked, p) }
-
 // inRun looks through a run.
 func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error {
 	c.run = path.Base(at)

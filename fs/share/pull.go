@@ -1,7 +1,6 @@
 package share
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,15 +72,6 @@ func (s *Share) nodes(ctx context.Context, at string) ([]rnames.Node, error) {
 func (s *Share) heldBelow(ctx context.Context, at string) (map[string][]*record.Entry, error) {
 	all, err := s.heads.Below(ctx, at)
 	return maps.Collect(rnames.Paths(entriesOf(all)...)), err
-}
-
-// shared checks a path that a command is about.
-func shared(op, at string) (string, error) {
-	if at = cmp.Or(at, steps.Dir); !record.Below(at, steps.Dir) {
-		return "", &fs.PathError{Op: op, Path: at,
-			Err: fmt.Errorf("what lies below %s/ is shared: %w", steps.Dir, unix.EINVAL)}
-	}
-	return at, nil
 }
 
 // Conflicts lists the names at or below a path of which the remote has several versions.

@@ -52,7 +52,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -221,37 +220,6 @@ func (s *Share) Status() *control.RemoteStatus {
 	defer s.mu.Unlock()
 	st := s.status
 	return &st
-}
-
-// inStep is what a run holds that a path leads to or into, or the run; "" for what is not shared.
-func inStep(p string) string {
-	parts := strings.SplitN(p, "/", 4)
-	if len(parts) < 2 || parts[0] != steps.Dir {
-		return ""
-	}
-	return path.Join(parts[:min(len(parts), 3)]...)
-}
-
-// Shares reports whether a path is one that may be published, or that a pull works with.
-func Shares(p string) bool {
-	if inStep(p) == "" {
-		return false
-	}
-	for _, name := range strings.Split(p, "/")[1:] {
-		if !mayPublish(name) && !strings.HasPrefix(name, working) {
-			return false
-		}
-	}
-	return true
-}
-
-// mayPublish reports whether a name in a run is one that is published.
-func mayPublish(name string) bool { return !strings.HasPrefix(name, ".") && !steps.Unfinished(name) }
-
-// runOf is the run that a path leads to or into.
-func runOf(p string) string {
-	parts := strings.SplitN(p, "/", 3)
-	return path.Join(parts[:min(len(parts), 2)]...)
 }
 
 // touches are, by what a run holds, or run, when something in it changed last, unless that was long ago.
