@@ -45,7 +45,7 @@ type Exported struct {
 // RemoteRepaired is what RepairRemote did.
 type RemoteRepaired struct {
 	Heads   []MendedHead    `json:"heads"`
-	Revived int             `json:"revived"` // names that this store published anew
+	Revived int             `json:"revived"` // names that this store published again
 	Lost    []Skip          `json:"lost"`
 	Unknown []UnknownWriter `json:"unknown"`
 	Damaged []string        `json:"damaged"` // keys of objects whose commit records could not be read

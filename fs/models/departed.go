@@ -7,6 +7,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/locks"
+	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
@@ -60,12 +61,10 @@ func (d *departures) take() []departed {
 	return files
 }
 
-// unknown are those of the departed files that a ledger has no entry of.
-func unknown(book *ledger.Ledger, gone []departed) []departed {
+// unknown are those of the departed files that the ledger has no entry of.
+func (s *reconciler) unknown(gone []departed) []departed {
 	return slices.DeleteFunc(gone, func(d departed) bool {
-		return slices.ContainsFunc(book.At(d.path), func(e *ledger.Entry) bool {
-			return e.Path == d.path && e.Manifest == d.manifest
-		})
+		return s.byManifest(record.Parent{Path: d.path, Manifest: d.manifest}) != nil
 	})
 }
 

@@ -41,7 +41,7 @@ func (s *reconciler) enterLocked(p *stepPlace) error {
 		s.describeLocked(p, e, m, t)
 		return nil
 	}
-	e := &ledger.Entry{Ino: p.ino, Manifest: p.manifest, Path: p.path, Time: p.mtime, Size: p.size()}
+	e := &ledger.Entry{Ino: p.ino, Manifest: p.manifest, Path: p.path, Time: p.mtime, Size: p.size}
 	var bytes []int64
 	var tensors []lineage.Tensor
 	if m != nil {

@@ -26,6 +26,7 @@ type stepPlace struct {
 	index int // of its step
 	step  *steps.Step
 	rel   string
+	size  int64
 	ino   uint64
 	path  string
 
@@ -117,7 +118,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 				continue
 			}
 			for _, f := range st.Files {
-				p := &stepPlace{run: run, index: i, step: st, rel: f.Rel, ino: f.Ino,
+				p := &stepPlace{run: run, index: i, step: st, rel: f.Rel, ino: f.Ino, size: f.Size,
 					path: path.Join(steps.Dir, key, f.Rel)}
 				if known {
 					same = append(same, p)
@@ -141,7 +142,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			places = append(places, p)
 		}
 	}
-	s.gone = unknown(m.book, m.departures.take())
+	s.gone = s.unknown(m.departures.take())
 	if len(changed) > 0 || len(s.gone) > 0 {
 		m.recheck = true
 		if err := s.filesLocked(ctx, places, &present); err != nil {
@@ -289,16 +290,6 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 		}
 	}
 	return nil
-}
-
-// size is how long the file was found to be.
-func (p *stepPlace) size() int64 {
-	for i := range p.step.Files {
-		if p.step.Files[i].Rel == p.rel {
-			return p.step.Files[i].Size
-		}
-	}
-	return 0
 }
 
 // inode is the inode of a file of the step as it was found, rel being the name that graphOf gives it.

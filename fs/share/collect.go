@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,7 +88,7 @@ func (c *collector) each(ctx context.Context, dir *names.Node, at string,
 			return err
 		}
 		p := at + "/" + e.Name
-		if strings.HasPrefix(e.Name, ".") || steps.Unfinished(e.Name) || !leads(p, c.path) {
+		if !mayPublish(e.Name) || !leads(p, c.path) {
 			continue
 		}
 		if err := record.CheckPath(p); err != nil {
@@ -119,9 +118,6 @@ func gone(err error) error {
 	}
 	return err
 }
-
-// leads reports whether p is what was asked for, or above or below it.
-func leads(p, asked string) bool { return record.Below(p, asked) || record.Below(asked, p) }
 
 // inRun looks through a run.
 func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error {

@@ -51,8 +51,8 @@ type dropping struct {
 	report func(control.Progress)
 	out    control.Dropped
 
-	step string // of which said are what heads say
-	said map[string][]*record.Entry
+	step string // of which held are what heads say
+	held map[string][]*record.Entry
 }
 
 // file drops one file.
@@ -123,17 +123,14 @@ func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string
 
 // entryOf is what heads say of the file at a path, if it has that manifest; else nil.
 func (d *dropping) entryOf(ctx context.Context, p string, manifest [32]byte) (*record.File, error) {
-	if step := inStep(p); step != d.step || d.said == nil {
-		all, err := d.heads.Below(ctx, step)
+	if step := inStep(p); step != d.step || d.held == nil {
+		held, err := d.heldBelow(ctx, step)
 		if err != nil {
 			return nil, err
 		}
-		d.step, d.said = step, map[string][]*record.Entry{}
-		for at, held := range rnames.Paths(entriesOf(all)...) {
-			d.said[at] = held
-		}
+		d.step, d.held = step, held
 	}
-	for _, e := range rnames.Merge(d.said[path.Clean(p)]).Tips {
+	for _, e := range rnames.Merge(d.held[path.Clean(p)]).Tips {
 		if e.File != nil && e.File.Manifest == manifest && !e.File.Manifest.IsZero() {
 			return e.File, nil
 		}

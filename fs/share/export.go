@@ -12,7 +12,6 @@ import (
 
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/local"
-	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/writer"
@@ -79,7 +78,7 @@ type export struct {
 
 // find makes the entries of what lies at a path, and tombstones of what was exported to the run before.
 func (e *export) find(ctx context.Context, run, at string) error {
-	of, err := e.heads.Below(ctx, at)
+	of, err := e.nodes(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -88,7 +87,7 @@ func (e *export) find(ctx context.Context, run, at string) error {
 		to = run + "/" + path.Base(at)
 	}
 	seen := map[string]bool{}
-	for _, n := range rnames.Tree(entriesOf(of)...) {
+	for _, n := range of {
 		if n.Name == nil {
 			continue
 		}
@@ -100,11 +99,11 @@ func (e *export) find(ctx context.Context, run, at string) error {
 	if len(e.entries) == 0 {
 		return &fs.PathError{Op: "export", Path: at, Err: fmt.Errorf("the remote has no such name: push it first: %w", unix.ENOENT)}
 	}
-	before, err := e.heads.Below(ctx, run)
+	before, err := e.nodes(ctx, run)
 	if err != nil {
 		return err
 	}
-	for _, n := range rnames.Tree(entriesOf(before)...) {
+	for _, n := range before {
 		switch {
 		case n.Name == nil || seen[n.Path] && n.Name.Origin == record.ExportsWriter:
 		case n.Name.Origin != record.ExportsWriter:

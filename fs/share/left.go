@@ -17,9 +17,10 @@ import (
 // The names that what is pulled has for a moment: pulling and the inode number of what is new. Once they were
 // exchanged, what was there before has that name. making is that of a link before its number is known.
 const (
-	pulling = ".ckptfs-pull-"
+	working = ".ckptfs-" // begins all of them
+	pulling = working + "pull-"
 	making  = pulling + "new"
-	aside   = ".ckptfs-aside-" // begins the names of what a killed pull may have taken from a program
+	aside   = working + "aside-" // begins the names of what a killed pull may have taken from a program
 )
 
 var errAside = errors.New("a pull that was killed put this aside for what was published, and a program may have written it just then: rename it, or remove it")

@@ -57,17 +57,23 @@ func (s *Share) poll(ctx context.Context) {
 
 // unreached notes why the remote is not reached, and reports it once.
 func (s *Share) unreached(err error) {
+	if s.noteWhy(&s.status.Offline, err) {
+		s.o.Report(slog.LevelWarn, "the remote is not reached: names are as they were seen last", "reason", err)
+	}
+}
+
+// noteWhy notes in a field of the status why something fails, and reports whether that is to be told: it does
+// not fail as it did the last time.
+func (s *Share) noteWhy(field *string, err error) (news bool) {
 	why := ""
 	if err != nil {
 		why = err.Error()
 	}
 	s.mu.Lock()
-	told := s.status.Offline == why
-	s.status.Offline = why
-	s.mu.Unlock()
-	if err != nil && !told {
-		s.o.Report(slog.LevelWarn, "the remote is not reached: names are as they were seen last", "reason", err)
-	}
+	defer s.mu.Unlock()
+	news = err != nil && *field != why
+	*field = why
+	return news
 }
 
 func (s *Share) loop(ctx context.Context) {
@@ -132,15 +138,7 @@ func (s *Share) hurry() {
 
 // fails notes why nothing is published now, and reports it once.
 func (s *Share) fails(err error) {
-	why := ""
-	if err != nil {
-		why = err.Error()
-	}
-	s.mu.Lock()
-	told := s.status.Problem == why
-	s.status.Problem = why
-	s.mu.Unlock()
-	if err != nil && !told && !errors.Is(err, context.Canceled) {
+	if s.noteWhy(&s.status.Problem, err) && !errors.Is(err, context.Canceled) {
 		s.o.Report(slog.LevelWarn, "nothing is published now; it is tried again", "reason", err)
 	}
 }

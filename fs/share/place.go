@@ -63,7 +63,7 @@ func (p *pull) folder(dir *names.Node, name string, e *record.Entry) (*names.Nod
 // file makes a file, first without a name.
 func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
 	was *known) (*names.Node, error) {
-	if e.File.Manifest != ([32]byte{}) && !p.stubs {
+	if !e.File.Manifest.IsZero() && !p.stubs {
 		if err := p.bringOne(ctx, e); err != nil {
 			return nil, err
 		}
@@ -103,10 +103,10 @@ func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
 	done = func() {}
 	mtime := tree.TimespecOf(time.Unix(0, e.MTime))
 	switch {
-	case e.File.Manifest != ([32]byte{}) && p.stubs:
+	case !e.File.Manifest.IsZero() && p.stubs:
 		m.Close()
 		err = content.AdoptRemote(m.Node.File(), e.File.Manifest, e.File.Size, e.MTime)
-	case e.File.Manifest != ([32]byte{}):
+	case !e.File.Manifest.IsZero():
 		m.Close()
 		err = content.Adopt(m.Node.File(), e.File.Manifest, e.MTime)
 	default:

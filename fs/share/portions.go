@@ -104,12 +104,6 @@ func (p *pull) part(ctx context.Context, at string) (any bool, err error) {
 	return len(nodes) > 0, nil
 }
 
-// nodes are the names at or below a path, ascending, and the folders above it.
-func (p *pull) nodes(ctx context.Context, at string) ([]rnames.Node, error) {
-	all, err := p.heads.Below(ctx, at)
-	return rnames.Tree(entriesOf(all)...), err
-}
-
 // portion is how many of the first nodes are made at a time.
 func portion(nodes []rnames.Node) (n int) {
 	for bytes := int64(0); n < len(nodes); n++ {
@@ -180,7 +174,7 @@ func (p *pull) ahead(ctx context.Context, n *rnames.Node) error {
 	}
 	if wanted, err := p.wants(ctx, n); err != nil {
 		return err
-	} else if wanted && e.File.Manifest != ([32]byte{}) {
+	} else if wanted && !e.File.Manifest.IsZero() {
 		if err := p.bringOne(ctx, e); err != nil && !lost(err) { // else node says so
 			return err
 		}

@@ -1,11 +1,11 @@
 package share
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -62,13 +62,16 @@ func entriesOf(all []heads.Of) [][]record.Entry {
 	return lists
 }
 
-// shared checks a path that a command is about.
-func shared(op, at string) (string, error) {
-	if at = cmp.Or(at, steps.Dir); !record.Below(at, steps.Dir) {
-		return "", &fs.PathError{Op: op, Path: at,
-			Err: fmt.Errorf("what lies below %s/ is shared: %w", steps.Dir, unix.EINVAL)}
-	}
-	return at, nil
+// nodes are the names at or below a path that heads say of, ascending, and the folders above it.
+func (s *Share) nodes(ctx context.Context, at string) ([]rnames.Node, error) {
+	all, err := s.heads.Below(ctx, at)
+	return rnames.Tree(entriesOf(all)...), err
+}
+
+// heldBelow are the entries of all heads at or below a path, by path.
+func (s *Share) heldBelow(ctx context.Context, at string) (map[string][]*record.Entry, error) {
+	all, err := s.heads.Below(ctx, at)
+	return maps.Collect(rnames.Paths(entriesOf(all)...)), err
 }
 
 // Conflicts lists the names at or below a path of which the remote has several versions.
@@ -77,12 +80,12 @@ func (s *Share) Conflicts(ctx context.Context, at string) (*control.Conflicts, e
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.heads.Below(ctx, at)
+	all, err := s.nodes(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	out := &control.Conflicts{Names: []control.Conflict{}}
-	for _, n := range rnames.Tree(entriesOf(all)...) {
+	for _, n := range all {
 		if len(n.Conflicts) == 0 {
 			continue
 		}

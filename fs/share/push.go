@@ -318,13 +318,11 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 func (p *push) held(ctx context.Context, entries []record.Entry) (map[string][]*record.Entry, error) {
 	held := map[string][]*record.Entry{}
 	for at := range groups(entries) {
-		all, err := p.heads.Below(ctx, at)
+		said, err := p.heldBelow(ctx, at)
 		if err != nil {
 			return nil, err
 		}
-		for path, of := range rnames.Paths(entriesOf(all)...) {
-			held[path] = of
-		}
+		maps.Copy(held, said)
 	}
 	return held, nil
 }

@@ -96,14 +96,11 @@ func (b *before) stepBefore(ctx context.Context, p string) (files []*record.File
 	}
 	last := path.Join(run, names[i-1])
 	if b.held[last] == nil {
-		all, err := b.heads.Below(ctx, last)
+		held, err := b.heldBelow(ctx, last)
 		if err != nil {
 			return nil, false, err
 		}
-		b.held[last] = map[string][]*record.Entry{}
-		for at, held := range rnames.Paths(entriesOf(all)...) {
-			b.held[last][at] = held
-		}
+		b.held[last] = held
 	}
 	files, own = b.tips(b.held[last][last+strings.TrimPrefix(p, at)])
 	return files, own, nil

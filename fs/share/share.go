@@ -39,8 +39,8 @@
 // # Pull
 //
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in
-// the local store (content.Adopt), its mode and times, then the name, in place of what was there. Whoever has
-// the old file open keeps it. What was changed here and not published is left as it is.
+// the local store (content.Adopt), its mode and times, then the name, in place of what was there. A program
+// that has the old file open keeps it. What was changed here and not published is left as it is.
 //
 // Locks: Share.pushing is held over a push and a pull. Nothing is locked while the tree is changed but what
 // that locks.
@@ -52,7 +52,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -120,7 +119,7 @@ type Options struct {
 	Models Models
 	Store  *store.Store
 	Pack   *pack.Packer
-	// Settle packs what waits to be packed, and makes it durable.
+	// Settle packs the queue, and makes it durable.
 	Settle func(ctx context.Context) error
 	// Kernel is told of names that are made.
 	Kernel func() content.Kernel
@@ -221,21 +220,6 @@ func (s *Share) Status() *control.RemoteStatus {
 	defer s.mu.Unlock()
 	st := s.status
 	return &st
-}
-
-// inStep is what a run holds that a path leads to or into, or the run; "" for what is not shared.
-func inStep(p string) string {
-	parts := strings.SplitN(p, "/", 4)
-	if len(parts) < 2 || parts[0] != steps.Dir {
-		return ""
-	}
-	return path.Join(parts[:min(len(parts), 3)]...)
-}
-
-// runOf is the run that a path leads to or into.
-func runOf(p string) string {
-	parts := strings.SplitN(p, "/", 3)
-	return path.Join(parts[:min(len(parts), 2)]...)
 }
 
 // touches are, by what a run holds, or run, when something in it changed last, unless that was long ago.

@@ -12,15 +12,24 @@ import (
 	"ckptfs/fs/names"
 )
 
-// isStub reports whether a node is a file whose bytes the remote has.
-func isStub(n *names.Node) bool {
+// IsStub reports whether a node is a file whose bytes the remote alone has.
+func IsStub(n *names.Node) (bool, error) {
 	f := n.File()
 	if f == nil {
-		return false
+		return false, nil
 	}
 	f.Lock()
 	defer f.Unlock()
-	return f.LoadLocked() == nil && f.StateLocked().Record.Remote
+	if err := f.LoadLocked(); err != nil {
+		return false, err
+	}
+	return f.StateLocked().Record.Remote, nil
+}
+
+// isStub is IsStub, and false of a file whose record cannot be read.
+func isStub(n *names.Node) bool {
+	is, err := IsStub(n)
+	return err == nil && is
 }
 
 // unstub brings the bytes of a name that is a stub, unless stubs are what is wanted.

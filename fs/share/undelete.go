@@ -9,8 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cas"
-	"ckptfs/cas/remote/bucket"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
@@ -138,14 +136,13 @@ func (s *Share) revive(ctx context.Context, all []revived) (published int, err e
 	batch := s.o.Store.Begin()
 	defer batch.Release()
 	p := &push{Share: s, found: &found{}, shown: map[string][]record.Replaced{}}
-	lost := map[string]func(error){}
+	skip := map[string]func(error){}
 	for i := range all {
 		e := all[i].entry
 		e.Over, e.Removed = nil, nil
 		if e.File != nil && !e.File.Manifest.IsZero() {
 			err := s.bring.File(ctx, batch, &e)
-			if errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) ||
-				errors.Is(err, bucket.ErrNotFound) {
+			if lost(err) {
 				all[i].lost(err)
 				continue
 			}
@@ -155,14 +152,14 @@ func (s *Share) revive(ctx context.Context, all []revived) (published int, err e
 			e.File = plain(e.File)
 		}
 		p.entries = append(p.entries, e)
-		p.shown[e.Path], lost[e.Path] = all[i].shown, all[i].lost
+		p.shown[e.Path], skip[e.Path] = all[i].shown, all[i].lost
 	}
 	if err := batch.Commit(); err != nil {
 		return 0, err
 	}
 	err = p.run(ctx)
 	for _, f := range p.out.Skipped {
-		lost[f.Path](errors.New(f.Reason))
+		skip[f.Path](errors.New(f.Reason))
 	}
 	return p.out.Names, err
 }

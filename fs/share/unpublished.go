@@ -71,7 +71,7 @@ func (c *counter) each(dir *names.Node, at string, f func(n *names.Node, p strin
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		if strings.HasPrefix(e.Name, ".") || steps.Unfinished(e.Name) {
+		if !mayPublish(e.Name) {
 			continue
 		}
 		n, _, err := c.o.Names.Child(dir, e.Name)

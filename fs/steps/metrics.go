@@ -45,8 +45,9 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 		b, err := s.Files.ReadSmall(path.Join(Dir, runName, st.Name, src.Name), src.Max)
 		if errors.Is(err, ErrRemote) {
 			remote = true
+			continue
 		}
-		if errors.Is(err, ErrRemote) || errors.Is(err, unix.ENOENT) {
+		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
 		var found map[string]float64

@@ -42,7 +42,7 @@ func (c *cloud) objects(w string) map[record.ID]bool {
 	return all
 }
 
-// What is exported is a run of its own, which any machine pulls and exports anew; for serving it needs no
+// What is exported is a run of its own, which any machine pulls and exports again; for serving it needs no
 // object of others.
 func TestExport(t *testing.T) {
 	c := newCloud(t)

@@ -13,6 +13,7 @@ import (
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/virtual"
@@ -127,18 +128,11 @@ func (f stepFiles) here(p string) error {
 		return err
 	}
 	defer n.Unpin()
-	if n.File() == nil {
-		return nil
+	is, err := share.IsStub(n)
+	if is {
+		err = fmt.Errorf("%s: %w", p, steps.ErrRemote)
 	}
-	n.File().Lock()
-	defer n.File().Unlock()
-	if err := n.File().LoadLocked(); err != nil {
-		return err
-	}
-	if n.File().StateLocked().Record.Remote {
-		return fmt.Errorf("%s: %w", p, steps.ErrRemote)
-	}
-	return nil
+	return err
 }
 
 // Open finds a file, a folder or a view.

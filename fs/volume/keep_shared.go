@@ -2,18 +2,18 @@ package volume
 
 import (
 	"context"
-	"strings"
+	"path"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/names"
-	"ckptfs/fs/steps"
+	"ckptfs/fs/share"
 )
 
 // keepMoved refuses to move what a remote alone has to a name that is not shared. The remote keeps bytes for
 // names that are published, and the old one goes.
 func keepMoved(v *Volume, oldDir *names.Node, oldName string, newDir *names.Node, newName string) error {
-	if v.sharing.get() == nil || isShared(newDir, newName) {
+	if !v.sharing.leaves(newDir, newName) {
 		return nil
 	}
 	n, _, err := v.names.Child(oldDir, oldName)
@@ -21,49 +21,34 @@ func keepMoved(v *Volume, oldDir *names.Node, oldName string, newDir *names.Node
 		return nil // Rename says what is wrong
 	}
 	defer n.Unpin()
-	return keepShared(v, n, newDir, newName)
+	return keepStubs(v, n)
 }
 
 // keepShared is EXDEV, after which mv and ln copy, when a remote alone has a file, or one below a folder, and
 // its new name would not be shared.
 func keepShared(v *Volume, n, dir *names.Node, name string) error {
-	if v.sharing.get() == nil || isShared(dir, name) {
+	if !v.sharing.leaves(dir, name) {
 		return nil
 	}
+	return keepStubs(v, n)
+}
+
+// leaves reports whether what gets a name is shared no more.
+func (s *sharing) leaves(dir *names.Node, name string) bool {
+	return s.get() != nil && !share.Shares(path.Join(dir.Path(), name))
+}
+
+// keepStubs is EXDEV when a remote alone has a file, or one below a folder.
+func keepStubs(v *Volume, n *names.Node) error {
 	remote := func(_ string, n *names.Node) error {
-		f := n.File()
-		if f == nil {
-			return nil
+		is, err := share.IsStub(n)
+		if is {
+			err = unix.EXDEV
 		}
-		f.Lock()
-		defer f.Unlock()
-		if err := f.LoadLocked(); err != nil {
-			return err
-		}
-		if f.StateLocked().Record.Remote {
-			return unix.EXDEV
-		}
-		return nil
+		return err
 	}
 	if !n.IsDir() {
 		return remote("", n)
 	}
 	return v.names.WalkBelow(context.Background(), n.Path(), n, remote)
-}
-
-// isShared reports whether a name may be published, or is one that a pull works with.
-func isShared(dir *names.Node, name string) bool {
-	parts := strings.Split(dir.Path()+"/"+name, "/")
-	if parts[0] != steps.Dir {
-		return false
-	}
-	for _, part := range parts[1:] {
-		if strings.HasPrefix(part, ".ckptfs-") {
-			continue
-		}
-		if strings.HasPrefix(part, ".") || steps.Unfinished(part) {
-			return false
-		}
-	}
-	return true
 }

@@ -95,7 +95,7 @@ func TestHeadPutBack(t *testing.T) {
 	}
 }
 
-// What a collector condemned while a head was missing, and did not delete yet, is published anew by the
+// What a collector condemned while a head was missing, and did not delete yet, is published again by the
 // machine that repairs.
 func TestRepairRevives(t *testing.T) {
 	c := newCloud(t)

@@ -258,15 +258,14 @@ func (s *sharing) exchanging(dir *names.Node, name string) (done func(bool)) {
 	return s.removing(dir, name)
 }
 
-// with calls do with the connection; without one, the error says why there is none.
-func (s *sharing) with(do func(*share.Share) error) error {
-	one := s.get()
-	if one == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.why
+// connected is the connection; without one, the error says why there is none.
+func (s *sharing) connected() (*share.Share, error) {
+	if one := s.get(); one != nil {
+		return one, nil
 	}
-	return do(one)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.get(), s.why // it may have been made meanwhile
 }
 
 // Join uses the remote that the store was joined to since it was opened, and looks what it has.
@@ -278,101 +277,103 @@ func (q *Requests) Join(ctx context.Context) error {
 	if err := s.connect(true); err != nil {
 		return err
 	}
-	return s.with(func(one *share.Share) error {
-		_, err := one.Fetch(ctx)
+	one, err := s.connected()
+	if err != nil {
 		return err
-	})
+	}
+	_, err = one.Fetch(ctx)
+	return err
 }
 
 // Push publishes what is complete at or below a path.
 func (q *Requests) Push(
 	ctx context.Context, path string, o control.PushOptions, report func(control.Progress),
-) (out *control.Pushed, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.Push(ctx, path, o, report)
-		return err
-	})
-	return out, err
+) (*control.Pushed, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.Push(ctx, path, o, report)
 }
 
 // Fetch reads what others published since.
-func (q *Requests) Fetch(ctx context.Context) (out *control.Fetched, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.Fetch(ctx)
-		return err
-	})
-	return out, err
+func (q *Requests) Fetch(ctx context.Context) (*control.Fetched, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.Fetch(ctx)
 }
 
 // Pull makes the names at or below a path that others published.
 func (q *Requests) Pull(
 	ctx context.Context, path string, report func(control.Progress),
-) (out *control.Pulled, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.Pull(ctx, path, report)
-		return err
-	})
-	return out, err
+) (*control.Pulled, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.Pull(ctx, path, report)
 }
 
 // Drop leaves to the remote what it has of the files at or below a path.
 func (q *Requests) Drop(
 	ctx context.Context, path string, report func(control.Progress),
-) (out *control.Dropped, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.Drop(ctx, path, report)
-		return err
-	})
-	return out, err
+) (*control.Dropped, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.Drop(ctx, path, report)
 }
 
 // Conflicts lists the names of which the remote has several versions.
-func (q *Requests) Conflicts(ctx context.Context, path string) (out *control.Conflicts, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.Conflicts(ctx, path)
-		return err
-	})
-	return out, err
+func (q *Requests) Conflicts(ctx context.Context, path string) (*control.Conflicts, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.Conflicts(ctx, path)
 }
 
 // Deleted lists the names that were deleted and may be brought back.
-func (q *Requests) Deleted(ctx context.Context, path string) (out *control.Deletions, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.Deleted(ctx, path)
-		return err
-	})
-	return out, err
+func (q *Requests) Deleted(ctx context.Context, path string) (*control.Deletions, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.Deleted(ctx, path)
 }
 
 // Undelete brings back what was deleted at or below a path.
 func (q *Requests) Undelete(
 	ctx context.Context, path string, report func(control.Progress),
-) (out *control.Undeleted, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.Undelete(ctx, path, report)
-		return err
-	})
-	return out, err
+) (*control.Undeleted, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.Undelete(ctx, path, report)
 }
 
 // RepairRemote makes heads of the remote again that were deleted or put back by hand.
 func (q *Requests) RepairRemote(
 	ctx context.Context, writers []string, report func(control.Progress),
-) (out *control.RemoteRepaired, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.RepairRemote(ctx, writers, report)
-		return err
-	})
-	return out, err
+) (*control.RemoteRepaired, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.RepairRemote(ctx, writers, report)
 }
 
 // Export publishes what lies at a path once more, as a run of a name.
 func (q *Requests) Export(
 	ctx context.Context, name, path string, serving bool,
-) (out *control.Exported, err error) {
-	err = q.v.sharing.with(func(s *share.Share) error {
-		out, err = s.Export(ctx, name, path, serving)
-		return err
-	})
-	return out, err
+) (*control.Exported, error) {
+	s, err := q.v.sharing.connected()
+	if err != nil {
+		return nil, err
+	}
+	return s.Export(ctx, name, path, serving)
 }

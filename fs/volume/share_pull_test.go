@@ -137,18 +137,6 @@ func TestPullTakesAttributes(t *testing.T) {
 	a, b := c.join("a"), c.join("b")
 	a.put("runs/x/1/f", []byte("f"))
 	a.put("runs/x/1/model.safetensors", modelFile(t, "ABC"))
-	attr := func(m *machine, name, value string) {
-		t.Helper()
-		n := m.find("runs/x/1")
-		defer m.forget(n)
-		err := m.RemoveXattr(n, name)
-		if value != "" {
-			err = m.SetXattr(n, name, []byte(value), 0)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	has := func(m *machine, name, want string) {
 		t.Helper()
 		n := m.find("runs/x/1")
@@ -162,12 +150,12 @@ func TestPullTakesAttributes(t *testing.T) {
 			t.Errorf("%s is %q, %v; want %q", name, buf[:max(k, 0)], err, want)
 		}
 	}
-	attr(a, "user.metric.acc", "0.5")
-	attr(a, "user.old", "old")
+	a.attr("runs/x/1", "user.metric.acc", "0.5")
+	a.attr("runs/x/1", "user.old", "old")
 	a.published("")
 	b.pulled("")
-	attr(a, "user.metric.acc", "0.75")
-	attr(a, "user.old", "")
+	a.attr("runs/x/1", "user.metric.acc", "0.75")
+	a.attr("runs/x/1", "user.old", "")
 	for _, p := range []string{"runs/x/1", "runs/x/1/f", "runs/x/1/model.safetensors"} {
 		a.setattr(p, &tree.SetAttr{Mode: ptr(uint32(0o700))})
 	}
@@ -184,8 +172,8 @@ func TestPullTakesAttributes(t *testing.T) {
 	if p := b.published(""); p.Names != 0 {
 		t.Errorf("%+v", p)
 	}
-	attr(b, "user.note", "mine")
-	attr(a, "user.note", "theirs")
+	b.attr("runs/x/1", "user.note", "mine")
+	a.attr("runs/x/1", "user.note", "theirs")
 	a.published("")
 	b.pulled("")
 	has(b, "user.note", "mine")
@@ -199,11 +187,7 @@ func TestFolderOfTwo(t *testing.T) {
 	a.put("runs/x/1/f", []byte("f"))
 	a.published("")
 	b.mkdir("runs/x/1")
-	n := b.find("runs/x/1")
-	if err := b.SetXattr(n, "user.note", []byte("note"), 0); err != nil {
-		t.Fatal(err)
-	}
-	b.forget(n)
+	b.attr("runs/x/1", "user.note", "note")
 	b.pulled("")
 	b.remoteIs("runs/x/1", "pending")
 	if p := b.published(""); p.Names == 0 {

@@ -207,11 +207,7 @@ func TestPullThenPublishedMode(t *testing.T) {
 	a.published("")
 	b.pulled("")
 	b.setattr("runs/x/1/f", &tree.SetAttr{Mode: ptr(uint32(0o600))})
-	d := b.find("runs/x/1")
-	if err := b.SetXattr(d, "user.note", []byte("mine"), 0); err != nil {
-		t.Fatal(err)
-	}
-	b.forget(d)
+	b.attr("runs/x/1", "user.note", "mine")
 	b.pulled("")
 	b.remoteIs("runs/x/1/f", "pending")
 	if p := b.published(""); p.Names != 2 {
@@ -229,11 +225,7 @@ func TestPublishedAgain(t *testing.T) {
 	a.put("other/y/1/f", []byte("f"))
 	a.link("runs/x/1/sub/f", "other/hard")
 	a.published("")
-	n := a.find("runs/x/1/sub")
-	if err := a.SetXattr(n, "user.note", []byte("note"), 0); err != nil {
-		t.Fatal(err)
-	}
-	a.forget(n)
+	a.attr("runs/x/1/sub", "user.note", "note")
 	if p := a.published(""); p.Names != 1 {
 		t.Errorf("attribute of a folder: %+v", p)
 	}

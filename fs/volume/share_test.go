@@ -140,31 +140,49 @@ func (m *machine) remoteState(p string) string {
 	return string(buf[:k])
 }
 
-func TestPushAndPull(t *testing.T) {
-	c := newCloud(t)
-	a, b := c.join("a"), c.join("b")
-	files := map[string][]byte{
+// attr sets an attribute of a name; with "" it has that no more.
+func (m *machine) attr(p, name, value string) {
+	m.t.Helper()
+	n := m.find(p)
+	defer m.forget(n)
+	var err error
+	if value == "" {
+		err = m.RemoveXattr(n, name)
+	} else {
+		err = m.SetXattr(n, name, []byte(value), 0)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// twoSteps are the files of a run.
+func twoSteps(t *testing.T) map[string][]byte {
+	return map[string][]byte{
 		"runs/x/1/model.safetensors": modelFile(t, "ABC"),
 		"runs/x/1/metrics.json":      []byte(`{"loss": 0.25}`),
 		"runs/x/1/empty":             nil,
 		"runs/x/1/notes.txt":         bytes.Repeat([]byte("plain "), 5000),
 		"runs/x/2/model.safetensors": modelFile(t, "ABD"),
-		"runs/x/config.yaml":         []byte("lr: 1\n"),
 	}
+}
+
+func TestPushAndPull(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	files := twoSteps(t)
+	files["runs/x/config.yaml"] = []byte("lr: 1\n")
 	for p, data := range files {
 		a.put(p, data)
 	}
-	run, step := a.find("runs/x"), a.find("runs/x/1")
+	run := a.find("runs/x")
 	if n, _, err := a.Symlink(run, "latest", "2", a.me); err != nil {
 		t.Fatal(err)
 	} else {
 		a.forget(n)
 	}
-	if err := a.SetXattr(step, "user.metric.acc", []byte("0.5"), 0); err != nil {
-		t.Fatal(err)
-	}
 	a.forget(run)
-	a.forget(step)
+	a.attr("runs/x/1", "user.metric.acc", "0.5")
 	first := a.published("")
 	if first.Names != len(files)+1+3 || first.Removed != 0 { // and the folders x, 1, 2
 		t.Errorf("%+v", first)

@@ -70,13 +70,7 @@ func (m *machine) names(p string) (all []string) {
 func TestStubsAppear(t *testing.T) {
 	c := newCloud(t)
 	a, b := c.join("a"), c.join("b")
-	files := map[string][]byte{
-		"runs/x/1/model.safetensors": modelFile(t, "ABC"),
-		"runs/x/1/metrics.json":      []byte(`{"loss": 0.25}`),
-		"runs/x/1/empty":             nil,
-		"runs/x/1/notes.txt":         bytes.Repeat([]byte("plain "), 5000),
-		"runs/x/2/model.safetensors": modelFile(t, "ABD"),
-	}
+	files := twoSteps(t)
 	for p, data := range files {
 		a.put(p, data)
 	}

@@ -7,9 +7,9 @@ package heap
 //	 48  what the Go runtime does not count: the program itself, and the index's mapped pages
 //	     that were touched
 //	 24  segments read ahead, which it does not count either
-//	121  requests, packing, the tables of files, steps and models, and what waits for the garbage
-//	     collector, which is held to the rest; packing works with as many cores as an eighth of all, 64 MiB,
-//	     has room for, and as many files wait for it as a sixteenth, 32 MiB, has room for
+//	121  requests, packing, the tables of files, steps and models, and what the garbage collector has
+//	     not freed yet, which is held to the rest; packing works with as many cores as an eighth of all,
+//	     64 MiB, has room for, and as many files wait for it as a sixteenth, 32 MiB, has room for
 //
 // With very many files the tables take more: the files that the kernel remembers, local copies, and models an
 // eighth of all each, at most. Steps, and what stats counts, are not bounded.

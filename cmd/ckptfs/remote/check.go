@@ -80,7 +80,7 @@ func printAudit(w io.Writer, r *audit.Report, path string) {
 	if todo[audit.Content] {
 		fmt.Fprintln(w, strings.Join([]string{"objects: put them back if the bucket keeps versions; else, on a machine that has the files,",
 			"    ckptfs umount MNT; rm STORE/remote.db; ckptfs push STORE",
-			"which publishes them anew, as of another writer"}, "\n"))
+			"which publishes them again, as of another writer"}, "\n"))
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
-	"ckptfs/cas/remote/patient"
 )
 
 // Extend gives commands that do something for a store a flag to do it for its remote.
@@ -78,8 +77,7 @@ func (c *commands) joined(ctx context.Context, path string) (*joined, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &joined{Joined: j, engine: engine,
-		bucket: patient.New(engine, patient.Options{Requests: 16, For: patience})}
+	out := &joined{Joined: j, engine: engine, bucket: patiently(engine, patience)}
 	f, err := remote.Look(ctx, out.bucket)
 	if err == nil && f.ID != j.ID {
 		err = fmt.Errorf("another remote than the one that was joined is there: its id is %s, it was %s", f.ID, j.ID)

@@ -8,7 +8,6 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
-	"ckptfs/cas/remote/patient"
 	"ckptfs/cas/remote/rated"
 	"ckptfs/cas/remote/web"
 	"ckptfs/cmd/ckptfs/size"
@@ -100,6 +99,5 @@ func mirrored(b bucket.Bucket, url string) (bucket.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := patient.Options{Requests: requests, For: mirrorPatience}
-	return web.NewMirror(patient.New(copies, o), b), nil
+	return web.NewMirror(patiently(copies, mirrorPatience), b), nil
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -25,10 +26,7 @@ collector.`,
 			if err != nil {
 				return err
 			}
-			say, done := c.counts()
-			made, err := index.Make(cmd.Context(), j.bucket, index.Options{Remote: j.ID, Now: c.now,
-				Random: rand.Reader, Say: say})
-			done()
+			made, err := c.makeIndex(cmd.Context(), j)
 			if err != nil {
 				return fmt.Errorf("%s: %w", j.URL(), err)
 			}
@@ -43,4 +41,11 @@ collector.`,
 			})
 		},
 	}
+}
+
+// makeIndex brings the index up to what the remote has.
+func (c *commands) makeIndex(ctx context.Context, j *joined) (index.Made, error) {
+	say, done := c.counts()
+	defer done()
+	return index.Make(ctx, j.bucket, index.Options{Remote: j.ID, Now: c.now, Random: rand.Reader, Say: say})
 }

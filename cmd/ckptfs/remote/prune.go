@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cas/remote/bucket"
-	"ckptfs/cas/remote/index"
 	"ckptfs/cas/remote/sweep"
 	"ckptfs/cmd/ckptfs/text"
 )
@@ -20,7 +18,7 @@ import (
 // is open elsewhere be read.
 const Grace = 7 * 24 * time.Hour
 
-// epochsKept is for how long it is told what was deleted: who was away for longer publishes anew.
+// epochsKept is for how long it is told what was deleted: who was away for longer publishes again.
 const epochsKept = 400 * 24 * time.Hour
 
 // idle is for how long a writer publishes nothing before its names move to @archive.
@@ -90,16 +88,7 @@ func (c *commands) prune(ctx context.Context, cmd *cobra.Command, path string) e
 	if err := c.Show(out, func(w io.Writer) { printCollected(w, &out) }); err != nil || dry {
 		return err
 	}
-	return c.makeIndex(ctx, j)
-}
-
-// makeIndex brings the index up to what is left.
-func (c *commands) makeIndex(ctx context.Context, j *joined) error {
-	say, done := c.counts()
-	defer done()
-	_, err := index.Make(ctx, j.bucket, index.Options{Remote: j.ID, Now: c.now, Random: rand.Reader,
-		Say: say})
-	if err != nil {
+	if _, err = c.makeIndex(ctx, j); err != nil {
 		err = fmt.Errorf("%s was pruned; its index is as it was: %w", j.URL(), err)
 	}
 	return err

@@ -35,7 +35,12 @@ func Open(j remote.Joined) (bucket.Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return patient.New(b, patient.Options{Requests: requests, For: patience}), nil
+	return patiently(b, patience), nil
+}
+
+// patiently makes each request of a bucket again for so long.
+func patiently(b bucket.Bucket, most time.Duration) bucket.Bucket {
+	return patient.New(b, patient.Options{Requests: requests, For: most})
 }
 
 func (c *commands) push() *cobra.Command {

@@ -18,8 +18,7 @@ func (c *commands) repairFlags(cmd *cobra.Command) {
 	var writers []string
 	c.extend(cmd, "make heads of the remote again that were deleted or put back by hand",
 		func(ctx context.Context, _ *cobra.Command, path string) error {
-			return c.repair(ctx, path,
-				writers)
+			return c.repair(ctx, path, writers)
 		})
 	cmd.Flags().StringSliceVar(&writers, "writer", nil, "with --remote, a writer whose head is to be made from commit records")
 }
@@ -28,8 +27,7 @@ func (c *commands) repair(ctx context.Context, path string, writers []string) er
 	return c.With(ctx, path, func(s *control.Client, _ string) error {
 		say, done := c.counts()
 		r, err := s.RepairRemote(ctx, writers, func(p control.Progress) {
-			say(p.Current,
-				int64(p.DoneFiles))
+			say(p.Current, int64(p.DoneFiles))
 		})
 		done()
 		if err != nil {
@@ -55,14 +53,14 @@ func printMended(w io.Writer, r *control.RemoteRepaired, path string) {
 		fmt.Fprintln(w, "no head to repair")
 	}
 	if r.Revived > 0 {
-		fmt.Fprintf(w, "published anew, since their objects were about to be deleted: %s\n",
+		fmt.Fprintf(w, "published again, since their objects were about to be deleted: %s\n",
 			text.Plural(int64(r.Revived), "name"))
 	}
 	for _, l := range r.Lost {
 		fmt.Fprintf(w, "lost: %s: %s\n", text.Printable(l.Path), text.Printable(l.Reason))
 	}
 	if len(r.Lost) > 0 {
-		fmt.Fprintln(w, "a machine that has them publishes them anew: ckptfs umount MNT; rm STORE/remote.db; ckptfs push STORE")
+		fmt.Fprintln(w, "a machine that has them publishes them again: ckptfs umount MNT; rm STORE/remote.db; ckptfs push STORE")
 	}
 	for _, u := range r.Unknown {
 		fmt.Fprintf(w, "%s has no head, and %s, the last of %s; unless it was idle for months, and folded:\n    ckptfs repair --remote --writer %[1]s %[4]s\n",

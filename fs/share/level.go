@@ -1,0 +1,263 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	rnames "ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/record"
+	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
+)
+
+// level is a folder that is brought up to date.
+type level struct {
+	*lazy
+	pull
+	at    string
+	dir   *names.Node
+	lists [][]record.Entry
+
+	here    map[string]tree.DirEntry // what it has
+	was     map[string]*known
+	folders map[string]bool // by name: whether heads say of names in it
+	gone    []string        // folders that others removed
+	again   bool            // some of it is in use, and is to be looked at again
+}
+
+// locked brings all up to date but for folders that others removed.
+func (l *level) locked(ctx context.Context) error {
+	z := l.lazy
+	z.changing.RLock()
+	defer z.changing.RUnlock()
+	z.setMaking(l.at, true)
+	defer z.setMaking(l.at, false)
+	err := errors.Join(l.make(ctx), l.flush())
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for _, s := range l.out.Skipped {
+		z.hidden[s.Path] = true
+	}
+	return err
+}
+
+// make makes the names that are missing, replaces those that others replaced, and removes those that others
+// removed.
+func (l *level) make(ctx context.Context) error {
+	if err := l.look(); err != nil {
+		return err
+	}
+	nodes := rnames.Level(l.at, l.lists...)
+	if err := l.plans(nodes); err != nil {
+		return err
+	}
+	l.folders = map[string]bool{}
+	for i := range nodes {
+		l.folders[path.Base(nodes[i].Path)] = nodes[i].Folder
+	}
+	nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool { return !l.wants(&n) })
+	if l.at == steps.Dir {
+		nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool { return l.empty(ctx, &n) })
+	}
+	var errs []error
+	for i := range nodes {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := l.pull.node(ctx, &nodes[i]); err != nil {
+			errs = append(errs, err) // the others are there, all the same
+		}
+	}
+	return errors.Join(append(errs, l.removed())...)
+}
+
+// plans keeps where the plans of files are, before these have their names.
+func (l *level) plans(nodes []rnames.Node) error {
+	var files []*record.File
+	for i := range nodes {
+		e := nodes[i].Name
+		if e == nil || e.File == nil || e.File.Manifest.IsZero() {
+			continue
+		}
+		had, err := l.o.State.File(e.File.Manifest)
+		if err != nil {
+			return err
+		}
+		if had == nil || had.Plan != e.File.Plan {
+			files = append(files, e.File)
+		}
+	}
+	return l.o.State.SetFiles(files)
+}
+
+// look finds out what the folder has, and what is known of that.
+func (l *level) look() error {
+	list, err := l.dir.ListQuietly()
+	if err != nil {
+		return err
+	}
+	l.here = make(map[string]tree.DirEntry, len(list))
+	for _, e := range list {
+		l.here[e.Name] = e
+	}
+	l.was = map[string]*known{}
+	return l.o.State.EachName(l.at, func(p string, b []byte) error {
+		if path.Dir(p) != l.at {
+			return nil
+		}
+		k, err := decodeKnown(p, b)
+		if err == nil { // else it is found out again
+			l.was[path.Base(p)] = k
+		}
+		return nil
+	})
+}
+
+// wants reports whether a name is to be made, or compared with what is there.
+func (l *level) wants(n *rnames.Node) bool {
+	name := path.Base(n.Path)
+	l.noteConflict(n)
+	if !mayPublish(name) || record.CheckPath(n.Path) != nil {
+		return false
+	}
+	_, here := l.here[name]
+	was := l.was[name]
+	if n.Name == nil {
+		return !here
+	}
+	return !here || was == nil || was.content != contentOf(n.Name) || !slices.Equal(was.tips, n.Shown())
+}
+
+func (l *level) noteConflict(n *rnames.Node) {
+	l.lazy.mu.Lock()
+	defer l.lazy.mu.Unlock()
+	if len(n.Conflicts) > 0 {
+		l.lazy.conflicts[n.Path] = true
+	} else {
+		delete(l.lazy.conflicts, n.Path)
+	}
+}
+
+// empty reports whether all of a run is removed whose folder nobody has an entry of. Its names are read for
+// that.
+func (l *level) empty(ctx context.Context, n *rnames.Node) bool {
+	if n.Name == nil || n.Name.Version > 0 {
+		return false
+	}
+	nodes, err := l.nodes(ctx, n.Path)
+	return err != nil || len(nodes) == 0
+}
+
+// removed removes what others removed of what is as it is known.
+func (l *level) removed() error {
+	said := map[string][]*record.Entry{}
+	for p, held := range rnames.Paths(l.lists...) {
+		if path.Dir(p) == l.at {
+			said[path.Base(p)] = held
+		}
+	}
+	var errs []error
+	for name, was := range l.was {
+		if _, here := l.here[name]; !here || !l.deleted(name, said[name], was.tips) {
+			continue
+		}
+		err := l.remove(path.Join(l.at, name), name, was)
+		if errors.Is(err, errChanged) {
+			l.again, err = true, nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// deleted reports whether a name is no more because what was shown of it was removed. That heads say nothing
+// of it shows that only of a stub: bytes that are here are not removed on that.
+func (l *level) deleted(name string, held []*record.Entry, shown []record.Replaced) bool {
+	if m := rnames.Merge(held); m.Name != nil || l.folders[name] {
+		return false
+	}
+	if len(held) == 0 {
+		return l.at != steps.Dir && len(l.heads.Problems()) == 0 && l.hasStub(name)
+	}
+	return !slices.ContainsFunc(shown, func(r record.Replaced) bool {
+		return !slices.ContainsFunc(held, func(e *record.Entry) bool {
+			return e.Origin == r.Writer && e.Version >= r.Version || slices.ContainsFunc(e.Over,
+				func(o record.Replaced) bool { return o.Writer == r.Writer && o.Version >= r.Version })
+		})
+	})
+}
+
+func (l *level) hasStub(name string) bool {
+	n, _, err := l.o.Names.Child(l.dir, name)
+	if err != nil {
+		return false
+	}
+	defer n.Unpin()
+	return isStub(n)
+}
+
+// remove removes a name that is as it is known. It is moved aside first: what a program did to it until then
+// brings it back.
+func (l *level) remove(p, name string, was *known) error {
+	s := l.Share
+	n, _, err := s.o.Names.Child(l.dir, name)
+	if err != nil {
+		return gone(err)
+	}
+	defer n.Unpin()
+	if n.IsDir() {
+		l.gone = append(l.gone, name)
+		return nil
+	}
+	before, err := l.unchanged(n, p, was)
+	if err != nil {
+		return err
+	}
+	return l.lazy.quietly(p, func() error {
+		to := aside + strconv.FormatUint(n.Ino(), 10) // a kill leaves it to be looked at
+		if err := s.o.Tree.Rename(l.dir, name, l.dir, to, unix.RENAME_NOREPLACE); err != nil {
+			return gone(err)
+		}
+		l.announce(l.dir, name)
+		if err := l.isStill(l.dir, to, n, before); err != nil {
+			return errors.Join(err, s.o.Tree.Rename(l.dir, to, l.dir, name, unix.RENAME_NOREPLACE))
+		}
+		if err := s.o.Tree.Unlink(l.dir, to); err != nil {
+			return err
+		}
+		return s.o.State.SetNames(map[string][]byte{p: nil})
+	})
+}
+
+// removeFolders removes the folders that others removed, if nothing else is in them.
+func (l *level) removeFolders(ctx context.Context) error {
+	var errs []error
+	for _, name := range l.gone {
+		errs = append(errs, l.removeFolder(ctx, path.Join(l.at, name), name))
+	}
+	return errors.Join(errs...)
+}
+
+func (l *level) removeFolder(ctx context.Context, p, name string) error {
+	s := l.Share
+	if err := l.lazy.below(ctx, p); err != nil {
+		return err
+	}
+	return l.lazy.quietly(p, func() error {
+		err := s.o.Tree.Rmdir(l.dir, name)
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || gone(err) == nil && err != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.announce(l.dir, name)
+		return s.o.State.SetNames(map[string][]byte{p: nil})
+	})
+}
