@@ -6,8 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share"
+	"ckptfs/fs/steps"
 )
 
 // keepMoved refuses to move what a remote alone has to a name that is not shared. The remote keeps bytes for
@@ -38,8 +40,12 @@ func (s *sharing) leaves(dir *names.Node, name string) bool {
 	return s.get() != nil && !share.Shares(path.Join(dir.Path(), name))
 }
 
-// keepStubs is EXDEV when a remote alone has a file, or one below a folder.
+// keepStubs is EXDEV when a remote alone has a file, or one below a folder. Where nothing is shared there are
+// none, and a folder need not be walked.
 func keepStubs(v *Volume, n *names.Node) error {
+	if !record.Below(n.Path(), steps.Dir) {
+		return nil
+	}
 	remote := func(_ string, n *names.Node) error {
 		is, err := share.IsStub(n)
 		if is {
