@@ -36,7 +36,8 @@ type Reserve struct {
 type Space func() (size, free int64, err error)
 
 // NewReserve is the reserve of a store's folder. Short asks space; nil: the disk that the folder lies on.
-func NewReserve(dir *disk.Folder, space Space, report func(level slog.Level, msg string, args ...any)) *Reserve {
+func NewReserve(dir *disk.Folder, space Space,
+	report func(level slog.Level, msg string, args ...any)) *Reserve {
 	if space == nil {
 		space = dir.Space
 	}
