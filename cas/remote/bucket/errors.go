@@ -34,6 +34,8 @@ var (
 	ErrFull = errors.New("the bucket is full")
 	// ErrRefused: the engine refused for a reason that none of the other kinds names.
 	ErrRefused = errors.New("the engine refused")
+	// ErrUnfit: the engine does not do what a remote relies on, or lost what it had acknowledged.
+	ErrUnfit = errors.New("the object store is not fit for a remote")
 )
 
 // Error is the error of a request.
