@@ -285,7 +285,7 @@ func (p *probe) damaged() error {
 	_, err := p.b.Put(p.ctx, p.prefix+"damaged", body, bucket.Cond{})
 	switch {
 	case err == nil:
-		p.told = "what is uploaded will be looked at afterwards"
+		p.told = "use TLS, and look now and then with check --remote --read-data"
 		return failed("a body with another CRC-32C was stored")
 	case errors.Is(err, bucket.ErrDamaged):
 		return nil
