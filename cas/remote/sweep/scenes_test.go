@@ -137,7 +137,7 @@ func (s *scene) withoutHead(id record.Writer) {
 	s.said = nil // a collector that comes before the repair may delete what the head named
 	s.process(id, func(ctx context.Context, b bucket.Bucket) error {
 		for range 8 {
-			_, err := mend.Run(ctx, b, mend.Options{Remote: remoteID, Random: &drawn{100},
+			_, err := mend.Run(ctx, b, mend.Options{Remote: remoteID, Random: &drawn{100}, Parallel: 1,
 				Kept: map[record.Writer]*record.Head{alice: h}, Now: func() time.Time { return day }})
 			if !errors.Is(err, bucket.ErrPrecondition) && !errors.Is(err, bucket.ErrDoubt) &&
 				!errors.Is(err, bucket.ErrNotFound) {
