@@ -30,7 +30,7 @@ var (
 	ErrBusy = errors.New("the engine is busy")
 	// ErrUnreachable: no connection, or no answer in time. Nothing was done.
 	ErrUnreachable = errors.New("the engine cannot be reached")
-	// ErrArchived: the engine has moved the object to where it cannot be read before somebody has it restored.
+	// ErrArchived: the engine has moved the object to where it cannot be read before it is restored.
 	ErrArchived = errors.New("the object is archived: have the engine restore it first")
 	// ErrFull: no room, or over quota.
 	ErrFull = errors.New("the bucket is full")

@@ -31,7 +31,8 @@ func (p *puts) Put(ctx context.Context, key string, body bucket.Body, cond bucke
 // it does; one that keeps them is checked once.
 func TestGuard(t *testing.T) {
 	mem := &bucket.Mem{}
-	engine := &liar{Bucket: mem, cond: func(c bucket.Cond) bucket.Cond { return bucket.Cond{Absent: c.Absent} }}
+	engine := &liar{Bucket: mem,
+		cond: func(c bucket.Cond) bucket.Cond { return bucket.Cond{Absent: c.Absent} }}
 	counted := &puts{Bucket: engine}
 	g := probe.Guard(counted, "probe/here")
 	create := func() error {

@@ -44,7 +44,8 @@ func TestClockOff(t *testing.T) {
 			patient.Options{Requests: 1, For: time.Minute})
 		for i := range 3 {
 			key := fmt.Sprint("k", i)
-			if _, err := b.Put(t.Context(), key, bucket.Bytes([]byte("body")), bucket.Cond{Absent: true}); err != nil {
+			_, err := b.Put(t.Context(), key, bucket.Bytes([]byte("body")), bucket.Cond{Absent: true})
+			if err != nil {
 				t.Errorf("%v: %v", by, err)
 			}
 			if _, _, err := bucket.Read(t.Context(), b, key, 100, ""); err != nil {

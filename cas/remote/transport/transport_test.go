@@ -40,7 +40,9 @@ func TestHangs(t *testing.T) {
 				defer there.Close()
 				go tc.serve(there)
 				tr := New()
-				tr.DialContext = func(context.Context, string, string) (net.Conn, error) { return impatient{here}, nil }
+				tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
+					return impatient{here}, nil
+				}
 				method, body := http.MethodGet, io.Reader(nil)
 				if tc.op == "put" {
 					method, body = http.MethodPut, io.LimitReader(zeros{}, 1<<20)
