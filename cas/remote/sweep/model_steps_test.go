@@ -35,7 +35,8 @@ func (m model) push(s modelState, p int, to func(modelState)) {
 	case 3:
 		m.upload(s, p, to)
 	case 4:
-		r := modelRequest{casHead, uint8(p + 1), q.etag, etag(q.etag, who), 1<<(q.dep-1) | 1<<(q.own-1), q.stamp}
+		refs := uint8(1<<(q.dep-1) | 1<<(q.own-1))
+		r := modelRequest{casHead, uint8(p + 1), q.etag, etag(q.etag, who), refs, q.stamp}
 		if late && !head.exists && q.etag == 0 {
 			r.kind = createHead
 		}
