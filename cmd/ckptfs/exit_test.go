@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/writer"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -38,6 +40,8 @@ func TestExitCodes(t *testing.T) {
 		{cas.ErrNewer, exitNewer},
 		{&cas.ChunkError{Err: cas.ErrCorrupt}, exitDamaged},
 		{context.Canceled, exitInterrupted},
+		{writer.ErrRolledBack, exitUnfit},
+		{&remote.UnfitError{}, exitUnfit},
 		{&control.Error{Code: control.CodeBusy, Message: "m"}, exitBusy},
 		{&control.Error{Code: control.CodeUnsupported, Message: "m"}, exitNotStore},
 		{&control.Error{Code: control.CodeConflict, Message: "m"}, exitConflict},

@@ -32,6 +32,7 @@ const (
 	CodeUnsupported Code = "not_possible" // not in this state: unmounting what is not mounted
 	CodeUnreachable Code = "unreachable"  // the object store of a remote
 	CodeRefused     Code = "refused"      // by the object store: credentials
+	CodeUnfit       Code = "unfit"        // the object store: it does not keep conditions, or what it had
 	CodeConflict    Code = "conflict"     // others changed what was to be published
 )
 
@@ -62,6 +63,8 @@ func (e *Error) Unwrap() []error {
 		errs = append(errs, bucket.ErrUnreachable)
 	case CodeRefused:
 		errs = append(errs, bucket.ErrDenied)
+	case CodeUnfit:
+		errs = append(errs, bucket.ErrUnfit)
 	}
 	return errs
 }
@@ -94,6 +97,8 @@ func AsError(err error) *Error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e.Code = CodeCancelled
+	case errors.Is(err, bucket.ErrUnfit):
+		e.Code = CodeUnfit
 	case errors.Is(err, bucket.ErrUnreachable):
 		e.Code = CodeUnreachable
 	case errors.Is(err, bucket.ErrDenied):

@@ -50,6 +50,9 @@ type UnfitError struct {
 	Failed []probe.Check
 }
 
+// Is makes it a bucket.ErrUnfit.
+func (e *UnfitError) Is(target error) bool { return target == bucket.ErrUnfit }
+
 func (e *UnfitError) Error() string {
 	var what []string
 	for _, c := range e.Failed {
