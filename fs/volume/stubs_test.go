@@ -409,6 +409,24 @@ func TestRemovedElsewhere(t *testing.T) {
 	}
 }
 
+// What others removed goes, too, whose inode changed since it was published, and whose bytes did not.
+func TestRemovedElsewhereOfSeveralNames(t *testing.T) {
+	const p, q = "runs/x/1/model.safetensors", "runs/x/1/copy.safetensors"
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	b.put(p, modelFile(t, "ABC"))
+	b.link(p, q)
+	b.published("")
+	b.unlink(q)
+	a.fetched()
+	a.unlink(p)
+	a.published("")
+	b.fetched()
+	if b.exists(p) {
+		t.Errorf("%q", b.names("runs/x/1"))
+	}
+}
+
 // A copy whose bytes the remote has lost keeps nothing else from being published.
 func TestLostStubKeepsNothingBack(t *testing.T) {
 	const p, q = "runs/x/1/model.safetensors", "runs/x/1/copy.safetensors"
