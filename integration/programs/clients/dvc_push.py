@@ -7,7 +7,8 @@ from dvc_ import must
 from state import arrays, files
 
 CTIME = False
-UNSTABLE = ("/.dvc/", ".dvcignore")  # what is each machine's own
+SAME_NAMES = False  # what DVC keeps for itself
+UNSTABLE = ("/.dvc/", ".dvcignore")
 
 
 def workspace(ws, store):
