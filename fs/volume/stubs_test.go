@@ -448,3 +448,24 @@ func TestLostStubKeepsNothingBack(t *testing.T) {
 	}
 	b.remoteIs("runs/y/1/f", "pushed")
 }
+
+// What others published counts among the runs, although nobody has looked into these yet.
+func TestRunsOfOthers(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	for p, data := range twoSteps(t) {
+		a.put(p, data)
+	}
+	a.published("")
+	b.fetched()
+	for range 2 {
+		list, err := b.Runs(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Runs) != 1 || list.Runs[0].Steps != 2 || list.Runs[0].Complete != 2 {
+			t.Errorf("%+v", list.Runs)
+		}
+		b.again()
+	}
+}
