@@ -119,8 +119,10 @@ func TestAnswersOnStubs(t *testing.T) {
 	mounttest.RunPython(t, "check.py", "zoo", "0", model, b.Path("runs/x/1/model.safetensors"))
 }
 
-// own are lines of answers in which machines differ: what the store has of a file, and its number there.
-var own = []string{`"state":`, `"stored_bytes":`, `"seq":`, `"parent":`}
+// own are lines of answers in which machines differ: what the store has of a file, its number there, and what
+// only a model's bytes tell.
+var own = []string{`"state":`, `"stored_bytes":`, `"seq":`, `"parent":`, `"tensors":`, `"owned_tensors":`,
+	`"owned_bytes":`, "common owner"}
 
 // answers is what a command prints about paths of a mount, wherever that is and whether the bytes are there.
 func answers(m *mounttest.Mount, args []string) []string {
