@@ -17,8 +17,8 @@ func TestTouchesAreForgotten(t *testing.T) {
 	}
 }
 
-// What lies in no run is not shared, nor is what begins with a dot or is unfinished, but for a pull's names and
-// those that formats give to finished files.
+// What lies in no run is not shared, nor is what begins with a dot or is unfinished, but for a pull's names
+// and those that formats give to finished files.
 func TestShares(t *testing.T) {
 	for p, want := range map[string]bool{
 		"runs": false, "runs/x": true, "runs/x/1/f": true, "exports/x": false, "runsx/1": false,

@@ -16,7 +16,8 @@ import (
 // shared are the clients that run on two machines that share a remote; with CKPTFS_CLIENTS=all so do the
 // others, but for those that keep what they need below names that are not shared.
 var (
-	shared   = []string{"torch_save", "tools", "tensorstore_", "dcp", "transformers_", "lightning_", "dvc_push"}
+	shared = []string{"torch_save", "tools", "tensorstore_", "dcp", "transformers_", "lightning_",
+		"dvc_push"}
 	unshared = []string{"git_", "dvc_", "dvc_few"}
 )
 
@@ -27,8 +28,8 @@ type machines struct {
 	s           *mounttest.Session
 }
 
-// newMachines starts the program of that name. Views are off: beside a file they appear where it was read, and
-// a program that lists what it saved lists them.
+// newMachines starts the program of that name. Views are off: beside a file they appear where it was read,
+// and a program that lists what it saved lists them.
 func newMachines(t *testing.T, e *mounttest.Engine, name, size string) *machines {
 	t.Helper()
 	dir := t.TempDir()

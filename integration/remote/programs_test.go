@@ -171,7 +171,8 @@ func TestMappedWhileReplaced(t *testing.T) {
 	}
 }
 
-// rsync copies a run out of a mount that never had the bytes, and into it. What came in the other machine has.
+// rsync copies a run out of a mount that never had the bytes, and into it. What came in the other machine
+// has.
 func TestRsync(t *testing.T) {
 	e := mounttest.StartEngine(t)
 	a, b := joined(t, e, "team", "a"), joined(t, e, "team", "b")
