@@ -34,16 +34,16 @@ func newMachines(t *testing.T, e *mounttest.Engine, name, size string) *machines
 	t.Helper()
 	dir := t.TempDir()
 	m := &machines{run: "runs/" + name}
-	join := func(as string) *mounttest.Mount {
+	join := func(as, push string) *mounttest.Mount {
 		if err := os.Mkdir(filepath.Join(dir, as), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		one := mounttest.Prepare(t, filepath.Join(dir, as), "--no-views", "--push", "manual")
+		one := mounttest.Prepare(t, filepath.Join(dir, as), "--no-views", "--push", push)
 		one.Must(one.Start())
 		one.Join(e, name, as)
 		return one
 	}
-	m.here, m.there = join("a"), join("b")
+	m.here, m.there = join("a", "auto"), join("b", "manual")
 	m.here.Must(os.MkdirAll(m.here.Path(m.run), 0o755))
 	plain := filepath.Join(dir, "plain")
 	m.here.Must(os.Mkdir(plain, 0o755))
