@@ -9,7 +9,6 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
-	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -54,7 +53,7 @@ func exitCodesTopic() *cobra.Command {
     10   the store was not closed in order, and may only be read: mount it once for writing
     11   the object store of a remote cannot be reached
     12   it refuses: no credentials, or they do not allow it
-    13   it is not fit for a remote
+    13   it is not fit for a remote, or lost what it had acknowledged
     14   others changed what was to be published, and nothing is: push --no-conflict
     130  interrupted
 
@@ -93,7 +92,6 @@ func exitCode(err error) int {
 		locked *tree.LockedError
 		others *tree.ForeignError
 		told   *control.Error
-		unfit  *remote.UnfitError
 	)
 	switch {
 	case err == nil:
@@ -104,7 +102,7 @@ func exitCode(err error) int {
 		return own.code
 	case errors.Is(err, errPartial):
 		return exitPartial
-	case errors.As(err, &unfit):
+	case errors.Is(err, bucket.ErrUnfit):
 		return exitUnfit
 	case errors.Is(err, bucket.ErrUnreachable):
 		return exitUnreachable

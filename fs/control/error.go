@@ -32,6 +32,7 @@ const (
 	CodeUnsupported Code = "not_possible" // not in this state: unmounting what is not mounted
 	CodeUnreachable Code = "unreachable"  // the object store of a remote
 	CodeRefused     Code = "refused"      // by the object store: credentials
+	CodeUnfit       Code = "unfit"        // the object store lost what it had acknowledged
 	CodeConflict    Code = "conflict"     // others changed what was to be published
 )
 
@@ -62,6 +63,8 @@ func (e *Error) Unwrap() []error {
 		errs = append(errs, bucket.ErrUnreachable)
 	case CodeRefused:
 		errs = append(errs, bucket.ErrDenied)
+	case CodeUnfit:
+		errs = append(errs, bucket.ErrUnfit)
 	}
 	return errs
 }
@@ -98,6 +101,8 @@ func AsError(err error) *Error {
 		e.Code = CodeUnreachable
 	case errors.Is(err, bucket.ErrDenied):
 		e.Code = CodeRefused
+	case errors.Is(err, bucket.ErrUnfit):
+		e.Code = CodeUnfit
 	case errors.Is(err, cas.ErrNewer):
 		e.Code = CodeNewer
 	case errors.Is(err, cas.ErrCorrupt):

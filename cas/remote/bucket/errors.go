@@ -32,6 +32,8 @@ var (
 	ErrUnreachable = errors.New("the engine cannot be reached")
 	// ErrFull: no room, or over quota.
 	ErrFull = errors.New("the bucket is full")
+	// ErrUnfit: the engine does not do what a remote relies on.
+	ErrUnfit = errors.New("the object store is not fit for a remote")
 	// ErrRefused: the engine refused for a reason that none of the other kinds names.
 	ErrRefused = errors.New("the engine refused")
 )

@@ -145,8 +145,10 @@ type Failed struct {
 }
 
 // ErrRolledBack: the remote lacks what was acknowledged. Nothing may be written before somebody has looked.
-var ErrRolledBack = errors.New("the remote lacks what it had acknowledged: nothing is published any more, " +
-	"until the newest version of the object is put back (versions of the bucket), or repair --remote makes it")
+// It wraps bucket.ErrUnfit.
+var ErrRolledBack = fmt.Errorf("%w: it lacks what it had acknowledged: nothing is published any more, until "+
+	"the newest version of the object is put back (versions of the bucket), or repair --remote makes it",
+	bucket.ErrUnfit)
 
 // ErrUnsettled: it is not known whether the changes are committed. The next push finds out.
 var ErrUnsettled = errors.New("whether it was committed is not known: push again")
