@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/s3"
+	"ckptfs/cas/remote/web"
 )
 
 // Address says where a remote is and how its engine is spoken to.
@@ -21,7 +22,12 @@ type Address struct {
 	Region         string
 	PathStyle      bool
 	Profile        string
+	// Web is the URL of a remote that is read over plain HTTP, and all that its address says.
+	Web string
 }
+
+// ReadOnly reports whether nothing can be published to what is there, by anybody.
+func (a Address) ReadOnly() bool { return a.Web != "" }
 
 // Names of buckets are those of S3. Prefixes keep to what no engine escapes or forbids.
 var (
@@ -32,10 +38,16 @@ var (
 // maxPrefix leaves room for the remote's own keys.
 const maxPrefix = bucket.MaxKey - 256
 
-// ParseURL reads s3://BUCKET/PREFIX.
+// ParseURL reads s3://BUCKET/PREFIX, or the URL of a mirror (package web).
 func ParseURL(s string) (a Address, err error) {
 	u, err := url.Parse(s)
 	switch {
+	case err == nil && (u.Scheme == "https" || u.Scheme == "http"):
+		b, err := web.Open(s, nil)
+		if err == nil {
+			a.Web = b.URL()
+		}
+		return a, err
 	case err != nil:
 		return a, errors.New("the remote is no URL: write s3://BUCKET/PREFIX") // the error may hold a password
 	case u.User != nil:
@@ -59,11 +71,19 @@ func ParseURL(s string) (a Address, err error) {
 }
 
 // URL is what ParseURL reads.
-func (a Address) URL() string { return "s3://" + a.Bucket + "/" + strings.TrimSuffix(a.Prefix, "/") }
+func (a Address) URL() string {
+	if a.ReadOnly() {
+		return a.Web
+	}
+	return "s3://" + a.Bucket + "/" + strings.TrimSuffix(a.Prefix, "/")
+}
 
 // Check returns an error unless the endpoint is one. Without TLS anybody on the way reads and changes what is
 // sent: insecure allows it beyond this machine.
 func (a Address) Check(insecure bool) error {
+	if a.ReadOnly() {
+		return a.checkWeb(insecure)
+	}
 	if a.Endpoint == "" {
 		return nil
 	}
@@ -82,6 +102,19 @@ func (a Address) Check(insecure bool) error {
 	return fmt.Errorf("endpoint %s: neither https nor http", a.Endpoint)
 }
 
+// checkWeb is Check of a mirror. What heads say of names is compared with no hash.
+func (a Address) checkWeb(insecure bool) error {
+	if a != (Address{Web: a.Web}) {
+		return errors.New("a mirror over plain HTTP takes no endpoint, region, profile and path style: its URL is all")
+	}
+	u, err := url.Parse(a.Web)
+	if err == nil && u.Scheme == "http" && !insecure && !loopback(u.Hostname()) {
+		err = fmt.Errorf("mirror %s has no TLS: whoever is on the way may show other checkpoints by these names; "+
+			"--insecure-http allows it", a.Web)
+	}
+	return err
+}
+
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
@@ -89,6 +122,9 @@ func loopback(host string) bool {
 
 // Open opens the bucket. The engine is not asked anything.
 func (a Address) Open(ctx context.Context) (bucket.Bucket, error) {
+	if a.ReadOnly() {
+		return web.Open(a.Web, nil)
+	}
 	return s3.Open(ctx, s3.Config{Bucket: a.Bucket, Prefix: a.Prefix, Endpoint: a.Endpoint, Region: a.Region,
 		PathStyle: a.PathStyle || byAddress(a.Endpoint), Profile: a.Profile})
 }

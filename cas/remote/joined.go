@@ -20,19 +20,28 @@ const JoinedFile = "remote"
 type Joined struct {
 	Address
 	ID     record.ID
-	Writer record.Writer
+	Writer record.Writer // "" if the remote is only read
 }
+
+// ReadOnly reports whether the store publishes nothing.
+func (j Joined) ReadOnly() bool { return j.Writer == "" }
 
 // Encode is the text of STORE/remote.
 func (j Joined) Encode() []byte {
-	style := ""
+	style, writer := "", string(j.Writer)
 	if j.PathStyle {
 		style = "yes"
 	}
+	if j.ReadOnly() {
+		writer = noWriter
+	}
 	return appendFields(nil, []field{{"ckptfs-joined", "1"}, {"url", j.URL()}, {"endpoint", j.Endpoint},
 		{"region", j.Region}, {"path-style", style}, {"profile", j.Profile}, {"id", j.ID.String()},
-		{"writer", string(j.Writer)}})
+		{"writer", writer}})
 }
+
+// noWriter is in the place of the writer where there is none.
+const noWriter = "-"
 
 // ParseJoined reads what Encode wrote. The error wraps cas.ErrCorrupt, or cas.ErrNewer.
 func ParseJoined(p []byte) (j Joined, err error) {
@@ -50,8 +59,11 @@ func ParseJoined(p []byte) (j Joined, err error) {
 	}
 	j.Endpoint, j.Region, j.Profile = fields["endpoint"], fields["region"], fields["profile"]
 	j.PathStyle = fields["path-style"] == "yes"
-	j.Writer = record.Writer(fields["writer"])
-	if !parseID(&j.ID, fields["id"]) || j.Writer.Check() != nil || string(j.Encode()) != string(p) {
+	if fields["writer"] != noWriter {
+		j.Writer = record.Writer(fields["writer"])
+	}
+	fits := fields["writer"] == noWriter || j.Writer.Check() == nil && !j.Address.ReadOnly()
+	if !parseID(&j.ID, fields["id"]) || !fits || string(j.Encode()) != string(p) {
 		return j, fmt.Errorf("%s: not as it was written: %w", JoinedFile, cas.ErrCorrupt)
 	}
 	return j, nil

@@ -27,6 +27,9 @@
 //	profile training
 //	id 0f1e2d3c4b5a69788796a5b4c3d2e1f0       that of the format object
 //	writer gpu-17.5f4e3d2c
+//
+// A store that only reads has the writer "-". One that reads over plain HTTP has the URL https://… for that,
+// and no endpoint.
 package remote
 
 import (

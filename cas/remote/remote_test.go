@@ -54,7 +54,18 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s: written as %s it is %+v, %v", s, got.URL(), again, err)
 		}
 	}
-	for _, s := range []string{"", "models", "/models/x", "https://models/x", "s3:models", "s3://", "s3:///x",
+	for s, want := range map[string]string{"https://h.example/team": "https://h.example/team",
+		"http://127.0.0.1:80/a/b/": "http://127.0.0.1:80/a/b", "https://h": "https://h"} {
+		got, err := ParseURL(s)
+		if err != nil || !got.ReadOnly() || got.URL() != want {
+			t.Errorf("%s: %+v, %v", s, got, err)
+		}
+		if again, err := ParseURL(got.URL()); err != nil || again != got {
+			t.Errorf("%s: written as %s it is %+v, %v", s, got.URL(), again, err)
+		}
+	}
+	for _, s := range []string{"", "models", "/models/x", "https://u:p@h/x", "https://h/x?y=z", "https:///x",
+		"s3:models", "s3://", "s3:///x",
 		"s3://M/x",
 		"s3://models/../x", "s3://models/a/./b", "s3://models/a//b", "s3://models/a?b=c", "s3://models/a#b",
 		"s3://models/a b", "s3://models/%00", "s3://models/ä", "s3://user@models/x",
@@ -87,6 +98,21 @@ func TestEndpoints(t *testing.T) {
 		}
 		if err := a.Check(true); (err == nil) != c.fitUnsafe {
 			t.Errorf("%q, insecure: %v", c.endpoint, err)
+		}
+	}
+	for _, c := range []struct {
+		a              Address
+		fit, fitUnsafe bool
+	}{
+		{Address{Web: "https://h.example/x"}, true, true}, {Address{Web: "http://127.0.0.1/x"}, true, true},
+		{Address{Web: "http://h.example/x"}, false, true},
+		{Address{Web: "https://h.example/x", Endpoint: "https://s3.example.org"}, false, false},
+	} {
+		if err := c.a.Check(false); (err == nil) != c.fit {
+			t.Errorf("%+v: %v", c.a, err)
+		}
+		if err := c.a.Check(true); (err == nil) != c.fitUnsafe {
+			t.Errorf("%+v, insecure: %v", c.a, err)
 		}
 	}
 }
@@ -126,7 +152,9 @@ func TestMake(t *testing.T) {
 
 func TestJoined(t *testing.T) {
 	least := Joined{Address: Address{Bucket: "models"}, ID: record.ID{1}, Writer: "a.00000000"}
-	for _, j := range []Joined{example(), least} {
+	reader := Joined{Address: Address{Web: "https://h.example/team"}, ID: record.ID{1}}
+	s3reader := Joined{Address: Address{Bucket: "models"}, ID: record.ID{1}}
+	for _, j := range []Joined{example(), least, reader, s3reader} {
 		p := j.Encode()
 		got, err := ParseJoined(p)
 		if err != nil || got != j {
@@ -138,7 +166,8 @@ func TestJoined(t *testing.T) {
 			}
 		}
 		for _, bad := range []string{"", "\n", string(p) + "\n", string(p) + "more lines\n",
-			strings.Replace(string(p), "writer ", "writer ../", 1),
+			strings.Replace(string(p), "writer ", "writer ../", 1) + "x",
+			string(reader.Encode()) + "writer b.00000000\n",
 			strings.Replace(string(p), "id ", "id 0", 1)} {
 			if _, err := ParseJoined([]byte(bad)); !errors.Is(err, cas.ErrCorrupt) {
 				t.Errorf("%q: %v", bad, err)

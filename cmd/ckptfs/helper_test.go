@@ -52,7 +52,7 @@ func TestHelperExitCodes(t *testing.T) {
 		says string
 	}{
 		{[]string{"mount.ckptfs", "-q"}, mountUsage, "mount.ckptfs: unknown shorthand"},
-		{[]string{"mount.ckptfs", store}, mountUsage, "takes 2 arguments"},
+		{[]string{"mount.ckptfs", store}, mountUsage, "mount takes STORE MOUNTPOINT"},
 		{[]string{"mount.ckptfs", store, "/", "-o", "speed=11"}, mountUsage, "speed=11"},
 		{[]string{"mount.ckptfs", store, store + "/none"}, mountFailed, "does not exist"},
 		{[]string{"umount.ckptfs", store}, mountFailed, "is not mounted"},

@@ -61,10 +61,16 @@ func (a *app) mountCmd() *cobra.Command {
 		cacheSize:   size.Auto(false),
 	}
 	cmd := &cobra.Command{
-		Use:   "mount [flags] STORE MOUNTPOINT",
+		Use:   "mount [flags] [STORE] MOUNTPOINT",
 		Short: "Mount a store, and make it if there is none",
 		Long: `Mounts STORE at MOUNTPOINT and goes to the background once it is mounted. A STORE that does not exist, or is an
 empty folder, is made. Its parent folder must exist.
+
+With --remote the store is joined to a remote first, unless it is, and what other machines published appears in the
+mount; its bytes are fetched when they are read. STORE may be left out then: it is the folder of this remote below
+~/.local/share/ckptfs ($XDG_DATA_HOME/ckptfs).
+
+    ckptfs mount --remote s3://models/team ./store /mnt/ckpt
 
 With the right to do so (root, or CAP_SYS_ADMIN) the kernel itself reads and writes plain and resident files
 (passthrough).
@@ -79,7 +85,7 @@ Options may be given as mount(8) gives them: -o hot_size=10%,no_views,allow_othe
 line of /etc/fstab mounts at boot:
 
     /data/store  /mnt/ckpt  fuse.ckptfs  hot_size=10%,allow_other,_netdev  0  0`,
-		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.applyOptions(cmd.Flags()); err != nil {
 				return &usageError{msg: err.Error(), cmd: cmd}
@@ -87,7 +93,11 @@ line of /etc/fstab mounts at boot:
 			if err := c.check(cmd); err != nil {
 				return err
 			}
-			if err := c.setPlaces(args[0], args[1]); err != nil {
+			store, mountpoint, err := c.remote.Places(args)
+			if err != nil {
+				return &usageError{msg: err.Error(), cmd: cmd}
+			}
+			if err := c.setPlaces(store, mountpoint); err != nil {
 				return err
 			}
 			return a.mount(cmd.Context(), c)
@@ -139,6 +149,9 @@ func (c *mountConfig) check(cmd *cobra.Command) error {
 	}
 	if _, err := logs.ParseLevel(c.logLevel); err != nil {
 		return bad("--log-level %q: it is debug, info, warn or error", c.logLevel)
+	}
+	if c.readOnly && c.remote.Joins() {
+		return bad("--read-only uses no remote: leave out --remote")
 	}
 	if err := c.remote.Check(); err != nil {
 		return bad("%v", err)
@@ -219,6 +232,9 @@ func (a *app) mount(ctx context.Context, c *mountConfig) error {
 	if c.fake {
 		return nil
 	}
+	if err := c.remote.Join(ctx, shell{a}, c.store); err != nil {
+		return err
+	}
 	if c.foreground {
 		a.hold(c, nil)
 	}
@@ -232,7 +248,7 @@ func (a *app) mount(ctx context.Context, c *mountConfig) error {
 func (a *app) sayMounted(m *mounted) error {
 	return a.show(m, func(w io.Writer) {
 		fmt.Fprintf(w, "%s mounted on %s, %s\n", text.Printable(m.Store), text.Printable(m.Mountpoint),
-			withReason(m.Mode, m.ModeReason))
+			text.WithReason(m.Mode, m.ModeReason))
 		if m.Recovery != "" {
 			fmt.Fprintf(w, "repaired after an unclean end: %s\n", text.Printable(strings.TrimSpace(m.Recovery)))
 		}

@@ -82,8 +82,8 @@ func TestGoldens(t *testing.T) {
 		"lineage.golden":          func(w io.Writer) { printLineage(w, lineage) },
 		"lineage-run.golden":      func(w io.Writer) { printLineage(w, run) },
 		"lineage-dot.golden":      func(w io.Writer) { printDot(w, run) },
-		"status.golden":           func(w io.Writer) { printStatus(w, status) },
-		"status-unmounted.golden": func(w io.Writer) { printStatus(w, unmounted) },
+		"status.golden":           func(w io.Writer) { text.Status(w, status) },
+		"status-unmounted.golden": func(w io.Writer) { text.Status(w, unmounted) },
 	} {
 		var b bytes.Buffer
 		print(&b)
@@ -98,20 +98,6 @@ func TestPrintable(t *testing.T) {
 	} {
 		if got := text.Printable(in); got != want {
 			t.Errorf("%q prints as %s, want %s", in, got, want)
-		}
-	}
-}
-
-// A group of small files does not fill the screen, and one more name takes no more room than its number.
-func TestNamesOf(t *testing.T) {
-	for want, paths := range map[string][]string{
-		"":                      nil,
-		"a":                     {"a"},
-		"a, b, c, d, e":         {"a", "b", "c", "d", "e"},
-		"a, b, c, d and 2 more": {"a", "b", "c", "d", "e", "f"},
-	} {
-		if got := namesOf(paths); got != want {
-			t.Errorf("%q are %q; want %q", paths, got, want)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/scrape"
 	"ckptfs/cmd/ckptfs/systemd"
 	"ckptfs/fs/control"
@@ -48,7 +49,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	logFile := place.Path()
 	mount := fusefs.Options{
 		AllowOther:    c.allowOther,
-		ReadOnly:      c.readOnly,
+		ReadOnly:      c.readOnly || remote.OnlyReads(c.store),
 		Words:         c.kernel,
 		NoPassthrough: c.noPassthrough,
 		FsName:        c.store,
@@ -99,6 +100,10 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	if err != nil {
 		return err
 	}
+	keepFree, err := c.remote.KeepFree(filepath.Dir(c.store))
+	if err != nil {
+		return err
+	}
 	budget := heap.Budget{All: c.memory.Bytes}
 	if c.cacheSize.Given {
 		budget.Cache = max(c.cacheSize.Bytes, 1)
@@ -122,7 +127,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Foreign:  a.foreign,
 		RemoteOptions: volume.RemoteOptions{
 			Remote: c.remote.Open(), Publish: c.remote.Publishes(), RemotePoll: c.remote.Poll(),
-			RemoteCache: c.remote.Cache(), RemoteTimeout: c.remote.Timeout(),
+			RemoteCache: c.remote.Cache(), RemoteTimeout: c.remote.Timeout(), Runs: c.remote.Runs(),
+			KeepFree: keepFree,
 		},
 		HotSize:     hot,
 		MaxUnpacked: unpacked,

@@ -171,10 +171,22 @@ type RemoteStatus struct {
 	Waiting     []Skip    `json:"waiting"`                // what is not published yet, and why
 	MoreWaiting int       `json:"more_waiting,omitempty"` // names besides
 	Problem     string    `json:"problem,omitempty"`      // why nothing is published now
-	Offline     string    `json:"offline,omitempty"`      // why the remote is not reached: names are as last seen
+	Offline     *Offline  `json:"offline,omitempty"`      // nil: it is reached, as far as is known
+	ReadOnly    bool      `json:"read_only,omitempty"`    // nothing can be published to it
+	// Conflicts is of how many names the remote has several versions; nil: that could not be counted in a
+	// moment.
+	Conflicts *int `json:"conflicts,omitempty"`
 	// Manual: what is complete is published when a command says so, and not before.
 	Manual      bool         `json:"manual,omitempty"`
 	Unpublished *Unpublished `json:"unpublished,omitempty"` // nil: it could not be counted in a moment
+}
+
+// Offline is that a remote is not reached. Names are as they were seen last, and what is saved is published
+// later.
+type Offline struct {
+	Since time.Time `json:"since"`
+	Why   string    `json:"why"`
+	Do    string    `json:"do"` // what may help
 }
 
 // Unpublished is what a store has that its remote has not.

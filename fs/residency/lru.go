@@ -177,6 +177,13 @@ func (l *LRU) Remove(ino uint64) {
 	n.drop()
 }
 
+// Used is when an inode was used last that is counted in, in nanoseconds since 1970; 0: it is not.
+func (l *LRU) Used(ino uint64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of[ino].used
+}
+
 // Knows reports whether the bytes of an inode are counted in.
 func (l *LRU) Knows(ino uint64) bool {
 	l.mu.Lock()

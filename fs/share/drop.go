@@ -51,8 +51,9 @@ type dropping struct {
 	report func(control.Progress)
 	out    control.Dropped
 
-	step string // of which held are what heads say
-	held map[string][]*record.Entry
+	unheld error  // why the remote may not have a file
+	step   string // of which held are what heads say
+	held   map[string][]*record.Entry
 }
 
 // file drops one file.
@@ -109,6 +110,7 @@ func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string
 		return keepReplaced, nil
 	}
 	if err := d.o.Held(ctx, f); err != nil {
+		d.unheld = err
 		return "the remote may not have all of it: " + err.Error(), nil
 	}
 	if err := d.o.State.SetFiles([]*record.File{f}); err != nil {

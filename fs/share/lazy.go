@@ -239,6 +239,9 @@ func (z *lazy) level(ctx context.Context, at string) error {
 	if at == "" {
 		return z.root(ctx)
 	}
+	if at != steps.Dir && !z.shows(runOf(at)) {
+		return nil
+	}
 	all, err := z.said(ctx, at)
 	if err != nil || len(all) == 0 {
 		return err
@@ -258,6 +261,17 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		err = errAgain
 	}
 	return err
+}
+
+// shows reports whether others' names in a run appear here at all.
+func (z *lazy) shows(run string) bool {
+	if len(z.s.o.Runs) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(z.s.o.Runs, func(pattern string) bool {
+		is, err := path.Match(pattern, path.Base(run))
+		return is && err == nil
+	})
 }
 
 // root makes the folder of runs.

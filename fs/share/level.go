@@ -126,6 +126,9 @@ func (l *level) wants(n *rnames.Node) bool {
 	if !mayPublish(name) || record.CheckPath(n.Path) != nil {
 		return false
 	}
+	if l.at == steps.Dir && !l.shows(n.Path) {
+		return false
+	}
 	_, here := l.here[name]
 	was := l.was[name]
 	if n.Name == nil {
@@ -164,6 +167,9 @@ func (l *level) removed(ctx context.Context) error {
 	}
 	var errs []error
 	for name, was := range l.was {
+		if l.at == steps.Dir && !l.shows(name) {
+			continue
+		}
 		if _, here := l.here[name]; !here || !l.deleted(name, said[name], was.tips) {
 			continue
 		}

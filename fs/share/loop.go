@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 )
 
@@ -20,15 +22,19 @@ const (
 // background.
 func (s *Share) Start(publish bool) {
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	s.stop, s.background = stop, ctx
 	s.end.Go(func() { s.lazy.tellings.run(ctx, s.o.Kernel) })
 	if s.o.Poll > 0 {
 		s.end.Go(func() { s.poll(ctx) })
 	}
-	if publish {
+	if publish && !s.o.Joined.ReadOnly() {
 		s.end.Go(func() { s.loop(ctx) })
 	}
 }
+
+// Go calls f in the background; the end of ctx tells that it is to end, and Stop waits for that. It comes
+// after Start.
+func (s *Share) Go(f func(ctx context.Context)) { s.end.Go(func() { f(s.background) }) }
 
 // poll asks what others publish.
 func (s *Share) poll(ctx context.Context) {
@@ -55,11 +61,44 @@ func (s *Share) poll(ctx context.Context) {
 	}
 }
 
-// unreached notes why the remote is not reached, and reports it once.
+// unreached notes why the remote is not reached, or that it is, and reports news once.
 func (s *Share) unreached(err error) {
-	if s.noteWhy(&s.status.Offline, err) {
+	was := s.noteOffline(err)
+	switch {
+	case err != nil && (was == nil || was.Why != err.Error()):
 		s.o.Report(slog.LevelWarn, "the remote is not reached: names are as they were seen last", "reason", err)
+	case err == nil && was != nil:
+		s.o.Report(slog.LevelInfo, "the remote is reached again", "since", was.Since)
 	}
+}
+
+// noteOffline notes what a request says of the remote, and returns what was noted before.
+func (s *Share) noteOffline(err error) (was *control.Offline) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was = s.status.Offline
+	s.status.Offline = offline(err, was, s.o.Now())
+	return was
+}
+
+// offline is what a failed request says of the remote, which was offline before if was is not nil.
+func offline(err error, was *control.Offline, now time.Time) *control.Offline {
+	if err == nil {
+		return nil
+	}
+	o := &control.Offline{Since: now, Why: err.Error()}
+	if was != nil {
+		o.Since = was.Since
+	}
+	switch {
+	case errors.Is(err, bucket.ErrDenied):
+		o.Do = "give it credentials that are valid: in ~/.aws, or in the environment of a new mount"
+	case errors.Is(err, bucket.ErrNoBucket), errors.Is(err, bucket.ErrNotFound):
+		o.Do = "look whether the bucket is where `ckptfs remote status` says"
+	default:
+		o.Do = "it is asked again by itself: look at the network and the object store"
+	}
+	return o
 }
 
 // noteWhy notes in a field of the status why something fails, and reports whether that is to be told: it does

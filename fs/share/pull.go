@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +25,9 @@ import (
 func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 	changed, err := s.heads.Refresh(ctx)
 	if err != nil {
+		if ctx.Err() == nil {
+			s.noteOffline(err)
+		}
 		return nil, err
 	}
 	s.contact()
@@ -47,8 +49,9 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 // contact notes that the remote answered.
 func (s *Share) contact() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.status.LastContact = s.o.Now()
+	s.mu.Unlock()
+	s.unreached(nil)
 }
 
 // announce tells the kernel of a name that appeared or was replaced. No request waits for the caller.
@@ -72,38 +75,6 @@ func (s *Share) nodes(ctx context.Context, at string) ([]rnames.Node, error) {
 func (s *Share) heldBelow(ctx context.Context, at string) (map[string][]*record.Entry, error) {
 	all, err := s.heads.Below(ctx, at)
 	return maps.Collect(rnames.Paths(entriesOf(all)...)), err
-}
-
-// Conflicts lists the names at or below a path of which the remote has several versions.
-func (s *Share) Conflicts(ctx context.Context, at string) (*control.Conflicts, error) {
-	at, err := shared("conflicts", at)
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.nodes(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	out := &control.Conflicts{Names: []control.Conflict{}}
-	for _, n := range all {
-		if len(n.Conflicts) == 0 {
-			continue
-		}
-		c := control.Conflict{Path: n.Path}
-		versions := n.Conflicts
-		if n.Name != nil {
-			versions = append([]*record.Entry{n.Name}, versions...)
-		}
-		for _, e := range versions {
-			v := control.Version{Writer: string(e.Origin), Time: time.Unix(0, e.MTime)}
-			if e.File != nil {
-				v.Size = e.File.Size
-			}
-			c.Versions = append(c.Versions, v)
-		}
-		out.Names = append(out.Names, c)
-	}
-	return out, nil
 }
 
 // mostNotes is how many names are noted at a time.

@@ -43,6 +43,11 @@
 // the local store (content.Adopt), its mode and times, then the name, in place of what was there. A program
 // that has the old file open keeps it. What was changed here and not published is left as it is.
 //
+// # What goes by itself
+//
+// While the disk is short, files that the remote has are made stubs by Spare: those that nobody used for an
+// hour, the least recently used first, and each only once the remote was asked for its objects (Drop).
+//
 // Locks: Share.pushing is held over a push and a pull. Nothing is locked while the tree is changed but what
 // that locks.
 package share
@@ -129,7 +134,9 @@ type Options struct {
 	Reader *fetch.Reader
 	Held   func(context.Context, *record.File) error
 	// Poll is how often the remote is asked whether something changed; 0: when a command asks for it.
-	Poll   time.Duration
+	Poll time.Duration
+	// Runs are patterns (path.Match): of others' runs those appear whose names match one; none: all do.
+	Runs   []string
 	Now    func() time.Time
 	Report func(level slog.Level, msg string, args ...any)
 }
@@ -143,8 +150,9 @@ type Share struct {
 	bring   *bring.Bringer
 	find    *reuse.Finder
 
-	pushing sync.Mutex
-	lazy    *lazy
+	pushing   sync.Mutex
+	lazy      *lazy
+	conflicts conflicts
 
 	mu      sync.Mutex
 	touched touches
@@ -159,6 +167,8 @@ type Share struct {
 	wake chan struct{}
 	stop context.CancelFunc
 	end  sync.WaitGroup
+	// background ends with Stop.
+	background context.Context
 }
 
 // parallel is how many objects are put at a time.
@@ -191,8 +201,9 @@ func Open(o Options) (*Share, error) {
 		Now: o.Now, Random: o.Random, Parallel: parallel,
 	})
 	s.lazy = newLazy(s)
+	s.conflicts.s = s
 	s.status = control.RemoteStatus{URL: o.Joined.URL(), Writer: string(o.Joined.Writer),
-		Waiting: []control.Skip{}}
+		ReadOnly: o.Joined.ReadOnly(), Waiting: []control.Skip{}}
 	return s, nil
 }
 

@@ -26,7 +26,7 @@ type changing interface {
 	remove(v *Virtual, name string) error
 }
 
-// entry is what a name leads to: of dir, link, data, text, view, set and query one is set.
+// entry is what a name leads to: of dir, link, data, text, view, set, query and loser one is set.
 type entry struct {
 	// key is comparable. As long as it is the same, the name leads to the same node.
 	key any
@@ -44,6 +44,7 @@ type entry struct {
 
 	set   *setView // a file over those of a set
 	query *query   // a file that may be written; see queryRoot
+	loser *Loser   // a file that a remote has; see conflictDir
 
 	// sight says who finds it.
 	sight sight
@@ -80,6 +81,9 @@ func (w *entry) size() int64 {
 	if w.query != nil {
 		return w.query.size()
 	}
+	if w.loser != nil {
+		return w.loser.Size
+	}
 	return int64(len(w.data))
 }
 
@@ -90,7 +94,7 @@ func (n *synthetic) Key() any { return n.key }
 func (n *synthetic) Traits() names.Traits {
 	return names.Traits{
 		View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil,
-		Passing: n.query != nil || n.set != nil || n.data != nil,
+		Passing: n.query != nil || n.set != nil || n.data != nil || n.loser != nil,
 	}
 }
 
@@ -240,6 +244,8 @@ func (n *synthetic) Open(
 			return nil, 0, unix.ESTALE
 		}
 		return openSet{s: n.set}, content.Cached, nil
+	case n.loser != nil:
+		return n.loser.open(ctx)
 	case n.text != nil:
 		text, err := n.text(ctx, n.v)
 		return openData{data: text}, content.Direct, err

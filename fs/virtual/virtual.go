@@ -20,6 +20,7 @@
 //	.ckptfs/lcp/RUN/STEP                the match of a stored model; see lcpRoot
 //	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
 //	.ckptfs/artifacts/ID.safetensors    the tensors of an artifact id; see artifactDir
+//	.ckptfs/conflicts/PATH@WRITER       what others published by a name that another has; see conflictDir
 //
 // Each of these folders is a Kind: its folder finds what a name leads to (an entry). Only nodes that the
 // kernel knows are kept. A name is looked up each time. It leads to the same node as before, as long as it
@@ -35,7 +36,8 @@
 //	artifacts/ID.safetensors      may read one of the files of the id, by the folders above it
 //	best/RUN                      may look up runs/RUN
 //	best/RUN/METRIC.min           may list runs/RUN and read the metrics of one step; of those steps, the best
-//	lcp, query; the list of ids   is the daemon's user, or root: these name the files of all
+//	lcp, query, conflicts         is the daemon's user, or root: these name the files of all
+//	the list of ids               likewise
 //
 // To read a file by its path is to enter each folder above it, the mount's root included, and to read it, by
 // the permissions of owner, group and others. Root passes. FUSE tells the user, the group and the thread of a
@@ -111,7 +113,10 @@ type Options struct {
 	NodeOf    func(inspect.File) *names.Node           // of a file that Models found
 	Remove    func(dir *names.Node, name string) error // unlinks a file
 	Report    func(level slog.Level, msg string, args ...any)
-	Kinds     []Kind // the folders in .ckptfs
+	// Losers are the versions that others published of names which another version has got, in any order;
+	// nil: there are none.
+	Losers func(context.Context) ([]Loser, error)
+	Kinds  []Kind // the folders in .ckptfs
 	// IndexBytes bounds what is kept of files' tensors, in memory, and what queries hold; one file's, and one
 	// query's, is kept whatever it takes.
 	IndexBytes int64
@@ -156,10 +161,11 @@ var (
 	Artifacts = Kind{"artifacts", func(*Virtual) entry {
 		return entry{dir: artifactDir{}, key: "artifacts", stat: owners(unix.S_IFDIR | 0o511)}
 	}}
-	Best    = Kind{"best", bestRoot{}.entry}
-	LCP     = Kind{"lcp", lcpRoot{}.entry}
-	Query   = Kind{"query", queryRoot{}.entry}
-	Tensors = Kind{"tensors", func(v *Virtual) entry {
+	Best      = Kind{"best", bestRoot{}.entry}
+	Conflicts = Kind{"conflicts", conflictDir("").entry}
+	LCP       = Kind{"lcp", lcpRoot{}.entry}
+	Query     = Kind{"query", queryRoot{}.entry}
+	Tensors   = Kind{"tensors", func(v *Virtual) entry {
 		root := v.o.Names.Root()
 		root.Pin()
 		return entry{dir: tensorTree{root}, key: "tensors", src: root}

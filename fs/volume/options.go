@@ -82,6 +82,11 @@ type RemoteOptions struct {
 	// RemoteTimeout is for how long a read asks a remote again that is busy or cannot be reached; 0: for how
 	// long the bucket does.
 	RemoteTimeout time.Duration
+	// KeepFree is how many bytes of the disk are kept free: while fewer are, published files are dropped, the
+	// least recently used first; 0: none are.
+	KeepFree int64
+	// Runs are patterns (path.Match): of others' runs those appear whose names match one; none: all do.
+	Runs []string
 }
 
 // Most is how many of something there may be, since each takes memory; 0: any number.

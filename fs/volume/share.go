@@ -119,7 +119,7 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 		Names: v.names, Tree: v, Steps: v.steps, Models: v.models, Store: v.store, Pack: v.pack,
 		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
 		Kernel: func() content.Kernel { return v.content.Kernel },
-		Poll:   o.RemotePoll, Now: v.now, Report: v.report,
+		Poll:   o.RemotePoll, Now: v.now, Report: v.report, Runs: o.Runs,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -129,8 +129,13 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 
 // start asks for what others publish, and publishes in the background, if that is wanted.
 func (s *sharing) start() {
-	if one := s.get(); one != nil {
-		one.Start(s.o.Publish)
+	one := s.get()
+	if one == nil {
+		return
+	}
+	one.Start(s.o.Publish)
+	if s.o.KeepFree > 0 {
+		one.Go(s.keepFree)
 	}
 }
 
@@ -173,6 +178,10 @@ func (s *sharing) status(ctx context.Context) *control.RemoteStatus {
 	defer cancel()
 	if n, err := one.Unpublished(ctx); err == nil {
 		st.Unpublished = n
+	}
+	if all, err := one.Conflicts(ctx, ""); err == nil {
+		n := len(all.Names)
+		st.Conflicts = &n
 	}
 	return st
 }

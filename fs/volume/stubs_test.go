@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -298,7 +299,15 @@ func TestStubsOffline(t *testing.T) {
 	if _, err := b.openFile(q, unix.O_RDONLY); !errors.Is(err, bucket.ErrUnreachable) {
 		t.Errorf("what was never read: %v", err)
 	}
-	b.eventually("the status says so", func() bool { return b.sharing.status(context.Background()).Offline != "" })
+	b.eventually("the status says so", func() bool { return b.sharing.status(context.Background()).Offline != nil })
+	first := b.sharing.status(context.Background()).Offline
+	if !strings.Contains(first.Why, "cannot be reached") || first.Since.IsZero() || first.Do == "" {
+		t.Errorf("%+v", first)
+	}
+	b.Fetch(context.Background())
+	if o := b.sharing.status(context.Background()).Offline; o == nil || o.Since != first.Since {
+		t.Errorf("%+v, then %+v", first, o)
+	}
 	if c := b.check(); c.Damaged != 0 || c.Unreached == 0 {
 		t.Errorf("%+v", c)
 	}

@@ -107,6 +107,9 @@ func (e *Engine) Start() error {
 	return err
 }
 
+// Folder is where the engine keeps its objects: each is a file below the name of its bucket.
+func (e *Engine) Folder() string { return e.dir }
+
 // Kill ends the engine at once.
 func (e *Engine) Kill() {
 	if e.cmd != nil {

@@ -96,6 +96,17 @@ func TestShare(t *testing.T) {
 	if said := b.Run("remote", "conflicts", b.Dir); !strings.Contains(said, "runs/x/1/config.yaml") {
 		t.Errorf("conflicts: %s", said)
 	}
+	losers := b.Names(".ckptfs/conflicts/runs/x/1")
+	if len(losers) != 1 || !strings.HasPrefix(losers[0], "config.yaml@") {
+		t.Fatalf("below .ckptfs/conflicts: %q", losers)
+	}
+	_, whose, _ := strings.Cut(losers[0], "@")
+	same(t, filepath.Join(b.Dir, ".ckptfs/conflicts/runs/x/1", losers[0]), []byte("of "+whose[:1]+"\n"))
+	for _, args := range [][]string{{"status", b.Dir}, {"remote", "status", b.Dir}} {
+		if said := b.Run(args...); !strings.Contains(said, "1 name with several versions") {
+			t.Errorf("%s: %s", args, said)
+		}
+	}
 }
 
 // A mount publishes by itself, while the engine is away it says so, and it goes on once that is back.
@@ -109,6 +120,9 @@ func TestShareInTheBackground(t *testing.T) {
 	said, code := a.RunFails("fetch", a.Dir)
 	if code != 11 {
 		t.Errorf("fetch without an engine: %d, %s", code, said)
+	}
+	if said := a.Run("status", a.Dir); !strings.Contains(said, "; offline since ") {
+		t.Errorf("status without an engine: %s", said)
 	}
 	e.Start()
 	err := daemon.Until("", func() bool {

@@ -371,20 +371,48 @@ func (h *Heads) each(ctx context.Context,
 func (h *Heads) Runs(ctx context.Context) ([]string, error) {
 	runs := map[string]bool{}
 	for w, one := range h.all() {
-		for i := range one.Tail {
-			runs[record.RunOf(one.Tail[i].Path)] = true
-		}
-		for _, t := range one.Tables {
-			d, err := h.directory(ctx, w, t)
-			if err != nil {
-				return nil, fmt.Errorf("head of %s: %w", w, err)
-			}
-			for _, run := range d.Runs {
-				runs[run.Name] = true
-			}
+		err := h.runsOf(ctx, w, one, func(run string) { runs[run] = true })
+		if err != nil {
+			return nil, err
 		}
 	}
 	return slices.SortedFunc(maps.Keys(runs), record.ComparePaths), nil
+}
+
+// Contended are those of the Runs whose names may have several versions: more than one writer has entries of
+// them, or the archive, which has those of many.
+func (h *Heads) Contended(ctx context.Context) ([]string, error) {
+	last := map[string]record.Writer{}
+	contended := map[string]bool{}
+	for w, one := range h.all() {
+		err := h.runsOf(ctx, w, one, func(run string) {
+			before, is := last[run]
+			if last[run] = w; is && before != w || w == record.ArchiveWriter {
+				contended[run] = true
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.SortedFunc(maps.Keys(contended), record.ComparePaths), nil
+}
+
+// runsOf calls f with the runs that one head has entries of, with some more than once.
+func (h *Heads) runsOf(ctx context.Context, w record.Writer, one *head, f func(run string)) error {
+	for i := range one.Tail {
+		f(record.RunOf(one.Tail[i].Path))
+	}
+	for _, t := range one.Tables {
+		d, err := h.directory(ctx, w, t)
+		if err != nil {
+			return fmt.Errorf("head of %s: %w", w, err)
+		}
+		for _, run := range d.Runs {
+			f(run.Name)
+		}
+	}
+	return nil
 }
 
 // below is Below of one head.

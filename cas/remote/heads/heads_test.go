@@ -230,6 +230,24 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
+// Runs of several writers are contended, and those that were folded, of which that is not known.
+func TestContended(t *testing.T) {
+	r := newRig(t)
+	r.commit(anna, 1, "runs/a/1 1,runs/b/1 1", "runs/a/2 1,runs/c/1 1")
+	r.commit(bert, 2, "runs/b/1 1", "runs/c/2 1,runs/d/1 1")
+	r.refreshed(true)
+	contended := func(want ...string) {
+		t.Helper()
+		if got, err := r.Contended(context.Background()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+	contended("runs/b", "runs/c")
+	r.commit(record.ArchiveWriter, 1, "runs/d/1 1,runs/e/1 1")
+	r.refreshed(true)
+	contended("runs/b", "runs/c", "runs/d", "runs/e")
+}
+
 func TestRefresh(t *testing.T) {
 	r := newRig(t)
 	r.refreshed(false)

@@ -49,6 +49,9 @@ func Open(address string, rt http.RoundTripper) (*Bucket, error) {
 		client: &http.Client{Transport: transport.Watched{RoundTripper: rt}}}, nil
 }
 
+// URL is that of what the bucket is a prefix of.
+func (b *Bucket) URL() string { return strings.TrimSuffix(b.url, "/") }
+
 // Past is the bucket past what servers on the way keep.
 func (b *Bucket) Past() bucket.Bucket { return &Bucket{url: b.url, client: b.client, past: true} }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -163,9 +161,13 @@ func (c *commands) pullAll(ctx context.Context, paths []string) error {
 		return err
 	}
 	return c.showSome(sum, sum.Skipped, func(w io.Writer) {
-		fmt.Fprintf(w, "pulled %s, %s; fetched %s\n", text.Plural(int64(sum.Files), "file"),
-			text.Bytes(sum.Bytes), text.Bytes(sum.Fetched))
+		printPulled(w, sum)
 	})
+}
+
+func printPulled(w io.Writer, p *control.Pulled) {
+	fmt.Fprintf(w, "pulled %s, %s; fetched %s\n", text.Plural(int64(p.Files), "file"),
+		text.Bytes(p.Bytes), text.Bytes(p.Fetched))
 }
 
 func (c *commands) fetch() *cobra.Command {
@@ -193,39 +195,6 @@ func (c *commands) fetch() *cobra.Command {
 			})
 		},
 	}
-}
-
-func (c *commands) clone() *cobra.Command {
-	var writer string
-	cmd := &cobra.Command{
-		Use:   "clone URL STORE",
-		Short: "Make a store that is joined to a remote",
-		Long: `Makes a new store, and joins it to the remote (see remote add). pull brings what others published into it:
-
-    ckptfs clone s3://models/team ./store
-    ckptfs pull ./store/tree/runs/a`,
-		Args: c.args("URL STORE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := c.address(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			store, err := filepath.Abs(args[1])
-			if err != nil {
-				return err
-			}
-			if list, err := os.ReadDir(store); err == nil && len(list) > 0 {
-				return fmt.Errorf("%s is not empty: give a folder that is, or does not exist; `ckptfs remote add` joins a store that exists", args[1])
-			}
-			if err := c.Make(cmd.Context(), store); err != nil {
-				return err
-			}
-			return c.join(cmd.Context(), a, store, writer)
-		},
-	}
-	c.addressFlags(cmd)
-	cmd.Flags().StringVar(&writer, "writer", "", "the name under which others see this store; the host's if not given")
-	return cmd
 }
 
 func (c *commands) conflicts() *cobra.Command {

@@ -44,7 +44,7 @@ type Shell interface {
 	Doing() (say func(what string), done func())
 }
 
-// UnfitError is an engine that failed what a remote relies on.
+// UnfitError is an engine that failed what a remote relies on. It wraps bucket.ErrUnfit.
 type UnfitError struct {
 	URL    string
 	Failed []probe.Check
@@ -62,13 +62,14 @@ func (e *UnfitError) Error() string {
 		strings.Join(what, "\n"))
 }
 
+// Unwrap is what it wraps.
+func (e *UnfitError) Unwrap() error { return bucket.ErrUnfit }
+
 // commands are what the subcommands share.
 type commands struct {
 	Shell
 	now func() time.Time
-	// The flags of an address.
-	endpoint, region, profile string
-	pathStyle, insecure       bool
+	at  addressFlags
 }
 
 func newCommands(s Shell) *commands { return &commands{Shell: s, now: time.Now} }
@@ -93,45 +94,6 @@ it. Credentials are looked for where Amazon's tools look: the environment (AWS_A
 	cmd.AddCommand(c.add(), c.validate(), c.status(), c.writers(), c.conflicts(), c.deleted(),
 		c.undelete(), c.export(), c.index(), c.policy())
 	return cmd
-}
-
-// addressFlags are those of commands that take a URL.
-func (c *commands) addressFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&c.endpoint, "endpoint", "", "the engine's URL, such as https://s3.example.org; Amazon's if not given")
-	f.StringVar(&c.region, "region", "", "the bucket's region")
-	f.BoolVar(&c.pathStyle, "path-style", false, "the bucket's name goes into the path, not in front of the host")
-	f.StringVar(&c.profile, "profile", "", "the profile of ~/.aws to take")
-	f.BoolVar(&c.insecure, "insecure-http", false, "allow an endpoint without TLS on another machine")
-}
-
-// address is that of a URL and the flags.
-func (c *commands) address(cmd *cobra.Command, url string) (remote.Address, error) {
-	a, err := remote.ParseURL(url)
-	if err == nil {
-		a.Endpoint, a.Region = strings.TrimSuffix(c.endpoint, "/"), c.region
-		a.PathStyle, a.Profile = c.pathStyle, c.profile
-		err = a.Check(c.insecure)
-	}
-	if err != nil {
-		return a, c.Usage(cmd, err.Error())
-	}
-	return a, nil
-}
-
-// flags are those that say the same as an address but for its URL.
-func flags(a remote.Address) (all []string) {
-	for _, f := range [][2]string{
-		{"--endpoint", a.Endpoint}, {"--region", a.Region}, {"--profile", a.Profile},
-	} {
-		if f[1] != "" {
-			all = append(all, f[0], text.Printable(f[1]))
-		}
-	}
-	if a.PathStyle {
-		all = append(all, "--path-style")
-	}
-	return all
 }
 
 // args is the Args of a command that takes such arguments.
@@ -182,7 +144,7 @@ exit code 13, with what it did wrong.`,
 			return err
 		},
 	}
-	c.addressFlags(cmd)
+	c.at.add(cmd.Flags())
 	cmd.Flags().BoolVar(&full, "full", false, "with thousands of requests, which takes up to a minute")
 	return cmd
 }
@@ -224,98 +186,6 @@ func printReport(w io.Writer, a remote.Address, r *probe.Report) {
 	fmt.Fprintf(w, "%s: %s\n", a.URL(), text.Plural(int64(r.Requests), "request"))
 }
 
-func (c *commands) add() *cobra.Command {
-	var writer string
-	cmd := &cobra.Command{
-		Use:   "add URL STORE",
-		Short: "Make a remote, or join one, and let a store publish to it",
-		Long: `Validates the object store (see remote validate), makes the remote unless there is one, and registers the store as one
-of its writers. If the store is mounted, the mount uses the remote from here on, with the credentials that it finds in
-its own environment. Done again it changes nothing.`,
-		Args: c.args("URL STORE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := c.address(cmd, args[0])
-			if err != nil {
-				return err
-			}
-			store, err := c.Store(args[1])
-			if err != nil {
-				return err
-			}
-			return c.join(cmd.Context(), a, store, writer)
-		},
-	}
-	c.addressFlags(cmd)
-	cmd.Flags().StringVar(&writer, "writer", "", "the name under which others see this store; the host's if not given")
-	return cmd
-}
-
-// added is what add prints.
-type added struct {
-	URL    string        `json:"url"`
-	ID     string        `json:"id"`
-	Made   bool          `json:"made"` // else it was there
-	Writer record.Writer `json:"writer"`
-	Since  time.Time     `json:"created"`
-}
-
-func (c *commands) join(ctx context.Context, a remote.Address, store, name string) error {
-	b, err := a.Open(ctx)
-	if err != nil {
-		return err
-	}
-	there, err := remote.ReadJoined(store)
-	switch {
-	case err == nil && there.Address != a:
-		return fmt.Errorf("store %s has a remote already, %s: remove %s to leave it", store,
-			strings.Join(append([]string{there.URL()}, flags(there.Address)...), " "),
-			remote.JoinedPath(store))
-	case err != nil && !errors.Is(err, os.ErrNotExist):
-		return err
-	}
-	joined := err == nil
-	if !joined {
-		if _, err := c.probe(ctx, a, b, false); err != nil {
-			return err
-		}
-	}
-	f, made, err := remote.Make(ctx, b, c.now())
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w", a.URL(), err)
-	case joined && f.ID != there.ID:
-		return fmt.Errorf("%s is another remote than the one that store %s joined: its id is %s, it was %s", a.URL(),
-			store, f.ID, there.ID)
-	case !joined:
-		there = remote.Joined{Address: a, ID: f.ID}
-		if there.Writer, err = remote.Register(ctx, b, hostOr(name)); err != nil {
-			return fmt.Errorf("%s: %w", a.URL(), err)
-		}
-		if err := there.Write(store); err != nil {
-			return err
-		}
-	}
-	err = c.Tell(ctx, store, func(s *control.Client) error { return s.Join(ctx) })
-	if err != nil {
-		return fmt.Errorf("%s: store %s has joined it, but its mount cannot use it: %w", a.URL(), store, err)
-	}
-	out := added{a.URL(), f.ID.String(), made, there.Writer, f.Created}
-	return c.Show(out, func(w io.Writer) {
-		verb := "joined"
-		if made {
-			verb = "made"
-		}
-		fmt.Fprintf(w, "%s: %s; %s publishes to it as %s\n", out.URL, verb, store, out.Writer)
-	})
-}
-
-func hostOr(name string) string {
-	if name == "" {
-		name, _ = os.Hostname()
-	}
-	return name
-}
-
 // state is what status prints.
 type state struct {
 	URL      string          `json:"url"`
@@ -323,6 +193,8 @@ type state struct {
 	ID       string          `json:"id"`
 	Writer   record.Writer   `json:"writer"`
 	Writers  []record.Writer `json:"writers"`
+	// Conflicts is of how many names there are several versions, as far as this store has read.
+	Conflicts int `json:"conflicts"`
 }
 
 func (c *commands) status() *cobra.Command {
@@ -345,6 +217,16 @@ func (c *commands) status() *cobra.Command {
 			out, err := ask(cmd.Context(), j)
 			if err != nil {
 				return fmt.Errorf("%s: %w", j.URL(), err)
+			}
+			err = c.With(cmd.Context(), args[0], func(s *control.Client, _ string) error {
+				found, err := s.Conflicts(cmd.Context(), "")
+				if err == nil {
+					out.Conflicts = len(found.Names)
+				}
+				return err
+			})
+			if err != nil {
+				return err
 			}
 			return c.Show(out, func(w io.Writer) { printState(w, store, out) })
 		},
@@ -369,11 +251,19 @@ func ask(ctx context.Context, j remote.Joined) (out state, err error) {
 }
 
 func printState(w io.Writer, store string, s state) {
-	fmt.Fprintf(w, "%s publishes to %s as %s\n", store, s.URL, s.Writer)
+	if s.Writer == "" {
+		fmt.Fprintf(w, "%s reads %s\n", store, s.URL)
+	} else {
+		fmt.Fprintf(w, "%s publishes to %s as %s\n", store, s.URL, s.Writer)
+	}
 	for _, name := range s.Writers {
 		if name != s.Writer {
 			fmt.Fprintf(w, "  so does %s\n", text.Printable(string(name)))
 		}
+	}
+	if s.Conflicts > 0 {
+		fmt.Fprintf(w, "%s with several versions: `ckptfs remote conflicts` lists them\n",
+			text.Plural(int64(s.Conflicts), "name"))
 	}
 }
 
@@ -390,6 +280,9 @@ func (c *commands) policy() *cobra.Command {
 		Args: c.args("ROLE URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := remote.ParseURL(args[1])
+			if err == nil {
+				err = writable(a)
+			}
 			if err != nil {
 				return c.Usage(cmd, err.Error())
 			}

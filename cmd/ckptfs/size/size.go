@@ -57,11 +57,16 @@ func (s Size) Of(path string) (int64, error) {
 	case s.percent == 0:
 		return s.Bytes, nil
 	}
+	return OfDisk(path, s.percent)
+}
+
+// OfDisk is so many percent of the disk that holds path.
+func OfDisk(path string, percent float64) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return 0, fmt.Errorf("size of the disk of %s: %w", path, err)
 	}
-	return int64(float64(st.Blocks) * float64(st.Frsize) * s.percent / 100), nil
+	return int64(float64(st.Blocks) * float64(st.Frsize) * percent / 100), nil
 }
 
 // Flag is a size as a pflag.Value.

@@ -12,7 +12,12 @@ func Remote(r *control.RemoteStatus) string {
 	if r == nil {
 		return ""
 	}
-	s := fmt.Sprintf("%s as %s", Printable(r.URL), Printable(r.Writer))
+	s := Printable(r.URL)
+	if r.ReadOnly {
+		s += ", only read"
+	} else {
+		s += " as " + Printable(r.Writer)
+	}
 	if !r.LastCommit.IsZero() {
 		s += ", published last " + r.LastCommit.Format(time.DateTime)
 	}
@@ -29,8 +34,15 @@ func Remote(r *control.RemoteStatus) string {
 		s += fmt.Sprintf(", %s not published yet: %s (%s)", Plural(int64(n+r.MoreWaiting), "name"), Printable(r.Waiting[0].Path),
 			Printable(r.Waiting[0].Reason))
 	}
+	if n := r.Conflicts; n != nil && *n > 0 {
+		s += fmt.Sprintf(", %s: see .ckptfs/conflicts", Plural(int64(*n), "name")+" with several versions")
+	}
 	if r.Problem != "" {
 		s += "; nothing is published: " + Printable(r.Problem)
+	}
+	if o := r.Offline; o != nil {
+		s += fmt.Sprintf("; offline since %s, names are as they were seen last: %s; %s",
+			o.Since.Format(time.DateTime), Printable(o.Why), o.Do)
 	}
 	return s
 }

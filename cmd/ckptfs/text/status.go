@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"ckptfs/fs/control"
@@ -38,4 +39,88 @@ func Everything(s *control.Status) string {
 		return "everything else"
 	}
 	return "everything"
+}
+
+// Status prints what a daemon is doing.
+func Status(w io.Writer, st *control.Status) {
+	mounted, mode, process := "no", "", ""
+	if st.Mode != control.ModeUnmounted {
+		mounted = Printable(st.Mountpoint)
+		mode = WithReason(st.Mode, st.ModeReason)
+		process = fmt.Sprintf("%d since %s, ckptfs %s", st.PID, st.Started.Format(time.DateTime), st.Version)
+	}
+	metrics := ""
+	if st.Metrics != "" {
+		metrics = "http://" + st.Metrics + "/metrics"
+	}
+	unpacked := Bytes(st.UnpackedBytes)
+	if st.MaxUnpacked > 0 {
+		unpacked += ", closes wait from " + Bytes(st.MaxUnpacked)
+	}
+	if st.WaitingCloses > 0 {
+		unpacked += fmt.Sprintf(", %s waiting", Plural(int64(st.WaitingCloses), "close"))
+	}
+	hot := Bytes(st.HotSize)
+	if st.HotSize < 0 {
+		hot = "not bounded"
+	}
+	ids := ""
+	if u := st.Unidentified; u.Files > 0 || u.More {
+		ids = Plural(int64(u.Files), "file") + " without"
+		if u.More {
+			ids += ", and more"
+		}
+	}
+	Pairs(w,
+		"store", Printable(st.Store),
+		"mounted", mounted,
+		"mode", mode,
+		"process", process,
+		"metrics", metrics,
+		"queue", fmt.Sprintf("%s, %s", Plural(int64(st.Queue.Files), "file"),
+			Bytes(st.Queue.Bytes)),
+		"packing", namesOf(st.Packing),
+		"waits", st.PackingWaits,
+		"not packed", unpacked,
+		"artifact ids", ids,
+		"resident", fmt.Sprintf("%s of %s", Bytes(st.ResidentBytes), hot),
+		"open files", fmt.Sprint(st.OpenFiles),
+		"recovery", Printable(st.Recovery),
+		"remote", Remote(st.Remote),
+	)
+	for _, s := range st.Sidecars {
+		fmt.Fprintf(w, "refused: %s\n", Printable(s))
+	}
+	if st.MoreSidecars > 0 {
+		fmt.Fprintf(w, "refused: %d more\n", st.MoreSidecars)
+	}
+	NamePlain(w, st)
+	NameFailures(w, st)
+}
+
+// namedFiles is how many files a line names: small ones are packed in groups of 64.
+const namedFiles = 4
+
+// namesOf names the first of some files, and says how many more there are.
+func namesOf(paths []string) string {
+	var b strings.Builder
+	for i, p := range paths {
+		switch {
+		case i == namedFiles && len(paths) > i+1:
+			fmt.Fprintf(&b, " and %d more", len(paths)-i)
+			return b.String()
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(Printable(p))
+	}
+	return b.String()
+}
+
+// WithReason is a mode, and why it is that one.
+func WithReason(mode, reason string) string {
+	if reason == "" {
+		return mode
+	}
+	return fmt.Sprintf("%s (%s)", mode, Printable(reason))
 }

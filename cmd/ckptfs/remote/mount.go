@@ -1,0 +1,79 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"ckptfs/cas/remote"
+)
+
+// Places are the store and the mountpoint of a mount's arguments. With a remote the store may be left out: it
+// is the folder below the user's data that belongs to this remote.
+func (m *MountFlags) Places(args []string) (store, mountpoint string, err error) {
+	switch {
+	case len(args) == 2:
+		return args[0], args[1], nil
+	case len(args) != 1 || m.url == "":
+		return "", "", errors.New("mount takes STORE MOUNTPOINT, or, with --remote, MOUNTPOINT")
+	}
+	if store, err = m.ownStore(); err == nil {
+		err = os.MkdirAll(filepath.Dir(store), 0o700)
+	}
+	return store, args[0], err
+}
+
+// ownStore is where the store of a remote is that was given no place: not among caches, since what is not
+// published yet is there alone.
+func (m *MountFlags) ownStore() (string, error) {
+	data := os.Getenv("XDG_DATA_HOME")
+	if !filepath.IsAbs(data) { // then it is to be ignored (XDG Base Directory Specification)
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("no place for the store: %w; give STORE", err)
+		}
+		data = filepath.Join(home, ".local", "share")
+	}
+	_, at, _ := strings.Cut(m.url, "://")
+	name := strings.ReplaceAll(strings.Trim(at, "/"), "/", "+") // which no URL of a remote has
+	return filepath.Join(data, "ckptfs", name), nil
+}
+
+// Joins reports whether the store is to have a remote that the flags name.
+func (m *MountFlags) Joins() bool { return m.url != "" }
+
+// Join joins the store of a mount to the remote that --remote names, unless it is, and makes it if there is
+// none.
+func (m *MountFlags) Join(ctx context.Context, s Shell, store string) error {
+	if m.url == "" {
+		return nil
+	}
+	c := newCommands(s)
+	joined, err := joinedTo(store, m.address)
+	if joined != nil || err != nil {
+		return err
+	}
+	if unmade(store) {
+		_, err = c.begin(ctx, m.address, store, m.role)
+		return err
+	}
+	if m.reader || m.address.ReadOnly() {
+		return fmt.Errorf("store %s has joined no remote, and its files may not be anybody else's: give a folder that is empty, or does not exist", store)
+	}
+	if _, err := c.Store(store); err != nil {
+		return err
+	}
+	if _, err = c.join(ctx, m.address, store, m.role); err != nil {
+		return err
+	}
+	return c.look(ctx, store)
+}
+
+// OnlyReads reports whether a store has a remote that nothing can be published to.
+func OnlyReads(store string) bool {
+	j, err := remote.ReadJoined(store)
+	return err == nil && j.ReadOnly()
+}
