@@ -74,8 +74,8 @@ type bench struct {
 	files    map[cas.Hash]*record.File
 }
 
-// run is what one measurement came to. core is the processor time of the reader or writer, with what simulates
-// the network; engine is that of the engine.
+// run is what one measurement came to. core is the processor time of the reader or writer, with what
+// simulates the network; engine is that of the engine.
 type run struct {
 	seconds, core, engine float64
 	requests              int64
@@ -148,8 +148,8 @@ func (x *bench) plain() {
 	})
 }
 
-// within gives f a folder, and removes it: the next measurement takes the memory that its files took. Memory that
-// a virtual machine's host has to provide first costs several times what is measured.
+// within gives f a folder, and removes it: the next measurement takes the memory that its files took. Memory
+// that a virtual machine's host has to provide first costs several times what is measured.
 func (x *bench) within(f func(folder string)) {
 	folder := x.TempDir()
 	defer os.RemoveAll(folder)
@@ -229,7 +229,8 @@ func (x *bench) closure(v int) (own, all int64) {
 	return own, all
 }
 
-// puts is a push of version 0 by a machine that has published something before, and plain PUTs of as many bytes.
+// puts is a push of version 0 by a machine that has published something before, and plain PUTs of as many
+// bytes.
 func (x *bench) puts(n byte) (push, plain run) {
 	m := remotetest.NewMachine(x.TB, prefixed{x.slow, fmt.Sprintf("push-%d/", n)}, n)
 	m.Store, m.Parallel = x.one.Store, atOnce
@@ -286,8 +287,8 @@ func BenchmarkRemote(b *testing.B) {
 	size := int64(len(x.versions[1].Content))
 	_, alone := x.closure(0)
 	own, delta := x.closure(1)
-	fmt.Printf("%s kernels; network %d times slower; %d MB, alone %d MB, delta %d MB, with what it is stored against %d MB\n",
-		simd.Now(), slower(), size/1e6, alone/1e6, own/1e6, delta/1e6)
+	fmt.Printf("%s kernels; network %d times slower; %d MB, alone %d MB, delta %d MB, with bases %d MB\n", simd.Now(),
+		slower(), size/1e6, alone/1e6, own/1e6, delta/1e6)
 	const rounds = 3
 	var plain, cold, against, based, tensor, pushed, put []run
 	for n := range rounds {
