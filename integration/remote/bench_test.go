@@ -318,6 +318,8 @@ func BenchmarkRemote(b *testing.B) {
 	row("one tensor", median(tensor), p)
 	row("plain puts", median(put), median(put))
 	row("push", median(pushed), median(put))
+	step := median(pushed)
+	fmt.Printf("push of a step: %d requests (aim %d)\n", step.requests, (step.sent+60<<20-1)/(60<<20)+5)
 	fmt.Printf("bytes to closure: alone %.3f, delta %.3f, base cached %.3f to own\n",
 		float64(median(cold).got)/float64(alone), float64(median(against).got)/float64(delta),
 		float64(median(based).got)/float64(own))
