@@ -116,7 +116,9 @@ bench-scale: build
 
 # What reading from and publishing to a remote take, on an engine behind a simulated network, beside plain
 # transfers of as many bytes.
+# First by a clock of its own, where nothing but the network takes time; then with a real engine, on this machine.
 bench-remote:
+	$(GO) test ./cas/remote/remotetest -run Network -count 1 -v -timeout 10m
 	scripts/setup-engine
 	CKPTFS_BIN=/bin/true $(GO) test ./integration/remote -run '^$$' -bench Remote -benchtime 1x -timeout 30m
 

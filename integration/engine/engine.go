@@ -119,5 +119,8 @@ func (e *Engine) Kill() {
 	}
 }
 
+// PID is that of the process that runs.
+func (e *Engine) PID() int { return e.cmd.Process.Pid }
+
 // URL is that of a prefix of the bucket.
 func (e *Engine) URL(prefix string) string { return fmt.Sprintf("s3://%s/%s", e.Bucket, prefix) }

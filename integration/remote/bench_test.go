@@ -27,7 +27,6 @@ import (
 	"ckptfs/cas/remote/remotetest"
 	"ckptfs/cas/remote/s3"
 	"ckptfs/cas/remote/tier"
-	"ckptfs/cas/remote/transport"
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cas/simd"
 	"ckptfs/fs/assemble"
@@ -41,6 +40,8 @@ const (
 	eachRate   = 90e6
 	plainParts = 8 << 20
 	plainAt    = 10
+	requests   = 16 // at a time, as a mount makes them
+	atOnce     = 4  // objects that are put, as a mount puts them
 	rawKey     = "raw"
 	modelSize  = 336_000_000
 )
@@ -64,7 +65,8 @@ func model() remotetest.Shape {
 // bench is a remote on an engine, with two versions of a model: one alone, and its successor.
 type bench struct {
 	testing.TB
-	net      *slow
+	engine   *mounttest.Engine
+	net      *remotetest.Network
 	fast     bucket.Bucket // without the network
 	slow     *patient.Bucket
 	one      *remotetest.Machine
@@ -72,28 +74,25 @@ type bench struct {
 	files    map[cas.Hash]*record.File
 }
 
-// run is what one measurement came to.
+// run is what one measurement came to. core is the processor time of the reader or writer, with what
+// simulates the network; engine is that of the engine.
 type run struct {
-	seconds, core float64
-	requests      int64
-	got, sent     int64
+	seconds, core, engine float64
+	requests              int64
+	got, sent             int64
 }
 
 func newBench(b *testing.B) *bench {
 	e := mounttest.StartEngine(b)
-	x := &bench{TB: b, files: map[cas.Hash]*record.File{},
-		net: &slow{RoundTripper: transport.New(), latency: latency, all: lineRate / float64(slower()),
-			each: eachRate / float64(slower())}}
-	open := func(c s3.Config) bucket.Bucket {
-		c.Bucket, c.Prefix, c.Endpoint, c.PathStyle = e.Bucket, "bench/", e.Endpoint, true
-		got, err := s3.Open(b.Context(), c)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return got
+	fast, err := s3.Open(b.Context(), s3.Config{Bucket: e.Bucket, Prefix: "bench/", Endpoint: e.Endpoint,
+		PathStyle: true})
+	if err != nil {
+		b.Fatal(err)
 	}
-	x.fast = open(s3.Config{})
-	x.slow = patient.New(open(s3.Config{Transport: x.net}), patient.Options{Requests: 32, For: time.Minute})
+	x := &bench{TB: b, engine: e, fast: fast, files: map[cas.Hash]*record.File{},
+		net: &remotetest.Network{Bucket: fast, Latency: latency, All: lineRate / float64(slower()),
+			Each: eachRate / float64(slower())}}
+	x.slow = patient.New(x.net, patient.Options{Requests: requests, For: time.Minute})
 	x.one = remotetest.NewMachine(b, x.fast, 1)
 	var prev *remotetest.Saved
 	for v := range x.versions {
@@ -109,38 +108,52 @@ func newBench(b *testing.B) *bench {
 
 // measure times f.
 func (x *bench) measure(f func()) run {
-	x.net.asked()
-	before, begun := cores(), time.Now()
+	x.net.Asked()
+	core, engine, begun := x.cores(0), x.cores(x.engine.PID()), time.Now()
 	f()
-	r := run{seconds: time.Since(begun).Seconds(), core: cores() - before}
-	r.requests, r.got, r.sent = x.net.asked()
+	r := run{seconds: time.Since(begun).Seconds(), core: x.cores(0) - core,
+		engine: x.cores(x.engine.PID()) - engine}
+	r.requests, r.got, r.sent = x.net.Asked()
 	return r
 }
 
-func cores() float64 {
-	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+// cores is how many seconds of a processor a process has used, 0 this one: clock_getcpuclockid(3).
+func (x *bench) cores(pid int) float64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid)<<3|2, &t); err != nil {
+		x.Fatal(err)
+	}
+	return float64(t.Nano()) / 1e9
 }
 
 // plain gets the raw file with several requests at a time.
 func (x *bench) plain() {
 	size, part := int64(len(x.versions[1].Content)), int64(plainParts/slower())
-	out, err := os.Create(filepath.Join(x.TempDir(), "raw"))
-	if err != nil {
-		x.Fatal(err)
-	}
-	defer out.Close()
-	x.parallel(int((size+part-1)/part), func(i int) error {
-		off := int64(i) * part
-		body, _, err := x.slow.Get(x.Context(), rawKey, off, part, "")
+	x.within(func(folder string) {
+		out, err := os.Create(filepath.Join(folder, rawKey))
 		if err != nil {
-			return err
+			x.Fatal(err)
 		}
-		defer body.Close()
-		_, err = io.Copy(io.NewOffsetWriter(out, off), body)
-		return err
+		defer out.Close()
+		x.parallel(int((size+part-1)/part), func(i int) error {
+			off := int64(i) * part
+			body, _, err := x.slow.Get(x.Context(), rawKey, off, part, "")
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			_, err = io.Copy(io.NewOffsetWriter(out, off), body)
+			return err
+		})
 	})
+}
+
+// within gives f a folder, and removes it: the next measurement takes the memory that its files took. Memory
+// that a virtual machine's host has to provide first costs several times what is measured.
+func (x *bench) within(f func(folder string)) {
+	folder := x.TempDir()
+	defer os.RemoveAll(folder)
+	f(folder)
 }
 
 func (x *bench) parallel(n int, f func(i int) error) {
@@ -216,23 +229,27 @@ func (x *bench) closure(v int) (own, all int64) {
 	return own, all
 }
 
-// puts is a push of version 0 by a machine that has not pushed yet, and plain PUTs of as many bytes.
-func (x *bench) puts(n byte) (push, plain run, objects int) {
+// puts is a push of version 0 by a machine that has published something before, and plain PUTs of as many
+// bytes.
+func (x *bench) puts(n byte) (push, plain run) {
 	m := remotetest.NewMachine(x.TB, prefixed{x.slow, fmt.Sprintf("push-%d/", n)}, n)
-	m.Store = x.one.Store
+	m.Store, m.Parallel = x.one.Store, atOnce
 	src := local.Begin(m.Store)
 	defer src.Close()
-	f := x.versions[0]
-	entry := record.Entry{Path: "runs/b/0/model.safetensors", Kind: record.KindFile, Mode: 0o644,
-		File: &record.File{Size: int64(len(f.Content)), Manifest: f.Manifest}}
-	var res writer.Result
-	push = x.measure(func() {
-		var err error
-		if res, err = m.Push(x.Context(), src, writer.Changes{Entries: []record.Entry{entry}}); err != nil {
-			x.Fatal(err)
+	publish := func(e record.Entry) writer.Result {
+		res, err := m.Push(x.Context(), src, writer.Changes{Entries: []record.Entry{e}})
+		if err != nil || len(res.Failed) > 0 {
+			x.Fatal(err, res.Failed)
 		}
+		return res
+	}
+	publish(record.Entry{Path: "runs/b", Kind: record.KindFolder, Mode: 0o755})
+	f := x.versions[0]
+	var size int64
+	push = x.measure(func() {
+		size = publish(record.Entry{Path: "runs/b/model.safetensors", Kind: record.KindFile, Mode: 0o644,
+			File: &record.File{Size: int64(len(f.Content)), Manifest: f.Manifest}}).Bytes
 	})
-	size := res.Bytes
 	plain = x.measure(func() {
 		const part = record.MaxObject
 		x.parallel(int((size+part-1)/part), func(i int) error {
@@ -242,7 +259,7 @@ func (x *bench) puts(n byte) (push, plain run, objects int) {
 			return err
 		})
 	})
-	return push, plain, res.Objects
+	return push, plain
 }
 
 type prefixed struct {
@@ -270,27 +287,29 @@ func BenchmarkRemote(b *testing.B) {
 	size := int64(len(x.versions[1].Content))
 	_, alone := x.closure(0)
 	own, delta := x.closure(1)
-	fmt.Printf("%s kernels; network %d times slower; %d MB, alone %d MB, delta %d MB, with what it is stored against %d MB\n",
-		simd.Now(), slower(), size/1e6, alone/1e6, own/1e6, delta/1e6)
-	rounds := 3
+	fmt.Printf("%s kernels; network %d times slower; %d MB, alone %d MB, delta %d MB, with bases %d MB\n", simd.Now(),
+		slower(), size/1e6, alone/1e6, own/1e6, delta/1e6)
+	const rounds = 3
 	var plain, cold, against, based, tensor, pushed, put []run
 	for n := range rounds {
 		plain = append(plain, x.measure(x.plain))
-		cold = append(cold, x.reads(b.TempDir(), 0, 0, size))
-		plain = append(plain, x.measure(x.plain))
-		against = append(against, x.reads(b.TempDir(), 1, 0, size))
-		folder := b.TempDir()
-		x.reads(folder, 0, 0, size)
-		based = append(based, x.reads(folder, 1, 0, size))
-		const long = 8 << 20 // a tensor
-		tensor = append(tensor, x.reads(b.TempDir(), 1, size/2/long*long, size/2/long*long+long))
-		a, c, _ := x.puts(byte(n + 2))
+		x.within(func(folder string) {
+			cold = append(cold, x.reads(folder, 0, 0, size))
+			plain = append(plain, x.measure(x.plain))
+			based = append(based, x.reads(folder, 1, 0, size))
+		})
+		x.within(func(folder string) { against = append(against, x.reads(folder, 1, 0, size)) })
+		x.within(func(folder string) {
+			const long = 8 << 20 // a tensor
+			tensor = append(tensor, x.reads(folder, 1, size/2/long*long, size/2/long*long+long))
+		})
+		a, c := x.puts(byte(n + 2))
 		pushed, put = append(pushed, a), append(put, c)
 	}
 	p := median(plain)
 	row := func(name string, r run, beside run) {
-		fmt.Printf("%-26s %6.2f s  %5.2fx plain  %4d requests  %5.1f MB  %5.2f core-s\n", name, r.seconds,
-			beside.seconds/r.seconds, r.requests, float64(r.got+r.sent)/1e6, r.core)
+		fmt.Printf("%-20s %6.2f s  %5.2fx plain  %4d requests  %6.1f MB  %5.2f core-s, the engine %5.2f\n", name,
+			r.seconds, beside.seconds/r.seconds, r.requests, float64(r.got+r.sent)/1e6, r.core, r.engine)
 	}
 	row("plain", p, p)
 	row("cold, alone", median(cold), p)
@@ -299,6 +318,8 @@ func BenchmarkRemote(b *testing.B) {
 	row("one tensor", median(tensor), p)
 	row("plain puts", median(put), median(put))
 	row("push", median(pushed), median(put))
+	step := median(pushed)
+	fmt.Printf("push of a step: %d requests (aim %d)\n", step.requests, (step.sent+60<<20-1)/(60<<20)+5)
 	fmt.Printf("bytes to closure: alone %.3f, delta %.3f, base cached %.3f to own\n",
 		float64(median(cold).got)/float64(alone), float64(median(against).got)/float64(delta),
 		float64(median(based).got)/float64(own))

@@ -3,14 +3,15 @@
 // has, byte by byte; headers are new, so that a record is tied to the object and the place.
 //
 //	d/…    chunks of 32 KiB stored and more
-//	m/…    manifests, lists, smaller chunks, parts of graphs; at the end of the last one plans and commit
+//	m/…    smaller chunks, parts of graphs; at the end of the last one manifests, lists, plans and commit
 //	       records
 //
-// A Packer is told of files one after the other, and lays the records out in the order of their closures:
-// what a reader of the file needs first lies first, bases ahead of what is stored against them. Files share
-// objects. An object that is full is put at once. Nothing is staged: an Object is a list of headers, and its
-// Body reads the payloads from the Source each time that it is sent. Its checksum is known before, since that
-// of each payload is.
+// A Packer is told of files one after the other, and lays their chunks out in the order of their closures:
+// what a reader of the file needs first lies first, bases ahead of what is stored against them. Manifests and
+// lists lie right before the plans, so that one request brings all that a reader has to know before it asks
+// for chunks. Files share objects. An object that is full is put at once. Nothing is staged: an Object is a
+// list of headers, and its Body reads the payloads from the Source each time that it is sent. Its checksum is
+// known before, since that of each payload is.
 //
 // # What is there already
 //

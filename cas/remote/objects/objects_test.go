@@ -147,9 +147,17 @@ func TestPack(t *testing.T) {
 				r.store.Recode(chunks[i], size(), base...)
 			},
 			"list": func(*rapid.T) { lists = append(lists, r.store.Alone(cas.List, 900)) },
+			"list against another": func(t *rapid.T) {
+				base := draw(lists, 1, "base")
+				if len(base) == 0 || r.store.Full(base[0]) {
+					t.Skip()
+				}
+				lists = append(lists, r.store.Delta(cas.List, 90, base...))
+			},
 			"file": func(t *rapid.T) {
 				seen := slices.Compact(slices.SortedFunc(slices.Values(draw(lists, 3, "lists")), compare))
-				files = append(files, r.store.File(seen, draw(chunks, 9, "chunks")))
+				files = append(files, r.store.File(seen, append(draw(chunks, 9, "chunks"),
+					draw(lists, 1, "chunk with the bytes of a list")...)))
 			},
 			"pack": func(t *rapid.T) { r.pack(draw(files, 3, "files")...) },
 			"condemn": func(t *rapid.T) {
@@ -419,6 +427,25 @@ func TestRelied(t *testing.T) {
 		if plan := w.plan(f[0]); put != c.put || len(plan.Bases) != c.bases {
 			t.Errorf("%s: %d put, want %d; %d bases, want %d", c.name, put, c.put, len(plan.Bases), c.bases)
 		}
+	}
+}
+
+// Manifests and lists lie right before the plans, behind all chunks.
+func TestBesidePlans(t *testing.T) {
+	r := newRig(t)
+	base := r.store.Alone(cas.List, 900)
+	first := r.store.File([]cas.Hash{base}, []cas.Hash{r.store.Alone(cas.Chunk, 700)})
+	list := r.store.Delta(cas.List, 90, base)
+	second := r.store.File([]cas.Hash{list}, []cas.Hash{r.store.Alone(cas.Chunk, 700)}, first)
+	r.pack(second, first)
+	var kinds []cas.Kind
+	for _, at := range r.put[0].Records() {
+		kinds = append(kinds, at.Kind)
+	}
+	want := []cas.Kind{cas.Chunk, cas.Chunk, cas.Manifest, cas.Manifest, cas.List, cas.List, cas.Plan,
+		cas.Plan, cas.Commit}
+	if len(r.put) != 1 || !slices.Equal(kinds, want) {
+		t.Errorf("%v, want %v", kinds, want)
 	}
 }
 

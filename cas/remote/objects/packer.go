@@ -53,7 +53,14 @@ type file struct {
 	bases    []record.Base
 	graph    []record.Place
 	parts    []cas.Hash // of the graph
-	whole    *Whole     // it is there as a whole; then nothing of the above is set but manifest and graph
+	late     []late
+	whole    *Whole // it is there as a whole; then nothing of the above is set but manifest and graph
+}
+
+// late is a manifest, a list, or what one is stored against: it lies right before the plans.
+type late struct {
+	segment.Record
+	at *record.Place // in its file; set once it is laid out
 }
 
 // Whole is a file of another entry, with the same manifest, as its plan has it.
@@ -131,19 +138,26 @@ func (p *Packer) addClosure(f *file, c *Closure) error {
 		return err
 	}
 	needed, alone := choose(c, known)
-	placed := make([]record.Place, len(c.Records))
+	placed, waits := make([]record.Place, len(c.Records)), make([]bool, len(c.Records))
+	for i := range c.Records {
+		waits[i] = needed[i] && c.Records[i].Kind != cas.Chunk
+	}
+	for _, i := range c.Chunks { // of which one may have the bytes of a list
+		waits[i] = false
+	}
 	for i := range c.Records {
 		switch r := &c.Records[i]; {
 		case !needed[i]:
 		case usable(&r.Record, &known[i]):
-			placed[i] = p.relyOn(&known[i])
-		default:
+			placed[i], waits[i] = p.relyOn(&known[i]), false
+		case !waits[i]:
 			if placed[i], err = p.layOut(r.Record); err != nil {
 				return err
 			}
 		}
 	}
 	f.fill(c, placed, needed, alone)
+	f.postpone(c, needed, waits)
 	return nil
 }
 
@@ -330,6 +344,41 @@ func (f *file) fill(c *Closure, placed []record.Place, needed, alone []bool) {
 		f.bases = append(f.bases, record.Base{Record: at(int32(i)), Hash: [16]byte(r.Hash[:16]),
 			Number: number, Kind: r.Kind})
 	}
+}
+
+// postpone notes what is laid out beside the plans, bases first. needed are the bases, as fill leaves it.
+func (f *file) postpone(c *Closure, needed, waits []bool) {
+	at := map[int]*record.Place{int(c.Manifest): &f.record.Place}
+	for k, i := range c.Lists {
+		at[int(i)] = &f.lists[k].Place
+	}
+	base := 0
+	for i := range c.Records {
+		if needed[i] {
+			at[i] = &f.bases[base].Place
+			base++
+		}
+		if waits[i] {
+			f.late = append(f.late, late{c.Records[i].Record, at[i]})
+		}
+	}
+}
+
+// layLate lays out what was postponed.
+func (p *Packer) layLate() (err error) {
+	for _, f := range p.files {
+		for _, x := range f.late {
+			at, there := p.laid[x.Hash]
+			if *x.at = at.Place; there {
+				continue
+			}
+			if *x.at, err = p.layOut(x.Record); err != nil {
+				return err
+			}
+		}
+		f.late = nil
+	}
+	return nil
 }
 
 func compareIDs(a, b record.ID) int { return bytes.Compare(a[:], b[:]) }

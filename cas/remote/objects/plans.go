@@ -19,6 +19,9 @@ var errFull = errors.New("the object is full")
 // What it returns is in the order of Add. commit may be called several times; it is not called when there is
 // no meta object to put.
 func (p *Packer) Finish(commit func([]Filed) ([][]byte, error)) ([]Filed, error) {
+	if err := p.layLate(); err != nil {
+		return nil, err
+	}
 	if err := p.seal(0); err != nil {
 		return nil, err
 	}

@@ -157,7 +157,19 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 	if len(chunks) != len(p.Chunks) {
 		return nil, lies(p, "%d chunks, the plan has %d", len(chunks), len(p.Chunks))
 	}
-	return newPlan(p, lists, chunks), nil
+	x := newPlan(p, lists, chunks)
+	x.stream.bases = t.away(x.between(x.firstBase(), len(x.keys)))
+	return x, nil
+}
+
+// away is how many stored bytes of some records have to be fetched.
+func (t *Tier) away(all []wanted) (n int64) {
+	for _, w := range t.absent(all) {
+		if r := w.record(); !t.o.Cache.Has(r.Object.ID, r.Off, r.Len()) {
+			n += int64(r.Stored)
+		}
+	}
+	return n
 }
 
 func lies(p *record.Plan, format string, args ...any) error {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"ckptfs/cas/remote/fetch"
+	"ckptfs/cas/segment"
 )
 
 const (
@@ -17,6 +20,8 @@ const (
 	// growth is how much is fetched ahead for each byte that was read, so that who reads the begin alone
 	// fetches little more.
 	growth = 16
+	// firstAhead is fetched ahead of who reads in order at all: what a fast network brings in a round trip.
+	firstAhead = 4 << 20
 	// minRun is how many chunks are read in order before anything is fetched ahead: a header is mostly
 	// shorter.
 	minRun = 2
@@ -25,8 +30,9 @@ const (
 	slack = 96
 	// maxSkip is how many chunks of the local store, one after the other, a reader may pass.
 	maxSkip = 4096
-	// One batch is fetched at once: small ones at first, so that the reader has something soon.
-	minBatch, maxBatch = 1 << 20, 16 << 20
+	// One batch is fetched at once, by one request of one object: small ones at first, so that the reader has
+	// something soon.
+	minBatch, maxBatch = 1 << 20, fetch.MaxRange
 )
 
 // stream is the reader of a file from its begin, and what is fetched ahead of it. Chunks are counted from 0.
@@ -36,7 +42,7 @@ const (
 type stream struct {
 	mu          sync.Mutex
 	p           *plan
-	all, bases  int64 // stored bytes of the chunks, and of what they are stored against, as the plan says
+	all, bases  int64 // stored bytes of the chunks, and of what of their bases was not here at the begin
 	came, along int64 // of chunks that were fetched, and of what had to be fetched along with them
 	run         int64 // of those that were read in order
 	next, front int
@@ -50,9 +56,6 @@ func (s *stream) init(p *plan) {
 	s.p = p
 	for i := range p.Chunks {
 		s.all += int64(p.Chunks[i].Stored)
-	}
-	for i := range p.Bases {
-		s.bases += int64(p.Bases[i].Stored)
 	}
 }
 
@@ -132,7 +135,7 @@ func (t *Tier) window() int64 {
 // sizesLocked are how many stored bytes of chunks may be asked for, and how many are at once.
 func (s *stream) sizesLocked(window int64) (room, batch int64) {
 	window = s.scaledLocked(window)
-	room = min(window, growth*s.run) - (s.asked - s.read)
+	room = min(window, max(growth*s.run, s.scaledLocked(firstAhead))) - (s.asked - s.read)
 	return room, min(max(s.asked/8, s.scaledLocked(minBatch)), maxBatch, window/2)
 }
 
@@ -153,9 +156,12 @@ func (s *stream) batch(window int64) []wanted {
 	}
 	_, batch := s.sizesLocked(window)
 	first := s.front
-	for n := int64(0); s.front < len(s.p.Chunks) && n < batch; s.front++ {
-		n += int64(s.p.Chunks[s.front].Stored)
-		s.asked += int64(s.p.Chunks[s.front].Stored)
+	for n := int64(0); s.front < len(s.p.Chunks); s.front++ {
+		stored := s.p.Chunks[s.front].Stored
+		if n += segment.Size(int(stored)); n > batch && s.front > first {
+			break
+		}
+		s.asked += int64(stored)
 	}
 	return s.p.between(s.p.firstChunk()+first, s.p.firstChunk()+s.front)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/remotetest"
 	"ckptfs/cas/segment"
@@ -38,7 +39,7 @@ func TestAheadOfLargeFile(t *testing.T) {
 	const chunks, stored, window = 16_000_000_000 / (256 << 10), 170_000, maxAhead
 	p := plan16(chunks, stored)
 	s := &p.stream
-	requests, most := 0, int64(0)
+	requests, most, longest := 0, int64(0), int64(0)
 	for c := range chunks {
 		s.mu.Lock()
 		pump := s.advanceLocked(c, nil)
@@ -54,12 +55,19 @@ func TestAheadOfLargeFile(t *testing.T) {
 			for _, w := range all {
 				objects[w.record().Object.ID] = true
 			}
+			if len(objects) == 1 {
+				first, last := all[0].record(), all[len(all)-1].record()
+				longest = max(longest, last.Off+last.Len()-first.Off)
+			}
 			requests += len(objects)
 			most = max(most, s.asked-s.read)
 		}
 	}
 	if requests > 1100 || requests < 500 {
 		t.Errorf("%d requests", requests)
+	}
+	if longest > fetch.MaxRange {
+		t.Errorf("a batch takes %d bytes, more than one request gets", longest)
 	}
 	if most > window || most < window-2*maxBatch {
 		t.Errorf("%d bytes ahead at most", most)
@@ -68,6 +76,48 @@ func TestAheadOfLargeFile(t *testing.T) {
 		t.Errorf("%d, %d of %d", s.front, s.next, chunks)
 	}
 	t.Logf("%d requests, %d MB ahead", requests, most/1e6)
+}
+
+// Who reads two chunks in order gets a round trip's worth ahead at once, however small they are stored.
+func TestFirstAhead(t *testing.T) {
+	s := &plan16(10_000, 1000).stream
+	s.mu.Lock()
+	s.advanceLocked(0, nil)
+	if !s.advanceLocked(1, nil) {
+		t.Fatal("nothing is fetched ahead")
+	}
+	s.mu.Unlock()
+	for s.batch(minAhead) != nil {
+	}
+	if n := s.asked - s.read; n > firstAhead || n < firstAhead-minBatch {
+		t.Errorf("%d bytes ahead, want %d", n, firstAhead)
+	}
+}
+
+// What chunks are stored against is expected to come along unless it is here.
+func TestBasesHere(t *testing.T) {
+	r := newRig(t)
+	shape := remotetest.Shape{Tensors: 10, Chunks: 20, Elements: 4096, Step: 1e-4}
+	first := r.publish(t, shape, 1)
+	f := shape.Save(t, r.one.Store, 1, first)
+	e, _ := r.one.Publish(t, "runs/a/1/model.pt", f)
+	r.files[f.Manifest] = e.File
+	away := func() int64 {
+		r.open(t, 1<<30)
+		if _, err := r.Get(f.Manifest, nil); err != nil {
+			t.Fatal(err)
+		}
+		p, _ := r.Tier.plans.get(f.Manifest)
+		return p.stream.bases
+	}
+	if n := away(); n < shape.Size()/2 {
+		t.Errorf("%d bytes of bases are not here, want most of %d", n, shape.Size())
+	}
+	r.open(t, 1<<30)
+	r.reads(t, first)
+	if n := away(); n > shape.Size()/100 {
+		t.Errorf("%d bytes of bases are not here, though they were read", n)
+	}
 }
 
 // Who reads the begin of a file, and then something in its middle, gets no more than that.
