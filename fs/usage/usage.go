@@ -178,7 +178,7 @@ func (u *Usage) settleLocked(ctx context.Context) error {
 		if !u.counts.on.Load() || u.counts.isStale() {
 			root := u.o.Names.Root().Ino()
 			u.changes.begin()
-			u.counts.reset()
+			u.counts.reset(u.o.Folder)
 			u.mirror, u.models = newMirror(root), modelRecords{}
 			u.Changed(root)
 		}

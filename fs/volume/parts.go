@@ -65,6 +65,7 @@ func (v *Volume) openInspect(o Options) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},
 		KeepLog: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
+		Folder:  v.folder,
 	})
 }
 
