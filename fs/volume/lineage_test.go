@@ -13,6 +13,7 @@ import (
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/maintenance"
+	"ckptfs/fs/models"
 	"ckptfs/fs/tree"
 )
 
@@ -430,6 +431,12 @@ func TestMostModels(t *testing.T) {
 	st, err := r.Status(context.Background())
 	if err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], "2 files that came later") {
 		t.Errorf("%+v, %v", st, err)
+	}
+	looked := 0
+	o := modelsOptions(r.Volume, Options{Most: Most{Models: 2}})
+	o.Files = countedFiles{o.Files, &looked}
+	if _, _, err := models.New(o).Reconcile(context.Background()); err != nil || looked != 2 {
+		t.Errorf("%d files were looked at of the two that there is room for: %v", looked, err)
 	}
 	r.save("a/2", "AC")
 	r.wantChain("runs/a/2", "a/2 previous step 1; a/2 previous step 0†; a/1 none 1")
