@@ -9,9 +9,7 @@ package spilled
 
 import (
 	"cmp"
-	"errors"
 	"math/bits"
-	"runtime/debug"
 	"slices"
 	"sort"
 
@@ -111,20 +109,10 @@ func (t *Table) guard(do func()) {
 	if t.err != nil {
 		return
 	}
-	old := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(old)
-		r := recover()
-		if r == nil {
-			return
-		}
-		if _, fault := r.(interface{ Addr() uintptr }); !fault {
-			panic(r)
-		}
+	t.err = Guard(func() error { do(); return nil })
+	if t.err != nil {
 		t.slots, t.homes, t.used = nil, 0, 0
-		t.err = errors.New("the disk does not give back a table that the kernel wrote out")
-	}()
-	do()
+	}
 }
 
 func (t *Table) home(key uint64) int {

@@ -122,6 +122,55 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// The values of a large slab take no memory, and one that was given back is given out again, empty.
+func TestSlab(t *testing.T) {
+	dir, err := disk.OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	type value struct{ n, _ uint64 }
+	s, all := NewSlab[value](dir), map[uint64]*value{}
+	for i := range uint64(1 << 20) {
+		p := s.New()
+		if p.n != 0 {
+			t.Fatalf("value %d begins as %d", i, p.n)
+		}
+		p.n = i + 1
+		all[i+1] = p
+		if i%3 == 0 {
+			delete(all, i+1)
+			s.Free(p)
+		}
+	}
+	for n, p := range all {
+		if p.n != n {
+			t.Fatalf("%d is %d", n, p.n)
+		}
+	}
+	if n := s.Memory(); n > 2<<20 {
+		t.Errorf("%d bytes", n)
+	}
+	if err := unix.Mprotect(s.files[0].bytes, unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	lost := Guard(func() error {
+		for _, p := range all {
+			p.n++
+		}
+		return nil
+	})
+	if lost != ErrLost {
+		t.Errorf("a file that is lost: %v", lost)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a mistake of the program is passed over")
+		}
+	}()
+	_ = Guard(func() error { panic("other") })
+}
+
 // What 10,000,000 keys take: bench with -benchtime 10000000x.
 func BenchmarkSet(b *testing.B) {
 	tab, r := filled(b, 0), rand.New(rand.NewPCG(1, 2))

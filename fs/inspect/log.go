@@ -29,7 +29,7 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	out := ins.steps.Describe(run, all)
 	k := ins.logs.take(run)
 	if k == nil || !k.begins(all, out) {
-		k = &runLog{run: run, sharing: sharing{ins: ins, last: spilled.New(ins.folder)}}
+		k = &runLog{run: run, sharing: sharing{ins: ins, last: spilled.New(ins.spill)}}
 	}
 	for i := range k.added {
 		k.added[i].tell(out, i)
@@ -42,7 +42,7 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 		}
 		for i := range held {
 			if now == &k.sharing && out.Steps[n].State != control.StepComplete {
-				now = &sharing{ins: ins, before: now, last: spilled.New(ins.folder)}
+				now = &sharing{ins: ins, before: now, last: spilled.New(ins.spill)}
 			}
 			a, err := now.add(n, &held[i])
 			if err != nil {

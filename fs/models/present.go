@@ -41,7 +41,9 @@ func (p *present) sort() {
 
 // find is the first place of a file; nil: it is nowhere.
 func (p *present) find(ino uint64) *spot {
-	i, is := slices.BinarySearchFunc(p.of, ino, func(s spot, ino uint64) int { return cmp.Compare(s.ino, ino) })
+	i, is := slices.BinarySearchFunc(p.of, ino, func(s spot, ino uint64) int {
+		return cmp.Compare(s.ino, ino)
+	})
 	if !is {
 		return nil
 	}

@@ -116,11 +116,12 @@ func (c *counts) findHurt(m *mirror) error {
 	}
 	c.found = false
 	for _, f := range m.files {
-		if f.manifest.IsZero() || c.hurt[f.manifest] {
+		h := f.manifest
+		if h.IsZero() || c.hurt[h] {
 			continue
 		}
 		c.mu.Unlock()
-		p, err := c.store.Get(f.manifest, nil)
+		p, err := c.store.Get(h, nil)
 		var doc *manifest.Manifest
 		if err == nil {
 			doc, err = manifest.Decode(p)
@@ -129,7 +130,7 @@ func (c *counts) findHurt(m *mirror) error {
 		if err != nil && !damaged(err) {
 			return err
 		}
-		c.hurt[f.manifest] = err != nil || slices.ContainsFunc(doc.Objects, func(o manifest.Object) bool {
+		c.hurt[h] = err != nil || slices.ContainsFunc(doc.Objects, func(o manifest.Object) bool {
 			return o.List && c.unread[o.Digest]
 		})
 	}

@@ -75,7 +75,7 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// What is counted of very many records takes no memory.
+// What is counted of very many records takes no memory, and what is known of files takes little.
 func TestTakesNoMemory(t *testing.T) {
 	dir, err := disk.OpenFolder(t.TempDir())
 	if err != nil {
@@ -89,6 +89,15 @@ func TestTakesNoMemory(t *testing.T) {
 		c.table.add(&h, 1, 1)
 	}
 	if n := c.takes(); n > 0 {
-		t.Errorf("%d bytes", n)
+		t.Errorf("the counts: %d bytes", n)
+	}
+	m := newMirror(1, dir)
+	inos := make([]uint64, 200000)
+	for i := range inos {
+		inos[i] = uint64(i) + 2
+	}
+	m.list(m.root, inos)
+	if n := m.takes() / int64(len(inos)); n > 40 {
+		t.Errorf("the mirror: %d bytes a file", n)
 	}
 }
