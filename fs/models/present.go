@@ -25,6 +25,17 @@ type stepIn struct {
 	step *steps.Step
 }
 
+// newPresent makes one that has room for the files of steps.
+func newPresent(found map[string][]*steps.Step) *present {
+	n := 0
+	for _, all := range found {
+		for _, st := range all {
+			n += len(st.Files)
+		}
+	}
+	return &present{of: make([]spot, 0, n)}
+}
+
 func (p *present) add(run string, st *steps.Step) {
 	p.steps = append(p.steps, stepIn{run, st})
 	for i := range st.Files {

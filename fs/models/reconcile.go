@@ -109,7 +109,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 		at: map[string]*stepPlace{}, refused: map[string]error{},
 		taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
 	there := map[string]bool{}
-	var present present
+	present := newPresent(found)
 	var todo, same []stepAt
 	changed := map[string]bool{} // steps, "run/step", that are new, another or gone
 	names := slices.SortedFunc(maps.Keys(found), runs.Compare)
@@ -150,7 +150,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	s.gone = s.unknown(m.departures.take())
 	if len(changed) > 0 || len(s.gone) > 0 {
 		m.recheck = true
-		if err := s.allFilesLocked(ctx, todo, &present); err != nil {
+		if err := s.allFilesLocked(ctx, todo, present); err != nil {
 			m.departures.add(s.gone...)
 			return true, err
 		}
