@@ -108,7 +108,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	s := &reconciler{Models: m, found: found, fresh: map[uint64]*stepPlace{},
 		at: map[string]*stepPlace{}, refused: map[string]error{},
 		taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
-	there := map[string]bool{}
+	there, state := map[string]bool{}, m.o.Steps.States()
 	present := newPresent(found)
 	var todo, same []stepAt
 	changed := map[string]bool{} // steps, "run/step", that are new, another or gone
@@ -122,7 +122,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			if !known {
 				changed[key] = true
 			}
-			if m.o.Steps.State(st) != control.StepComplete || known && st.Declared.IsZero() {
+			if state(st) != control.StepComplete || known && st.Declared.IsZero() {
 				continue
 			}
 			at := stepAt{run: run, index: i, step: st}
@@ -155,9 +155,10 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			return true, err
 		}
 	}
+	state = m.o.Steps.States()
 	for run, all := range found {
 		for _, st := range all {
-			if m.o.Steps.State(st) == control.StepComplete { // one that will be counts as changed then
+			if state(st) == control.StepComplete { // one that will be counts as changed then
 				m.seen[run+"/"+st.Name] = st
 			}
 		}
