@@ -29,8 +29,15 @@ func allocate(dir *disk.Folder, n int) ([]Slot, *mapping) {
 	return make([]Slot, n), nil
 }
 
+// share is what part of a disk's free room one file takes at most.
+const share = 16
+
 // newMapping maps a file of zeros; nil: none can be made.
 func newMapping(dir *disk.Folder, size int) *mapping {
+	st, err := dir.StatFS()
+	if err != nil || uint64(size) > st.Bavail*uint64(st.Bsize)/share {
+		return nil
+	}
 	f, err := dir.Open(".", os.O_RDWR|unix.O_TMPFILE, 0o600)
 	if err != nil {
 		return nil
