@@ -18,7 +18,8 @@ type looked struct {
 	open    []*stepPlace // that the ledger does not know
 	inodes  map[uint64]bool
 	claimed map[*ledger.Entry]bool
-	over    []stepAt // that were passed over
+	over    []stepAt    // that were passed over
+	gone    *lostModels // whose inodes are nowhere
 }
 
 // lookLocked looks at the files of steps. What the ledger has no room for is passed over, those that were
@@ -29,17 +30,20 @@ func (s *reconciler) lookLocked(ctx context.Context, todo []stepAt, present *pre
 		todo = slices.Clone(todo)
 		slices.SortStableFunc(todo, func(a, b stepAt) int { return a.step.Time.Compare(b.step.Time) })
 	}
-	// One that has no file any more may be a new file: all are looked at.
-	all := s.o.Most == 0
+	var gone []*ledger.Entry
 	for _, e := range s.book.Live() {
-		all = all || !present.has(e.Ino)
+		if !present.has(e.Ino) {
+			gone = append(gone, e)
+		}
 	}
+	l.gone = newLost(gone)
 	for _, at := range todo {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		at.stepProblem(s.problems)
-		if !all && s.book.Len()+len(l.open) >= s.o.Most && !s.knowsOne(at) {
+		// One that is nowhere may be a new file: all are looked at then.
+		if s.full(l) && len(gone) == 0 && !s.knowsOne(at) {
 			l.over = append(l.over, at)
 			continue
 		}
@@ -50,6 +54,11 @@ func (s *reconciler) lookLocked(ctx context.Context, todo []stepAt, present *pre
 		}
 	}
 	return l, nil
+}
+
+// full reports whether there is no room for another new file.
+func (s *reconciler) full(l *looked) bool {
+	return s.o.Most > 0 && s.book.Len()+len(l.open) >= s.o.Most
 }
 
 // stepProblem sets, or clears, what is wrong with what a step says of its parents.
@@ -97,6 +106,8 @@ func (s *reconciler) lookAtFile(l *looked, at stepAt, i int, present *present) e
 		l.claimed[e] = true
 		p.before = e
 		l.again = append(l.again, p)
+	case ok && s.full(l) && len(l.gone.byManifest[p.manifest])+len(l.gone.byPath[p.path]) == 0:
+		s.beyond++
 	case ok:
 		l.open = append(l.open, p)
 	}
