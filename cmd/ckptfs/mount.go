@@ -250,7 +250,7 @@ func (a *app) sayMounted(m *mounted) error {
 		fmt.Fprintf(w, "%s mounted on %s, %s\n", text.Printable(m.Store), text.Printable(m.Mountpoint),
 			text.WithReason(m.Mode, m.ModeReason))
 		if m.Recovery != "" {
-			fmt.Fprintf(w, "repaired after an unclean end: %s\n", text.Printable(strings.TrimSpace(m.Recovery)))
+			fmt.Fprintf(w, "after an unclean end: %s\n", text.Printable(strings.TrimSpace(m.Recovery)))
 		}
 	})
 }

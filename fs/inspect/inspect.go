@@ -15,6 +15,7 @@ import (
 	"io"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/formats"
 	"ckptfs/formats/canonical"
 	"ckptfs/formats/detect"
@@ -100,6 +101,7 @@ type Options struct {
 	Unread func(path, tensor string, err error)
 	// KeepLog bounds what is kept of the runs whose logs were asked for last, in bytes of memory.
 	KeepLog int64
+	Spill   *disk.Folder // where what takes much memory lies meanwhile; nil: in memory
 }
 
 // Inspector answers what tensors there are.
@@ -111,12 +113,13 @@ type Inspector struct {
 	detect    *detect.Detector
 	unread    func(path, tensor string, err error)
 	logs      logs
+	spill     *disk.Folder
 }
 
 // New makes an Inspector.
 func New(o Options) *Inspector {
 	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts,
-		detect: o.Detect, unread: o.Unread, logs: logs{most: o.KeepLog}}
+		detect: o.Detect, unread: o.Unread, logs: logs{most: o.KeepLog}, spill: o.Spill}
 }
 
 // OpenPath makes the bytes of the file at a path readable until done is called.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/spilled"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 	"ckptfs/index/manifest"
@@ -28,7 +29,7 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	out := ins.steps.Describe(run, all)
 	k := ins.logs.take(run)
 	if k == nil || !k.begins(all, out) {
-		k = &runLog{run: run, sharing: sharing{ins: ins, last: map[uint64]int32{}}}
+		k = &runLog{run: run, sharing: sharing{ins: ins, last: spilled.New(ins.spill)}}
 	}
 	for i := range k.added {
 		k.added[i].tell(out, i)
@@ -41,7 +42,7 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 		}
 		for i := range held {
 			if now == &k.sharing && out.Steps[n].State != control.StepComplete {
-				now = &sharing{ins: ins, before: now, last: map[uint64]int32{}}
+				now = &sharing{ins: ins, before: now, last: spilled.New(ins.spill)}
 			}
 			a, err := now.add(n, &held[i])
 			if err != nil {
@@ -54,6 +55,9 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 			}
 			n++
 		}
+	}
+	if err := errors.Join(k.last.Err(), now.last.Err()); err != nil {
+		return nil, err
 	}
 	if whole {
 		ins.logs.keep(k)
@@ -83,10 +87,11 @@ func (k *runLog) begins(all []*steps.Step, now *control.RunLog) bool {
 	return true
 }
 
-// takes is about how much memory it takes, in bytes.
+// takes is about how much memory it takes, in bytes. What lies in a file counts a little: disks have a bound,
+// too.
 func (k *runLog) takes() int64 {
-	const record, step = 28, 64 // and room to grow
-	return record*int64(len(k.last)) + step*int64(len(k.steps))
+	const step, disk = 64, 32
+	return k.last.Memory() + k.last.Mapped()/disk + step*int64(len(k.steps))
 }
 
 // added is what a step added to those before it.
@@ -110,20 +115,22 @@ func (a *added) tell(out *control.RunLog, i int) {
 // are known by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions.
 type sharing struct {
 	ins    *Inspector
-	before *sharing // has what is not in last; or nil
-	last   map[uint64]int32
+	before *sharing       // has what is not in last; or nil
+	last   *spilled.Table // steps, counted from one
 }
 
 // of is the last step that had a record.
 func (s *sharing) of(h *cas.Hash) (step int32, ok bool) {
-	k := binary.LittleEndian.Uint64(h[:])
-	if step, ok = s.last[k]; !ok && s.before != nil {
-		step, ok = s.before.last[k]
+	n := s.last.At(keyOf(h), 0)
+	if n == 0 && s.before != nil {
+		n = s.before.last.At(keyOf(h), 0)
 	}
-	return step, ok
+	return int32(n) - 1, n > 0
 }
 
-func (s *sharing) note(h *cas.Hash, step int) { s.last[binary.LittleEndian.Uint64(h[:])] = int32(step) }
+func (s *sharing) note(h *cas.Hash, step int) { s.last.Set(keyOf(h), 0, uint32(step+1)) }
+
+func keyOf(h *cas.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 
 // add finds out what a step adds.
 func (s *sharing) add(step int, h *holding) (added, error) {

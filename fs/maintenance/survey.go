@@ -18,10 +18,10 @@ import (
 // packed files are resident. As many goroutines look as there are processors; beside requests, all but one as
 // long as other programs leave processors idle.
 //
-// After an unclean end it repairs: it finishes transitions that were cut off. If the host was booted since,
-// it drops local copies that may not have reached the disk. It runs before the first request then, unless
-// this process took a mount over, whose requests do not wait. After a clean end it runs beside the requests,
-// too, and has nothing to repair.
+// After an unclean end it repairs: it finishes transitions that were cut off. It runs beside requests: what a
+// kill cut off is read by its manifest. If the host was booted since, or the disk did not take something, it
+// drops local copies that may be wrong, and runs before the first request. After a clean end it runs beside
+// the requests, too, and has nothing to repair.
 type Survey struct {
 	Passes *Passes
 	Repair bool // the store was not closed in order
@@ -34,7 +34,7 @@ type Survey struct {
 	// was removed.
 	files, unpacked, dropped, finished atomic.Int64
 
-	blind atomic.Bool // it could not look at something
+	blind, ended atomic.Bool // it could not look at something; it is over
 }
 
 // errStopped: the survey is to end early.
@@ -42,6 +42,7 @@ var errStopped = errors.New("stopped")
 
 // Run looks at every file. It is called once.
 func (s *Survey) Run() {
+	defer s.ended.Store(true)
 	t := s.Passes.with(s.look)
 	if s.Repair {
 		t.Turn = nil
@@ -140,9 +141,13 @@ func (s *Survey) Repaired() string {
 	if !s.Repair {
 		return ""
 	}
-	return fmt.Sprintf("the store was not closed in order: %d files looked at, %d not packed yet, "+
+	far := ""
+	if !s.ended.Load() {
+		far = " so far"
+	}
+	return fmt.Sprintf("the store was not closed in order: %d files looked at%s, %d not packed yet, "+
 		"%d local copies dropped, %d partial ones removed",
-		s.files.Load(), s.unpacked.Load(), s.dropped.Load(), s.finished.Load())
+		s.files.Load(), far, s.unpacked.Load(), s.dropped.Load(), s.finished.Load())
 }
 
 // Blind reports whether it could not look at something.

@@ -12,6 +12,7 @@ import (
 	"ckptfs/fs/steps"
 	"ckptfs/index/ledger"
 	"ckptfs/index/lineage"
+	"ckptfs/index/runs"
 )
 
 // parentOfLocked chooses a parent: what another machine told, what the step declares, what the file was
@@ -163,14 +164,16 @@ func (s *reconciler) tombstone(p, rel string) (last *ledger.Entry) {
 // stepOf is the step that a path leads to or into, or nil, and what lies below it.
 func (s *reconciler) stepOf(p string) (run string, st *steps.Step, rel string) {
 	run, name, rel := steps.In(p)
-	if i := slices.IndexFunc(s.found[run], func(st *steps.Step) bool { return st.Name == name }); i >= 0 {
+	if i, is := slices.BinarySearchFunc(s.found[run], name, func(st *steps.Step, name string) int {
+		return runs.Compare(st.Name, name)
+	}); is {
 		st = s.found[run][i]
 	}
 	return run, st, rel
 }
 
 // namesOneOf reports whether a step declares one of these, "run/step", a parent.
-func (m *Models) namesOneOf(p *stepPlace, these map[string]bool) bool {
+func (m *Models) namesOneOf(p stepAt, these map[string]bool) bool {
 	one := func(said string) bool {
 		to, err := ledger.Resolve(said, p.step.From(p.run), m.o.Mountpoint())
 		run, step, _ := steps.In(to)

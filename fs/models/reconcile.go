@@ -20,15 +20,22 @@ import (
 	"ckptfs/index/runs"
 )
 
-// stepPlace is a file in a step, in what was found at one moment.
-type stepPlace struct {
+// stepAt is a step, in what was found at one moment.
+type stepAt struct {
 	run   string
-	index int // of its step
+	index int // in its run
 	step  *steps.Step
-	rel   string
-	size  int64
-	ino   uint64
-	path  string
+}
+
+func (at stepAt) path() string { return path.Join(steps.Dir, at.run, at.step.Name) }
+
+// stepPlace is a file in a step.
+type stepPlace struct {
+	stepAt
+	rel  string
+	size int64
+	ino  uint64
+	path string
 
 	manifest cas.Hash
 	mtime    int64
@@ -46,6 +53,8 @@ type reconciler struct {
 	fresh map[uint64]*stepPlace // files to be entered, by inode
 	at    map[string]*stepPlace // the same, by path
 	gone  []departed
+	// steps that were passed over, for which there was no room
+	passed []stepAt
 
 	// Sidecars, by path. One that no model of its step can take is a problem.
 	refused map[string]error
@@ -99,11 +108,10 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	s := &reconciler{Models: m, found: found, fresh: map[uint64]*stepPlace{},
 		at: map[string]*stepPlace{}, refused: map[string]error{},
 		taken: map[string]bool{}, sets: map[string]*Shards{}, said: map[*steps.Step]saying{}}
-	there := map[string]bool{}
-	present := present{of: map[uint64]spot{}}
-	var places []*stepPlace
+	there, state := map[string]bool{}, m.o.Steps.States()
+	present := newPresent(found)
+	var todo, same []stepAt
 	changed := map[string]bool{} // steps, "run/step", that are new, another or gone
-	var same []*stepPlace
 	names := slices.SortedFunc(maps.Keys(found), runs.Compare)
 	for _, run := range names {
 		for i, st := range found[run] {
@@ -114,20 +122,18 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			if !known {
 				changed[key] = true
 			}
-			if m.o.Steps.State(st) != control.StepComplete || known && st.Declared.IsZero() {
+			if state(st) != control.StepComplete || known && st.Declared.IsZero() {
 				continue
 			}
-			for _, f := range st.Files {
-				p := &stepPlace{run: run, index: i, step: st, rel: f.Rel, ino: f.Ino, size: f.Size,
-					path: path.Join(steps.Dir, key, f.Rel)}
-				if known {
-					same = append(same, p)
-				} else {
-					places = append(places, p)
-				}
+			at := stepAt{run: run, index: i, step: st}
+			if known {
+				same = append(same, at)
+			} else {
+				todo = append(todo, at)
 			}
 		}
 	}
+	present.sort()
 	for key := range m.seen {
 		if !there[key] {
 			changed[key] = true
@@ -136,23 +142,23 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 		}
 	}
 	// What a step says of others may be so now, or be so no more.
-	for _, p := range same {
-		if len(changed) > 0 && (m.problems[path.Join(steps.Dir, p.run, p.step.Name)] != "" ||
-			m.namesOneOf(p, changed)) {
-			places = append(places, p)
+	for _, at := range same {
+		if len(changed) > 0 && (m.problems[at.path()] != "" || m.namesOneOf(at, changed)) {
+			todo = append(todo, at)
 		}
 	}
 	s.gone = s.unknown(m.departures.take())
 	if len(changed) > 0 || len(s.gone) > 0 {
 		m.recheck = true
-		if err := s.filesLocked(ctx, places, &present); err != nil {
+		if err := s.allFilesLocked(ctx, todo, present); err != nil {
 			m.departures.add(s.gone...)
 			return true, err
 		}
 	}
+	state = m.o.Steps.States()
 	for run, all := range found {
 		for _, st := range all {
-			if m.o.Steps.State(st) == control.StepComplete { // one that will be counts as changed then
+			if state(st) == control.StepComplete { // one that will be counts as changed then
 				m.seen[run+"/"+st.Name] = st
 			}
 		}
@@ -161,86 +167,59 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	return true, nil
 }
 
-// filesLocked enters what is new among places, and makes tombstones of what is gone.
-func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, present *present) error {
-	book := s.book
-	now := s.o.Now().UnixNano()
-	var known, open, order []*stepPlace
-	looked, claimed := map[uint64]bool{}, map[*ledger.Entry]bool{}
-	for _, p := range places {
-		at := path.Join(steps.Dir, p.run, p.step.Name)
-		delete(s.problems, at)
-		if p.step.DeclaredProblem != "" {
-			s.problems[at] = p.step.DeclaredProblem
-		}
-	}
-	for _, p := range places {
-		if err := ctx.Err(); err != nil {
+// allFilesLocked is filesLocked, and again of what was passed over as long as there is room for much of it:
+// not all that is packed is a model.
+func (s *reconciler) allFilesLocked(ctx context.Context, todo []stepAt, present *present) error {
+	for {
+		if err := s.filesLocked(ctx, todo, present); err != nil {
 			return err
 		}
-		if present.path(p.ino) != p.path || looked[p.ino] { // a further hard link
-			continue
-		}
-		looked[p.ino] = true
-		ok, err := s.lookAtPlace(p)
-		if err != nil {
-			return err
-		}
-		e := book.ByIno(p.ino)
-		switch {
-		// elsewhere, what is not packed may be another file that got the inode
-		case e != nil && (ok && e.Manifest == p.manifest || !ok && e.Path == p.path):
-			claimed[e] = true
-			if ok {
-				known = append(known, p)
-			}
-		case e != nil && e.Path == p.path: // written again
-			claimed[e] = true
-			p.before = e
-			order = append(order, p)
-		case ok:
-			open = append(open, p)
-		}
-	}
-	// What has no file any more. Its inode may be another file's by now; in a store that was copied every
-	// inode is another. So a file that is new is first looked for among these, by its manifest.
-	var lost []*ledger.Entry
-	for _, e := range book.Live() {
-		if !claimed[e] && (!present.has(e.Ino) || looked[e.Ino]) {
-			lost = append(lost, e)
-		}
-	}
-	slices.SortFunc(lost, func(a, b *ledger.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-	take := func(is func(e *ledger.Entry) bool) *ledger.Entry {
-		i := slices.IndexFunc(lost, is)
-		if i < 0 {
+		if todo = s.passed; len(todo) == 0 || s.o.Most-s.book.Len() < s.o.Most/16+1 {
+			s.beyond += files(todo)
 			return nil
 		}
-		e := lost[i]
-		lost = slices.Delete(lost, i, i+1)
-		return e
+		s.gone = nil
 	}
-	moved := map[*stepPlace]*ledger.Entry{}
+}
+
+// filesLocked enters the new files of steps, and makes tombstones of what is gone.
+func (s *reconciler) filesLocked(ctx context.Context, todo []stepAt, present *present) error {
+	book := s.book
+	now := s.o.Now().UnixNano()
+	found, err := s.lookLocked(ctx, todo, present)
+	if err != nil {
+		return err
+	}
+	s.passed = found.over
+	known, order := found.known, found.again
+	// What has no file any more. Its inode may be another file's by now; in a store that was copied every
+	// inode is another. So a file that is new is first looked for among these, by its manifest.
+	var noFile []*ledger.Entry
+	for _, e := range book.Live() {
+		if !found.claimed[e] && (!present.has(e.Ino) || found.inodes[e.Ino]) {
+			noFile = append(noFile, e)
+		}
+	}
+	lost, moved := newLost(noFile), map[*stepPlace]*ledger.Entry{}
 	for _, anywhere := range []bool{false, true} {
-		for _, p := range open {
+		for _, p := range found.open {
 			if moved[p] == nil {
-				if e := take(func(e *ledger.Entry) bool {
-					return e.Manifest == p.manifest && (anywhere || e.Path == p.path)
-				}); e != nil {
+				if e := lost.takeSame(p, anywhere); e != nil {
 					moved[p] = e
 				}
 			}
 		}
 	}
-	for _, p := range open {
+	for _, p := range found.open {
 		if moved[p] == nil {
-			// another file in its place
-			p.before = take(func(e *ledger.Entry) bool { return e.Path == p.path })
+			p.before = lost.takePlace(p)
 			order = append(order, p)
 		}
 	}
-	for _, e := range lost {
-		book.Retire(e.Seq, now)
+	for _, e := range lost.all {
+		if !lost.taken[e] {
+			book.Retire(e.Seq, now)
+		}
 	}
 	for _, e := range moved {
 		book.Detach(e)
@@ -282,11 +261,13 @@ func (s *reconciler) filesLocked(ctx context.Context, places []*stepPlace, prese
 			return err
 		}
 	}
-	for _, p := range places {
-		at := path.Join(steps.Dir, p.run, p.step.Name)
-		file := path.Join(at, p.rel)
-		if err := s.refused[file]; err != nil && !s.taken[file] {
-			s.problems[at] = fmt.Sprintf("%s: %v", cmp.Or(p.rel, p.step.Name), err)
+	for _, at := range todo {
+		for i := range at.step.Files {
+			rel := at.step.Files[i].Rel
+			file := path.Join(at.path(), rel)
+			if err := s.refused[file]; err != nil && !s.taken[file] {
+				s.problems[at.path()] = fmt.Sprintf("%s: %v", cmp.Or(rel, at.step.Name), err)
+			}
 		}
 	}
 	return nil

@@ -26,10 +26,7 @@ func (s *Steps) Recorded(ino uint64) {
 	w := &s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if st := w.steps[ino]; st != nil {
-		w.prints[st] = Print{}
-	}
-	for _, st := range w.shared[ino] {
+	for _, st := range w.withLocked(ino) {
 		w.prints[st] = Print{}
 	}
 }

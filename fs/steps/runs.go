@@ -39,14 +39,14 @@ func (s *Steps) Runs(ctx context.Context) (*control.RunList, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &control.RunList{Runs: []control.Run{}}
+	out, state := &control.RunList{Runs: []control.Run{}}, s.States()
 	for _, name := range slices.SortedFunc(maps.Keys(found), runs.Compare) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		steps := found[name]
 		r := control.Run{Run: name, Steps: len(steps), Metrics: []string{}}
-		all := s.Judged(steps)
+		all := judged(steps, state)
 		for i, st := range steps {
 			r.LogicalBytes += st.Size
 			if st.Time.After(r.Last) {
@@ -55,7 +55,7 @@ func (s *Steps) Runs(ctx context.Context) (*control.RunList, error) {
 			switch {
 			case all[i].Complete:
 				r.Complete++
-			case s.State(st) == control.StepTorn:
+			case state(st) == control.StepTorn:
 				r.Torn++
 			default:
 				r.Writing++
@@ -68,10 +68,12 @@ func (s *Steps) Runs(ctx context.Context) (*control.RunList, error) {
 }
 
 // Judged is what package runs decides by.
-func (s *Steps) Judged(steps []*Step) []runs.Step {
+func (s *Steps) Judged(steps []*Step) []runs.Step { return judged(steps, s.States()) }
+
+func judged(steps []*Step, state func(*Step) string) []runs.Step {
 	out := make([]runs.Step, len(steps))
 	for i, st := range steps {
-		out[i] = runs.Step{Name: st.Name, Time: st.Time, Complete: s.State(st) == control.StepComplete,
+		out[i] = runs.Step{Name: st.Name, Time: st.Time, Complete: state(st) == control.StepComplete,
 			Metrics: st.Metrics}
 	}
 	return out
@@ -129,9 +131,9 @@ func (s *Steps) List(ctx context.Context, p string) (*control.RunLog, error) {
 
 // Describe is List of these steps of a run.
 func (s *Steps) Describe(run string, steps []*Step) *control.RunLog {
-	out := &control.RunLog{Run: run, Steps: make([]control.Step, len(steps))}
+	out, state := &control.RunLog{Run: run, Steps: make([]control.Step, len(steps))}, s.States()
 	for i, st := range steps {
-		l := control.Step{Step: st.Name, State: s.State(st), Time: st.Time, Files: len(st.Files),
+		l := control.Step{Step: st.Name, State: state(st), Time: st.Time, Files: len(st.Files),
 			LogicalBytes: st.Size,
 			Metrics:      map[string]control.Number{}, Problem: st.Problem}
 		for name, m := range st.Metrics {

@@ -155,12 +155,26 @@ func (st *Step) ino() uint64 {
 
 // State says how far a step is.
 func (s *Steps) State(st *Step) string {
+	return st.state(func(ino uint64) (open, torn bool) { return s.Writing.State(ino) })
+}
+
+// States returns what says how far steps are at this moment, for very many of them.
+func (s *Steps) States() func(st *Step) string {
+	all := s.Writing.All()
+	of := func(ino uint64) (open, torn bool) {
+		torn, is := all[ino]
+		return is && !torn, torn
+	}
+	return func(st *Step) string { return st.state(of) }
+}
+
+func (st *Step) state(of func(ino uint64) (open, torn bool)) string {
 	if Unfinished(st.Name) {
 		return control.StepWriting
 	}
 	state := control.StepComplete
 	for i := range st.Files {
-		open, torn := s.Writing.State(st.Files[i].Ino)
+		open, torn := of(st.Files[i].Ino)
 		if open {
 			return control.StepWriting
 		}
@@ -179,10 +193,11 @@ func Unfinished(name string) bool {
 
 // beingWritten reports whether a file of these steps has a writer.
 func (s *Steps) beingWritten(steps []*Step) bool {
+	all := s.Writing.All()
 	return slices.ContainsFunc(steps, func(st *Step) bool {
 		return slices.ContainsFunc(st.Files, func(f File) bool {
-			open, _ := s.Writing.State(f.Ino)
-			return open
+			torn, is := all[f.Ino]
+			return is && !torn
 		})
 	})
 }

@@ -21,8 +21,7 @@ type watch struct {
 	mu      locks.Mutex[watchLock]
 	looking bool // what is looked at is not watched yet
 	changes map[uint64]bool
-	steps   map[uint64]*Step   // by the inodes of their files and directories
-	shared  map[uint64][]*Step // those of hard links that steps has no room for
+	steps   map[uint64][]*Step // by the inodes of their files and directories, see near
 	runs    map[uint64]*run    // by their inodes
 	tops    [2]uint64          // the inodes of the root and of runs/
 	prints  map[*Step]Print    // of steps with files recorded since their look; zero: not taken yet
@@ -34,9 +33,41 @@ type watch struct {
 // maxEarly bounds watch.early.
 const maxEarly = 1 << 16
 
+// near is what watch.steps has a step by, of an inode of it. A filesystem numbers what is made together one
+// after the other, so there are few for each step, and few steps for each: an entry for each inode would take
+// half of what is known of a step.
+func near(ino uint64) uint64 { return ino / 64 }
+
+// fewFiles is how many files of a step are looked through for an inode. One that has more counts as having
+// what is near: at worst it is looked at once more.
+const fewFiles = 128
+
+// withLocked are the steps that an inode is of.
+func (w *watch) withLocked(ino uint64) (all []*Step) {
+	w.mu.AssertHeld()
+	for _, st := range w.steps[near(ino)] {
+		if st.mayHave(ino) {
+			all = append(all, st)
+		}
+	}
+	return all
+}
+
+func (st *Step) mayHave(ino uint64) bool {
+	if len(st.Files) > fewFiles || len(st.Dirs) > fewFiles {
+		return true
+	}
+	for own := range st.inodes {
+		if own == ino {
+			return true
+		}
+	}
+	return false
+}
+
 func newWatch() watch {
-	return watch{changes: map[uint64]bool{}, steps: map[uint64]*Step{}, shared: map[uint64][]*Step{},
-		runs: map[uint64]*run{}, prints: map[*Step]Print{}, early: map[uint64]bool{}}
+	return watch{changes: map[uint64]bool{}, steps: map[uint64][]*Step{}, runs: map[uint64]*run{},
+		prints: map[*Step]Print{}, early: map[uint64]bool{}}
 }
 
 // Touched reports whether anything in the tree may be another than it was when this process began.
@@ -93,7 +124,7 @@ func (s *Steps) Changed(ino uint64) {
 			w.early = nil
 		}
 	}
-	if w.looking || w.steps[ino] != nil || w.runs[ino] != nil || slices.Contains(w.tops[:], ino) {
+	if w.looking || w.runs[ino] != nil || slices.Contains(w.tops[:], ino) || len(w.withLocked(ino)) > 0 {
 		w.changes[ino] = true
 	}
 }
@@ -118,7 +149,7 @@ func (s *Steps) beginLocked() {
 		if r := w.runs[ino]; r != nil {
 			r.listed = false
 		}
-		for st := w.steps[ino]; st != nil; st = w.steps[ino] {
+		for _, st := range w.withLocked(ino) {
 			w.dropLocked(st)
 		}
 	}
@@ -138,15 +169,12 @@ func (w *watch) dropLocked(st *Step) {
 	delete(w.prints, st)
 	st.of.listed = false
 	for ino := range st.inodes {
-		if w.steps[ino] != st {
-			w.shared[ino] = slices.DeleteFunc(w.shared[ino], func(o *Step) bool { return o == st })
-		} else if rest := w.shared[ino]; len(rest) > 0 {
-			w.steps[ino], w.shared[ino] = rest[0], rest[1:]
+		at := near(ino)
+		rest := slices.DeleteFunc(w.steps[at], func(o *Step) bool { return o == st })
+		if len(rest) == 0 {
+			delete(w.steps, at)
 		} else {
-			delete(w.steps, ino)
-		}
-		if len(w.shared[ino]) == 0 {
-			delete(w.shared, ino)
+			w.steps[at] = rest
 		}
 	}
 }
@@ -157,14 +185,8 @@ func (w *watch) keep(st *Step) {
 	defer w.mu.Unlock()
 	st.of.steps[st.Name] = st
 	for ino := range st.inodes {
-		switch w.steps[ino] {
-		case nil:
-			w.steps[ino] = st
-		case st: // two names in one step
-		default:
-			if !slices.Contains(w.shared[ino], st) {
-				w.shared[ino] = append(w.shared[ino], st)
-			}
+		if at := near(ino); !slices.Contains(w.steps[at], st) {
+			w.steps[at] = append(w.steps[at], st)
 		}
 	}
 }

@@ -200,6 +200,20 @@ func (w *Writing) State(ino uint64) (open, torn bool) {
 	return slot && !w.torn[ino], w.torn[ino]
 }
 
+// All is State of every file that has a writer, or had one when a daemon died: whether it is torn.
+func (w *Writing) All() map[uint64]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make(map[uint64]bool, len(w.slots))
+	for ino := range w.slots {
+		all[ino] = false
+	}
+	for ino := range w.torn {
+		all[ino] = true
+	}
+	return all
+}
+
 // Open lists the files that have writers.
 func (w *Writing) Open() []uint64 {
 	w.mu.Lock()

@@ -44,12 +44,12 @@ type reference struct {
 	run  uint32
 }
 
-// reset forgets all that was counted.
-func (c *counts) reset() {
+// reset forgets all that was counted. What is counted from now on may lie in a file of a folder.
+func (c *counts) reset(dir *disk.Folder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.on.Store(true)
-	c.table = table{beyond: map[crowded]int{}}
+	c.table = newTable(dir)
 	c.runs = make([]control.RunStats, 1)
 	c.sum, c.live = control.Stats{}, 0
 	c.unread, c.hurt, c.skipped = map[cas.Hash]bool{}, map[cas.Hash]bool{}, map[reference]int{}
@@ -60,7 +60,7 @@ func (c *counts) reset() {
 func (c *counts) isStale() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stale
+	return c.stale || c.on.Load() && c.table.refs.Err() != nil
 }
 
 func (c *counts) spoil() {
@@ -116,11 +116,12 @@ func (c *counts) findHurt(m *mirror) error {
 	}
 	c.found = false
 	for _, f := range m.files {
-		if f.manifest.IsZero() || c.hurt[f.manifest] {
+		h := f.manifest
+		if h.IsZero() || c.hurt[h] {
 			continue
 		}
 		c.mu.Unlock()
-		p, err := c.store.Get(f.manifest, nil)
+		p, err := c.store.Get(h, nil)
 		var doc *manifest.Manifest
 		if err == nil {
 			doc, err = manifest.Decode(p)
@@ -129,7 +130,7 @@ func (c *counts) findHurt(m *mirror) error {
 		if err != nil && !damaged(err) {
 			return err
 		}
-		c.hurt[f.manifest] = err != nil || slices.ContainsFunc(doc.Objects, func(o manifest.Object) bool {
+		c.hurt[h] = err != nil || slices.ContainsFunc(doc.Objects, func(o manifest.Object) bool {
 			return o.List && c.unread[o.Digest]
 		})
 	}
@@ -138,10 +139,9 @@ func (c *counts) findHurt(m *mirror) error {
 
 // takes is about how much memory the counts take, in bytes.
 func (c *counts) takes() int64 {
-	const pair = 14 // and room to grow
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return pair * int64(c.table.pairs)
+	return c.table.refs.Memory()
 }
 
 // change is a manifest that a run gets, or with by -1 loses, by one of its files.
@@ -294,9 +294,9 @@ func (x *change) chunk(is turn, size int64) {
 	c.runs[x.run].UniqueBytes += x.by * size
 	next := uint32(noRun) // the first of the other runs
 	for _, p := range is.all {
-		if p.who != x.run && p.who != noRun && p.who != asBase &&
-			(next == noRun || runs.Compare(c.runs[p.who].Run, c.runs[next].Run) < 0) {
-			next = p.who
+		if p.Who != x.run && p.Who != noRun && p.Who != asBase &&
+			(next == noRun || runs.Compare(c.runs[p.Who].Run, c.runs[next].Run) < 0) {
+			next = p.Who
 		}
 	}
 	switch {

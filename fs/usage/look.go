@@ -57,7 +57,7 @@ func (u *Usage) look(ctx context.Context, inos map[uint64]bool) (again []uint64,
 	l.mirror.release()
 	for ino := range inos {
 		f := l.mirror.files[ino]
-		if l.missed[l.folders[ino]] || f != nil && l.missed[f.dir] {
+		if l.missed[l.folders[ino]] || f != nil && l.missed[l.dirOf(f)] {
 			l.again = append(l.again, ino)
 		}
 	}
@@ -102,7 +102,7 @@ func (l *looker) enqueue() {
 			depths[d] = d.depth()
 		}
 		if f := l.mirror.files[ino]; f != nil {
-			depths[f.dir] = f.dir.depth()
+			depths[l.dirOf(f)] = l.dirOf(f).depth()
 		}
 	}
 	for d := range depths {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/spilled"
 	"ckptfs/fs/steps"
 )
 
@@ -12,7 +14,12 @@ import (
 type mirror struct {
 	root    *folder
 	folders map[uint64]*folder // by inode
-	files   map[uint64]*file   // by inode
+	dirs    []*folder          // the same, by number; nil: it is free
+	unused  []uint32           // numbers of folders that are gone
+
+	files map[uint64]*file // by inode
+	room  *spilled.Slab[file]
+	more  map[*file][]in // names in other runs, of files with hard links
 
 	sum     sizes
 	runs    []sizes           // by number; the first is no run's
@@ -24,6 +31,7 @@ type mirror struct {
 
 	changes []delta   // of manifests, which counts does not know yet
 	moved   []*folder // that were taken from where they were
+	gone    []*folder // that were dropped, whose numbers files still have
 	left    []uint64  // files that had no name any more
 	other   []uint64  // files that lost the name that they were known by, and have others
 }
@@ -37,6 +45,7 @@ type sizes struct {
 // folder is a directory of the tree.
 type folder struct {
 	ino    uint64
+	number uint32
 	name   string
 	parent *folder // nil: it is the root, or not in the tree
 	run    uint32  // that its files are in
@@ -44,11 +53,11 @@ type folder struct {
 	files  []uint64 // inodes in ascending order; one that has two names here twice
 }
 
-// file is a regular file of the tree.
+// file is a regular file of the tree. It has no pointers, see spilled.Slab.
 type file struct {
-	dir   *folder // that has a name of it
-	names in
-	more  []in // names in other runs: it has hard links
+	dir    uint32 // number of a folder that has a name of it
+	linked bool   // it has names in other runs, see mirror.more
+	names  in
 	state
 }
 
@@ -70,25 +79,37 @@ type delta struct {
 	by       int64
 }
 
-// newMirror makes the mirror of a tree of which the root's inode is known.
-func newMirror(root uint64) *mirror {
+// newMirror makes the mirror of a tree of which the root's inode is known. What it says of files may lie in a
+// folder's files.
+func newMirror(root uint64, at *disk.Folder) *mirror {
 	d := &folder{ino: root}
-	return &mirror{root: d, folders: map[uint64]*folder{root: d}, files: map[uint64]*file{},
+	return &mirror{root: d, folders: map[uint64]*folder{root: d}, dirs: []*folder{d},
+		files: map[uint64]*file{}, room: spilled.NewSlab[file](at), more: map[*file][]in{},
 		runs: make([]sizes, 1), names: make([]string, 1), numbers: map[string]uint32{}, held: make([]int, 1)}
 }
 
 // add makes a folder, which is nowhere in the tree yet.
 func (m *mirror) add(ino uint64) *folder {
 	d := &folder{ino: ino}
+	if n := len(m.unused); n > 0 {
+		d.number, m.unused = m.unused[n-1], m.unused[:n-1]
+		m.dirs[d.number] = d
+	} else {
+		d.number = uint32(len(m.dirs))
+		m.dirs = append(m.dirs, d)
+	}
 	m.folders[ino] = d
 	m.hold(noRun, 1)
 	return d
 }
 
+// dirOf is a folder that has a name of a file.
+func (m *mirror) dirOf(f *file) *folder { return m.dirs[f.dir] }
+
 // takes is about how much memory the mirror takes, in bytes.
 func (m *mirror) takes() int64 {
-	const file, folder = 130, 180
-	return file*int64(len(m.files)) + folder*int64(len(m.folders))
+	const file, folder = 34, 190 // what leads to one
+	return m.room.Memory() + file*int64(len(m.files)) + folder*int64(len(m.folders))
 }
 
 // path is that of a folder in the tree.
@@ -209,6 +230,7 @@ func (m *mirror) drop(d *folder) {
 		return // it moved twice
 	}
 	delete(m.folders, d.ino)
+	m.gone = append(m.gone, d)
 	m.hold(d.run, -1)
 	files := d.files
 	d.files = nil
@@ -238,10 +260,10 @@ func (m *mirror) list(d *folder, files []uint64) {
 	for _, ino := range came {
 		f := m.files[ino]
 		if f == nil {
-			f = &file{}
+			f = m.room.New()
 			m.files[ino] = f
 		}
-		f.dir = d
+		f.dir = d.number
 		m.named(f, d.run, 1)
 	}
 	for _, ino := range went {
@@ -255,14 +277,20 @@ func (m *mirror) remove(d *folder, ino uint64) {
 	m.named(f, d.run, -1)
 	if f.names.names == 0 {
 		m.left = append(m.left, ino)
-	} else if f.dir == d {
+	} else if f.dir == d.number {
 		m.other = append(m.other, ino)
 	}
 }
 
 // elsewhere has the files that lost the name that they were known by be known by another one. f is called
-// with each and its folder.
+// with each and its folder. Nothing is known by a folder that is gone from then on.
 func (m *mirror) elsewhere(f func(ino uint64, d *folder)) {
+	defer func() {
+		for _, d := range m.gone {
+			m.dirs[d.number], m.unused = nil, append(m.unused, d.number)
+		}
+		m.gone = nil
+	}()
 	if len(m.other) == 0 {
 		return
 	}
@@ -274,7 +302,7 @@ func (m *mirror) elsewhere(f func(ino uint64, d *folder)) {
 	for _, d := range m.folders {
 		for _, ino := range d.files {
 			if wanted[ino] {
-				m.files[ino].dir = d
+				m.files[ino].dir = d.number
 				f(ino, d)
 			}
 		}
@@ -283,12 +311,16 @@ func (m *mirror) elsewhere(f func(ino uint64, d *folder)) {
 
 // named notes that a file has a name more, or less, in a run.
 func (m *mirror) named(f *file, run uint32, by int) {
+	var more []in
+	if f.linked {
+		more = m.more[f]
+	}
 	at := &f.names
-	if i := slices.IndexFunc(f.more, func(x in) bool { return x.run == run }); i >= 0 {
-		at = &f.more[i]
+	if i := slices.IndexFunc(more, func(x in) bool { return x.run == run }); i >= 0 {
+		at = &more[i]
 	} else if at.names > 0 && at.run != run {
-		f.more = append(f.more, in{run: run})
-		at = &f.more[len(f.more)-1]
+		more = append(more, in{run: run})
+		at = &more[len(more)-1]
 	}
 	at.run = run
 	first := at.names == 0
@@ -297,12 +329,17 @@ func (m *mirror) named(f *file, run uint32, by int) {
 		m.hold(run, by)
 		m.inRun(f, run, int64(by), true)
 	}
-	if at.names > 0 {
-		return
+	if at.names == 0 {
+		more = slices.DeleteFunc(more, func(x in) bool { return x.names == 0 })
+		if n := len(more); n > 0 && f.names.names == 0 {
+			f.names, more = more[n-1], more[:n-1]
+		}
 	}
-	f.more = slices.DeleteFunc(f.more, func(x in) bool { return x.names == 0 })
-	if n := len(f.more); n > 0 && f.names.names == 0 {
-		f.names, f.more = f.more[n-1], f.more[:n-1]
+	if len(more) > 0 {
+		f.linked, m.more[f] = true, more
+	} else if f.linked {
+		f.linked = false
+		delete(m.more, f)
 	}
 }
 
@@ -325,6 +362,7 @@ func (m *mirror) forget() {
 		if f := m.files[ino]; f != nil && f.names.names == 0 {
 			m.count(f, -1, true)
 			delete(m.files, ino)
+			m.room.Free(f)
 		}
 	}
 	m.moved, m.left = nil, nil
@@ -339,8 +377,10 @@ func (m *mirror) count(f *file, by int64, packed bool) {
 	if f.names.names > 0 {
 		m.inRun(f, f.names.run, by, packed)
 	}
-	for _, x := range f.more {
-		m.inRun(f, x.run, by, packed)
+	if f.linked {
+		for _, x := range m.more[f] {
+			m.inRun(f, x.run, by, packed)
+		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // The numbers of runs that are gone are given to new runs: neither the mirror nor the counts grow by runs that
 // are made and removed.
 func TestRunsLeave(t *testing.T) {
-	m := newMirror(1)
+	m := newMirror(1, nil)
 	runs := m.add(2)
 	m.put(runs, m.root, "runs")
 	stays := m.add(3)

@@ -2,13 +2,12 @@ package usage
 
 import (
 	"encoding/binary"
-	"runtime"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 )
 
 // hashOf is a hash of which some begin alike.
@@ -25,7 +24,8 @@ func TestTable(t *testing.T) {
 		who uint32
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		tab, refs := &table{beyond: map[crowded]int{}}, map[key]int{}
+		of := newTable(nil)
+		tab, refs := &of, map[key]int{}
 		holders := func(h cas.Hash, but uint32) (n int, base bool) {
 			for k := range refs {
 				if k.h == h && k.who != but {
@@ -41,34 +41,20 @@ func TestTable(t *testing.T) {
 			k := key{hashOf(rapid.IntRange(0, 5).Draw(rt, "hash")),
 				rapid.SampledFrom([]uint32{noRun, 1, 2, asBase}).Draw(rt, "who")}
 			by := rapid.SampledFrom([]int{1, 1, -1}).Draw(rt, "by")
-			many := 1
-			if by > 0 && rapid.IntRange(0, 9).Draw(rt, "many") == 0 {
-				many = mostRefs + 3
-			} else if by < 0 && refs[k] > mostRefs {
-				many = refs[k]
+			is, ok := tab.add(&k.h, k.who, by)
+			if ok != (by > 0 || refs[k] > 0) {
+				rt.Fatalf("%v by %d of %d: %v", k, by, refs[k], ok)
 			}
-			for range many {
-				is, ok := tab.add(&k.h, k.who, by)
-				if ok != (by > 0 || refs[k] > 0) {
-					rt.Fatalf("%v by %d of %d: %v", k, by, refs[k], ok)
-				}
-				if !ok {
-					break
-				}
-				before := refs[k]
-				if refs[k] += by; refs[k] == 0 {
-					delete(refs, k)
-				}
-				if is.own != (before == 0 || refs[k] == 0) {
-					rt.Fatalf("%v from %d by %d: %+v", k, before, by, is)
-				}
-				if !is.own {
-					continue
-				}
-				others, base := holders(k.h, k.who)
-				if is.alone != (others == 0) || is.base != base {
-					rt.Fatalf("%v: %+v, of %v", k, is, refs)
-				}
+			before := refs[k]
+			if refs[k] += by; refs[k] <= 0 {
+				delete(refs, k)
+			}
+			if is.own != (ok && (before == 0 || refs[k] == 0)) {
+				rt.Fatalf("%v from %d by %d: %+v", k, before, by, is)
+			}
+			if others, base := holders(k.h, k.who); is.own &&
+				(is.alone != (others == 0) || is.base != base) {
+				rt.Fatalf("%v: %+v, of %v", k, is, refs)
 			}
 			others, base := holders(k.h, 9)
 			if tab.has(&k.h) != (others > 0 || base) {
@@ -83,29 +69,35 @@ func TestTable(t *testing.T) {
 				rt.Fatalf("%v: more than %d", k, n)
 			}
 		}
-		if i := slices.IndexFunc(tab.shards[:], func(s []pair) bool { return len(s) > 0 }); i >= 0 {
-			rt.Fatalf("left in shard %d: %v", i, tab.shards[i])
+		if n := tab.refs.Len(); n > 0 {
+			rt.Fatalf("%d are left", n)
 		}
 	})
 }
 
-// What a reference takes, of as many as there are iterations: bench with -benchtime 10000000x.
-func BenchmarkTable(b *testing.B) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	tab := &table{beyond: map[crowded]int{}}
-	r := uint64(1)
-	for b.Loop() {
-		var h cas.Hash
-		for i := range 2 {
-			r = r*6364136223846793005 + 1442695040888963407
-			binary.BigEndian.PutUint32(h[4*i:], uint32(r>>32))
-		}
-		tab.add(&h, 1, 1)
+// What is counted of very many records takes no memory, and what is known of files takes little.
+func TestTakesNoMemory(t *testing.T) {
+	dir, err := disk.OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.StopTimer()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(b.N), "B/ref")
-	runtime.KeepAlive(tab)
+	defer dir.Close()
+	c := &counts{}
+	c.reset(dir)
+	for i := range uint64(100000) {
+		h := cas.Sum(binary.BigEndian.AppendUint64(nil, i))
+		c.table.add(&h, 1, 1)
+	}
+	if n := c.takes(); n > 0 {
+		t.Errorf("the counts: %d bytes", n)
+	}
+	m := newMirror(1, dir)
+	inos := make([]uint64, 200000)
+	for i := range inos {
+		inos[i] = uint64(i) + 2
+	}
+	m.list(m.root, inos)
+	if n := m.takes() / int64(len(inos)); n > 40 {
+		t.Errorf("the mirror: %d bytes a file", n)
+	}
 }

@@ -8,6 +8,8 @@
 //	mirror   the folders of the tree, and of each file its size, its record and the runs that have names of it
 //	counts   how often each run, and each record that needs it, refers to each record of the segments
 //
+// Of very many files and records these lie in files without a name (cas/spilled).
+//
 // A file that comes or goes, or is packed, changes the mirror; a manifest that a run gets or loses by that
 // changes the counts: down to the chunks if no other file of the run has it. A record takes room from the
 // first reference on, of files or of records that are stored against it, until the last one is gone.
@@ -32,6 +34,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
+	"ckptfs/cas/spilled"
 	"ckptfs/cas/store"
 	"ckptfs/fs/control"
 	"ckptfs/fs/maintenance"
@@ -55,6 +58,7 @@ func (countsLock) Rank() (int, string)  { return locks.Index + 950, "usage.count
 // Options say what Usage is of.
 type Options struct {
 	Folder *disk.Folder // the store's
+	Spill  *disk.Folder // where what takes much memory lies meanwhile; nil: in memory
 	Store  *store.Store
 	Names  *names.Names
 	// Writing lists the files that have writers.
@@ -163,7 +167,15 @@ func (u *Usage) answer() (*control.Stats, error) {
 	if err := u.modelsLocked(); err != nil {
 		return nil, err
 	}
-	return u.statsLocked()
+	var s *control.Stats
+	err := spilled.Guard(func() (err error) {
+		s, err = u.statsLocked()
+		return err
+	})
+	if err == spilled.ErrLost { // all is counted again
+		u.counts.spoil()
+	}
+	return s, err
 }
 
 const (
@@ -178,11 +190,11 @@ func (u *Usage) settleLocked(ctx context.Context) error {
 		if !u.counts.on.Load() || u.counts.isStale() {
 			root := u.o.Names.Root().Ino()
 			u.changes.begin()
-			u.counts.reset()
-			u.mirror, u.models = newMirror(root), modelRecords{}
+			u.counts.reset(u.o.Spill)
+			u.mirror, u.models = newMirror(root, u.o.Spill), modelRecords{}
 			u.Changed(root)
 		}
-		if err := u.lookLocked(ctx); err != nil {
+		if err := spilled.Guard(func() error { return u.lookLocked(ctx) }); err != nil {
 			u.counts.spoil()
 			return err
 		}

@@ -12,7 +12,7 @@ func TestCommitWhileCounting(t *testing.T) {
 	for name, before := range map[string]bool{"before": true, "meanwhile": false} {
 		c := &counts{}
 		count := func() error {
-			c.reset()
+			c.reset(nil)
 			c.table.add(&entries[0].Hash, noRun, 1)
 			return nil
 		}

@@ -22,6 +22,7 @@ func (v *Volume) Close(context.Context) error {
 // Abandon ends what Open began, for a process that could not take the mount over after all (Options.Resume).
 // The store stays as after a kill, and locked, for the next one to take the mount over.
 func (v *Volume) Abandon() {
+	v.abandoned.Store(true)
 	e := ending{v}
 	e.stop()
 	e.leave()

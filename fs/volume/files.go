@@ -65,6 +65,11 @@ func (f files) openPath(p string) (r io.ReaderAt, size int64, done func(), err e
 	if err != nil {
 		return nil, 0, nil, err
 	}
+	return openPinned(n)
+}
+
+// openPinned makes the bytes of a node readable until done is called, and unpins it then.
+func openPinned(n *names.Node) (r io.ReaderAt, size int64, done func(), err error) {
 	r, size, closeIt, err := openNode(n)
 	if err != nil {
 		n.Unpin()
@@ -76,7 +81,16 @@ func (f files) openPath(p string) (r io.ReaderAt, size int64, done func(), err e
 // ReadSmall reads a file of at most so many bytes, packed or not. The error wraps runs.ErrInvalid when it has
 // more.
 func (f files) ReadSmall(p string, most int64) ([]byte, error) {
-	r, size, done, err := f.openPath(p)
+	n, err := f.resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	return readSmall(n, most)
+}
+
+// readSmall is ReadSmall of a node, which it unpins.
+func readSmall(n *names.Node, most int64) ([]byte, error) {
+	r, size, done, err := openPinned(n)
 	if err != nil {
 		return nil, err
 	}
@@ -107,32 +121,42 @@ type stepFiles struct{ files }
 
 // ReadSmall is files' of a file whose bytes are here.
 func (f stepFiles) ReadSmall(p string, most int64) ([]byte, error) {
-	if err := f.here(p); err != nil {
+	n, err := f.here(p)
+	if err != nil {
 		return nil, err
 	}
-	return f.files.ReadSmall(p, most)
+	return readSmall(n, most)
 }
 
 // Read is files' of a file whose bytes are here.
 func (f stepFiles) Read(p string, do func(r io.ReaderAt, size int64) error) error {
-	if err := f.here(p); err != nil {
-		return err
-	}
-	return f.files.Read(p, do)
-}
-
-// here returns steps.ErrRemote for a file whose bytes are not here.
-func (f stepFiles) here(p string) error {
-	n, err := f.resolve(p)
+	n, err := f.here(p)
 	if err != nil {
 		return err
 	}
-	defer n.Unpin()
+	r, size, done, err := openPinned(n)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return do(r, size)
+}
+
+// here finds a file, pinned. The error is steps.ErrRemote for one whose bytes are not here.
+func (f stepFiles) here(p string) (*names.Node, error) {
+	n, err := f.resolve(p)
+	if err != nil {
+		return nil, err
+	}
 	is, err := share.IsStub(n)
 	if is {
 		err = fmt.Errorf("%s: %w", p, steps.ErrRemote)
 	}
-	return err
+	if err != nil {
+		n.Unpin()
+		return nil, err
+	}
+	return n, nil
 }
 
 // Open finds a file, a folder or a view.

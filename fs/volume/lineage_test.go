@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/maintenance"
+	"ckptfs/fs/models"
 	"ckptfs/fs/tree"
 )
 
@@ -431,7 +434,25 @@ func TestMostModels(t *testing.T) {
 	if err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], "2 files that came later") {
 		t.Errorf("%+v, %v", st, err)
 	}
+	looked := 0
+	o := modelsOptions(r.Volume, Options{Most: Most{Models: 2}})
+	o.Files = countedFiles{o.Files, &looked}
+	if _, _, err := models.New(o).Reconcile(context.Background()); err != nil || looked != 2 {
+		t.Errorf("%d files were looked at of the two that there is room for: %v", looked, err)
+	}
 	r.save("a/2", "AC")
+	r.wantChain("runs/a/2", "a/2 previous step 1; a/2 previous step 0†; a/1 none 1")
+	// A model that is a new file, as in a copy of the store, is looked for in all.
+	r.close()
+	copied := r.at("tree", "runs/a/1/copied")
+	was := r.at("tree", "runs/a/1/m.safetensors")
+	if out, err := exec.Command("cp", "-a", was, copied).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Rename(copied, was); err != nil {
+		t.Fatal(err)
+	}
+	r = openRig(t, r.dir, func(o *Options) { o.Most.Models = 2 })
 	r.wantChain("runs/a/2", "a/2 previous step 1; a/2 previous step 0†; a/1 none 1")
 	r = r.reopen()
 	r.wantChain("runs/a/4",

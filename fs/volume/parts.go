@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/artifacts"
@@ -65,7 +66,16 @@ func (v *Volume) openInspect(o Options) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},
 		KeepLog: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
+		Spill:   v.spill(),
 	})
+}
+
+// spill is where tables lie that take much memory; nil: there is none, for nothing is written.
+func (v *Volume) spill() *disk.Folder {
+	if v.readOnly {
+		return nil
+	}
+	return v.folder
 }
 
 // openModels makes the list of models.
@@ -247,7 +257,7 @@ func (v *Volume) openArtifacts() {
 // counted says what the counts of a volume are of.
 func counted(v *Volume) usage.Options {
 	return usage.Options{
-		Folder: v.folder, Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
+		Folder: v.folder, Spill: v.spill(), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
 		Records: v.models.Records, Takes: v.asm.Yield,
 	}
 }

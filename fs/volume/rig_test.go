@@ -86,7 +86,17 @@ func asTheDiskIs(o *Options) { o.Disk = nil }
 
 func hotSize(n int64) func(*Options) { return func(o *Options) { o.HotSize = n } }
 
+// openRig opens the store in dir. After an unclean end it waits until every file was looked at.
 func openRig(t testing.TB, dir string, set ...func(*Options)) *rig {
+	t.Helper()
+	r := openAtOnce(t, dir, set...)
+	if r.recovery != nil {
+		<-r.surveyed
+	}
+	return r
+}
+
+func openAtOnce(t testing.TB, dir string, set ...func(*Options)) *rig {
 	t.Helper()
 	log := &logbook{}
 	o := Options{Dir: dir, Create: true, HotSize: 1 << 40, CacheBytes: 8 << 20, SumAfter: -1, IDsAfter: -1,

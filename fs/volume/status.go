@@ -19,8 +19,11 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 	m := q.v.mount()
 	s := &control.Status{
 		Store: q.v.folder.Path(), Mountpoint: m.point, Mode: m.mode, ModeReason: m.reason, PID: os.Getpid(),
-		Started: q.v.started, HotSize: q.v.hot.Max, Recovery: q.v.recovery, Packing: []string{},
+		Started: q.v.started, HotSize: q.v.hot.Max, Packing: []string{},
 		Failures: failures(q.v.queue.Failures, q.v.hot.Failures), Plain: failures(q.v.queue.Crowded),
+	}
+	if q.v.recovery != nil {
+		s.Recovery = q.v.recovery.Repaired()
 	}
 	s.Loss = q.v.durability.loss()
 	q.v.models.Refresh(ctx)

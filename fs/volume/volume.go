@@ -68,10 +68,11 @@ type Volume struct {
 	workers
 
 	mounted  atomic.Pointer[mount] // nil: not mounted
-	recovery string                // what was repaired at the start; "": nothing
+	recovery *maintenance.Survey   // that of a start which had to repair; nil: nothing was
 
-	closing  atomic.Bool
-	surveyed chan struct{} // closed when the survey of the start is done
+	closing   atomic.Bool
+	abandoned atomic.Bool   // see Abandon
+	surveyed  chan struct{} // closed when the survey of the start is done
 }
 
 // workers are the parts that work in the background.
@@ -180,8 +181,9 @@ func (v *Volume) open(o Options) error {
 // recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume.
 func (v *Volume) recover(resume func(*Volume) error) error {
 	before := v.lock.Before
-	s := &maintenance.Survey{
-		Passes: v.passes, Repair: !before.Clean && before.PID != 0, Stop: v.closing.Load,
+	s := &maintenance.Survey{Passes: v.passes, Repair: !before.Clean && before.PID != 0}
+	s.Stop = func() bool { // a store is closed in order when all of it is repaired
+		return v.abandoned.Load() || v.closing.Load() && !s.Repair
 	}
 	if v.content.Unclean = s.Repair; s.Repair {
 		v.content.Miss()
@@ -200,10 +202,17 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		v.durability.ofBefore.CompareAndSwap(nil, &ask)
 	} else if s.Repair {
 		s.Unbelieved = s.Unbelieved || before.Failed
+	}
+	// Only a local copy that is not to be believed is in the way of requests: what a kill cut off is read by
+	// its manifest.
+	beside := resume != nil || !s.Unbelieved
+	if s.Repair && !beside {
 		if err := v.repair(s); err != nil {
 			return err
 		}
-		v.recovery = s.Repaired()
+	}
+	if s.Repair && resume == nil {
+		v.recovery = s
 	}
 	if s.Repair && (resume != nil || before.Doubt != "") {
 		// Not before the files are known that the kernel reads by itself.
@@ -220,7 +229,7 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		v.sharing.start()
 	}
 	switch {
-	case resume != nil && s.Repair:
+	case s.Repair && beside:
 		go func() {
 			defer close(v.surveyed)
 			if err := v.repair(s); err != nil {

@@ -12,7 +12,9 @@ package heap
 //	     64 MiB, has room for, and as many files wait for it as a sixteenth, 32 MiB, has room for
 //
 // With very many files the tables take more: the files that the kernel remembers, local copies, and models an
-// eighth of all each, at most. Steps, and what stats counts, are not bounded.
+// eighth of all each, at most. Steps are not bounded: one of eleven files takes some 900 bytes. What stats
+// and log count of very many chunks lies in files without a name (cas/spilled), whose pages are the kernel's
+// cache.
 //
 // The decoded chunks make room, down to a quarter, where what lives on the heap needs it (Limit.Watch). The
 // tensors of one file take a third of all at most while they are read (LayoutBytes); a file that has more is

@@ -1,0 +1,85 @@
+package spilled
+
+import (
+	"errors"
+	"runtime/debug"
+	"unsafe"
+
+	"ckptfs/cas/disk"
+)
+
+// Slab has room for very many values of one type, which has no pointers: the collector does not see them.
+// What reads or writes them is called by Guard. A slab and its values go together.
+type Slab[T any] struct {
+	dir    *disk.Folder
+	free   []*T
+	chunk  []T // that values are taken from
+	values int
+	heap   int
+	files  []*mapping
+}
+
+// slabBytes is how much is mapped at a time.
+const slabBytes = 4 << 20
+
+// NewSlab makes an empty one, whose files would be made in dir. nil: it stays in memory, as it does where no
+// file can be made, and while it is small.
+func NewSlab[T any](dir *disk.Folder) *Slab[T] { return &Slab[T]{dir: dir} }
+
+// New is a value that is zero.
+func (s *Slab[T]) New() *T {
+	if n := len(s.free); n > 0 {
+		p := s.free[n-1]
+		s.free = s.free[:n-1]
+		clear(unsafe.Slice(p, 1))
+		return p
+	}
+	if len(s.chunk) == 0 {
+		s.grow()
+	}
+	p := &s.chunk[0]
+	s.chunk = s.chunk[1:]
+	return p
+}
+
+// Free gives a value back.
+func (s *Slab[T]) Free(p *T) { s.free = append(s.free, p) }
+
+// Memory is how many bytes it takes in memory.
+func (s *Slab[T]) Memory() int64 {
+	return int64(s.heap)*int64(unsafe.Sizeof(*new(T))) + 8*int64(cap(s.free))
+}
+
+func (s *Slab[T]) grow() {
+	n := min(max(firstHomes, s.values), slabBytes/int(unsafe.Sizeof(*new(T))))
+	s.values += n
+	if size := n * int(unsafe.Sizeof(*new(T))); s.dir != nil && size >= mappedFrom*slotBytes {
+		if m := newMapping(s.dir, size); m != nil {
+			s.files = append(s.files, m)
+			s.chunk = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m.bytes))), n)
+			return
+		}
+	}
+	s.heap += n
+	s.chunk = make([]T, n)
+}
+
+// ErrLost says that the disk does not give back what the kernel wrote out.
+var ErrLost = errors.New("the disk does not give back a table that the kernel wrote out")
+
+// Guard calls do. Where the disk does not give back what do reads or writes, it ends there, with ErrLost.
+func Guard(do func() error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		r := recover()
+		if r == nil {
+			return
+		}
+		if _, fault := r.(interface{ Addr() uintptr }); !fault {
+			panic(r)
+		}
+		err = ErrLost
+	}()
+	return do()
+}
