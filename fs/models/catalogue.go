@@ -29,6 +29,7 @@ type catalogue struct {
 	unsaved int    // changes since it was restored or saved
 
 	// its file's hash, gen of when that was written, and the problems then; zero: another process wrote it
+	tried         bool // this process wrote it, or failed to
 	saved         cas.Hash
 	savedGen      uint64
 	savedProblems int
@@ -165,18 +166,22 @@ func (m *Models) noGraph(k *known, err error) {
 	m.o.Report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", k.Path, "reason", err)
 }
 
-// saveAfter is how many changes of the catalogue are worth a snapshot at once. Fewer are saved at the end, or
-// lost, and made again.
+// saveAfter is how many changes of the catalogue are worth a snapshot at once. Fewer are saved when the tree
+// comes to rest, or at the end, or are lost, and made again.
 const saveAfter = 1000
 
-// saveCatalogueLocked leaves the next start a snapshot of the catalogue, unless fewer than least changes are
-// to be saved.
-func (m *Models) saveCatalogueLocked(least int) {
+// worthSaving reports whether a snapshot is worth its bytes at once. The first one of a process is: it took a
+// look at every step.
+func (c *catalogue) worthSaving() bool { return !c.tried || c.unsaved >= saveAfter }
+
+// saveCatalogueLocked leaves the next start a snapshot of the catalogue, if there is one.
+func (m *Models) saveCatalogueLocked() {
 	m.mu.AssertHeld()
 	c := m.catalogue.Load()
-	if c == nil || m.o.ReadOnly || c.unsaved < least {
+	if c == nil || m.o.ReadOnly {
 		return
 	}
+	c.tried = true
 	index := c.Snapshot(func(seq uint64) prefix.Tag {
 		if k := c.get(seq); k != nil {
 			return tagOf(k.graph)

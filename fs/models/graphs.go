@@ -229,7 +229,7 @@ func (m *Models) Match(ctx context.Context,
 			if g, err = m.readGraph(e.Graph); err != nil {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: err}
 			}
-			c, self = m.upToDateLocked(), e.Seq
+			c, self = m.toAskLocked(), e.Seq
 			return nil
 		})
 		if err != nil {
@@ -252,13 +252,22 @@ func (m *Models) Match(ctx context.Context,
 	}
 	var c *catalogue
 	err = m.with(ctx, func() error {
-		c = m.upToDateLocked()
+		c = m.toAskLocked()
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return m.answerTo(ctx, c, g, 0, o.ExcludeRun)
+}
+
+// toAskLocked is upToDateLocked for a caller who asks. What is worth a snapshot is saved behind him.
+func (m *Models) toAskLocked() *catalogue {
+	c := m.upToDateLocked()
+	if c.worthSaving() {
+		m.Rouse()
+	}
+	return c
 }
 
 // matchTime bounds the search for an answer, which then says that there may be a better one. Graphs that come

@@ -348,6 +348,11 @@ func (m *Models) likeLeft(p string) (*catalogue, *known) {
 func (m *Models) Known() (h cas.Hash, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.knownLocked()
+}
+
+func (m *Models) knownLocked() (h cas.Hash, ok bool) {
+	m.mu.AssertHeld()
 	if m.asBeforeLocked() {
 		return m.wasKnownLocked()
 	}

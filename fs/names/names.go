@@ -63,6 +63,8 @@ type Options struct {
 	ReadOnly bool
 	// Mark is the bits, of the lower 31, that tell what kind of name a name is; nil: there are no kinds.
 	Mark func(name string) uint32
+	// Begin and End are called around every change of the tree; nil: nobody is told.
+	Begin, End func()
 	// Changed is told that names in a directory changed. It takes locks of its own at most.
 	Changed func(ino uint64)
 	// Recorded is told that a file has another record, as Changed is.
@@ -128,6 +130,9 @@ func Open(o Options) (*Names, error) {
 		unix.Close(rootFd)
 		return nil, &os.PathError{Op: "open", Path: o.Tree, Err: err}
 	}
+	if o.Begin == nil {
+		o.Begin, o.End = func() {}, func() {}
+	}
 	limit := tree.Descriptors()
 	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(keptDirs(limit)), rootFd: rootFd,
 		syncFd: syncFd, most: limit - spare(limit)}
@@ -139,6 +144,15 @@ func Open(o Options) (*Names, error) {
 	ns.root.names = []Alias{{}}
 	ns.root.dirfd = cachedFd{fd: rootFd, users: 1} // one user too many, so that it stays
 	return ns, nil
+}
+
+// begin is called before a change of the tree, which ends with o.End. EROFS where nothing may be changed.
+func (ns *Names) begin() error {
+	if ns.o.ReadOnly {
+		return unix.EROFS
+	}
+	ns.o.Begin()
+	return nil
 }
 
 // Close gives the tree back. Nodes are not to be used any more.
