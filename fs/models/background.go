@@ -111,7 +111,7 @@ func (m *Models) Keep(ctx context.Context) {
 		if c := m.catalogue.Load(); c != nil && c.worthSaving() {
 			m.saveCatalogueLocked()
 		}
-		m.settleForLocked(n)
+		settleFor(m, n)
 	}
 }
 
@@ -133,12 +133,12 @@ func (m *Models) Rest(ctx context.Context) {
 	if !m.catalogue.Load().savedAsOf(m.book.Gen, len(m.problems)) {
 		m.saveCatalogueLocked()
 	}
-	m.settleForLocked(n)
+	settleFor(m, n)
 }
 
-// settleForLocked tells a process that comes after a kill, if the catalogue's file is all that is known, and
+// settleFor tells a process that comes after a kill, if the catalogue's file is all that is known, and
 // nothing changed since Steps.Alterations was n.
-func (m *Models) settleForLocked(n uint64) {
+func settleFor(m *Models, n uint64) {
 	m.mu.AssertHeld()
 	if h, ok := m.knownLocked(); ok && len(m.o.Pending()) == 0 {
 		m.o.Settled(h, n)

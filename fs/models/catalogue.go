@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
@@ -129,7 +130,7 @@ func (m *Models) upToDateLocked() *catalogue {
 		return prefix.Model{Seq: fresh[i].Seq, Quality: fresh[i].quality}, g, err
 	}, func(i int, err error) {
 		c.set(fresh[i].Seq, nil)
-		m.noGraph(fresh[i], err)
+		m.o.noGraph(fresh[i], err)
 	})
 	var gone []uint64
 	c.mu.RLock()
@@ -162,8 +163,8 @@ func (m *Models) qualityOfLocked(e *ledger.Entry) float64 {
 }
 
 // noGraph tells of a model whose graph cannot be read.
-func (m *Models) noGraph(k *known, err error) {
-	m.o.Report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", k.Path, "reason", err)
+func (o *Options) noGraph(k *known, err error) {
+	o.Report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", k.Path, "reason", err)
 }
 
 // saveAfter is how many changes of the catalogue are worth a snapshot at once. Fewer are saved when the tree
@@ -221,9 +222,9 @@ func tagOf(parts []cas.Hash) prefix.Tag {
 	return prefix.Tag(h[:])
 }
 
-// readCatalogue reads the last snapshot.
-func (m *Models) readCatalogue() ([]byte, error) {
-	f, err := m.o.Folder.Open(tree.CatalogueFile, os.O_RDONLY, 0)
+// readCatalogue reads the last snapshot in a store's folder.
+func readCatalogue(folder *disk.Folder) ([]byte, error) {
+	f, err := folder.Open(tree.CatalogueFile, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func (m *Models) readCatalogue() ([]byte, error) {
 func (m *Models) restoreCatalogueLocked() *catalogue {
 	m.mu.AssertHeld()
 	in := map[uint64]*known{}
-	p, err := m.readCatalogue()
+	p, err := readCatalogue(m.o.Folder)
 	var index []byte
 	if err == nil {
 		index, _, err = decodeLeft(p)

@@ -229,7 +229,7 @@ func (m *Models) Match(ctx context.Context,
 			if g, err = m.readGraph(e.Graph); err != nil {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: err}
 			}
-			c, self = m.toAskLocked(), e.Seq
+			c, self = toAsk(m), e.Seq
 			return nil
 		})
 		if err != nil {
@@ -252,7 +252,7 @@ func (m *Models) Match(ctx context.Context,
 	}
 	var c *catalogue
 	err = m.with(ctx, func() error {
-		c = m.toAskLocked()
+		c = toAsk(m)
 		return nil
 	})
 	if err != nil {
@@ -261,8 +261,8 @@ func (m *Models) Match(ctx context.Context,
 	return m.answerTo(ctx, c, g, 0, o.ExcludeRun)
 }
 
-// toAskLocked is upToDateLocked for a caller who asks. What is worth a snapshot is saved behind him.
-func (m *Models) toAskLocked() *catalogue {
+// toAsk is upToDateLocked for a caller who asks. What is worth a snapshot is saved behind him.
+func toAsk(m *Models) *catalogue {
 	c := m.upToDateLocked()
 	if c.worthSaving() {
 		m.Rouse()
@@ -318,7 +318,7 @@ func (m *Models) answerTo(ctx context.Context, c *catalogue, g *graph.Graph, sel
 		}
 		if out.Match, err = m.describeMatch(k, g, &found); err != nil {
 			n.Unpin()
-			m.noGraph(k, err)
+			m.o.noGraph(k, err)
 			gone[seq] = true
 			continue
 		}

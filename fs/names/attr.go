@@ -61,7 +61,7 @@ func (n *Node) SetAttr(s *tree.SetAttr) (tree.Attr, error) {
 		}
 		return attrOfSynthetic(n)
 	}
-	if err := n.ns.begin(); err != nil {
+	if err := n.ns.o.begin(); err != nil {
 		return tree.Attr{}, err
 	}
 	defer n.ns.o.End()

@@ -35,7 +35,7 @@ func (m *Made) Close() { m.raw.Close() }
 
 // MakeFile makes a regular file, which is to be opened with flags. EEXIST when the name is taken.
 func (ns *Names) MakeFile(dir *Node, name string, mode, flags uint32, c tree.Caller) (m Made, err error) {
-	if err := ns.begin(); err != nil {
+	if err := ns.o.begin(); err != nil {
 		return m, err
 	}
 	defer ns.o.End()
@@ -103,7 +103,7 @@ func (ns *Names) adjust(fd, dirfd int, mode uint32, c tree.Caller, st *unix.Stat
 func (ns *Names) Make(
 	dir *Node, name string, c tree.Caller, mode *uint32, do func(dirfd int) error,
 ) (*Node, tree.Attr, error) {
-	if err := ns.begin(); err != nil {
+	if err := ns.o.begin(); err != nil {
 		return nil, tree.Attr{}, err
 	}
 	defer ns.o.End()
@@ -146,7 +146,7 @@ func (ns *Names) chmodNew(dirfd int, name string, mode uint32) error {
 
 // MakeUnnamed makes a regular file without a name, on the disk of dir, as MakeFile does with one.
 func (ns *Names) MakeUnnamed(dir *Node, mode, flags uint32, c tree.Caller) (m Made, err error) {
-	if err := ns.begin(); err != nil {
+	if err := ns.o.begin(); err != nil {
 		return m, err
 	}
 	defer ns.o.End()

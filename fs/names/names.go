@@ -85,6 +85,15 @@ type Options struct {
 	Report func(level slog.Level, msg string, args ...any)
 }
 
+// begin is called before a change of the tree, which ends with End. EROFS where nothing may be changed.
+func (o *Options) begin() error {
+	if o.ReadOnly {
+		return unix.EROFS
+	}
+	o.Begin()
+	return nil
+}
+
 // Names are the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on
 // the host.
 type Names struct {
@@ -144,15 +153,6 @@ func Open(o Options) (*Names, error) {
 	ns.root.names = []Alias{{}}
 	ns.root.dirfd = cachedFd{fd: rootFd, users: 1} // one user too many, so that it stays
 	return ns, nil
-}
-
-// begin is called before a change of the tree, which ends with o.End. EROFS where nothing may be changed.
-func (ns *Names) begin() error {
-	if ns.o.ReadOnly {
-		return unix.EROFS
-	}
-	ns.o.Begin()
-	return nil
 }
 
 // Close gives the tree back. Nodes are not to be used any more.

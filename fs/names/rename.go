@@ -11,7 +11,7 @@ import (
 func (ns *Names) Rename(
 	oldDir *Node, oldName string, newDir *Node, newName string, flags uint32,
 ) (t Victim, moved *Node, err error) {
-	if err := ns.begin(); err != nil {
+	if err := ns.o.begin(); err != nil {
 		return t, nil, err
 	}
 	defer ns.o.End()
@@ -86,7 +86,7 @@ func (ns *Names) moveAliasLocked(n, oldDir *Node, oldName string, newDir *Node, 
 
 // Link gives a node one more name, and returns its attributes and one reference more.
 func (ns *Names) Link(n, dir *Node, name string) (tree.Attr, error) {
-	if err := ns.begin(); err != nil {
+	if err := ns.o.begin(); err != nil {
 		return tree.Attr{}, err
 	}
 	defer ns.o.End()

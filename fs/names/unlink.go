@@ -109,7 +109,7 @@ func (t *Victim) Spare() {
 
 // Remove removes a name: flag is unlinkat(2)'s. After an error, too, the victim is to be spared.
 func (ns *Names) Remove(dir *Node, name string, flag int) (Victim, error) {
-	if err := ns.begin(); err != nil {
+	if err := ns.o.begin(); err != nil {
 		return Victim{}, err
 	}
 	defer ns.o.End()

@@ -62,7 +62,7 @@ func (n *Node) RemoveXattr(name string) error {
 
 // changeXattr is onInode of a change.
 func (n *Node) changeXattr(do func(path string, follow bool) error) error {
-	if err := n.ns.begin(); err != nil {
+	if err := n.ns.o.begin(); err != nil {
 		return err
 	}
 	defer n.ns.o.End()
