@@ -27,10 +27,11 @@ const qualityMetric = "quality"
 type catalogue struct {
 	*prefix.Catalogue
 	gen     uint64 // of the ledger
-	unsaved int    // changes since it was restored or saved
+	changes int    // since it was restored
 
 	// its file's hash, gen of when that was written, and the problems then; zero: another process wrote it
-	tried         bool // this process wrote it, or failed to
+	tried         bool // this process wrote it, or failed to; savedChanges is changes then
+	savedChanges  int
 	saved         cas.Hash
 	savedGen      uint64
 	savedProblems int
@@ -42,7 +43,7 @@ type catalogue struct {
 
 // savedAsOf reports whether a catalogue is as the ledger and the problems of a moment, and so is its file.
 func (c *catalogue) savedAsOf(gen uint64, problems int) bool {
-	return !c.saved.IsZero() && c.gen == gen && c.savedGen == gen && c.unsaved == 0 &&
+	return !c.saved.IsZero() && c.gen == gen && c.savedGen == gen && c.changes == c.savedChanges &&
 		c.savedProblems == problems
 }
 
@@ -107,13 +108,13 @@ func (m *Models) upToDateLocked() *catalogue {
 		case old != nil && old.from == k.from:
 			if k.quality != old.quality && !(math.IsNaN(k.quality) && math.IsNaN(old.quality)) {
 				c.SetQuality(e.Seq, k.quality)
-				c.unsaved++
+				c.changes++
 			}
 			c.set(e.Seq, k)
 			continue
 		case old != nil:
 			c.Retire(e.Seq)
-			c.unsaved++
+			c.changes++
 			c.set(e.Seq, nil)
 		}
 		if len(e.Graph) > 0 {
@@ -144,7 +145,7 @@ func (m *Models) upToDateLocked() *catalogue {
 		c.Retire(seq)
 		c.set(seq, nil)
 	}
-	c.unsaved += len(fresh) + len(gone)
+	c.changes += len(fresh) + len(gone)
 	m.catalogue.Store(c)
 	m.left.Store(nil)
 	return c
@@ -173,7 +174,7 @@ const saveAfter = 1000
 
 // worthSaving reports whether a snapshot is worth its bytes at once. The first one of a process is: it took a
 // look at every step.
-func (c *catalogue) worthSaving() bool { return !c.tried || c.unsaved >= saveAfter }
+func (c *catalogue) worthSaving() bool { return !c.tried || c.changes-c.savedChanges >= saveAfter }
 
 // saveCatalogueLocked leaves the next start a snapshot of the catalogue, if there is one.
 func (m *Models) saveCatalogueLocked() {
@@ -182,7 +183,7 @@ func (m *Models) saveCatalogueLocked() {
 	if c == nil || m.o.ReadOnly {
 		return
 	}
-	c.tried = true
+	c.tried, c.savedChanges = true, c.changes
 	index := c.Snapshot(func(seq uint64) prefix.Tag {
 		if k := c.get(seq); k != nil {
 			return tagOf(k.graph)
@@ -209,7 +210,7 @@ func (m *Models) saveCatalogueLocked() {
 		m.o.Report(slog.LevelWarn, "the next start makes the catalogue of architectures again", "reason", err)
 		return
 	}
-	c.unsaved, c.saved, c.savedGen, c.savedProblems = 0, h, m.book.Gen, len(m.problems)
+	c.saved, c.savedGen, c.savedProblems = h, m.book.Gen, len(m.problems)
 }
 
 // tagOf identifies a graph by its parts.
@@ -260,7 +261,7 @@ func (m *Models) restoreCatalogueLocked() *catalogue {
 			return true
 		})
 		if err == nil {
-			return &catalogue{Catalogue: c, in: in, unsaved: dropped}
+			return &catalogue{Catalogue: c, in: in, changes: dropped}
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -270,12 +270,12 @@ func (m *Models) Problems() []string {
 // Stale reports whether something is to be brought up to date, or made durable.
 func (m *Models) Stale() bool { return m.stale.Load() }
 
-// Unsaved is the number of changes of the catalogue since its snapshot.
-func (m *Models) Unsaved() int {
+// Changes is the number of changes of the catalogue since the snapshot that it was made from.
+func (m *Models) Changes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.catalogue.Load(); c != nil {
-		return c.unsaved
+		return c.changes
 	}
 	return 0
 }
