@@ -28,7 +28,7 @@ difference divided by the norm of A's tensor. Files without tensors are compared
 		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withTwo(cmd.Context(), args[0], args[1], func(s *session, other string) error {
-				d, err := s.Diff(cmd.Context(), s.place.path, other, nil)
+				d, err := s.Diff(cmd.Context(), s.place.path, other, nil, nil)
 				if err != nil {
 					return err
 				}

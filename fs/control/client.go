@@ -233,11 +233,11 @@ func ask[T any](ctx context.Context, c *Client, method, verb string, query url.V
 
 func follow[T any](ctx context.Context, c *Client, verb string, query url.Values,
 	progress func(Progress)) (*T, error) {
-	return followPasses[T](ctx, c, verb, query, nil, progress)
+	return followParts[T](ctx, c, verb, query, func(*line) error { return nil }, progress)
 }
 
-func followPasses[T any](ctx context.Context, c *Client, verb string, query url.Values, tensors Passes,
-	progress func(Progress)) (*T, error) {
+func followParts[T any](ctx context.Context, c *Client, verb string, query url.Values,
+	part func(*line) error, progress func(Progress)) (*T, error) {
 	body, err := c.send(ctx, http.MethodPost, verb, query)
 	if err != nil {
 		return nil, err
@@ -253,8 +253,8 @@ func followPasses[T any](ctx context.Context, c *Client, verb string, query url.
 		switch {
 		case l.Error != nil:
 			return nil, l.Error
-		case l.Tensors != nil && tensors != nil:
-			if err := tensors(l.Tensors); err != nil {
+		case l.Tensors != nil || l.Differences != nil:
+			if err := part(&l); err != nil {
 				return nil, err
 			}
 		case l.Progress == nil:

@@ -8,18 +8,39 @@ import (
 
 // Diff is what differs between the tensors of A and B.
 type Diff struct {
-	A          string         `json:"a"` // of a run: its last complete step
-	B          string         `json:"b"`
-	Files      []FilePair     `json:"files"` // which were compared with which
-	Equal      int            `json:"equal"`
-	EqualBytes int64          `json:"equal_bytes"`
-	Changed    []TensorChange `json:"changed"`  // elements differ, or their type does
-	Reshaped   []TensorChange `json:"reshaped"` // of another shape
-	Added      []TensorRef    `json:"added"`    // in B only
-	Removed    []TensorRef    `json:"removed"`  // in A only
-	Others     []OtherFile    `json:"others"`   // files without tensors that differ
-	ReadBytes  int64          `json:"read_bytes"`
+	A          string     `json:"a"` // of a run: its last complete step
+	B          string     `json:"b"`
+	Files      []FilePair `json:"files"` // which were compared with which
+	Equal      int        `json:"equal"`
+	EqualBytes int64      `json:"equal_bytes"`
+	TensorLists
+	Others    []OtherFile `json:"others"` // files without tensors that differ
+	ReadBytes int64       `json:"read_bytes"`
 }
+
+// TensorLists are tensors that differ.
+type TensorLists struct {
+	Changed  []TensorChange `json:"changed"`  // elements differ, or their type does
+	Reshaped []TensorChange `json:"reshaped"` // of another shape
+	Added    []TensorRef    `json:"added"`    // in B only
+	Removed  []TensorRef    `json:"removed"`  // in A only
+}
+
+// NoTensors are empty lists, as JSON has them.
+func NoTensors() TensorLists {
+	return TensorLists{Changed: []TensorChange{}, Reshaped: []TensorChange{}, Added: []TensorRef{},
+		Removed: []TensorRef{}}
+}
+
+// add adds those of m behind those of l.
+func (l *TensorLists) add(m *TensorLists) {
+	l.Changed, l.Reshaped = append(l.Changed, m.Changed...), append(l.Reshaped, m.Reshaped...)
+	l.Added, l.Removed = append(l.Added, m.Added...), append(l.Removed, m.Removed...)
+}
+
+// Differences takes tensors that differ, some at a time, in order: there may be a million. An error of it
+// ends the request. Where it is nil, they are in the Diff.
+type Differences func(TensorLists) error
 
 // FilePair is two files that were compared.
 type FilePair struct {
@@ -78,12 +99,17 @@ type Found struct {
 }
 
 func (h *Handler) comparing(m Models) {
-	h.mux.HandleFunc("POST /v1/diff", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+	h.mux.HandleFunc("POST /v1/diff", parted(func(r *http.Request, part func(line) error,
+		progress func(Progress)) (any, error) {
 		a, b, err := pathsOf(r)
 		if err != nil {
 			return nil, err
 		}
-		return m.Diff(r.Context(), a, b, progress)
+		differences := func(l TensorLists) error { return part(line{Differences: &l}) }
+		if r.URL.Query().Get("passes") != "1" {
+			differences = nil
+		}
+		return m.Diff(r.Context(), a, b, differences, progress)
 	}))
 	h.mux.HandleFunc("GET /v1/find", plain(func(r *http.Request) (any, error) {
 		p, err := pathOf(r)
@@ -96,8 +122,33 @@ func (h *Handler) comparing(m Models) {
 }
 
 // Diff is Models.Diff.
-func (c *Client) Diff(ctx context.Context, a, b string, progress func(Progress)) (*Diff, error) {
-	return follow[Diff](ctx, c, "diff", url.Values{"a": {a}, "b": {b}}, progress)
+func (c *Client) Diff(ctx context.Context, a, b string, parts Differences,
+	progress func(Progress)) (*Diff, error) {
+	all := NoTensors()
+	take := parts
+	if take == nil {
+		take = func(l TensorLists) error {
+			all.add(&l)
+			return nil
+		}
+	}
+	d, err := followParts[Diff](ctx, c, "diff", url.Values{"a": {a}, "b": {b}, "passes": {"1"}},
+		func(l *line) error {
+			if l.Differences == nil {
+				return nil
+			}
+			return take(*l.Differences)
+		}, progress)
+	if err != nil {
+		return nil, err
+	}
+	all.add(&d.TensorLists)
+	if parts != nil {
+		d.TensorLists = TensorLists{}
+		return d, parts(all)
+	}
+	d.TensorLists = all
+	return d, nil
 }
 
 // Find is Models.Find.

@@ -72,5 +72,7 @@ type line struct {
 	Progress *Progress `json:"progress,omitempty"`
 	Result   any       `json:"result,omitempty"`
 	Error    *Error    `json:"error,omitempty"`
-	Tensors  []Tensor  `json:"tensors,omitempty"` // of the result, to whom asks for passes
+	// of the result, to whom asks for passes
+	Tensors     []Tensor     `json:"tensors,omitempty"`
+	Differences *TensorLists `json:"differences,omitempty"`
 }

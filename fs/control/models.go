@@ -20,8 +20,8 @@ type Models interface {
 	Steps(ctx context.Context, run string) (*RunLog, error)
 	// Best is the complete step of a run with the least (mode "min") or greatest ("max") value of a metric.
 	Best(ctx context.Context, run, metric, mode string) (*BestStep, error)
-	// Diff compares the tensors of two files, steps or runs.
-	Diff(ctx context.Context, a, b string, progress func(Progress)) (*Diff, error)
+	// Diff compares the tensors of two files, steps or runs. parts and progress may be nil.
+	Diff(ctx context.Context, a, b string, parts Differences, progress func(Progress)) (*Diff, error)
 	// Find lists the tensors that hold some content.
 	Find(ctx context.Context, o FindOptions) (*Found, error)
 	// Lineage tells which models those at or below a path come from.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"testing"
 )
 
@@ -84,5 +85,65 @@ func TestPasses(t *testing.T) {
 		if _, err := c.Show(t.Context(), "none", nil); fail != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// apart is a volume whose differences come in parts.
+type apart struct {
+	*shelf
+	Models
+	whole bool // it was asked for them in one piece
+}
+
+func (p *apart) Diff(_ context.Context, a, b string, parts Differences, _ func(Progress)) (*Diff, error) {
+	d := &Diff{A: a, B: b, TensorLists: NoTensors()}
+	p.whole = parts == nil
+	for i := range 3 {
+		d.Changed = append(d.Changed, TensorChange{Name: fmt.Sprint(i)})
+		d.Added = append(d.Added, TensorRef{Name: fmt.Sprint(i)})
+		if parts == nil || i == 2 {
+			continue
+		}
+		if err := parts(d.TensorLists); err != nil {
+			return nil, err
+		}
+		d.TensorLists = NoTensors()
+	}
+	return d, p.fail
+}
+
+// TestDifferences: differences that the volume tells in parts arrive in order, and so does an error that
+// comes after some of them. An older client gets them in one piece.
+func TestDifferences(t *testing.T) {
+	v := &apart{shelf: newShelf()}
+	h := NewHandler(allOf(v), Mount{})
+	c := InProcess(h)
+	var got TensorLists
+	for _, parts := range []Differences{nil, func(l TensorLists) error {
+		got.add(&l)
+		return nil
+	}} {
+		d, err := c.Diff(t.Context(), "a", "b", parts, nil)
+		if err != nil || d.A != "a" || d.B != "b" || v.whole {
+			t.Fatalf("%+v, %v, in one piece %v", d, err, v.whole)
+		}
+		if parts == nil {
+			got = d.TensorLists
+		} else if len(d.Changed) > 0 {
+			t.Errorf("%d twice", len(d.Changed))
+		}
+		if len(got.Changed) != 3 || len(got.Added) != 3 || got.Changed[2].Name != "2" ||
+			got.Added[0].Name != "0" {
+			t.Errorf("%+v", got)
+		}
+		got = TensorLists{}
+	}
+	d, err := follow[Diff](t.Context(), c, "diff", url.Values{"a": {"a"}, "b": {"b"}}, nil)
+	if err != nil || !v.whole || len(d.Changed) != 3 {
+		t.Errorf("%+v, %v, in one piece %v", d, err, v.whole)
+	}
+	v.fail = &fs.PathError{Op: "diff", Path: "a", Err: fs.ErrNotExist}
+	if _, err := c.Diff(t.Context(), "a", "b", nil, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
 	}
 }

@@ -12,25 +12,26 @@ const progressInterval = 50 * time.Millisecond
 // stream runs do and writes its progress as it comes, then its result. do is never held up by a slow reader:
 // a progress that could not be written yet gives way to the next.
 func stream(do func(*http.Request, func(Progress)) (any, error)) http.HandlerFunc {
-	return passes(func(r *http.Request, _ Passes, progress func(Progress)) (any, error) {
+	return parted(func(r *http.Request, _ func(line) error, progress func(Progress)) (any, error) {
 		return do(r, progress)
 	})
 }
 
-// passes is stream of a result whose tensors come before it. With these do waits for the reader.
-func passes(do func(*http.Request, Passes, func(Progress)) (any, error)) http.HandlerFunc {
+// parted is stream of a result of which parts come before it. With these do waits for the reader.
+func parted(do func(r *http.Request, part func(line) error, progress func(Progress)) (any,
+	error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		enc := json.NewEncoder(w)
 		flush := http.NewResponseController(w)
 
 		latest := make(chan Progress, 1)
-		parts := make(chan []Tensor)
+		parts := make(chan line)
 		finished := make(chan line)
 		go func() {
-			v, err := do(r, func(t []Tensor) error {
+			v, err := do(r, func(l line) error {
 				select {
-				case parts <- t:
+				case parts <- l:
 					return nil
 				case <-r.Context().Done():
 					return r.Context().Err()
@@ -63,8 +64,8 @@ func passes(do func(*http.Request, Passes, func(Progress)) (any, error)) http.Ha
 				}
 			case <-pause:
 				progress = latest
-			case t := <-parts:
-				_ = enc.Encode(line{Tensors: t})
+			case l := <-parts:
+				_ = enc.Encode(l)
 			case l := <-finished:
 				writeLast(enc, latest, l)
 				return

@@ -56,15 +56,16 @@ func (o InspectOptions) query(path string) url.Values {
 
 // tensors adds what Tensors answers.
 func (h *Handler) tensors(t Tensors) {
-	h.mux.HandleFunc("POST /v1/inspect", passes(func(r *http.Request, tensors Passes,
+	h.mux.HandleFunc("POST /v1/inspect", parted(func(r *http.Request, part func(line) error,
 		progress func(Progress)) (any, error) {
 		p, err := pathOf(r)
 		if err != nil {
 			return nil, err
 		}
 		q := r.URL.Query()
-		if q.Get("passes") != "1" {
-			tensors = nil
+		var tensors Passes
+		if q.Get("passes") == "1" {
+			tensors = func(some []Tensor) error { return part(line{Tensors: some}) }
 		}
 		return t.Inspect(r.Context(), p, InspectOptions{Stats: q.Get("stats") == "1",
 			Artifact: q.Get("artifact") == "1"}, tensors, progress)
@@ -102,7 +103,12 @@ func (c *Client) Inspect(ctx context.Context, path string, o InspectOptions, ten
 	}
 	q := o.query(path)
 	q.Set("passes", "1")
-	f, err := followPasses[File](ctx, c, "inspect", q, take, progress)
+	f, err := followParts[File](ctx, c, "inspect", q, func(l *line) error {
+		if l.Tensors == nil {
+			return nil
+		}
+		return take(l.Tensors)
+	}, progress)
 	if err != nil {
 		return nil, err
 	}

@@ -14,14 +14,12 @@ import (
 	"ckptfs/fs/steps"
 )
 
-// Diff compares the tensors of two files, steps or runs. Of a run it is the last complete step.
-func (ins *Inspector) Diff(ctx context.Context, a, b string,
+// Diff compares the tensors of two files, steps or runs. Of a run it is the last complete step. parts and
+// progress may be nil.
+func (ins *Inspector) Diff(ctx context.Context, a, b string, parts control.Differences,
 	progress func(control.Progress)) (*control.Diff, error) {
-	d := &differ{ins: ins, report: progress, out: &control.Diff{
-		A: a, B: b, Files: []control.FilePair{}, Changed: []control.TensorChange{},
-		Reshaped: []control.TensorChange{},
-		Added:    []control.TensorRef{}, Removed: []control.TensorRef{}, Others: []control.OtherFile{},
-	}}
+	d := &differ{ins: ins, report: progress, parts: parts, out: &control.Diff{A: a, B: b,
+		Files: []control.FilePair{}, TensorLists: control.NoTensors(), Others: []control.OtherFile{}}}
 	d.reach = newReach(ins)
 	defer d.reach.close()
 	left, err := d.side(ctx, &d.out.A)
@@ -38,8 +36,35 @@ func (ins *Inspector) Diff(ctx context.Context, a, b string,
 type differ struct {
 	ins    *Inspector
 	out    *control.Diff
+	parts  control.Differences
 	report func(control.Progress)
 	reach  *reach
+}
+
+// partTensors is how many tensors are told of at a time. Each takes some 300 bytes until then, and twice that
+// as JSON.
+const partTensors = 1 << 12
+
+// tell hands over what was found, if it is enough.
+func (d *differ) tell() error {
+	l := &d.out.TensorLists
+	if d.parts == nil || len(l.Changed)+len(l.Reshaped)+len(l.Added)+len(l.Removed) < partTensors {
+		return nil
+	}
+	told := *l
+	*l = control.NoTensors()
+	return d.parts(told)
+}
+
+// removed and added note a tensor that one side alone has.
+func (d *differ) removed(c *set, i int) error {
+	d.out.Removed = append(d.out.Removed, refOf(c.path, &c.at(i).Tensor))
+	return d.tell()
+}
+
+func (d *differ) added(c *set, i int) error {
+	d.out.Added = append(d.out.Added, refOf(c.path, &c.at(i).Tensor))
+	return d.tell()
 }
 
 // side lists what there is on one side. *p becomes the step, when it was a run.
@@ -108,7 +133,7 @@ func (d *differ) compare(ctx context.Context, left, right []*set) error {
 	}
 	pair(func(f *set) string { return f.rel })
 	holds := func(f *set) string { // a file without tensors is no other form of one with
-		if len(f.arrays) > 0 {
+		if f.len() > 0 {
 			return "/tensors"
 		}
 		return ""
@@ -116,7 +141,7 @@ func (d *differ) compare(ctx context.Context, left, right []*set) error {
 	pair(func(f *set) string { return strings.TrimSuffix(f.rel, path.Ext(f.rel)) + holds(f) })
 	free := func(all []*set, used func(*set) bool) (out []*set) {
 		for _, f := range all {
-			if !used(f) && len(f.arrays) > 0 {
+			if !used(f) && f.len() > 0 {
 				out = append(out, f)
 			}
 		}
@@ -130,11 +155,13 @@ func (d *differ) compare(ctx context.Context, left, right []*set) error {
 	for _, f := range left {
 		g := pairs[f]
 		switch {
-		case g == nil && len(f.arrays) == 0:
+		case g == nil && f.len() == 0:
 			d.out.Others = append(d.out.Others, control.OtherFile{Path: f.rel, What: "removed"})
 		case g == nil:
-			for i := range f.arrays {
-				d.out.Removed = append(d.out.Removed, refOf(f.path, &f.arrays[i].Tensor))
+			for i := range f.len() {
+				if err := d.removed(f, i); err != nil {
+					return err
+				}
 			}
 		default:
 			if err := d.files(ctx, f, g); err != nil {
@@ -145,11 +172,13 @@ func (d *differ) compare(ctx context.Context, left, right []*set) error {
 	for _, g := range right {
 		switch {
 		case taken[g]:
-		case len(g.arrays) == 0:
+		case g.len() == 0:
 			d.out.Others = append(d.out.Others, control.OtherFile{Path: g.rel, What: "added"})
 		default:
-			for i := range g.arrays {
-				d.out.Added = append(d.out.Added, refOf(g.path, &g.arrays[i].Tensor))
+			for i := range g.len() {
+				if err := d.added(g, i); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -170,37 +199,37 @@ func shapeOf(t *formats.Tensor) []int64 {
 
 // files compares two files.
 func (d *differ) files(ctx context.Context, a, b *set) error {
-	if len(a.arrays) == 0 && len(b.arrays) == 0 {
+	if a.len() == 0 && b.len() == 0 {
 		return d.others(a, b)
 	}
 	d.out.Files = append(d.out.Files, control.FilePair{A: a.path, B: b.path})
-	at := map[string]int{}
-	for i := range b.arrays {
-		if name := b.arrays[i].Name; !mapHas(at, name) {
-			at[name] = i
-		}
-	}
-	met := map[int]bool{}
-	seen := map[string]bool{}
-	for i := range a.arrays {
-		t := &a.arrays[i]
-		j, ok := at[t.Name]
-		if seen[t.Name] {
+	of, at := firsts(a), firsts(b)
+	met := make([]bool, b.len())
+	for i := range a.len() {
+		name := a.nameOf(i)
+		if of[name] != i {
 			continue
 		}
-		seen[t.Name] = true
+		j, ok := at[name]
 		if !ok {
-			d.out.Removed = append(d.out.Removed, refOf(a.path, &a.arrays[i].Tensor))
+			if err := d.removed(a, i); err != nil {
+				return err
+			}
 			continue
 		}
 		met[j] = true
-		if err := d.tensors(ctx, a, i, b, j); err != nil {
+		if err := d.tensors(ctx, a, a.at(i), b, b.at(j)); err != nil {
+			return err
+		}
+		if err := d.tell(); err != nil {
 			return err
 		}
 	}
-	for j := range b.arrays {
-		if !met[j] && at[b.arrays[j].Name] == j {
-			d.out.Added = append(d.out.Added, refOf(b.path, &b.arrays[j].Tensor))
+	for j := range met {
+		if !met[j] && at[b.nameOf(j)] == j {
+			if err := d.added(b, j); err != nil {
+				return err
+			}
 		}
 	}
 	d.rest(a, b)
@@ -248,6 +277,17 @@ func (d *differ) rest(a, b *set) {
 	case x.hidden != y.hidden:
 		d.out.Others = append(d.out.Others, control.OtherFile{Path: b.rel, What: "changed in what it holds besides the tensors that are listed"})
 	}
+}
+
+// firsts is the first array of each name.
+func firsts(c *set) map[string]int {
+	first := make(map[string]int, c.len())
+	for i := range c.len() {
+		if name := c.nameOf(i); !mapHas(first, name) {
+			first[name] = i
+		}
+	}
+	return first
 }
 
 func mapHas(m map[string]int, k string) bool { _, ok := m[k]; return ok }

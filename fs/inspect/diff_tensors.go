@@ -18,8 +18,7 @@ import (
 )
 
 // tensors compares two tensors of one name.
-func (d *differ) tensors(ctx context.Context, a *set, i int, b *set, j int) error {
-	s, t := &a.arrays[i], &b.arrays[j]
+func (d *differ) tensors(ctx context.Context, a *set, s *array, b *set, t *array) error {
 	c := control.TensorChange{Name: t.Name, File: b.path, DTypeA: string(s.DType), DType: string(t.DType),
 		ShapeA: shapeOf(&s.Tensor), Shape: shapeOf(&t.Tensor), Bytes: max(t.NumBytes(), 0)}
 	same := s.DType == t.DType && s.sameStorage(t)
@@ -101,6 +100,7 @@ func (d *differ) read(ctx context.Context, a *set, s *array, b *set,
 	if !known {
 		n, wa, wb, step = s.NumBytes(), 1, 1, 1<<20
 	}
+	step = min(step, n)
 	p, q := make([]byte, step*wa), make([]byte, step*wb)
 	for at := int64(0); at < n; at += step {
 		if err := ctx.Err(); err != nil {

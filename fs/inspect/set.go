@@ -23,11 +23,40 @@ type set struct {
 	name    string // of the files of an index: what the one file would be called that has all of them
 	rel     string // below what diff was asked for
 	format  string
-	arrays  []array
+	arrays  []array  // those that are not made when they are asked for (at)
 	one     *file    // the file, of a file
 	files   []*file  // of a set: those that belong to it
 	objects []sealed // of a set: what it has besides arrays
 	notes   []string // of a set: what is to be said of it
+}
+
+// made reports whether the arrays are the tensors of a file as they are, and made when they are asked for: a
+// file may have very many, and each takes some 250 bytes.
+func (c *set) made() bool { return c.one != nil && !c.one.layout.Partial }
+
+// len is how many arrays there are.
+func (c *set) len() int {
+	if c.made() {
+		return len(c.one.layout.Tensors)
+	}
+	return len(c.arrays)
+}
+
+// nameOf is the name of an array.
+func (c *set) nameOf(i int) string {
+	if c.made() {
+		return c.one.layout.Tensors[i].Name
+	}
+	return c.arrays[i].Name
+}
+
+// at is an array.
+func (c *set) at(i int) *array {
+	if c.made() {
+		a := one(c.one, i, c.one.layout.Tensors[i].Name)
+		return &a
+	}
+	return &c.arrays[i]
 }
 
 // find is the array of a name, or nil.
@@ -49,7 +78,11 @@ func (c *set) find(name string) *array {
 }
 
 func plainly(f *file) *set {
-	return &set{path: f.path, format: f.layout.Format, arrays: arraysOf(f), one: f}
+	c := &set{path: f.path, format: f.layout.Format, one: f}
+	if !c.made() {
+		c.arrays = arraysOf(f)
+	}
+	return c
 }
 
 // setKind is a kind of sets of files. One file, known by its name, says which files belong to the set.
@@ -208,7 +241,8 @@ func (r *reach) folder(ctx context.Context, p string) (*set, error) {
 	out := &set{path: p}
 	var kinds []string
 	for _, c := range all {
-		for _, a := range c.arrays {
+		for i := range c.len() {
+			a := *c.at(i)
 			a.Name = prefix(c) + a.Name
 			out.arrays = append(out.arrays, a)
 		}

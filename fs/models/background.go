@@ -13,6 +13,9 @@ type background struct {
 	ctx    context.Context // ends with Stop
 	cancel context.CancelFunc
 	ended  chan struct{} // the goroutine's; nil: it was not started
+
+	alterations uint64 // of Rest
+	rested      bool   // since then
 }
 
 const (
@@ -24,6 +27,8 @@ const (
 	// waits, and no longer than mostRest.
 	restAfter = 20
 	mostRest  = time.Minute
+	// As long nothing may change for Rest, which writes the whole catalogue.
+	quiet = 2 * time.Minute
 )
 
 // Start begins the work in the background.
@@ -32,10 +37,15 @@ func (m *Models) Start() {
 	b.ended = make(chan struct{})
 	go func() {
 		defer close(b.ended)
+		still := time.NewTicker(quiet)
+		defer still.Stop()
 		for rest := settleDelay; ; {
 			select {
 			case <-b.ctx.Done():
 				return
+			case <-still.C:
+				m.Rest(b.ctx)
+				continue
 			case <-b.wake:
 			}
 			select {
@@ -76,7 +86,7 @@ func (m *Models) Finish() {
 		m.keepLocked(ctx, leaves)
 	}
 	if c := m.catalogue.Load(); leaves && c != nil && !c.savedAsOf(m.book.Gen, len(m.problems)) {
-		m.saveCatalogueLocked(0)
+		m.saveCatalogueLocked()
 	}
 }
 
@@ -97,8 +107,41 @@ func (m *Models) Keep(ctx context.Context) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ctx.Err() == nil && m.keepLocked(ctx, m.cataloguedLocked()) {
-		m.saveCatalogueLocked(saveAfter)
+	if n := m.o.Steps.Alterations(); ctx.Err() == nil && m.keepLocked(ctx, m.cataloguedLocked()) {
+		if c := m.catalogue.Load(); c != nil && c.worthSaving() {
+			m.saveCatalogueLocked()
+		}
+		settleFor(m, n)
+	}
+}
+
+// Rest has a process that comes after a kill know what this one knows, if nothing changed since the last call
+// of Rest. One goroutine calls it.
+func (m *Models) Rest(ctx context.Context) {
+	b := &m.background
+	n := m.o.Steps.Alterations()
+	if n != b.alterations {
+		b.alterations, b.rested = n, false
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b.rested || m.o.ReadOnly || m.catalogue.Load() == nil || !m.keepLocked(ctx, true) {
+		return
+	}
+	b.rested = true
+	if !m.catalogue.Load().savedAsOf(m.book.Gen, len(m.problems)) {
+		m.saveCatalogueLocked()
+	}
+	settleFor(m, n)
+}
+
+// settleFor tells a process that comes after a kill, if the catalogue's file is all that is known, and
+// nothing changed since Steps.Alterations was n.
+func settleFor(m *Models, n uint64) {
+	m.mu.AssertHeld()
+	if h, ok := m.knownLocked(); ok && len(m.o.Pending()) == 0 {
+		m.o.Settled(h, n)
 	}
 }
 

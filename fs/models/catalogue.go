@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
@@ -26,9 +27,11 @@ const qualityMetric = "quality"
 type catalogue struct {
 	*prefix.Catalogue
 	gen     uint64 // of the ledger
-	unsaved int    // changes since it was restored or saved
+	changes int    // since it was restored
 
 	// its file's hash, gen of when that was written, and the problems then; zero: another process wrote it
+	tried         bool // this process wrote it, or failed to; savedChanges is changes then
+	savedChanges  int
 	saved         cas.Hash
 	savedGen      uint64
 	savedProblems int
@@ -40,7 +43,7 @@ type catalogue struct {
 
 // savedAsOf reports whether a catalogue is as the ledger and the problems of a moment, and so is its file.
 func (c *catalogue) savedAsOf(gen uint64, problems int) bool {
-	return !c.saved.IsZero() && c.gen == gen && c.savedGen == gen && c.unsaved == 0 &&
+	return !c.saved.IsZero() && c.gen == gen && c.savedGen == gen && c.changes == c.savedChanges &&
 		c.savedProblems == problems
 }
 
@@ -105,13 +108,13 @@ func (m *Models) upToDateLocked() *catalogue {
 		case old != nil && old.from == k.from:
 			if k.quality != old.quality && !(math.IsNaN(k.quality) && math.IsNaN(old.quality)) {
 				c.SetQuality(e.Seq, k.quality)
-				c.unsaved++
+				c.changes++
 			}
 			c.set(e.Seq, k)
 			continue
 		case old != nil:
 			c.Retire(e.Seq)
-			c.unsaved++
+			c.changes++
 			c.set(e.Seq, nil)
 		}
 		if len(e.Graph) > 0 {
@@ -128,7 +131,7 @@ func (m *Models) upToDateLocked() *catalogue {
 		return prefix.Model{Seq: fresh[i].Seq, Quality: fresh[i].quality}, g, err
 	}, func(i int, err error) {
 		c.set(fresh[i].Seq, nil)
-		m.noGraph(fresh[i], err)
+		m.o.noGraph(fresh[i], err)
 	})
 	var gone []uint64
 	c.mu.RLock()
@@ -142,7 +145,7 @@ func (m *Models) upToDateLocked() *catalogue {
 		c.Retire(seq)
 		c.set(seq, nil)
 	}
-	c.unsaved += len(fresh) + len(gone)
+	c.changes += len(fresh) + len(gone)
 	m.catalogue.Store(c)
 	m.left.Store(nil)
 	return c
@@ -161,22 +164,26 @@ func (m *Models) qualityOfLocked(e *ledger.Entry) float64 {
 }
 
 // noGraph tells of a model whose graph cannot be read.
-func (m *Models) noGraph(k *known, err error) {
-	m.o.Report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", k.Path, "reason", err)
+func (o *Options) noGraph(k *known, err error) {
+	o.Report(slog.LevelWarn, "the architecture of a model cannot be read: it takes no part in matches", "path", k.Path, "reason", err)
 }
 
-// saveAfter is how many changes of the catalogue are worth a snapshot at once. Fewer are saved at the end, or
-// lost, and made again.
+// saveAfter is how many changes of the catalogue are worth a snapshot at once. Fewer are saved when the tree
+// comes to rest, or at the end, or are lost, and made again.
 const saveAfter = 1000
 
-// saveCatalogueLocked leaves the next start a snapshot of the catalogue, unless fewer than least changes are
-// to be saved.
-func (m *Models) saveCatalogueLocked(least int) {
+// worthSaving reports whether a snapshot is worth its bytes at once. The first one of a process is: it took a
+// look at every step.
+func (c *catalogue) worthSaving() bool { return !c.tried || c.changes-c.savedChanges >= saveAfter }
+
+// saveCatalogueLocked leaves the next start a snapshot of the catalogue, if there is one.
+func (m *Models) saveCatalogueLocked() {
 	m.mu.AssertHeld()
 	c := m.catalogue.Load()
-	if c == nil || m.o.ReadOnly || c.unsaved < least {
+	if c == nil || m.o.ReadOnly {
 		return
 	}
+	c.tried, c.savedChanges = true, c.changes
 	index := c.Snapshot(func(seq uint64) prefix.Tag {
 		if k := c.get(seq); k != nil {
 			return tagOf(k.graph)
@@ -203,7 +210,7 @@ func (m *Models) saveCatalogueLocked(least int) {
 		m.o.Report(slog.LevelWarn, "the next start makes the catalogue of architectures again", "reason", err)
 		return
 	}
-	c.unsaved, c.saved, c.savedGen, c.savedProblems = 0, h, m.book.Gen, len(m.problems)
+	c.saved, c.savedGen, c.savedProblems = h, m.book.Gen, len(m.problems)
 }
 
 // tagOf identifies a graph by its parts.
@@ -216,9 +223,9 @@ func tagOf(parts []cas.Hash) prefix.Tag {
 	return prefix.Tag(h[:])
 }
 
-// readCatalogue reads the last snapshot.
-func (m *Models) readCatalogue() ([]byte, error) {
-	f, err := m.o.Folder.Open(tree.CatalogueFile, os.O_RDONLY, 0)
+// readCatalogue reads the last snapshot in a store's folder.
+func readCatalogue(folder *disk.Folder) ([]byte, error) {
+	f, err := folder.Open(tree.CatalogueFile, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +243,7 @@ func (m *Models) readCatalogue() ([]byte, error) {
 func (m *Models) restoreCatalogueLocked() *catalogue {
 	m.mu.AssertHeld()
 	in := map[uint64]*known{}
-	p, err := m.readCatalogue()
+	p, err := readCatalogue(m.o.Folder)
 	var index []byte
 	if err == nil {
 		index, _, err = decodeLeft(p)
@@ -254,7 +261,7 @@ func (m *Models) restoreCatalogueLocked() *catalogue {
 			return true
 		})
 		if err == nil {
-			return &catalogue{Catalogue: c, in: in, unsaved: dropped}
+			return &catalogue{Catalogue: c, in: in, changes: dropped}
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {

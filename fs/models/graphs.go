@@ -229,7 +229,7 @@ func (m *Models) Match(ctx context.Context,
 			if g, err = m.readGraph(e.Graph); err != nil {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: err}
 			}
-			c, self = m.upToDateLocked(), e.Seq
+			c, self = toAsk(m), e.Seq
 			return nil
 		})
 		if err != nil {
@@ -252,13 +252,22 @@ func (m *Models) Match(ctx context.Context,
 	}
 	var c *catalogue
 	err = m.with(ctx, func() error {
-		c = m.upToDateLocked()
+		c = toAsk(m)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return m.answerTo(ctx, c, g, 0, o.ExcludeRun)
+}
+
+// toAsk is upToDateLocked for a caller who asks. What is worth a snapshot is saved behind him.
+func toAsk(m *Models) *catalogue {
+	c := m.upToDateLocked()
+	if c.worthSaving() {
+		m.Rouse()
+	}
+	return c
 }
 
 // matchTime bounds the search for an answer, which then says that there may be a better one. Graphs that come
@@ -309,7 +318,7 @@ func (m *Models) answerTo(ctx context.Context, c *catalogue, g *graph.Graph, sel
 		}
 		if out.Match, err = m.describeMatch(k, g, &found); err != nil {
 			n.Unpin()
-			m.noGraph(k, err)
+			m.o.noGraph(k, err)
 			gone[seq] = true
 			continue
 		}

@@ -235,7 +235,7 @@ func (m *Models) leftBehind() *catalogue {
 // two changes of a file the later may be on the disk alone. all: it is all that the last process knew.
 func (m *Models) readLeftLocked() (index []byte, left *leftModels, all bool) {
 	m.mu.AssertHeld()
-	p, err := m.readCatalogue()
+	p, err := readCatalogue(m.o.Folder)
 	if err == nil {
 		index, left, err = decodeLeft(p)
 	}
@@ -348,6 +348,11 @@ func (m *Models) likeLeft(p string) (*catalogue, *known) {
 func (m *Models) Known() (h cas.Hash, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.knownLocked()
+}
+
+func (m *Models) knownLocked() (h cas.Hash, ok bool) {
+	m.mu.AssertHeld()
 	if m.asBeforeLocked() {
 		return m.wasKnownLocked()
 	}

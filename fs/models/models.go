@@ -11,8 +11,9 @@
 // Architectures are found by package prefix, in a catalogue of the live models. A snapshot of it spares the
 // next start to make it again. After an end in order matches are answered from that alone, with no ledger
 // read and no tree looked at, until something changes; and the first look passes over the steps in which
-// nothing was touched since. After a kill it passes over those that have the same names, inodes, sizes and
-// ctimes as when the snapshot was made (left.go).
+// nothing was touched since. A kill is as good as that if nothing was touched since the snapshot was made
+// (Settled). After any other it passes over those steps that have the same names, inodes, sizes and ctimes as
+// then (left.go).
 //
 // Locks: Models.mu guards the ledger, and is held over whatever brings it up to date. Of the locks of fs only
 // query.mu and DirHandle.mu come before it. Under it Steps.mu and the locks of files may be taken. Queries of
@@ -91,6 +92,9 @@ type Options struct {
 	Released func(ctx context.Context)
 	// whether the last process left word that a catalogue of this hash is all that was known (Models.Known)
 	Known func(catalogue cas.Hash) bool
+	// notes for the next process, also if this one is killed, that a catalogue of this hash is all that is
+	// known, unless the tree changed since Steps.Alterations was n
+	Settled func(catalogue cas.Hash, n uint64)
 	// names the time since the host last went down with the store open (tree.Lock.Epoch)
 	Epoch  func() uint32
 	Step   func(what string) error // called before each change on the disk; for tests
@@ -266,12 +270,12 @@ func (m *Models) Problems() []string {
 // Stale reports whether something is to be brought up to date, or made durable.
 func (m *Models) Stale() bool { return m.stale.Load() }
 
-// Unsaved is the number of changes of the catalogue since its snapshot.
-func (m *Models) Unsaved() int {
+// Changes is the number of changes of the catalogue since the snapshot that it was made from.
+func (m *Models) Changes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.catalogue.Load(); c != nil {
-		return c.unsaved
+		return c.changes
 	}
 	return 0
 }

@@ -61,9 +61,10 @@ func (n *Node) SetAttr(s *tree.SetAttr) (tree.Attr, error) {
 		}
 		return attrOfSynthetic(n)
 	}
-	if n.ns.o.ReadOnly {
-		return tree.Attr{}, unix.EROFS
+	if err := n.ns.o.begin(); err != nil {
+		return tree.Attr{}, err
 	}
+	defer n.ns.o.End()
 	defer n.ns.o.Changed(n.ino)
 	if n.file != nil {
 		n.file.Lock()

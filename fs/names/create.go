@@ -35,9 +35,10 @@ func (m *Made) Close() { m.raw.Close() }
 
 // MakeFile makes a regular file, which is to be opened with flags. EEXIST when the name is taken.
 func (ns *Names) MakeFile(dir *Node, name string, mode, flags uint32, c tree.Caller) (m Made, err error) {
-	if ns.o.ReadOnly {
-		return m, unix.EROFS
+	if err := ns.o.begin(); err != nil {
+		return m, err
 	}
+	defer ns.o.End()
 	ns.ns.RLock()
 	defer ns.ns.RUnlock()
 	dirfd, err := dir.dirFdLocked()
@@ -102,9 +103,10 @@ func (ns *Names) adjust(fd, dirfd int, mode uint32, c tree.Caller, st *unix.Stat
 func (ns *Names) Make(
 	dir *Node, name string, c tree.Caller, mode *uint32, do func(dirfd int) error,
 ) (*Node, tree.Attr, error) {
-	if ns.o.ReadOnly {
-		return nil, tree.Attr{}, unix.EROFS
+	if err := ns.o.begin(); err != nil {
+		return nil, tree.Attr{}, err
 	}
+	defer ns.o.End()
 	ns.ns.RLock()
 	defer ns.ns.RUnlock()
 	dirfd, err := dir.dirFdLocked()
@@ -144,9 +146,10 @@ func (ns *Names) chmodNew(dirfd int, name string, mode uint32) error {
 
 // MakeUnnamed makes a regular file without a name, on the disk of dir, as MakeFile does with one.
 func (ns *Names) MakeUnnamed(dir *Node, mode, flags uint32, c tree.Caller) (m Made, err error) {
-	if ns.o.ReadOnly {
-		return m, unix.EROFS
+	if err := ns.o.begin(); err != nil {
+		return m, err
 	}
+	defer ns.o.End()
 	var st unix.Stat_t
 	fd, err := ns.openUnnamed(dir, mode, c, &st) // the host wants such a file to be open for writing
 	if err != nil {

@@ -63,6 +63,8 @@ type Options struct {
 	ReadOnly bool
 	// Mark is the bits, of the lower 31, that tell what kind of name a name is; nil: there are no kinds.
 	Mark func(name string) uint32
+	// Begin and End are called around every change of the tree; nil: nobody is told.
+	Begin, End func()
 	// Changed is told that names in a directory changed. It takes locks of its own at most.
 	Changed func(ino uint64)
 	// Recorded is told that a file has another record, as Changed is.
@@ -81,6 +83,15 @@ type Options struct {
 	// most; nil: nobody is told.
 	Freed  func()
 	Report func(level slog.Level, msg string, args ...any)
+}
+
+// begin is called before a change of the tree, which ends with End. EROFS where nothing may be changed.
+func (o *Options) begin() error {
+	if o.ReadOnly {
+		return unix.EROFS
+	}
+	o.Begin()
+	return nil
 }
 
 // Names are the mount's names: nodes by the kernel's id and by inode, looked up, made, moved and removed on
@@ -127,6 +138,9 @@ func Open(o Options) (*Names, error) {
 	if err != nil {
 		unix.Close(rootFd)
 		return nil, &os.PathError{Op: "open", Path: o.Tree, Err: err}
+	}
+	if o.Begin == nil {
+		o.Begin, o.End = func() {}, func() {}
 	}
 	limit := tree.Descriptors()
 	ns := &Names{o: o, privileged: os.Geteuid() == 0, fds: newFdCache(keptDirs(limit)), rootFd: rootFd,

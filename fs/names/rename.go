@@ -11,9 +11,10 @@ import (
 func (ns *Names) Rename(
 	oldDir *Node, oldName string, newDir *Node, newName string, flags uint32,
 ) (t Victim, moved *Node, err error) {
-	if ns.o.ReadOnly {
-		return t, nil, unix.EROFS
+	if err := ns.o.begin(); err != nil {
+		return t, nil, err
 	}
+	defer ns.o.End()
 	ns.ns.Lock()
 	defer ns.ns.Unlock()
 	oldFd, err := oldDir.dirFdLocked()
@@ -85,9 +86,10 @@ func (ns *Names) moveAliasLocked(n, oldDir *Node, oldName string, newDir *Node, 
 
 // Link gives a node one more name, and returns its attributes and one reference more.
 func (ns *Names) Link(n, dir *Node, name string) (tree.Attr, error) {
-	if ns.o.ReadOnly {
-		return tree.Attr{}, unix.EROFS
+	if err := ns.o.begin(); err != nil {
+		return tree.Attr{}, err
 	}
+	defer ns.o.End()
 	if n.synth != nil {
 		return tree.Attr{}, unix.EPERM
 	}

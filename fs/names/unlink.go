@@ -109,9 +109,10 @@ func (t *Victim) Spare() {
 
 // Remove removes a name: flag is unlinkat(2)'s. After an error, too, the victim is to be spared.
 func (ns *Names) Remove(dir *Node, name string, flag int) (Victim, error) {
-	if ns.o.ReadOnly {
-		return Victim{}, unix.EROFS
+	if err := ns.o.begin(); err != nil {
+		return Victim{}, err
 	}
+	defer ns.o.End()
 	ns.ns.Lock()
 	defer ns.ns.Unlock()
 	dirfd, err := dir.dirFdLocked()

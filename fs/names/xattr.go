@@ -62,9 +62,10 @@ func (n *Node) RemoveXattr(name string) error {
 
 // changeXattr is onInode of a change.
 func (n *Node) changeXattr(do func(path string, follow bool) error) error {
-	if n.ns.o.ReadOnly {
-		return unix.EROFS
+	if err := n.ns.o.begin(); err != nil {
+		return err
 	}
+	defer n.ns.o.End()
 	defer n.ns.o.Changed(n.ino)
 	if n.file == nil {
 		return n.onInode(do)

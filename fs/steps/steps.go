@@ -65,8 +65,10 @@ type Steps struct {
 
 	names *lru.Cache[string, string] // of files in steps
 
-	touched atomic.Bool
-	watch   watch
+	touched     atomic.Bool
+	altering    atomic.Int64  // changes that are being made
+	alterations atomic.Uint64 // begins and ends of changes
+	watch       watch
 }
 
 // mostNames is how many names of files are kept once for all steps.
@@ -126,6 +128,7 @@ func (s *Steps) Close() error { return s.Writing.Close() }
 // Begin notes that a file has a writer.
 func (s *Steps) Begin(ino uint64) {
 	s.touched.Store(true)
+	s.alter()
 	s.Writing.Begin(ino)
 }
 

@@ -116,6 +116,7 @@ func (s *Steps) Same(gen uint64) bool {
 // Changed notes that a file may have other bytes, or a directory other names or attributes.
 func (s *Steps) Changed(ino uint64) {
 	s.touched.Store(true)
+	s.alter()
 	w := &s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -54,6 +54,15 @@ func (l *Lock) Leave(d *disk.Folder, what cas.Hash) {
 	l.self.Known = knownAs(d, l.f, what)
 }
 
+// Noted names what holds of the tree in this boot, and this mount of the store's filesystem; zero: they have
+// no name.
+func (l *Lock) Noted(what cas.Hash) cas.Hash {
+	if l.here.Boot == "" {
+		return cas.Hash{}
+	}
+	return cas.Sum(fmt.Appendf(nil, "ckptfs noted %s %d %s", l.here.Boot, l.here.Mount, what))
+}
+
 func knownAs(d *disk.Folder, lock *os.File, what cas.Hash) string {
 	home := homeOf(d, lock)
 	if home == "" {

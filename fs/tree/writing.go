@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime/debug"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 )
@@ -24,8 +26,12 @@ const WritingFile = "writing"
 //	     0    8  "ckptopen"
 //	     8    8  inode number of tree/
 //	    16    8  time of birth of tree/, ns since 1970; 0: not known
-//	    24   40  zero
+//	    24    8  zero
+//	    32   32  what Settle noted, zero: nothing
 //	    64   8n  slots: an inode number, 0: free; the highest bit set: torn
+//
+// What Settle noted stays until Unsettle: it tells the next process, also after a kill, that nothing in the
+// tree changed since. It is to name the boot, since a power cut may bring an old one back.
 //
 // A file that belongs to another tree/, since the store was copied, says nothing. Without the file, or
 // without room in it, files are not torn.
@@ -38,9 +44,14 @@ type Writing struct {
 	torn  map[uint64]bool
 	free  []int
 	next  int // slots from here on were never used
+
+	// Was is what the last process left noted; zero: nothing.
+	Was     cas.Hash
+	settled atomic.Bool // something is noted
 }
 
 const (
+	writingNoted  = 32
 	writingHeader = 64
 	writingSlots  = 8192
 	writingTorn   = 1 << 63
@@ -71,7 +82,8 @@ func OpenWriting(d *disk.Folder, clean, readOnly bool) (*Writing, error) {
 	n, _ := f.ReadAt(p, 0)
 	p = p[:n]
 	var left []uint64
-	if len(p) >= writingHeader && [writingHeader]byte(p) == head {
+	if len(p) >= writingHeader && [writingNoted]byte(p) == [writingNoted]byte(head[:]) {
+		w.Was = cas.Hash(p[writingNoted:])
 		for p = p[writingHeader:]; len(p) >= 8; p = p[8:] {
 			if ino := binary.LittleEndian.Uint64(p); ino != 0 && (!clean || ino&writingTorn != 0) {
 				left = append(left, ino&^writingTorn)
@@ -88,6 +100,8 @@ func OpenWriting(d *disk.Folder, clean, readOnly bool) (*Writing, error) {
 	// so here.
 	out := make([]byte, writingHeader+8*max(writingSlots, len(w.torn)))
 	copy(out, head[:])
+	copy(out[writingNoted:], w.Was[:])
+	w.settled.Store(!w.Was.IsZero())
 	for ino := range w.torn {
 		binary.LittleEndian.PutUint64(out[writingHeader+8*w.next:], ino|writingTorn)
 		w.slots[ino] = w.next
@@ -183,13 +197,45 @@ func (w *Writing) endLocked(ino uint64) {
 // setLocked writes a slot. A disk that is full, or fails, costs the knowledge. w.mu is held.
 func (w *Writing) setLocked(at int, ino uint64) {
 	w.mu.AssertHeld()
-	if w.m == nil || at < 0 {
+	if at >= 0 {
+		w.store(func(m []byte) { binary.LittleEndian.PutUint64(m[writingHeader+8*at:], ino) })
+	}
+}
+
+// store changes the file. w.mu is held.
+func (w *Writing) store(change func(m []byte)) {
+	w.mu.AssertHeld()
+	if w.m == nil {
 		return
 	}
 	// What cannot be read in, or on some filesystems has no room for a new copy of its block, is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { _ = recover() }()
-	binary.LittleEndian.PutUint64(w.m[writingHeader+8*at:], ino)
+	change(w.m)
+}
+
+// Settle notes something that holds for as long as nothing in the tree changes.
+func (w *Writing) Settle(note cas.Hash) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.settled.Store(true) // first: who changes something from here on waits for the note, and takes it away
+	w.noteLocked(note)
+}
+
+// Unsettle takes the note away. It is to be called before a change of which its caller would not know.
+func (w *Writing) Unsettle() {
+	if !w.settled.Load() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noteLocked(cas.Hash{})
+	w.settled.Store(false)
+}
+
+func (w *Writing) noteLocked(note cas.Hash) {
+	w.mu.AssertHeld()
+	w.store(func(m []byte) { copy(m[writingNoted:], note[:]) })
 }
 
 // State reports whether a file has a writer now, and whether it had one when a daemon died.

@@ -3,7 +3,10 @@ package volume
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,7 +39,7 @@ func f32s(n int, f func(i int) float32) (p []byte) {
 
 func (r *rig) diff(a, b string) *control.Diff {
 	r.t.Helper()
-	d, err := r.Diff(context.Background(), a, b, nil)
+	d, err := r.Diff(context.Background(), a, b, nil, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -126,7 +129,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, p := range []string{"none", "runs/none", "runs/a/1/none"} {
-		if _, err := r.Diff(context.Background(), "runs/a/1", p, nil); err == nil ||
+		if _, err := r.Diff(context.Background(), "runs/a/1", p, nil, nil); err == nil ||
 			!strings.Contains(err.Error(), p) {
 			t.Errorf("%s: %v", p, err)
 		}
@@ -231,5 +234,47 @@ func TestBestLinks(t *testing.T) {
 	}
 	if got := r.listing(best + "/empty"); len(got) != 0 {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestDiffInParts: of very many tensors that differ the daemon holds few at a time, and tells of each once.
+func TestDiffInParts(t *testing.T) {
+	const n = 9000
+	r := newRig(t)
+	file := func(from, to int, x float32) []byte {
+		var entries []safetensors.Entry
+		for i := from; i < to; i++ {
+			entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("t%05d", i), DType: formats.F32,
+				Shape: []int64{1}})
+		}
+		return typed(t, entries, f32s(to-from, func(i int) float32 { return x + float32(from+i) }))
+	}
+	r.mkdir("d")
+	r.write("d/a.safetensors", file(0, n, 0))
+	r.write("d/b.safetensors", file(n/2, n/2+n, 0.5))
+	whole := r.diff("d/a.safetensors", "d/b.safetensors")
+	if len(whole.Changed) != n/2 || len(whole.Added) != n/2 || len(whole.Removed) != n/2 {
+		t.Fatalf("%d changed, %d added, %d removed", len(whole.Changed), len(whole.Added), len(whole.Removed))
+	}
+	all, most := control.NoTensors(), 0
+	add := func(l control.TensorLists) error {
+		most = max(most, len(l.Changed)+len(l.Added)+len(l.Removed))
+		all.Changed, all.Added = append(all.Changed, l.Changed...), append(all.Added, l.Added...)
+		all.Removed = append(all.Removed, l.Removed...)
+		return nil
+	}
+	d, err := r.Diff(context.Background(), "d/a.safetensors", "d/b.safetensors", add, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = add(d.TensorLists)
+	if d.TensorLists = all; most > 5000 || !reflect.DeepEqual(d, whole) {
+		t.Errorf("%d at once; %d changed, %d added, %d removed", most, len(d.Changed), len(d.Added),
+			len(d.Removed))
+	}
+	gone := errors.New("gone")
+	if _, err := r.Diff(context.Background(), "d/a.safetensors", "d/b.safetensors",
+		func(control.TensorLists) error { return gone }, nil); err != gone {
+		t.Errorf("%v, want gone", err)
 	}
 }

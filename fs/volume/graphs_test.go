@@ -276,12 +276,17 @@ func TestCatalogueSnapshot(t *testing.T) {
 				t.Errorf("%s: %s: %q, want %q", when, layers, got, want[i])
 			}
 		}
-		if n := r.models.Unsaved(); n != made {
+		if n := r.models.Changes(); n != made {
 			t.Errorf("%s: %d changes, want %d", when, n, made)
 		}
 	}
 	check(r, "made", 3, "a/1 3", "a/2 3", "b/1 3")
 	r = r.reopen()
+	path := func(r *rig) string { return r.at(tree.CatalogueFile) }
+	old, err := os.ReadFile(path(r))
+	if err != nil {
+		t.Fatal(err)
+	}
 	check(r, "restored", 0, "a/1 3", "a/2 3", "b/1 3")
 	r.unlink("runs/a/2/arch.json")
 	r.removeStep("runs/a/2")
@@ -289,17 +294,20 @@ func TestCatalogueSnapshot(t *testing.T) {
 	r.write("runs/a/1/arch.json", chainGraph("xqq", true))
 	check(r, "changed", 4, "c/1 1", "c/1 1", "c/1 4")
 	r.sync()
-	r = r.crashed()
+	dir := r.copyStore()
+	if err := os.WriteFile(filepath.Join(dir, tree.CatalogueFile), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = openRig(t, dir)
 	check(r, "an old one", 4, "c/1 1", "c/1 1", "c/1 4")
 	r.close()
-	path := r.at(tree.CatalogueFile)
-	p, err := os.ReadFile(path)
+	p, err := os.ReadFile(path(r))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for what, q := range map[string][]byte{"damaged": append(p[:len(p)-1:len(p)-1], p[len(p)-1]^1),
 		"cut short": p[:50], "of a later version": append([]byte("CKC3"), p[4:]...), "none": nil} {
-		if err := os.WriteFile(path, q, 0o600); err != nil {
+		if err := os.WriteFile(path(r), q, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r = openRig(t, r.dir)

@@ -342,3 +342,83 @@ func TestProblemsLeft(t *testing.T) {
 		r = r.reopen()
 	}
 }
+
+// again ends a volume as kill -9 does, and opens the store where it lies.
+func (r *rig) again() *rig {
+	r.t.Helper()
+	r.Abandon()
+	return openRig(r.test, r.dir)
+}
+
+// rested is left, saved to and asked since, in which nothing changed for a while.
+func rested(t *testing.T) *rig {
+	r := left(t)
+	r.saveGraph("c/1", "xyzz")
+	if got := r.like("a/1"); got != "c/1 3" {
+		t.Fatalf("like a/1 is %q", got)
+	}
+	r.rest()
+	return r
+}
+
+func (r *rig) rest() {
+	for range 2 {
+		r.models.Rest(context.Background())
+	}
+}
+
+// TestMatchAfterKill: what was known when the tree came to rest is known after a kill, and nothing is looked
+// at. Once anything changed, or was about to, it is looked at.
+func TestMatchAfterKill(t *testing.T) {
+	want := func(r *rig, when string, looked bool, step string) {
+		t.Helper()
+		if got := r.like("a/1"); got != step {
+			t.Errorf("%s: like a/1 is %q, want %q", when, got, step)
+		}
+		if known := r.steps.Known() > 0; known != looked {
+			t.Errorf("%s: looked %v", when, known)
+		}
+	}
+	r := rested(t).again()
+	want(r, "killed", false, "c/1 3")
+	want(r.again(), "killed twice", false, "c/1 3")
+
+	for _, c := range []struct {
+		when   string
+		change func(r *rig)
+		step   string
+	}{
+		{"saved", func(r *rig) { r.saveGraph("d/1", "xyzz") }, "d/1 3"},
+		{"removed", func(r *rig) { r.unlink("runs/c/1/m.safetensors") }, "b/2 3"},
+		{"moved", func(r *rig) { r.rename("runs/c/1", "runs/b/3") }, "b/3 3"},
+		{"an attribute", func(r *rig) {
+			if err := r.setXattr("runs/b/2", "user.metric.quality", []byte("7")); err != nil {
+				t.Fatal(err)
+			}
+		}, "b/2 3"},
+		{"another sidecar", func(r *rig) { r.write("runs/c/1/arch.json", chainGraph("x", true)) }, "b/2 3"},
+		{"begun", func(r *rig) { r.steps.Alter() }, "c/1 3"},
+		{"came to rest while something changed", func(r *rig) {
+			r.steps.Alter()
+			r.write("runs/b/2/metrics.json", []byte(`{"quality": 7}`))
+			r.rest()
+		}, "b/2 3"},
+	} {
+		r := rested(t)
+		c.change(r)
+		want(r.again(), c.when, true, c.step)
+	}
+
+	r = rested(t)
+	r.write("runs/b/2/metrics.json", []byte(`{"quality": 7}`))
+	r = r.again()
+	want(r, "looked", true, "b/2 3")
+	r.models.Keep(context.Background())
+	want(r.again(), "looked, and killed", false, "b/2 3")
+
+	r = rested(t)
+	r.saveGraph("d/1", "xyzz")
+	want(r, "saved", true, "d/1 3")
+	r.rest()
+	want(r.again(), "saved, and came to rest", false, "d/1 3")
+}

@@ -42,6 +42,10 @@ func (v *Volume) OpenBy(ctx context.Context, c tree.Caller, n *names.Node, flags
 	if n.File() == nil {
 		return nil, unix.ENXIO
 	}
+	if flags&unix.O_TRUNC != 0 {
+		v.steps.Alter()
+		defer v.steps.Altered()
+	}
 	h, err := n.File().Open(flags, c.Thread)
 	if err != nil {
 		return nil, err

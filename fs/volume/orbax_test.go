@@ -167,7 +167,7 @@ func TestReadOrbax(t *testing.T) {
 	if !errors.Is(err, formats.ErrNotFormat) {
 		t.Error(err)
 	}
-	if _, err := r.Diff(t.Context(), "runs/loose/1", "runs/zarr3/1", nil); err == nil ||
+	if _, err := r.Diff(t.Context(), "runs/loose/1", "runs/zarr3/1", nil, nil); err == nil ||
 		!errors.Is(err, formats.ErrNotFormat) || !strings.Contains(err.Error(), "runs/zarr3/1") {
 		t.Error(err)
 	}
