@@ -66,16 +66,16 @@ func (v *Volume) openInspect(o Options) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},
 		KeepLog: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
-		Spill:   v.spill(),
+		Spill:   v.storage.spill(),
 	})
 }
 
 // spill is where tables lie that take much memory; nil: there is none, for nothing is written.
-func (v *Volume) spill() *disk.Folder {
-	if v.readOnly {
+func (s *storage) spill() *disk.Folder {
+	if s.readOnly {
 		return nil
 	}
-	return v.folder
+	return s.folder
 }
 
 // openModels makes the list of models.
@@ -266,7 +266,7 @@ func (v *Volume) openArtifacts() {
 // counted says what the counts of a volume are of.
 func counted(v *Volume) usage.Options {
 	return usage.Options{
-		Folder: v.folder, Spill: v.spill(), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
+		Folder: v.folder, Spill: v.storage.spill(), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
 		Records: v.models.Records, Takes: v.asm.Yield,
 	}
 }
