@@ -126,7 +126,7 @@ bench-dedup: build
 	$(BENCH) -only dedup,resnet
 
 # All interleavings of pushes and collections with up to three preemptions, or two deviations with faults (three
-# where there are three processes), and 100,000 seeds of each scene; an hour or two of one core.
+# in two scenes), and 100,000 seeds of each scene; about an hour of one core.
 interleavings:
 	CKPTFS_INTERLEAVINGS=full $(GO) test -timeout 6h -v -run TestInterleavings ./cas/remote/sweep
 

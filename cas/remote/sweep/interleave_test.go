@@ -191,9 +191,12 @@ var scenes = map[string]func() *scene{
 	},
 }
 
-// full is whether all is explored that three preemptions reach, or three preemptions and faults where there
-// are three processes, and 100,000 seeds of each scene.
+// full is whether all is explored that three preemptions reach, or two preemptions and faults, three in some
+// scenes, and 100,000 seeds of each.
 var full = os.Getenv("CKPTFS_INTERLEAVINGS") == "full"
+
+// thorough are the scenes of which three preemptions and faults are explored.
+var thorough = []string{"a pusher", "a file that an index told of"}
 
 func TestInterleavings(t *testing.T) {
 	scenes := all()
@@ -209,8 +212,8 @@ func TestInterleavings(t *testing.T) {
 				sound.from(nil, 3, runtime.GOMAXPROCS(0))
 				report(t, sound, "up to 3 preemptions")
 			}
-			if full && len(scenes[name]().processes) < 4 && !strings.Contains(name, "table") {
-				deviations = 3 // runs with tables take long
+			if full && slices.Contains(thorough, name) {
+				deviations = 3
 			}
 			e := &explorer{make: scenes[name], wrap: faithful}
 			e.from(nil, deviations, runtime.GOMAXPROCS(0))

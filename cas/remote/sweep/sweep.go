@@ -32,6 +32,10 @@
 // Where somebody else made gc/e/N first, that N is finished and all begins again. Where gc/state is no longer
 // what it was, the same: the number may have been used, finished and forgotten since.
 //
+// Tests have this as a model, all of whose states are looked at (model_test.go), and run the code itself with
+// its requests in all orders up to a bound (interleave_test.go). Each of eleven changes to it is a loss in
+// both.
+//
 // # Entries that may go
 //
 // Replaced entries, and tombstones that cover nothing more, are taken out of the tails of heads in the same
@@ -48,8 +52,9 @@
 //	1  GET heads/@archive            it is made first if there is none
 //	2  GET gc/state, and all gc/e    a commit to @archive obeys what a writer's does: none of its objects is
 //	                                 named by an epoch; else the writer is folded another time
-//	3  GET heads/W
-//	4  PUT heads/@archive            with what W's head and tables hold, by compare-and-swap
+//	3  GET heads/W                   it has the commit that was marked; else it is folded another time
+//	4  PUT heads/@archive            with what W's head and tables hold, by compare-and-swap; tables of like
+//	                                 size become one, as a writer's do
 //	5  PUT heads/W                   without entries, flagged as folded, with a commit of its own; if it is
 //	                                 still what 3 read
 //

@@ -58,7 +58,7 @@ func (c *commands) extend(cmd *cobra.Command, what string,
 type joined struct {
 	remote.Joined
 	engine bucket.Bucket
-	bucket bucket.Bucket // engine, with patience
+	bucket bucket.Bucket // engine, guarded
 }
 
 func (c *commands) joined(ctx context.Context, path string) (*joined, error) {
@@ -77,7 +77,7 @@ func (c *commands) joined(ctx context.Context, path string) (*joined, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &joined{Joined: j, engine: engine, bucket: patiently(engine, patience)}
+	out := &joined{Joined: j, engine: engine, bucket: guarded(j, engine)}
 	f, err := remote.Look(ctx, out.bucket)
 	if err == nil && f.ID != j.ID {
 		err = fmt.Errorf("another remote than the one that was joined is there: its id is %s, it was %s", f.ID, j.ID)

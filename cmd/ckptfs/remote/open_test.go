@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
@@ -31,17 +32,38 @@ func TestOpenGuards(t *testing.T) {
 		}
 		c := s3test.Start(t, engine)
 		at := remote.Address{Bucket: c.Bucket, Endpoint: c.Endpoint, Region: c.Region, PathStyle: true}
-		var m MountFlags
-		b, err := m.Open()(remote.Joined{Address: at, ID: record.ID{1}, Writer: "a.00000001"})
+		j := remote.Joined{Address: at, ID: record.ID{1}, Writer: "a.00000001"}
+		f := remote.Format{ID: j.ID, Created: time.Unix(1, 0)}
+		_, err := mem.Put(t.Context(), record.FormatKey, bucket.Bytes(f.Encode()), bucket.Cond{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = b.Put(t.Context(), "heads/a.00000001", bucket.Bytes(nil), bucket.Cond{Absent: true})
-		if errors.Is(err, bucket.ErrUnfit) == fit || fit && err != nil {
-			t.Errorf("fit %v: %v", fit, err)
+		var m MountFlags
+		mounted, err := m.Open()(j)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, _, err := mem.Get(t.Context(), record.ProbeKey("a.00000001"), 0, 0, ""); err != nil {
-			t.Error(err)
+		s := shell{dir: t.TempDir()}
+		if err := j.Write(s.dir); err != nil {
+			t.Fatal(err)
+		}
+		joined, err := newCommands(s).joined(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, b := range map[string]bucket.Bucket{"heads/mount": mounted, "heads/command": joined.bucket} {
+			_, err := b.Put(t.Context(), key, bucket.Bytes(nil), bucket.Cond{Absent: true})
+			if errors.Is(err, bucket.ErrUnfit) == fit || fit && err != nil {
+				t.Errorf("%s, fit %v: %v", key, fit, err)
+			}
 		}
 	}
 }
+
+// shell is that of one store.
+type shell struct {
+	Shell
+	dir string
+}
+
+func (s shell) Store(string) (string, error) { return s.dir, nil }

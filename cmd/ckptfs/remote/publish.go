@@ -29,14 +29,19 @@ const patience = 20 * time.Second
 // requests at a time.
 const requests = 16
 
-// Open opens the bucket of a remote. Before anything is put there on a condition the engine shows that it
-// keeps conditions still.
+// Open opens the bucket of a remote.
 func Open(j remote.Joined) (bucket.Bucket, error) {
 	b, err := j.Open(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return probe.Guard(patiently(b, patience), record.ProbeKey(j.Writer)), nil
+	return guarded(j, b), nil
+}
+
+// guarded is a bucket with patience. Before anything is put there on a condition, the engine shows that it
+// keeps conditions still.
+func guarded(j remote.Joined, b bucket.Bucket) bucket.Bucket {
+	return probe.Guard(patiently(b, patience), record.ProbeKey(j.Writer))
 }
 
 // patiently makes each request of a bucket again for so long.
