@@ -82,7 +82,10 @@ func TestAnswersOnStubs(t *testing.T) {
 	a.Must(os.MkdirAll(a.Path("runs/tuned/1"), 0o755))
 	a.Write("runs/tuned/1/lineage.json", []byte(`{"parent": "runs/x/2"}`))
 	mounttest.RunPython(t, "save.py", "zoo", "1", a.Path("runs/tuned/1/model.safetensors"))
-	mounttest.RunPython(t, "bases.py", a.Path("runs/bases"))
+	for _, dir := range []string{"runs/y/1", "runs/y/2"} {
+		a.Must(os.MkdirAll(a.Path(dir), 0o755))
+		mounttest.RunPython(t, "save.py", "plain", "7", a.Path(dir, "model.safetensors"))
+	}
 	a.Sync()
 	fetched(a, b)
 
@@ -94,9 +97,9 @@ func TestAnswersOnStubs(t *testing.T) {
 	for _, args := range [][]string{
 		{"runs", "--json", ""}, {"show", "--json", "runs/x/1/model.pt"}, {"show", "--json", "runs/tuned/1/model.safetensors"},
 		{"best", "--json", "runs/x", "loss", "--mode", "min"},
-		{"lineage", "--json", "runs/tuned/1"}, {"lineage", "--json", "runs/bases/same/tuned"},
+		{"lineage", "--json", "runs/tuned/1"}, {"lineage", "--json", "runs/y/2"},
 		{"ancestor", "runs/tuned/1", "runs/x/2"},
-		{"match", "--json", "--like", "runs/bases/same/tuned"},
+		{"match", "--json", "--like", "runs/y/1"},
 		{"find", "--json", "--like", "runs/x/2/model.pt:big"},
 		{"diff", "--json", "runs/x/1", "runs/x/2"}, {"diff", "--json", "runs/x/2", "runs/tuned/1"},
 		{"cat-tensor", "runs/x/1/model.pt", "big"}, {"log", "--json", "runs/x"},
