@@ -190,8 +190,9 @@ type state struct {
 	ID       string          `json:"id"`
 	Writer   record.Writer   `json:"writer"`
 	Writers  []record.Writer `json:"writers"`
-	// Conflicts is of how many names there are several versions, as far as this store has read.
-	Conflicts int `json:"conflicts"`
+	// Conflicts is of how many names there are several versions, as far as this store has read; nil: it
+	// could not be asked.
+	Conflicts *int `json:"conflicts,omitempty"`
 }
 
 func (c *commands) status() *cobra.Command {
@@ -215,16 +216,14 @@ func (c *commands) status() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", j.URL(), err)
 			}
-			err = c.With(cmd.Context(), args[0], func(s *control.Client, _ string) error {
+			_ = c.With(cmd.Context(), args[0], func(s *control.Client, _ string) error {
 				found, err := s.Conflicts(cmd.Context(), "")
 				if err == nil {
-					out.Conflicts = len(found.Names)
+					n := len(found.Names)
+					out.Conflicts = &n
 				}
 				return err
 			})
-			if err != nil {
-				return err
-			}
 			return c.Show(out, func(w io.Writer) { printState(w, store, out) })
 		},
 	}
@@ -258,9 +257,9 @@ func printState(w io.Writer, store string, s state) {
 			fmt.Fprintf(w, "  so does %s\n", text.Printable(string(name)))
 		}
 	}
-	if s.Conflicts > 0 {
+	if s.Conflicts != nil && *s.Conflicts > 0 {
 		fmt.Fprintf(w, "%s with several versions: `ckptfs remote conflicts` lists them\n",
-			text.Plural(int64(s.Conflicts), "name"))
+			text.Plural(int64(*s.Conflicts), "name"))
 	}
 }
 
