@@ -53,7 +53,7 @@ func exitCodesTopic() *cobra.Command {
     10   the store was not closed in order, and may only be read: mount it once for writing
     11   the object store of a remote cannot be reached
     12   it refuses: no credentials, or they do not allow it
-    13   it is not fit for a remote, or lost what it had acknowledged
+    13   it is not fit for a remote, or lacks what it had acknowledged
     14   others changed what was to be published, and nothing is: push --no-conflict
     130  interrupted
 

@@ -40,11 +40,11 @@ func TestExitCodes(t *testing.T) {
 		{cas.ErrNewer, exitNewer},
 		{&cas.ChunkError{Err: cas.ErrCorrupt}, exitDamaged},
 		{context.Canceled, exitInterrupted},
+		{writer.ErrRolledBack, exitUnfit},
+		{&remote.UnfitError{}, exitUnfit},
 		{&control.Error{Code: control.CodeBusy, Message: "m"}, exitBusy},
 		{&control.Error{Code: control.CodeUnsupported, Message: "m"}, exitNotStore},
 		{&control.Error{Code: control.CodeConflict, Message: "m"}, exitConflict},
-		{fmt.Errorf("x: %w", writer.ErrRolledBack), exitUnfit},
-		{&remote.UnfitError{}, exitUnfit},
 		{&control.Error{Code: control.CodeUnavailable, Message: "m"}, exitFailure},
 	} {
 		if got := exitCode(tc.err); got != tc.code {

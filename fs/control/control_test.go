@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
 )
 
 // shelf is a Volume of files that are either resident or packed, in memory.
@@ -247,6 +248,7 @@ func TestErrorsReadTheSame(t *testing.T) {
 		{fmt.Errorf("read m.pt: %w", chunk), CodeCorrupt, []error{cas.ErrCorrupt}},
 		{fmt.Errorf("x: %w", cas.ErrNewer), CodeNewer, []error{cas.ErrNewer}},
 		{fmt.Errorf("x: %w", syscall.EXDEV), CodeInternal, []error{syscall.EXDEV}},
+		{fmt.Errorf("x: %w", bucket.ErrUnfit), CodeUnfit, []error{bucket.ErrUnfit}},
 		{context.Canceled, CodeCancelled, []error{context.Canceled}},
 		{fmt.Errorf("more: %w", &Error{Code: CodeUnsupported, Message: "no", Errno: "EPERM"}),
 			CodeUnsupported, []error{syscall.EPERM}},

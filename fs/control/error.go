@@ -32,7 +32,7 @@ const (
 	CodeUnsupported Code = "not_possible" // not in this state: unmounting what is not mounted
 	CodeUnreachable Code = "unreachable"  // the object store of a remote
 	CodeRefused     Code = "refused"      // by the object store: credentials
-	CodeUnfit       Code = "unfit"        // the object store lost what it had acknowledged
+	CodeUnfit       Code = "unfit"        // the object store: it does not keep conditions, or what it had
 	CodeConflict    Code = "conflict"     // others changed what was to be published
 )
 
@@ -97,12 +97,12 @@ func AsError(err error) *Error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e.Code = CodeCancelled
+	case errors.Is(err, bucket.ErrUnfit):
+		e.Code = CodeUnfit
 	case errors.Is(err, bucket.ErrUnreachable):
 		e.Code = CodeUnreachable
 	case errors.Is(err, bucket.ErrDenied):
 		e.Code = CodeRefused
-	case errors.Is(err, bucket.ErrUnfit):
-		e.Code = CodeUnfit
 	case errors.Is(err, cas.ErrNewer):
 		e.Code = CodeNewer
 	case errors.Is(err, cas.ErrCorrupt):

@@ -3,9 +3,13 @@ package audit_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,5 +171,58 @@ func TestShare(t *testing.T) {
 	s := rep.Share
 	if s == nil || s.Objects != 1 || s.Needed < 40<<10 || s.Needed > s.Bytes || s.Tenths[9].Objects != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// counted counts requests.
+type counted struct {
+	bucket.Bucket
+	gets, lists atomic.Int64
+}
+
+func (c *counted) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	c.gets.Add(1)
+	return c.Bucket.Get(ctx, key, off, n, unless)
+}
+
+func (c *counted) List(ctx context.Context, prefix, after string) iter.Seq2[bucket.Info, error] {
+	c.lists.Add(1) // there are less than a page
+	return c.Bucket.List(ctx, prefix, after)
+}
+
+// A look at a whole remote asks for each head, each file's plan, and each object's footer once.
+func TestRequests(t *testing.T) {
+	mem := &bucket.Mem{}
+	const writers, files = 100, 3
+	for i := range writers {
+		local := objectstest.New(uint64(i + 1))
+		w := writer.New(writer.Options{Bucket: mem, Remote: remoteID, State: &writer.Mem{}, Now: time.Now,
+			Parallel: 1, Random: rand.NewChaCha8([32]byte{1, byte(i)}),
+			Register: func(ctx context.Context) (record.Writer, error) {
+				return remote.Register(ctx, mem, "w")
+			}})
+		for k := range files {
+			manifest := local.File(nil, []cas.Hash{local.Alone(cas.Chunk, 40<<10)})
+			c, err := local.Closure(manifest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := record.Entry{Path: fmt.Sprintf("runs/%d/%d/f", i, k), Mode: 0o644,
+				File: &record.File{Size: c.Size, Manifest: manifest}}
+			if _, err := w.Push(t.Context(), local, writer.Changes{Entries: []record.Entry{e}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b := &counted{Bucket: mem}
+	rep, err := audit.Run(t.Context(), b, audit.Options{Remote: remoteID, Share: true})
+	if err != nil || rep.Files != writers*files || len(rep.Problems) > 0 {
+		t.Fatalf("%d files, %d problems, %v", rep.Files, len(rep.Problems), err)
+	}
+	want := writers + rep.Files + rep.Objects
+	if b.gets.Load() != want || b.lists.Load() != 3 {
+		t.Errorf("%d GETs, want %d for %d heads, %d files, %d objects; %d LISTs", b.gets.Load(), want, writers,
+			rep.Files, rep.Objects, b.lists.Load())
 	}
 }

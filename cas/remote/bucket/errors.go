@@ -30,12 +30,14 @@ var (
 	ErrBusy = errors.New("the engine is busy")
 	// ErrUnreachable: no connection, or no answer in time. Nothing was done.
 	ErrUnreachable = errors.New("the engine cannot be reached")
+	// ErrArchived: the engine has moved the object to where it cannot be read before it is restored.
+	ErrArchived = errors.New("the object is archived: have the engine restore it first")
 	// ErrFull: no room, or over quota.
 	ErrFull = errors.New("the bucket is full")
-	// ErrUnfit: the engine does not do what a remote relies on.
-	ErrUnfit = errors.New("the object store is not fit for a remote")
 	// ErrRefused: the engine refused for a reason that none of the other kinds names.
 	ErrRefused = errors.New("the engine refused")
+	// ErrUnfit: the engine does not do what a remote relies on, or lost what it had acknowledged.
+	ErrUnfit = errors.New("the object store is not fit for a remote")
 )
 
 // Error is the error of a request.

@@ -76,12 +76,22 @@ type blockID struct {
 	block int
 }
 
-// Open knows what the cache has.
+// forgetful keeps nothing for the next process.
+type forgetful struct{}
+
+func (forgetful) Heads(func(record.Writer, bucket.Version, []byte) error) error { return nil }
+func (forgetful) SetHeads(map[record.Writer]Kept) error                         { return nil }
+
+// Open knows what the cache has; nil: nothing is kept.
 func Open(b bucket.Bucket, remote record.ID, c Cache) (*Heads, error) {
 	h := &Heads{bucket: b, remote: remote, cache: c,
 		heads: map[record.Writer]*head{}, problems: map[record.Writer]error{}}
 	h.dirs, _ = lru.New[record.ID, *record.Directory](keptDirs)
 	h.blocks, _ = lru.New[blockID, []record.Entry](keptBlocks)
+	if c == nil {
+		h.cache = forgetful{}
+		return h, nil
+	}
 	err := c.Heads(func(w record.Writer, v bucket.Version, p []byte) error {
 		if got, err := h.decode(w, p); err == nil { // else it is read again
 			h.heads[w] = &head{v, got}

@@ -94,15 +94,9 @@ func (m *making) epochs(ctx context.Context) error {
 	return err
 }
 
-// forgetful keeps no heads: all are read.
-type forgetful struct{}
-
-func (forgetful) Heads(func(record.Writer, bucket.Version, []byte) error) error { return nil }
-func (forgetful) SetHeads(map[record.Writer]heads.Kept) error                   { return nil }
-
 // files finds out which files there are, and which of them are not in the index.
 func (m *making) files(ctx context.Context) error {
-	h, err := heads.Open(m.b, m.o.Remote, forgetful{})
+	h, err := heads.Open(m.b, m.o.Remote, nil)
 	if err != nil {
 		return err
 	}

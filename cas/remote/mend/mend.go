@@ -45,10 +45,12 @@ type Options struct {
 	// Kept are heads as they were read, or committed, last.
 	Kept map[record.Writer]*record.Head
 	// From are writers of whom nothing is known but commit records. Most of such were folded long ago.
-	From   []record.Writer
-	Now    func() time.Time
-	Random io.Reader
-	Say    func(doing string, n int64)
+	From []record.Writer
+	// Parallel is how many objects are read at a time; 0: as many as are worth it.
+	Parallel int
+	Now      func() time.Time
+	Random   io.Reader
+	Say      func(doing string, n int64)
 }
 
 // Report is what was done.

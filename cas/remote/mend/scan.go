@@ -36,7 +36,7 @@ const atOnce = 16 // requests
 func (m *mending) scan(ctx context.Context) error {
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce)
+	g.SetLimit(cmp.Or(m.o.Parallel, atOnce))
 	for _, class := range []record.Class{record.ClassData, record.ClassMeta} {
 		for info, err := range m.b.List(ctx, class.Prefix(), "") {
 			if err != nil {

@@ -97,11 +97,11 @@ func (p *probe) swaps() error { return p.swapsAt("swapped") }
 
 // swapsAt replaces an object, "two" in the end, and tries to do so with a version that it had before.
 func (p *probe) swapsAt(key string) error {
-	v, err := p.put(key, []byte("one"), bucket.Cond{})
+	v, err := p.put(key, p.body("one"), bucket.Cond{})
 	if err != nil {
 		return err
 	}
-	w, err := p.put(key, []byte("two"), bucket.Cond{Version: v})
+	w, err := p.put(key, p.body("two"), bucket.Cond{Version: v})
 	switch {
 	case err != nil:
 		return answered("If-Match with the ETag that the object has", err)
@@ -113,7 +113,7 @@ func (p *probe) swapsAt(key string) error {
 	if err != nil {
 		return err
 	}
-	return p.is(key, []byte("two"))
+	return p.is(key, p.body("two"))
 }
 
 func (p *probe) swapsMissing() error {
@@ -285,7 +285,7 @@ func (p *probe) damaged() error {
 	_, err := p.b.Put(p.ctx, p.prefix+"damaged", body, bucket.Cond{})
 	switch {
 	case err == nil:
-		p.told = "what is uploaded will be looked at afterwards"
+		p.told = "use TLS, and look now and then with check --remote --read-data"
 		return failed("a body with another CRC-32C was stored")
 	case errors.Is(err, bucket.ErrDamaged):
 		return nil

@@ -59,7 +59,8 @@ type Options struct {
 // failure is what an engine did wrong, in contrast to what kept a check from being made.
 type failure string
 
-func (f failure) Error() string { return string(f) }
+func (f failure) Error() string        { return string(f) }
+func (f failure) Is(target error) bool { return target == bucket.ErrUnfit }
 
 func failed(format string, args ...any) error { return failure(fmt.Sprintf(format, args...)) }
 
@@ -70,6 +71,7 @@ type probe struct {
 	nodes   []bucket.Bucket // the same bucket by each of the engine's endpoints
 	b       bucket.Bucket   // the first
 	prefix  string
+	id      string // is in what is put, so that it is known again
 	told    string
 	counted *counter
 }
@@ -102,7 +104,7 @@ func Run(ctx context.Context, o Options, nodes ...bucket.Bucket) (*Report, error
 		o.Now = time.Now
 	}
 	counted := &counter{}
-	p := &probe{Options: o, ctx: ctx, counted: counted, prefix: "probe/" + random() + "/"}
+	p := &probe{Options: o, ctx: ctx, counted: counted, prefix: "probe/" + random() + "/", id: random()}
 	for _, n := range nodes {
 		p.nodes = append(p.nodes, counting{n, counted})
 	}
@@ -134,15 +136,6 @@ func Run(ctx context.Context, o Options, nodes ...bucket.Bucket) (*Report, error
 	return report, nil
 }
 
-// Conditions checks, by a few requests on one key, that conditions still hold: what is asked at each mount.
-func Conditions(ctx context.Context, b bucket.Bucket, key string) error {
-	p := &probe{ctx: ctx, nodes: []bucket.Bucket{b}, b: b}
-	if err := p.swapsAt(key); err != nil {
-		return err
-	}
-	return p.createsOnlyOnce(key, []byte("two"))
-}
-
 // clean removes what the probe put; what remains is little, and below probe/.
 func (p *probe) clean() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 10*time.Second)
@@ -162,6 +155,9 @@ func random() string {
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
+
+// body is something to put.
+func (p *probe) body(word string) []byte { return []byte(word + " " + p.id) }
 
 func (p *probe) put(key string, data []byte, cond bucket.Cond) (bucket.Version, error) {
 	v, err := p.b.Put(p.ctx, p.prefix+key, bucket.Bytes(data), cond)
@@ -192,7 +188,7 @@ func (p *probe) is(key string, want []byte) error {
 
 // refuses checks that a put is refused, with one of some kinds.
 func (p *probe) refuses(what, key string, cond bucket.Cond, kinds ...error) error {
-	_, err := p.b.Put(p.ctx, p.prefix+key, bucket.Bytes([]byte("not to be stored")), cond)
+	_, err := p.b.Put(p.ctx, p.prefix+key, bucket.Bytes(p.body("not to be stored")), cond)
 	if err == nil {
 		return failed("%s was done", what)
 	}

@@ -261,7 +261,7 @@ func TestTold(t *testing.T) {
 			data, _ := b.Open()
 			p, _ := io.ReadAll(data)
 			return bucket.Bytes(p)
-		}}, "looked at afterwards"},
+		}}, "check --remote --read-data"},
 		{"is an hour ahead", &liar{info: func(i bucket.Info) bucket.Info {
 			i.Date = i.Date.Add(time.Hour)
 			return i

@@ -107,6 +107,27 @@ func EncodeTables(own Writer, random io.Reader, entries []Entry) ([]NewTable, er
 	return []NewTable{{t, p}}, err
 }
 
+const (
+	// maxTogether bounds what tables are merged to, in bytes: they are read into memory.
+	maxTogether = 16 << 20
+	// alike is how many tables become one.
+	alike = 4
+)
+
+// Mergeable is how many of a head's tables, newest first, are to become one with a new one, so that a head
+// has few of them and each entry is written few times.
+func (t *Table) Mergeable(tables []Table) int {
+	n, sum := 0, t.Len
+	for n < len(tables) && tables[n].Len <= 2*t.Len && sum+tables[n].Len <= maxTogether {
+		sum += tables[n].Len
+		n++
+	}
+	if n < alike-1 {
+		return 0
+	}
+	return n
+}
+
 // encode makes a table's bytes, and sets what follows from them.
 func (t *Table) encode(dict *dictionary, entries []Entry) ([]byte, error) {
 	d := &Directory{dictionary: *dict}

@@ -566,3 +566,27 @@ func TestTable(t *testing.T) {
 		checkAgain(t, q, tableAgain)
 	})
 }
+
+// What is larger than 16 MiB is merged no more.
+func TestMergeable(t *testing.T) {
+	tables := func(sizes ...int64) (all []Table) {
+		for _, n := range sizes {
+			all = append(all, Table{Len: n})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		size  int64
+		there []Table
+		want  int
+	}{
+		{100, nil, 0}, {100, tables(100, 100), 0}, {100, tables(100, 200, 100), 3},
+		{100, tables(100, 201, 100), 0},
+		{100, tables(1, 1, 1, 1, 500), 4}, {5 << 20, tables(4<<20, 4<<20, 3<<20), 3},
+		{5 << 20, tables(4<<20, 4<<20, 3<<20+1), 0}, {5 << 20, tables(1<<20, 1<<20, 1<<20, 9<<20), 3},
+	} {
+		if got := (&Table{Len: c.size}).Mergeable(c.there); got != c.want {
+			t.Errorf("%d before %v: %d, want %d", c.size, c.there, got, c.want)
+		}
+	}
+}

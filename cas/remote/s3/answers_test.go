@@ -70,6 +70,7 @@ func TestAnswers(t *testing.T) {
 		{401, "", bucket.ErrDenied, bucket.ErrDenied},
 		{403, "AccessDenied", bucket.ErrDenied, bucket.ErrDenied},
 		{403, "ExpiredToken", bucket.ErrDenied, bucket.ErrDenied},
+		{403, "InvalidObjectState", bucket.ErrArchived, bucket.ErrArchived},
 		{403, "RequestTimeTooSkewed", bucket.ErrBusy, bucket.ErrBusy},
 		{403, "QuotaExceeded", bucket.ErrFull, bucket.ErrFull},
 		{404, "NoSuchKey", bucket.ErrNotFound, bucket.ErrNotFound},

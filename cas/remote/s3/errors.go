@@ -11,15 +11,18 @@ import (
 )
 
 // failed is the error of a request that Amazon's library returned.
-func failed(w *transport.Watch, err error) error {
-	e := w.Unanswered(err)
+func (q *request) failed(err error) error {
+	e := q.Unanswered(err)
 	if api := smithy.APIError(nil); errors.As(err, &api) {
 		e.Code, e.Message = api.ErrorCode(), api.ErrorMessage()
 	}
 	var response *smithyhttp.ResponseError
 	if errors.As(err, &response) && response.Response != nil && response.HTTPStatusCode() != 0 {
 		e.Status = response.HTTPStatusCode()
-		e.Kind = kindOf(w.Op, e.Status, e.Code)
+		e.Kind = kindOf(q.Op, e.Status, e.Code)
+	}
+	if expired(e.Code) && q.b.renew(q.ctx, q.credentials) {
+		e.Kind = bucket.ErrBusy // the next request has others
 	}
 	return e
 }
@@ -40,6 +43,8 @@ func kindOf(op string, status int, code string) error {
 		return bucket.ErrFull
 	case "AccessDenied":
 		return bucket.ErrDenied
+	case "InvalidObjectState":
+		return bucket.ErrArchived
 	case "ObjectParentIsFile": // 409, and no conflict of requests
 		return bucket.ErrRefused
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"ckptfs/cas/remote/bucket"
-	"ckptfs/cas/remote/transport"
 )
 
 // Kept asks whether the bucket keeps versions, and lists them if it does. An engine that has none is as one
@@ -42,13 +41,13 @@ func (b *Bucket) Kept(ctx context.Context) (*bucket.Kept, error) {
 }
 
 func (b *Bucket) versioning(ctx context.Context) (types.BucketVersioningStatus, error) {
-	ctx, watch := transport.Begin(ctx, "versioning", "")
-	defer watch.End()
+	ctx, q := b.begin(ctx, "versioning", "")
+	defer q.End()
 	out, err := b.client.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.c.Bucket})
 	if err == nil {
 		return out.Status, nil
 	}
-	err = failed(watch, err)
+	err = q.failed(err)
 	var e *bucket.Error
 	if errors.As(err, &e) && (e.Code == "NotImplemented" || errors.Is(err, bucket.ErrNotFound)) {
 		return "", nil
@@ -58,11 +57,11 @@ func (b *Bucket) versioning(ctx context.Context) (types.BucketVersioningStatus, 
 
 func (b *Bucket) versions(ctx context.Context, in *s3.ListObjectVersionsInput) (*s3.ListObjectVersionsOutput,
 	error) {
-	ctx, watch := transport.Begin(ctx, "list", "")
-	defer watch.End()
+	ctx, q := b.begin(ctx, "list", "")
+	defer q.End()
 	out, err := b.client.ListObjectVersions(ctx, in)
 	if err != nil {
-		return nil, failed(watch, err)
+		return nil, q.failed(err)
 	}
 	return out, nil
 }

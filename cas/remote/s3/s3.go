@@ -5,7 +5,8 @@
 // sent with each, in a header (trailers are refused by several engines).
 //
 // Credentials are looked for where Amazon's tools look: the environment, profiles, single sign-on, web
-// identities, containers, the machine's role.
+// identities, containers, the machine's role. They are looked for again when the engine says that they have
+// expired: another program may have put new ones into a file.
 package s3
 
 import (
@@ -18,12 +19,13 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/middleware"
@@ -58,15 +60,14 @@ type Config struct {
 type Bucket struct {
 	client *s3.Client
 	c      Config
+
+	credentials atomic.Pointer[aws.CredentialsProvider] // as they were found last
+	renewing    sync.Mutex
 }
 
 // Open reads the configuration; it asks the engine nothing.
 func Open(ctx context.Context, c Config) (*Bucket, error) {
-	options := []func(*config.LoadOptions) error{config.WithSharedConfigProfile(c.Profile)}
-	if c.Region != "" {
-		options = append(options, config.WithRegion(c.Region))
-	}
-	loaded, err := config.LoadDefaultConfig(ctx, options...)
+	loaded, err := load(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("credentials and region: %w", err)
 	}
@@ -80,7 +81,10 @@ func Open(ctx context.Context, c Config) (*Bucket, error) {
 	if c.Transport == nil {
 		c.Transport = transport.New()
 	}
-	client := s3.NewFromConfig(loaded, func(o *s3.Options) {
+	b, found := &Bucket{c: c}, loaded.Credentials
+	b.credentials.Store(&found)
+	loaded.Credentials = aws.CredentialsProviderFunc(b.retrieve)
+	b.client = s3.NewFromConfig(loaded, func(o *s3.Options) {
 		if c.Endpoint != "" {
 			o.BaseEndpoint = &c.Endpoint
 		}
@@ -91,7 +95,7 @@ func Open(ctx context.Context, c Config) (*Bucket, error) {
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		o.ContinueHeaderThresholdBytes = -1
 	})
-	return &Bucket{client: client, c: c}, nil
+	return b, nil
 }
 
 func (b *Bucket) key(key string) *string { return aws.String(b.c.Prefix + key) }
@@ -107,11 +111,11 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 	if r := transport.Range(off, n); r != "" {
 		in.Range = &r
 	}
-	ctx, watch := transport.Begin(ctx, "get", key)
+	ctx, q := b.begin(ctx, "get", key)
 	out, err := b.client.GetObject(ctx, in)
 	if err != nil {
-		err = failed(watch, err)
-		watch.End()
+		err = q.failed(err)
+		q.End()
 		return nil, bucket.Info{}, err
 	}
 	info := bucket.Info{Key: key, Version: version(out.ETag), Modified: aws.ToTime(out.LastModified),
@@ -123,19 +127,19 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 	var size int64
 	if info.Size, size, err = transport.Part(announced, aws.ToString(out.ContentRange), off, n); err != nil {
 		out.Body.Close()
-		watch.End()
-		return nil, bucket.Info{}, watch.Refused(err)
+		q.End()
+		return nil, bucket.Info{}, q.Refused(err)
 	}
-	return watch.Body(out.Body, size), info, nil
+	return q.Body(out.Body, size), info, nil
 }
 
 func (b *Bucket) head(ctx context.Context, key string, unless bucket.Version) (bucket.Info, error) {
-	ctx, watch := transport.Begin(ctx, "get", key)
-	defer watch.End()
+	ctx, q := b.begin(ctx, "get", key)
+	defer q.End()
 	out, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.c.Bucket, Key: b.key(key),
 		IfNoneMatch: etag(unless)})
 	if err != nil {
-		return bucket.Info{}, failed(watch, err)
+		return bucket.Info{}, q.failed(err)
 	}
 	return bucket.Info{Key: key, Size: aws.ToInt64(out.ContentLength), Version: version(out.ETag),
 		Modified: aws.ToTime(out.LastModified), Date: date(out.ResultMetadata)}, nil
@@ -144,11 +148,11 @@ func (b *Bucket) head(ctx context.Context, key string, unless bucket.Version) (b
 // Put sends the body once.
 func (b *Bucket) Put(ctx context.Context, key string, what bucket.Body,
 	cond bucket.Cond) (bucket.Version, error) {
-	ctx, watch := transport.Begin(ctx, "put", key)
-	defer watch.End()
+	ctx, q := b.begin(ctx, "put", key)
+	defer q.End()
 	r, err := what.Open()
 	if err != nil {
-		return "", watch.Refused(err)
+		return "", q.Refused(err)
 	}
 	defer r.Close()
 	in := &s3.PutObjectInput{Bucket: &b.c.Bucket, Key: b.key(key), Body: r, ContentLength: &what.Size,
@@ -162,7 +166,7 @@ func (b *Bucket) Put(ctx context.Context, key string, what bucket.Body,
 	}
 	out, err := b.client.PutObject(ctx, in, unsigned)
 	if err != nil {
-		return "", failed(watch, err)
+		return "", q.failed(err)
 	}
 	return version(out.ETag), nil
 }
@@ -189,15 +193,15 @@ func (b *Bucket) Delete(ctx context.Context, keys []string) error {
 }
 
 func (b *Bucket) delete(ctx context.Context, keys []string) error {
-	ctx, watch := transport.Begin(ctx, "delete", "")
-	defer watch.End()
+	ctx, q := b.begin(ctx, "delete", "")
+	defer q.End()
 	batch := &types.Delete{Quiet: aws.Bool(true)}
 	for _, k := range keys {
 		batch.Objects = append(batch.Objects, types.ObjectIdentifier{Key: b.key(k)})
 	}
 	out, err := b.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &b.c.Bucket, Delete: batch})
 	if err != nil {
-		return failed(watch, err)
+		return q.failed(err)
 	}
 	for _, e := range out.Errors {
 		code := aws.ToString(e.Code)
@@ -250,16 +254,16 @@ type page struct {
 // page gets a page of a listing. That its keys ascend is checked: an engine could keep a reader for ever.
 func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, last string) (p page,
 	err error) {
-	ctx, watch := transport.Begin(ctx, "list", prefix)
-	defer watch.End()
+	ctx, q := b.begin(ctx, "list", prefix)
+	defer q.End()
 	out, err := b.client.ListObjectsV2(ctx, in)
 	if err != nil {
-		return p, failed(watch, err)
+		return p, q.failed(err)
 	}
 	for _, o := range out.Contents {
 		key, ok := strings.CutPrefix(aws.ToString(o.Key), b.c.Prefix)
 		if !ok || !strings.HasPrefix(key, prefix) || key <= last {
-			return p, watch.Refused(fmt.Errorf("%q is listed below %q behind %q", key, prefix, last))
+			return p, q.Refused(fmt.Errorf("%q is listed below %q behind %q", key, prefix, last))
 		}
 		p.infos = append(p.infos, bucket.Info{Key: key, Size: aws.ToInt64(o.Size), Version: version(o.ETag),
 			Modified: aws.ToTime(o.LastModified)})
@@ -267,7 +271,7 @@ func (b *Bucket) page(ctx context.Context, in *s3.ListObjectsV2Input, prefix, la
 	}
 	if aws.ToBool(out.IsTruncated) {
 		if p.next = aws.ToString(out.NextContinuationToken); p.next == "" {
-			return p, watch.Refused(errors.New("a page of a listing is neither the last nor followed by one"))
+			return p, q.Refused(errors.New("a page of a listing is neither the last nor followed by one"))
 		}
 	}
 	return p, nil

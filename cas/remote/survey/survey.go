@@ -37,6 +37,7 @@ type Reading struct {
 // Head is one as it was read last.
 type Head struct {
 	Version  bucket.Version
+	Commit   record.ID
 	Sequence int64
 	Stamp    uint32
 	Clock    int64
@@ -236,8 +237,9 @@ func (r *Reading) head(ctx context.Context, w record.Writer) (*Head, error) {
 		case err != nil:
 			return nil, err
 		}
-		known = &Head{Version: version, Sequence: h.Sequence, Stamp: h.Stamp, Clock: h.Clock,
-			Folded: h.Folded, Time: time.Unix(0, h.Time), Entries: int64(len(h.Tail)), tail: slim(h.Tail)}
+		known = &Head{Version: version, Commit: h.Commit, Sequence: h.Sequence, Stamp: h.Stamp,
+			Clock: h.Clock, Folded: h.Folded, Time: time.Unix(0, h.Time),
+			Entries: int64(len(h.Tail)), tail: slim(h.Tail)}
 		for _, s := range h.Index.Shards {
 			known.Shards = append(known.Shards, s.ID)
 		}

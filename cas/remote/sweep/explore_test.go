@@ -14,6 +14,10 @@ type explorer struct {
 	make   func() *scene
 	wrap   wrapper
 	sound  bool // there are no faults
+	forget bool // what was explored is explored again
+	seen   memory
+	mu     sync.Mutex
+	ends   map[digest]bool // states in which all processes have ended
 	runs   atomic.Int64
 	failed atomic.Pointer[failure]
 }
@@ -24,12 +28,22 @@ type failure struct {
 	err    error
 }
 
-// follow runs one world: what was chosen, and from there on what comes first.
-func (e *explorer) follow(chosen []int) []step {
+// follow runs one world: what was chosen, and from there on what comes first, until it comes to a state that
+// was explored, with as many deviations left.
+func (e *explorer) follow(chosen []int, left int) []step {
 	e.runs.Add(1)
-	steps, err := e.make().run(e.wrap(), func(i int, o []option) int {
-		if i < len(chosen) {
+	s := e.make()
+	final := s.final
+	s.final = func() error {
+		e.end(s.state())
+		return final()
+	}
+	steps, err := s.run(e.wrap(), func(i int, o []option) int {
+		switch {
+		case i < len(chosen):
 			return chosen[i]
+		case !e.forget && e.seen.has(s.state(), left):
+			return -1
 		}
 		return 0
 	})
@@ -37,6 +51,15 @@ func (e *explorer) follow(chosen []int) []step {
 		e.failed.CompareAndSwap(nil, &failure{chosenOf(steps), err})
 	}
 	return steps
+}
+
+func (e *explorer) end(d digest) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ends == nil {
+		e.ends = map[digest]bool{}
+	}
+	e.ends[d] = true
 }
 
 func chosenOf(steps []step) []int {
@@ -52,7 +75,7 @@ func (e *explorer) from(chosen []int, left, workers int) {
 	if e.failed.Load() != nil {
 		return
 	}
-	steps := e.follow(chosen)
+	steps := e.follow(chosen, left)
 	var group sync.WaitGroup
 	defer group.Wait()
 	room := make(chan struct{}, workers)

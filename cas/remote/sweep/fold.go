@@ -22,17 +22,8 @@ const (
 	foldTries = 4
 )
 
-// foldIdle folds after the epochs.
+// foldIdle moves what idle writers hold to @archive, as they were read by the last mark.
 func (c *collection) foldIdle(ctx context.Context) error {
-	m, err := c.heads.Mark(ctx)
-	if err != nil {
-		return err
-	}
-	return c.fold(ctx, m)
-}
-
-// fold moves what idle writers hold to @archive, as they were read by the last mark.
-func (c *collection) fold(ctx context.Context, m *survey.Mark) error {
 	idle := map[record.Writer]bool{}
 	for w, h := range c.heads.Heads {
 		rest := c.heads.Date.Sub(h.Time)
@@ -50,7 +41,7 @@ func (c *collection) fold(ctx context.Context, m *survey.Mark) error {
 	if len(idle) == 0 {
 		return nil
 	}
-	left, err := foldable(m, idle)
+	left, err := foldable(c.marked, idle)
 	if err != nil {
 		return err
 	}
@@ -116,9 +107,12 @@ func (c *collection) foldWriter(ctx context.Context, w record.Writer, left map[i
 		if err != nil {
 			return err
 		}
-		entries, same, err := c.held(ctx, w, h, left)
-		if err != nil || !same || h.Folded || s.Epoch < max(archive.Stamp, h.Stamp) || needed(gone, entries) {
-			return err // in a later collection
+		if h.Commit != c.heads.Heads[w].Commit || s.Epoch < max(archive.Stamp, h.Stamp) {
+			return nil // it is not as it was marked, but for stamps: in a later collection
+		}
+		entries, err := c.held(ctx, w, h, left)
+		if err != nil || needed(gone, entries) {
+			return err
 		}
 		done, err := c.commitArchive(ctx, archive, at, s.Epoch, entries)
 		if err != nil {
@@ -156,20 +150,17 @@ func needed(s survey.IDSet, entries []record.Entry) bool {
 	})
 }
 
-// held is what has to be kept of a head; not same: it has entries that were not there when that was found
-// out.
+// held is what has to be kept of a head.
 func (c *collection) held(ctx context.Context, w record.Writer, h *record.Head, left map[identity]kept) (
-	entries []record.Entry, same bool, err error) {
+	entries []record.Entry, err error) {
 	seen := map[string]bool{}
-	same = true
 	add := func(list []record.Entry) {
 		for _, e := range list {
 			if seen[e.Path] {
 				continue
 			}
 			seen[e.Path] = true
-			keep, known := left[identityOf(&e)]
-			switch same = same && (known || e.Version <= c.clock(w)); keep {
+			switch left[identityOf(&e)] {
 			case tombstone:
 				entries = append(entries, record.Entry{Path: e.Path, Kind: record.KindTombstone,
 					Origin: e.Origin, Version: e.Version, Over: e.Over})
@@ -182,21 +173,13 @@ func (c *collection) held(ctx context.Context, w record.Writer, h *record.Head, 
 	for _, t := range h.Tables {
 		read, err := c.heads.ReadTable(ctx, w, t)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if err := read.Each(add); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	return entries, same, nil
-}
-
-// clock is that of a head when it was marked.
-func (c *collection) clock(w record.Writer) int64 {
-	if h := c.heads.Heads[w]; h != nil {
-		return h.Clock
-	}
-	return 0
+	return entries, nil
 }
 
 // commitArchive adds entries to @archive; false: it was changed meanwhile.
@@ -229,10 +212,22 @@ func (c *collection) commitArchive(ctx context.Context, h *record.Head, at bucke
 	return err == nil, err
 }
 
-// tables puts tables of entries, and returns them in front of older ones.
+// tables puts tables of entries, and of newer tables that are of like size, and returns them in front of
+// older ones. What is merged is in none of the older tables as it was: nothing goes by that.
 func (c *collection) tables(ctx context.Context, entries []record.Entry, older []record.Table) (
 	[]record.Table, error) {
 	made, err := record.EncodeTables(record.ArchiveWriter, c.o.Random, entries)
+	for err == nil && len(made) == 1 {
+		n := made[0].Mergeable(older)
+		if n == 0 {
+			break
+		}
+		if entries, err = c.merged(ctx, entries, older[:n]); err != nil {
+			return nil, err
+		}
+		older = older[n:]
+		made, err = record.EncodeTables(record.ArchiveWriter, c.o.Random, entries)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -247,6 +242,24 @@ func (c *collection) tables(ctx context.Context, entries []record.Entry, older [
 		all = append(all, t.Table)
 	}
 	return append(all, older...), nil
+}
+
+// merged is entries with those of tables of @archive, newest first.
+func (c *collection) merged(ctx context.Context, entries []record.Entry, tables []record.Table) (
+	[]record.Entry, error) {
+	lists := [][]record.Entry{entries}
+	for _, t := range tables {
+		read, err := c.heads.ReadTable(ctx, record.ArchiveWriter, t)
+		if err != nil {
+			return nil, err
+		}
+		var list []record.Entry
+		if err := read.Each(func(part []record.Entry) { list = append(list, part...) }); err != nil {
+			return nil, err
+		}
+		lists = append(lists, list)
+	}
+	return names.Union(record.ArchiveWriter, lists...), nil
 }
 
 // empty empties a writer's head, if it is as it was read; false: it is not.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"testing"
 	"time"
 
+	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
@@ -250,5 +252,96 @@ func TestForgetsRemoved(t *testing.T) {
 	}
 	if !slices.Equal(left, []string{"runs/a/1", "runs/a/3", "runs/a/5"}) || r.has(dead) || !r.has(live) {
 		t.Errorf("%v", left)
+	}
+}
+
+// Tables of @archive become one where there are many of like size, and nothing that they have goes by that.
+func TestArchiveMerges(t *testing.T) {
+	r := newRemote(t)
+	for i := range 8 {
+		w := record.Writer(fmt.Sprintf("writer.%08x", i))
+		var entries []record.Entry
+		for k := range 2_000 {
+			path := fmt.Sprintf("runs/%d/%s", (i+k)%5, cas.Sum([]byte{byte(i), byte(k), byte(k >> 8)}))
+			entries = append(entries, needs(w, path, int64(k+1), r.object(byte(i+1))))
+		}
+		slices.SortFunc(entries, func(a, b record.Entry) int { return a.Compare(&b, w) })
+		r.at(day.Add(-month), w, []record.Table{r.table(w, byte(i+10), entries...)})
+		before := r.shown()
+		if s := r.fold(); s.Folded != 1 {
+			t.Fatalf("%+v", s)
+		}
+		if got := r.shown(); !slices.Equal(got, before) || len(got) != 2_000*(i+1) {
+			t.Errorf("%d names, and %d before", len(got), len(before))
+		}
+		if n := len(r.read(record.ArchiveWriter).Tables); n > 4 {
+			t.Errorf("%d tables after %d folds", n, i+1)
+		}
+	}
+	r.now = r.now.Add(month)
+	r.collect(nil)
+	r.now = r.now.Add(month)
+	before := r.shown()
+	r.collect(nil)
+	if got := r.shown(); !slices.Equal(got, before) || len(r.keys(record.ClassTable.Prefix())) > 4 {
+		t.Errorf("%d names, and %d before; %d tables", len(got), len(before),
+			len(r.keys(record.ClassTable.Prefix())))
+	}
+}
+
+// A collection with nothing to delete reads heads once, to fold them too.
+func TestFoldMarksOnce(t *testing.T) {
+	r := newRemote(t)
+	r.at(day.Add(-month), alice, nil, needs(alice, "runs/a/f", 1, r.object(1)))
+	r.at(day, bob, nil, needs(bob, "runs/b/f", 1, r.object(2)))
+	counted := &asked{Bucket: r.mem, n: map[string]int{}}
+	o := r.options()
+	o.Fold = month
+	s, err := sweep.Collect(t.Context(), counted, o)
+	if err != nil || s.Folded != 1 {
+		t.Fatal(s, err)
+	}
+	if counted.n["list "+record.Heads] != 1 || counted.n["get "+record.HeadKey(bob)] != 1 {
+		t.Errorf("%v", counted.n)
+	}
+}
+
+// asked counts requests.
+type asked struct {
+	bucket.Bucket
+	n map[string]int
+}
+
+func (a *asked) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	a.n["get "+key]++
+	return a.Bucket.Get(ctx, key, off, n, unless)
+}
+
+func (a *asked) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
+	bucket.Version, error) {
+	a.n["put "+key]++
+	return a.Bucket.Put(ctx, key, body, cond)
+}
+
+func (a *asked) Delete(ctx context.Context, keys []string) error {
+	a.n["delete"] += (len(keys) + 999) / 1000
+	return a.Bucket.Delete(ctx, keys)
+}
+
+func (a *asked) List(ctx context.Context, prefix, after string) iter.Seq2[bucket.Info, error] {
+	return func(yield func(bucket.Info, error) bool) {
+		n := 0
+		for info, err := range a.Bucket.List(ctx, prefix, after) {
+			if n%1000 == 0 {
+				a.n["list "+prefix]++
+			}
+			if n++; !yield(info, err) {
+				return
+			}
+		}
+		if n == 0 {
+			a.n["list "+prefix]++
+		}
 	}
 }

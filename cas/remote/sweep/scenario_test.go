@@ -68,7 +68,7 @@ func (l *library) hash(name string, make func() cas.Hash) cas.Hash {
 type machine struct {
 	id     record.Writer
 	state  *writer.Mem
-	random io.Reader
+	random io.Reader                   // the same each time
 	whole  map[cas.Hash]*objects.Whole // what an index told it of, some time ago
 }
 
@@ -100,13 +100,57 @@ func newScene(ids ...record.Writer) *scene {
 	s := &scene{machines: map[record.Writer]*machine{}, decoded: map[bucket.Version]*record.Head{},
 		tables: map[record.ID][]record.Entry{}}
 	s.mem = &bucket.Mem{Now: func() time.Time { return day }}
-	s.check, s.final = s.holds, s.ends
+	s.check, s.final, s.world.disk = s.holds, s.ends, s.disk
 	for i, id := range ids {
 		m := &machine{id: id, state: &writer.Mem{}}
-		m.random = rand.NewChaCha8([32]byte{byte(i + 1)})
+		m.random = newDraws(byte(i + 1))
 		s.machines[id] = m
 	}
 	return s
+}
+
+// draws gives bytes at random, and counts them.
+type draws struct {
+	rand.ChaCha8
+	n int
+}
+
+func newDraws(seed byte) *draws { return &draws{ChaCha8: *rand.NewChaCha8([32]byte{seed})} }
+
+func (d *draws) Read(p []byte) (int, error) {
+	d.n += len(p)
+	return d.ChaCha8.Read(p)
+}
+
+func (d *draws) String() string { return fmt.Sprint(d.n) }
+
+// kept has what was made before by their names: scenes that nothing happened in yet.
+var kept sync.Map
+
+// once makes a scene for the first time, and then gives copies of it.
+func once(name string, make func() *scene) *scene {
+	had, ok := kept.Load(name)
+	if !ok {
+		had, _ = kept.LoadOrStore(name, make())
+	}
+	return had.(*scene).clone()
+}
+
+// clone is a copy of a scene that has no processes.
+func (s *scene) clone() *scene {
+	c := newScene()
+	for info := range s.mem.List(context.Background(), "", "") {
+		p, _, err := bucket.Read(context.Background(), s.mem, info.Key, record.MaxObject, "")
+		must(err)
+		_, err = c.mem.Put(context.Background(), info.Key, bucket.Bytes(p), bucket.Cond{})
+		must(err)
+	}
+	for id, m := range s.machines {
+		random := *m.random.(*draws)
+		c.machines[id] = &machine{id: id, state: m.state.Clone(), random: &random}
+	}
+	c.said = slices.Clone(s.said)
+	return c
 }
 
 // register makes a machine's head before all else.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"ckptfs/cas/remote/bucket"
@@ -41,7 +42,21 @@ func (s *scene) held(ctx context.Context, b bucket.Bucket, path string) (held []
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range h.Find(path) {
+		entries := h.Find(path)
+		for _, t := range h.Tables {
+			p, _, err := bucket.Read(ctx, b, record.ClassTable.Key(t.ID), record.MaxObject, "")
+			if err != nil {
+				return nil, err
+			}
+			list, _, err := record.DecodeTable(w, t.ID, p)
+			if err != nil {
+				return nil, err
+			}
+			entries = names.Union(w, entries, slices.DeleteFunc(list, func(e record.Entry) bool {
+				return e.Path != path
+			}))
+		}
+		for _, e := range entries {
 			held = append(held, &e)
 		}
 	}
@@ -107,11 +122,37 @@ func (s *scene) does(id record.Writer,
 
 // folds adds a collector which finds all writers idle that committed before it began.
 func (s *scene) folds(name record.Writer) {
+	random := newDraws(name[0]) // no id twice, also not by a process that begins again
 	s.process(name, func(ctx context.Context, b bucket.Bucket) error {
 		_, err := sweep.Collect(ctx, b, sweep.Options{Remote: remoteID, Collector: name, Fold: month,
-			Random: &drawn{}, Now: func() time.Time { return day.Add(month) }})
+			Random: random, Now: func() time.Time { return day.Add(month) }})
 		return err
 	})
+}
+
+// wide is a folder whose entry makes a table.
+func wide(path string) record.Entry {
+	return record.Entry{Path: path, Kind: record.KindFolder,
+		Attrs: []record.Attr{{Name: "user.a", Value: long}, {Name: "user.b", Value: long}}}
+}
+
+// archived has an @archive of as many tables as are merged with the next one.
+func (s *scene) archived() {
+	h := &record.Head{Remote: remoteID, Instance: record.ID{8}, Commit: record.ID{8}, Sequence: 3, Clock: 3}
+	for i := range 3 {
+		e := wide(fmt.Sprint("runs/old", i))
+		e.Origin, e.Version = record.Writer(fmt.Sprint("gone.0000000", i)), int64(i+1)
+		p, t, err := record.EncodeTable(record.ArchiveWriter, record.ID{0xa0, byte(i)}, []record.Entry{e})
+		must(err)
+		_, err = s.mem.Put(context.Background(), record.ClassTable.Key(t.ID), bucket.Bytes(p), bucket.Cond{})
+		must(err)
+		h.Tables = append(h.Tables, t)
+	}
+	p, err := h.Encode(record.ArchiveWriter)
+	must(err)
+	_, err = s.mem.Put(context.Background(), record.HeadKey(record.ArchiveWriter), bucket.Bytes(p),
+		bucket.Cond{})
+	must(err)
 }
 
 // drawn gives ids that differ from all others, the same in each run.
@@ -137,7 +178,7 @@ func (s *scene) withoutHead(id record.Writer) {
 	s.said = nil // a collector that comes before the repair may delete what the head named
 	s.process(id, func(ctx context.Context, b bucket.Bucket) error {
 		for range 8 {
-			_, err := mend.Run(ctx, b, mend.Options{Remote: remoteID, Random: &drawn{100},
+			_, err := mend.Run(ctx, b, mend.Options{Remote: remoteID, Random: &drawn{100}, Parallel: 1,
 				Kept: map[record.Writer]*record.Head{alice: h}, Now: func() time.Time { return day }})
 			if !errors.Is(err, bucket.ErrPrecondition) && !errors.Is(err, bucket.ErrDoubt) &&
 				!errors.Is(err, bucket.ErrNotFound) {
@@ -181,6 +222,17 @@ var maintained = map[string]func() *scene{
 	},
 	"a fold of what goes": func() *scene {
 		s := registered(bob)
+		s.later()
+		s.does(alice, s.removes)
+		s.does(bob, s.brings)
+		s.folds(carol)
+		return s
+	},
+	"a fold that merges tables": func() *scene {
+		s := registered(bob)
+		must(s.push(context.Background(), s.machines[alice], s.mem, change{entries: []record.Entry{
+			wide("runs/a/wide")}}))
+		s.archived()
 		s.later()
 		s.does(alice, s.removes)
 		s.does(bob, s.brings)

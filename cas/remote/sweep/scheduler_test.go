@@ -34,6 +34,8 @@ type request struct {
 	apply   func(b bucket.Bucket) error
 	failed  error // instead of what apply returned
 	answer  chan struct{}
+	told    func() digest // of what apply returned
+	sent    digest        // tells it from all others
 }
 
 // process runs code whose requests wait, one at a time.
@@ -45,6 +47,8 @@ type process struct {
 	waiting *request      // nil: it has ended
 	dead    bool          // its requests are not applied any more
 	err     error
+	world   *world
+	history digest // of what it was answered: nothing else decides what it does
 }
 
 // option is what the scheduler may do next.
@@ -65,7 +69,10 @@ type step struct {
 type world struct {
 	mem       *bucket.Mem
 	processes []*process
+	current   int // of the processes: the one that does not pay for going on
 	late      []*request
+	past      past
+	disk      func(process string) digest // what is left of a process that was ended
 	// check is called after each change; final at the end.
 	check, final func() error
 	trace        func(format string, args ...any) // or nil
@@ -74,9 +81,11 @@ type world struct {
 // wire is the bucket of one process.
 type wire struct{ p *process }
 
-func (w wire) do(op, key string, changes bool, apply func(b bucket.Bucket) error) error {
+func (w wire) do(op, key string, changes bool, apply func(b bucket.Bucket) error, told func() digest) error {
 	r := &request{op: op, key: key, changes: changes, answer: make(chan struct{})}
 	var result error
+	r.told = func() digest { return told().text(fmt.Sprint(result)) }
+	r.sent = w.p.history.text(op).text(key)
 	r.apply = func(b bucket.Bucket) error {
 		result = apply(b)
 		return result
@@ -97,7 +106,7 @@ func (w wire) Get(ctx context.Context, key string, off, n int64, unless bucket.V
 	err = w.do("get", key, false, func(b bucket.Bucket) (err error) {
 		r, info, err = b.Get(ctx, key, off, n, unless)
 		return err
-	})
+	}, func() digest { return w.p.world.past.of(info.Version) })
 	return r, info, err
 }
 
@@ -114,11 +123,14 @@ func (w wire) Put(ctx context.Context, key string, body bucket.Body, cond bucket
 	var version bucket.Version
 	err = w.do("put", key, true, func(b bucket.Bucket) error {
 		v, err := b.Put(context.Background(), key, bucket.Bytes(p), cond)
+		if err == nil {
+			w.p.world.past.put(key, v, p)
+		}
 		if version == "" {
 			version = v
 		}
 		return err
-	})
+	}, func() digest { return w.p.world.past.of(version) })
 	return version, err
 }
 
@@ -126,8 +138,9 @@ func (w wire) Put(ctx context.Context, key string, body bucket.Body, cond bucket
 func (w wire) Delete(_ context.Context, keys []string) error {
 	for {
 		err := w.do("delete", strings.Join(keys, " "), true, func(b bucket.Bucket) error {
+			w.p.world.past.deleted(keys)
 			return b.Delete(context.Background(), keys)
-		})
+		}, func() digest { return 0 })
 		if kind, ok := err.(*bucket.Error); !ok || kind.Kind != bucket.ErrDoubt {
 			return err
 		}
@@ -145,6 +158,11 @@ func (w wire) List(ctx context.Context, prefix, after string) iter.Seq2[bucket.I
 				found = append(found, info)
 			}
 			return nil
+		}, func() (d digest) {
+			for _, info := range found {
+				d = d.text(info.Key).add(w.p.world.past.of(info.Version))
+			}
+			return d
 		}); err != nil {
 			yield(bucket.Info{}, err)
 			return
@@ -232,6 +250,10 @@ func (w *world) do(o option) error {
 		w.tell("%s: %s %s%v", p.name, r.op, r.key, o.mode)
 		p.dead, r.failed = true, bucket.ErrUnreachable
 	}
+	p.history = r.sent.add(digest(o.mode))
+	if r.failed == nil {
+		p.history = p.history.add(r.told())
+	}
 	if o.mode == late || o.mode == twice {
 		again := *r
 		w.late = append(w.late, &again)
@@ -239,7 +261,7 @@ func (w *world) do(o option) error {
 	close(r.answer)
 	p.await()
 	if o.mode == restarts {
-		p.dead = false
+		p.dead, p.history = false, digest(o.process).add(w.disk(p.name))
 		p.start()
 	}
 	if p.waiting == nil {
@@ -257,24 +279,28 @@ func (w *world) tell(format string, args ...any) {
 	}
 }
 
-// run does what choose says until all processes have ended.
+// run does what choose says until all processes have ended, or it says nothing: a negative number.
 func (w *world) run(wrap func(process string, b bucket.Bucket) bucket.Bucket,
 	choose func(step int, o []option) int) (steps []step, err error) {
-	for _, p := range w.processes {
+	w.past.begin(w.mem)
+	for i, p := range w.processes {
+		p.world, p.history = w, digest(i)
 		p.wrap = func(b bucket.Bucket) bucket.Bucket { return wrap(p.name, b) }
 		p.start()
 	}
 	defer w.stop()
-	current := 0
 	for {
-		o := w.options(current)
+		o := w.options(w.current)
 		if len(o) == 0 {
 			break
 		}
 		n := choose(len(steps), o)
+		if n < 0 {
+			return steps, nil
+		}
 		steps = append(steps, step{o, n})
 		if o[n].process >= 0 {
-			current = o[n].process
+			w.current = o[n].process
 		}
 		if err := w.do(o[n]); err != nil {
 			return steps, err

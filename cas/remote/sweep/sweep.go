@@ -122,8 +122,10 @@ type collection struct {
 	b     bucket.Bucket
 	o     Options
 	heads *survey.Reading
-	stats Stats
-	say   func(string, int64)
+	// marked is what was marked last. What was spare or replaced then is so for good.
+	marked *survey.Mark
+	stats  Stats
+	say    func(string, int64)
 }
 
 // Collect deletes what is unreferenced for longer than the grace. Requests are expected to be made again
@@ -159,11 +161,10 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	m, err := c.heads.Mark(ctx)
+	m, err := c.mark(ctx)
 	if err != nil {
 		return false, err
 	}
-	c.count(m)
 	condemned, err := c.condemnable(ctx, m)
 	if err != nil || len(condemned) == 0 || c.o.DryRun {
 		return true, err
@@ -183,8 +184,13 @@ func (c *collection) round(ctx context.Context) (bool, error) {
 	return ours, c.forget(ctx, next.Epoch)
 }
 
-func (c *collection) count(m *survey.Mark) {
-	c.stats.Heads, c.stats.Entries = len(m.Heads), m.Entries
+func (c *collection) mark(ctx context.Context) (*survey.Mark, error) {
+	m, err := c.heads.Mark(ctx)
+	if err == nil {
+		c.marked = m
+		c.stats.Heads, c.stats.Entries = len(m.Heads), m.Entries
+	}
+	return m, err
 }
 
 // finish brings a published epoch to its end, unless it is decided.
@@ -196,11 +202,10 @@ func (c *collection) finish(ctx context.Context, n uint32) error {
 	if err := c.stamp(ctx, e); err != nil {
 		return err
 	}
-	m, err := c.heads.Mark(ctx)
+	m, err := c.mark(ctx)
 	if err != nil {
 		return err
 	}
-	c.count(m)
 	if e, err = c.decide(ctx, e, version, m.Live); err != nil {
 		return err
 	}

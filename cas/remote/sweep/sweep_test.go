@@ -3,8 +3,10 @@ package sweep_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -295,5 +297,54 @@ func TestForget(t *testing.T) {
 	}
 	if len(r.keys("d/")) > 0 {
 		t.Errorf("left %v", r.keys("d/"))
+	}
+}
+
+// What a collection asks for where there are 1,000 writers: of each head four GETs, of which two are answered
+// with nothing if it is as before, and one PUT; and nothing that grows with names or objects but pages of
+// listings, and of deletions.
+func TestManyWriters(t *testing.T) {
+	r := newRemote(t)
+	const writers, garbage = 1000, 2500
+	for i := range writers {
+		w := record.Writer(fmt.Sprintf("writer.%08x", i))
+		id := record.ID{1, byte(i), byte(i >> 8)}
+		r.put(record.ClassData.Key(id), []byte("data"))
+		r.head(w, nil, needs(w, "runs/"+string(w)+"/f", 1, id))
+	}
+	for i := range garbage {
+		r.put(record.ClassData.Key(record.ID{2, byte(i), byte(i >> 8)}), []byte("data"))
+	}
+	counted := &asked{Bucket: r.mem, n: map[string]int{}}
+	s, err := sweep.Collect(t.Context(), counted, r.options())
+	if err != nil || s.Deleted != garbage || s.Stamped != writers {
+		t.Fatal(s, err)
+	}
+	sums := map[string]int{}
+	for what, n := range counted.n {
+		kind, key, _ := strings.Cut(what, " ")
+		if strings.HasPrefix(key, record.Heads) && kind != "list" {
+			kind += " head"
+		}
+		sums[kind] += n
+	}
+	pages := (writers+garbage+999)/1000 + 3 // and those of the classes of which there is no object
+	want := map[string]int{"get head": 4 * writers, "put head": writers, "list": 3*1 + pages + 1,
+		"get": 3, "put": 4, "delete": (garbage + 999) / 1000}
+	if !maps.Equal(sums, want) {
+		t.Errorf("%v, want %v", sums, want)
+	}
+	counted.n = map[string]int{}
+	if _, err := sweep.Collect(t.Context(), counted, r.options()); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for what, times := range counted.n {
+		if strings.HasPrefix(what, "get "+record.Heads) {
+			n += times
+		}
+	}
+	if n != writers {
+		t.Errorf("with nothing to delete %d heads are read", n)
 	}
 }

@@ -37,6 +37,8 @@ const (
 	again          // it is done twice, and the second answer comes
 	damaged        // the body is damaged on the way
 	denied
+	noRoom
+	otherTag // it is done, and the answer has the version of something else
 )
 
 var errDead = errors.New("dead")
@@ -102,6 +104,11 @@ func (f *faulty) Put(ctx context.Context, key string, body bucket.Body, cond buc
 		return "", fail("put", key, bucket.ErrDamaged)
 	case denied:
 		return "", fail("put", key, bucket.ErrDenied)
+	case noRoom:
+		return "", fail("put", key, bucket.ErrFull)
+	case otherTag:
+		v, err := do()
+		return v + "0", err
 	case done:
 		return do()
 	}

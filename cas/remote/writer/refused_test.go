@@ -84,7 +84,7 @@ func (f *faulty) before(prefix string, do func()) {
 func TestFaults(t *testing.T) {
 	for _, prefix := range []string{"heads/", "d/", "m/", "hint"} {
 		for what, name := range map[fault]string{lost: "lost", never: "never", delayed: "delayed",
-			conflict: "conflict", again: "again"} {
+			conflict: "conflict", again: "again", otherTag: "another version"} {
 			t.Run(prefix+name, func(t *testing.T) {
 				mem := &bucket.Mem{}
 				f := &faulty{Bucket: mem}
@@ -117,19 +117,21 @@ func TestDamaged(t *testing.T) {
 	r.check(a)
 }
 
-// What the engine refuses for good ends the push, and nothing is pending.
+// What the engine refuses for good ends the push, and nothing is pending; the next one does it.
 func TestDenied(t *testing.T) {
 	for _, prefix := range []string{"heads/", "d/", "m/"} {
-		f := &faulty{Bucket: &bucket.Mem{}}
-		r := newRig(t, f, 1)
-		r.mustPush(inline("runs/a/0", ""))
-		f.once("put", prefix, denied)
-		a := fileOf("runs/a/1", r.store.Simple(2, 40_000))
-		if _, err := r.push(a); !errors.Is(err, bucket.ErrDenied) || len(r.state.id.Pending) > 0 {
-			t.Errorf("%s: %v, %v", prefix, err, r.state.id)
+		for what, kind := range map[fault]error{denied: bucket.ErrDenied, noRoom: bucket.ErrFull} {
+			f := &faulty{Bucket: &bucket.Mem{}}
+			r := newRig(t, f, 1)
+			r.mustPush(inline("runs/a/0", ""))
+			f.once("put", prefix, what)
+			a := fileOf("runs/a/1", r.store.Simple(2, 40_000))
+			if _, err := r.push(a); !errors.Is(err, kind) || len(r.state.id.Pending) > 0 {
+				t.Errorf("%s: %v, %v", prefix, err, r.state.id)
+			}
+			r.mustPush(a)
+			r.check(a, inline("runs/a/0", ""))
 		}
-		r.mustPush(a)
-		r.check(a, inline("runs/a/0", ""))
 	}
 }
 

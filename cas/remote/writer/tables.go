@@ -10,13 +10,6 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-const (
-	// maxMerged bounds what tables are merged to, in bytes: they are read into memory.
-	maxMerged = 16 << 20
-	// alike is how many tables become one.
-	alike = 4
-)
-
 // flush makes a table of the tail, and of newer tables that are of like size.
 func (p *push) flush(ctx context.Context, next *record.Head) error {
 	tables, err := p.w.tablesOf(next.Tail)
@@ -25,7 +18,7 @@ func (p *push) flush(ctx context.Context, next *record.Head) error {
 	}
 	entries := next.Tail
 	for len(tables) == 1 {
-		n := mergeable(&tables[0].Table, next.Tables)
+		n := tables[0].Mergeable(next.Tables)
 		if n == 0 {
 			break
 		}
@@ -52,19 +45,6 @@ func (p *push) flush(ctx context.Context, next *record.Head) error {
 	}
 	next.Tail = nil
 	return nil
-}
-
-// mergeable is how many of the tables, newest first, become one with the new one.
-func mergeable(t *record.Table, tables []record.Table) int {
-	n, sum := 0, t.Len
-	for n < len(tables) && tables[n].Len <= 2*t.Len && sum+tables[n].Len <= maxMerged {
-		sum += tables[n].Len
-		n++
-	}
-	if n < alike-1 {
-		return 0
-	}
-	return n
 }
 
 // newTable is a table that is to be put.

@@ -59,30 +59,6 @@ func TestMerge(t *testing.T) {
 	r.check(all...)
 }
 
-// What is larger than 16 MiB is merged no more.
-func TestMergeable(t *testing.T) {
-	tables := func(sizes ...int64) (all []record.Table) {
-		for _, n := range sizes {
-			all = append(all, record.Table{Len: n})
-		}
-		return all
-	}
-	for _, c := range []struct {
-		size  int64
-		there []record.Table
-		want  int
-	}{
-		{100, nil, 0}, {100, tables(100, 100), 0}, {100, tables(100, 200, 100), 3},
-		{100, tables(100, 201, 100), 0},
-		{100, tables(1, 1, 1, 1, 500), 4}, {5 << 20, tables(4<<20, 4<<20, 3<<20), 3},
-		{5 << 20, tables(4<<20, 4<<20, 3<<20+1), 0}, {5 << 20, tables(1<<20, 1<<20, 1<<20, 9<<20), 3},
-	} {
-		if got := mergeable(&record.Table{Len: c.size}, c.there); got != c.want {
-			t.Errorf("%d before %v: %d, want %d", c.size, c.there, got, c.want)
-		}
-	}
-}
-
 // A table whose answer was lost, and one that did not come.
 func TestTableFaults(t *testing.T) {
 	for _, what := range []fault{lost, never, delayed, conflict, again} {

@@ -145,10 +145,16 @@ type Failed struct {
 }
 
 // ErrRolledBack: the remote lacks what was acknowledged. Nothing may be written before somebody has looked.
-// It wraps bucket.ErrUnfit.
-var ErrRolledBack = fmt.Errorf("%w: it lacks what it had acknowledged: nothing is published any more, until "+
-	"the newest version of the object is put back (versions of the bucket), or repair --remote makes it",
-	bucket.ErrUnfit)
+var ErrRolledBack error = rolledBack{}
+
+type rolledBack struct{}
+
+func (rolledBack) Error() string {
+	return "the remote lacks what it had acknowledged: nothing is published any more, until the newest " +
+		"version of the object is put back (versions of the bucket), or repair --remote makes it"
+}
+
+func (rolledBack) Is(target error) bool { return target == bucket.ErrUnfit }
 
 // ErrUnsettled: it is not known whether the changes are committed. The next push finds out.
 var ErrUnsettled = errors.New("whether it was committed is not known: push again")

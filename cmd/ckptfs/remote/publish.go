@@ -11,6 +11,8 @@ import (
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/patient"
+	"ckptfs/cas/remote/probe"
+	"ckptfs/cas/remote/record"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -27,13 +29,14 @@ const patience = 20 * time.Second
 // requests at a time.
 const requests = 16
 
-// Open opens the bucket of a remote.
+// Open opens the bucket of a remote. Before anything is put there on a condition the engine shows that it
+// keeps conditions still.
 func Open(j remote.Joined) (bucket.Bucket, error) {
 	b, err := j.Open(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return patiently(b, patience), nil
+	return probe.Guard(patiently(b, patience), record.ProbeKey(j.Writer)), nil
 }
 
 // patiently makes each request of a bucket again for so long.

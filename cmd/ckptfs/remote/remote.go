@@ -44,11 +44,14 @@ type Shell interface {
 	Doing() (say func(what string), done func())
 }
 
-// UnfitError is an engine that failed what a remote relies on. It wraps bucket.ErrUnfit.
+// UnfitError is an engine that failed what a remote relies on.
 type UnfitError struct {
 	URL    string
 	Failed []probe.Check
 }
+
+// Is makes it a bucket.ErrUnfit.
+func (e *UnfitError) Is(target error) bool { return target == bucket.ErrUnfit }
 
 func (e *UnfitError) Error() string {
 	var what []string
@@ -58,9 +61,6 @@ func (e *UnfitError) Error() string {
 	return fmt.Sprintf("%s: its object store is not fit for a remote: checkpoints would get lost\n%s", e.URL,
 		strings.Join(what, "\n"))
 }
-
-// Unwrap is what it wraps.
-func (e *UnfitError) Unwrap() error { return bucket.ErrUnfit }
 
 // commands are what the subcommands share.
 type commands struct {

@@ -78,6 +78,7 @@ var answers = map[error]struct {
 	bucket.ErrRange:        {http.StatusRequestedRangeNotSatisfiable, "InvalidRange"},
 	bucket.ErrDamaged:      {http.StatusBadRequest, "BadDigest"},
 	bucket.ErrDenied:       {http.StatusForbidden, "AccessDenied"},
+	bucket.ErrArchived:     {http.StatusForbidden, "InvalidObjectState"},
 	bucket.ErrBusy:         {http.StatusServiceUnavailable, "SlowDown"},
 	bucket.ErrFull:         {http.StatusInsufficientStorage, "QuotaExceeded"},
 	bucket.ErrDoubt:        {http.StatusInternalServerError, "InternalError"},
