@@ -211,6 +211,9 @@ func (m *Models) Owner(ctx context.Context, p, tensor string) (*control.Ownershi
 		if err != nil {
 			return &fs.PathError{Op: "owner", Path: p, Err: err}
 		}
+		if e.Tensors == 0 && len(doc.Tensors) > 0 {
+			return &fs.PathError{Op: "owner", Path: p, Err: fmt.Errorf("a remote alone has its bytes, and until `ckptfs pull` brings them it is not known whose its tensors are: %w", unix.ENODATA)}
+		}
 		for i := range doc.Tensors {
 			if doc.Tensors[i].Name == own && i < len(e.Owners) {
 				if oe := m.book.Get(e.Owners[i]); oe != nil {

@@ -74,7 +74,7 @@ func (l *level) make(ctx context.Context) error {
 			errs = append(errs, err) // the others are there, all the same
 		}
 	}
-	return errors.Join(append(errs, l.removed())...)
+	return errors.Join(append(errs, l.removed(ctx))...)
 }
 
 // plans keeps where the plans of files are, before these have their names.
@@ -158,7 +158,7 @@ func (l *level) empty(ctx context.Context, n *rnames.Node) bool {
 }
 
 // removed removes what others removed of what is as it is known.
-func (l *level) removed() error {
+func (l *level) removed(ctx context.Context) error {
 	said := map[string][]*record.Entry{}
 	for p, held := range rnames.Paths(l.lists...) {
 		if path.Dir(p) == l.at {
@@ -173,7 +173,7 @@ func (l *level) removed() error {
 		if _, here := l.here[name]; !here || !l.deleted(name, said[name], was.tips) {
 			continue
 		}
-		err := l.remove(path.Join(l.at, name), name, was)
+		err := l.remove(ctx, path.Join(l.at, name), name, was)
 		if errors.Is(err, errChanged) {
 			l.again, err = true, nil
 		}
@@ -210,7 +210,7 @@ func (l *level) hasStub(name string) bool {
 
 // remove removes a name that is as it is known. It is moved aside first: what a program did to it until then
 // brings it back.
-func (l *level) remove(p, name string, was *known) error {
+func (l *level) remove(ctx context.Context, p, name string, was *known) error {
 	s := l.Share
 	n, _, err := s.o.Names.Child(l.dir, name)
 	if err != nil {
@@ -220,6 +220,9 @@ func (l *level) remove(p, name string, was *known) error {
 	if n.IsDir() {
 		l.gone = append(l.gone, name)
 		return nil
+	}
+	if _, _, err := l.has(ctx, n, p, was); err != nil {
+		return errChanged
 	}
 	before, err := l.unchanged(n, p, was)
 	if err != nil {

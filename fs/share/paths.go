@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,8 +45,17 @@ func Shares(p string) bool {
 	return true
 }
 
+// dotted are names that begin with a dot, and that formats give to files without which the others beside them
+// say nothing: those of PyTorch's distributed checkpoints, and of zarr 2.
+var dotted = []string{".metadata", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+
 // mayPublish reports whether a name in a run is one that is published.
-func mayPublish(name string) bool { return !strings.HasPrefix(name, ".") && !steps.Unfinished(name) }
+func mayPublish(name string) bool {
+	if strings.HasPrefix(name, ".") {
+		return slices.Contains(dotted, name)
+	}
+	return !steps.Unfinished(name)
+}
 
 // runOf is the run that a path leads to or into.
 func runOf(p string) string {

@@ -231,18 +231,9 @@ func (p *pull) goes(at string) bool {
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.
 func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Entry, was *known) (
 	same bool, why string, err error) {
-	l := &looker{Share: p.Share, ctx: ctx, batch: p.o.Store.Begin()}
-	defer l.batch.Release()
-	st, err := p.stepAt(at)
-	if err != nil {
-		return false, "", err
-	}
-	has, look, err := l.entry(n, at, st, nil)
+	has, look, err := p.has(ctx, n, at, was)
 	if err != nil {
 		return false, "it stays as it is here: " + err.Error(), nil
-	}
-	if was != nil && has != nil && contentOf(has) == was.content {
-		was.look = look // it was changed, and is again what is published
 	}
 	switch {
 	case has == nil:
@@ -255,6 +246,22 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 		return false, "it is a folder on one side only", nil
 	}
 	return false, "", nil
+}
+
+// has is what the tree has of a name. Where that is what is published although it looks otherwise (it was
+// changed and changed back, or another name of its inode went), was has its look from here on.
+func (p *pull) has(ctx context.Context, n *names.Node, at string, was *known) (*record.Entry, sum, error) {
+	l := &looker{Share: p.Share, ctx: ctx, batch: p.o.Store.Begin()}
+	defer l.batch.Release()
+	st, err := p.stepAt(at)
+	if err != nil {
+		return nil, sum{}, err
+	}
+	e, look, err := l.entry(n, at, st, nil)
+	if err == nil && was != nil && e != nil && contentOf(e) == was.content {
+		was.look = look
+	}
+	return e, look, err
 }
 
 // sameBytes reports whether entries differ in attributes at most.

@@ -6,8 +6,9 @@
 // Regular files, symbolic links and folders of runs, with the attributes user.* of folders and the metrics of
 // steps. A step is published as a whole, when it is complete (package steps) and was left alone for Quiet, or
 // at once when somebody asks for it (Push). What a run holds besides steps is published when no program has
-// it open for writing. Not published are names that begin with a dot or that savers give to what is
-// unfinished, special files, and files whose bytes the disk may not have taken.
+// it open for writing. Not published are names that begin with a dot, but for those that formats give to
+// finished files (dotted), names that savers give to what is unfinished, special files, and files whose bytes
+// the disk may not have taken.
 //
 //	what is dirty      of each folder of a run when something in it changed last (Touched). At the start all
 //	                   runs are looked through.

@@ -106,7 +106,7 @@ func (q *Requests) Log(ctx context.Context, p string) (*control.RunLog, error) {
 
 // Runs lists the runs and how far their steps are.
 func (q *Requests) Runs(ctx context.Context) (*control.RunList, error) {
-	q.v.sharing.appear(ctx, "")
+	q.v.sharing.appear(ctx, steps.Dir)
 	return q.v.steps.Runs(ctx)
 }
 

@@ -2,10 +2,13 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"ckptfs/index/graph/source"
 )
@@ -151,6 +154,9 @@ func TestModelsOfStubs(t *testing.T) {
 	}
 	if got := b.matched("wxyz"); got != "z/1 4" {
 		t.Errorf("match: %q", got)
+	}
+	if _, err := b.Owner(context.Background(), "runs/z/2/m.safetensors", "a"); !errors.Is(err, unix.ENODATA) {
+		t.Errorf("owner: %v", err)
 	}
 	b.pulled("")
 	b.stub("runs/z/2/m.safetensors", false)

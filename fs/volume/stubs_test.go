@@ -418,6 +418,24 @@ func TestRemovedElsewhere(t *testing.T) {
 	}
 }
 
+// What others removed goes, too, whose inode changed since it was published, and whose bytes did not.
+func TestRemovedElsewhereOfSeveralNames(t *testing.T) {
+	const p, q = "runs/x/1/model.safetensors", "runs/x/1/copy.safetensors"
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	b.put(p, modelFile(t, "ABC"))
+	b.link(p, q)
+	b.published("")
+	b.unlink(q)
+	a.fetched()
+	a.unlink(p)
+	a.published("")
+	b.fetched()
+	if b.exists(p) {
+		t.Errorf("%q", b.names("runs/x/1"))
+	}
+}
+
 // A copy whose bytes the remote has lost keeps nothing else from being published.
 func TestLostStubKeepsNothingBack(t *testing.T) {
 	const p, q = "runs/x/1/model.safetensors", "runs/x/1/copy.safetensors"
@@ -438,4 +456,25 @@ func TestLostStubKeepsNothingBack(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	b.remoteIs("runs/y/1/f", "pushed")
+}
+
+// What others published counts among the runs, although nobody has looked into these yet.
+func TestRunsOfOthers(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	for p, data := range twoSteps(t) {
+		a.put(p, data)
+	}
+	a.published("")
+	b.fetched()
+	for range 2 {
+		list, err := b.Runs(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Runs) != 1 || list.Runs[0].Steps != 2 || list.Runs[0].Complete != 2 {
+			t.Errorf("%+v", list.Runs)
+		}
+		b.again()
+	}
 }

@@ -39,3 +39,10 @@ func (e *Engine) Start() {
 		e.t.Fatal(err)
 	}
 }
+
+// Join has the store of a mount join a remote, below a prefix of the engine's bucket. The mount uses it from
+// then on.
+func (m *Mount) Join(e *Engine, prefix, writer string) {
+	m.T.Helper()
+	m.Run("remote", "add", e.URL(prefix), m.Dir, "--endpoint", e.Endpoint, "--writer", writer)
+}

@@ -22,8 +22,7 @@ func random(n int, seed byte) []byte {
 func joined(t *testing.T, e *mounttest.Engine, prefix, writer string) *mounttest.Mount {
 	t.Helper()
 	m := mounttest.New(t)
-	m.Run("remote", "add", e.URL(prefix), m.Dir, "--endpoint", e.Endpoint, "--writer", writer)
-	m.Remount()
+	m.Join(e, prefix, writer)
 	return m
 }
 

@@ -41,10 +41,11 @@ type Kept struct {
 
 // Bounds.
 const (
-	atOnce        = 16      // requests
-	keptDirs      = 256     // directories of tables in memory
-	keptBlocks    = 512     // blocks of tables in memory
-	largestAnswer = 4 << 20 // bytes of blocks that are read by one request
+	atOnce        = 16        // requests
+	keptDirs      = 256       // directories of tables in memory
+	keptBlocks    = 512       // blocks of tables in memory
+	largestAnswer = 4 << 20   // bytes of blocks that are read by one request
+	readWhole     = 256 << 10 // bytes of a table that is read by one request, since a second takes longer
 )
 
 // Heads are the heads of a remote.
@@ -497,37 +498,48 @@ func (h *Heads) blocksOf(ctx context.Context, t record.Table, d *record.Director
 	for _, b := range d.Blocks[lo:hi] {
 		n += b.Len
 	}
-	err = h.read(ctx, t, d.Blocks[lo].Off, n, func(p []byte) error {
-		all = nil
-		for i := lo; i < hi; i++ {
-			k := d.Blocks[i].Len
-			got, err := d.Block(i, p[:k])
-			if err != nil {
-				return err
-			}
-			p = p[k:]
-			h.blocks.Add(blockID{t.ID, i}, got)
-			all = append(all, got...)
-		}
-		return nil
+	err = h.read(ctx, t, d.Blocks[lo].Off, n, func(p []byte) (err error) {
+		all, err = h.keepBlocks(d, p, lo, hi)
+		return err
 	})
 	return all, err
 }
 
-// directory reads the directory of a table.
+// directory reads the directory of a table, and of a short table all blocks with it.
 func (h *Heads) directory(ctx context.Context, w record.Writer, t record.Table) (
 	d *record.Directory, err error) {
 	if d, ok := h.dirs.Get(t.ID); ok && d.Table == t {
 		return d, nil
 	}
-	err = h.read(ctx, t, t.Directory, t.Len-t.Directory, func(p []byte) (err error) {
-		d, err = t.Open(w, p)
+	off := t.Directory
+	if t.Len <= readWhole {
+		off = 0
+	}
+	err = h.read(ctx, t, off, t.Len-off, func(p []byte) (err error) {
+		if d, err = t.Open(w, p[t.Directory-off:]); err == nil && off == 0 {
+			_, err = h.keepBlocks(d, p, 0, len(d.Blocks))
+		}
 		return err
 	})
 	if err == nil {
 		h.dirs.Add(t.ID, d)
 	}
 	return d, err
+}
+
+// keepBlocks decodes the blocks [lo, hi) of a table, with which p begins.
+func (h *Heads) keepBlocks(d *record.Directory, p []byte, lo, hi int) (all []record.Entry, err error) {
+	for i := lo; i < hi; i++ {
+		n := d.Blocks[i].Len
+		got, err := d.Block(i, p[:n])
+		if err != nil {
+			return nil, err
+		}
+		p = p[n:]
+		h.blocks.Add(blockID{d.ID, i}, got)
+		all = append(all, got...)
+	}
+	return all, nil
 }
 
 // read reads a range of a table, and once more, past every cache, if that or use finds it wrong.

@@ -201,6 +201,53 @@ func TestContended(t *testing.T) {
 	contended("runs/b", "runs/c", "runs/d", "runs/e")
 }
 
+// A short table takes one request, whatever is asked of it.
+func TestShortTable(t *testing.T) {
+	r := newRig(t)
+	r.commit(anna, 1, "", "runs/a 1,runs/b 1")
+	r.refreshed(true)
+	gets := r.gets.Load()
+	r.below("runs/b", "anna.00000001 runs/b 1")
+	r.below("runs/a", "anna.00000001 runs/a 1")
+	if n := r.gets.Load() - gets; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// Of 1,000 writers a mount reads each head once, and whatever commits later once more: the requests of a day
+// are those that publish, and a poll.
+func TestManyWriters(t *testing.T) {
+	const writers = 1000
+	r := newRig(t)
+	name := func(i int) record.Writer { return record.Writer(fmt.Sprintf("w.%08x", i)) }
+	for i := range writers {
+		r.commit(name(i), 1, fmt.Sprintf("runs/r%d 1", i))
+	}
+	r.put(record.HintKey, []byte("0123456789abcdef"))
+	asked := func(what string, want int64, ask func(context.Context) (bool, error)) {
+		t.Helper()
+		before := r.gets.Load()
+		if _, err := ask(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.gets.Load() - before; n != want {
+			t.Errorf("%s: %d reads, want %d", what, n, want)
+		}
+	}
+	asked("the first mount", 1+writers, r.Poll)
+	asked("a poll", 1, r.Poll)
+	for i := range 3 {
+		r.commit(name(i), 2, fmt.Sprintf("runs/r%d 2", i))
+	}
+	r.put(record.HintKey, []byte("0123456789abcdeg"))
+	asked("a poll after three commits", 1+3, r.Poll)
+	r.again()
+	asked("the next mount", 1, r.Poll)
+	if runs, err := r.Runs(t.Context()); err != nil || len(runs) != writers {
+		t.Errorf("%d runs, %v", len(runs), err)
+	}
+}
+
 func TestRefresh(t *testing.T) {
 	r := newRig(t)
 	r.refreshed(false)

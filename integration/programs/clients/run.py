@@ -10,13 +10,15 @@ CLIENT is a module beside this file:
     SAME_NAMES                  False where the files' names are not
     UNSTABLE                    parts of the names of files that loading itself writes: their bytes and times may move
     CTIME                       False where loading changes modes, so that ctime moves
+    LOCAL                       ways that say what is another machine's own: inode numbers, names of one inode
     setup()                     optional: once, before everything
     saver(dir, version, size)   optional: what save() is without making what it saves, for timing.py
 
 Reads a command a line and answers one line, "ok …" or what is wrong:
     save V | change V   in both folders; loaded and compared at once
-    check               everything is loaded again, and compared with the plain folder; on the mount each file's bytes, size,
-                        inode number, times and mode are what they were after the last save or change
+    check [FOLDER]      everything is loaded again, and compared with the plain folder; on the mount each file's bytes, size,
+                        inode number, times and mode are what they were after the last save or change. FOLDER is where another
+                        machine has the files, with inodes of its own
 With UID everything runs as that user, in a folder that everybody may enter, once save and load have run as root in a
 scratch folder: what a library imports late may lie where that user may not read.
 """
@@ -94,20 +96,24 @@ def write(how, version):
     return f"ok {len(other)} files, {sum(v['size'] for v in other.values())} bytes"
 
 
-def check_loaded():
-    if bad := differences(state["loaded"], loaded(mount)):
+def check_loaded(folder=mount):
+    own = tuple("." + way for way in getattr(client, "LOCAL", ())) if folder != mount else ()
+    keep = lambda seen: {k: v for k, v in seen.items() if not own or not k.startswith(own)}
+    if bad := differences(keep(state["loaded"]), keep(loaded(folder))):
         raise Bad("loaded: " + "; ".join(bad))
 
 
-def check():
+def check(folder=mount):
     # Stat and bytes first: a load may write.
     unstable = getattr(client, "UNSTABLE", ())
-    now = snapshot(mount)
+    now = snapshot(folder)
     forget = {} if getattr(client, "CTIME", True) else {"ctime": None}
+    if folder != mount:
+        forget = dict.fromkeys(("ino", "ctime", "nlink"))
     keep = lambda seen: {k: v | forget for k, v in seen.items() if not any(part in k for part in unstable)}
     if bad := differences(keep(state["snapshot"]), keep(now)):
         raise Bad("files: " + "; ".join(bad))
-    check_loaded()
+    check_loaded(folder)
     return f"ok {len(now)} files"
 
 
@@ -118,7 +124,7 @@ for line in sys.stdin:
     command, *args = line.split()
     try:
         if command == "check":
-            said = check()
+            said = check(*args)
         elif command == "quit":
             break
         else:

@@ -1,0 +1,136 @@
+package volume
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/bucket"
+)
+
+// asked counts requests by kind and class of object, in the order in which they began.
+func (m *metered) asked() (all []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.log {
+		op, key, _ := strings.Cut(s, " ")
+		class, _, _ := strings.Cut(key, "/")
+		class, _, _ = strings.Cut(class, " ")
+		all = append(all, op+" "+class)
+	}
+	return all
+}
+
+// A mount in which nothing happens asks once a poll, and a fetch that finds nothing asks once.
+func TestIdleMount(t *testing.T) {
+	c := newCloud(t)
+	a := c.join("a")
+	a.put("runs/x/1/f", []byte("f"))
+	a.published("")
+	count := &metered{Bucket: &c.mu}
+	b := c.join("b", func(o *Options) {
+		o.Remote = func(remote.Joined) (bucket.Bucket, error) { return count, nil }
+		o.RemotePoll, o.Publish = time.Millisecond, true
+	})
+	b.eventually("the first poll is over", func() bool { return b.exists("runs/x/1") })
+	had := len(count.asked())
+	b.eventually("20 polls", func() bool { return len(count.asked()) > had+20 })
+	for _, s := range count.asked()[had:] {
+		if s != "get hint" {
+			t.Errorf("%q", count.asked()[had:])
+			break
+		}
+	}
+}
+
+// manySteps are steps of three files each, which one machine has published.
+func manySteps(c *cloud, steps int) *machine {
+	a := c.join("a")
+	const first = "runs/x/0/model.safetensors"
+	a.put(first, modelFile(c.t, "ABC"))
+	a.sync()
+	for i := range steps {
+		dir := fmt.Sprintf("runs/x/%d", i)
+		a.mkdir(dir)
+		for _, name := range []string{"model.safetensors", "optimizer.pt", "scheduler.pt"} {
+			if p := dir + "/" + name; p != first {
+				a.link(first, p)
+			}
+		}
+	}
+	a.published("")
+	return a
+}
+
+// The names of a run of 1,000 steps with 3 files each take few requests, however many steps are looked into.
+func TestListingOfManySteps(t *testing.T) {
+	const steps = 1000
+	c := newCloud(t)
+	manySteps(c, steps)
+	b, count := c.joinMetered("b")
+	b.fetched()
+	for _, step := range b.names("runs/x") {
+		for _, name := range b.names("runs/x/" + step) {
+			n := b.find("runs/x/" + step + "/" + name)
+			if a, err := n.Attr(); err != nil || a.Size < 2048 {
+				t.Fatalf("%s: %+v, %v", name, a, err)
+			}
+			b.forget(n)
+		}
+	}
+	// What is there, the two heads, the table, and the architecture that all models have.
+	if n := len(count.asked()); n > 5 {
+		t.Errorf("%d requests: %q", n, count.log)
+	}
+}
+
+// rounds are the round trips until the first data come: all heads are asked for at once, everything else one
+// after the other. What is read ahead nobody waits for.
+func (m *metered) rounds() (n int) {
+	before := ""
+	for _, s := range m.asked() {
+		if s != before || s != "get heads" {
+			n++
+		}
+		if before = s; s == "get d" {
+			break
+		}
+	}
+	return n
+}
+
+// The first byte of a file that another machine published takes at most five round trips of a mount that
+// knows nothing of the remote yet, and two of one that knows the names.
+func TestFirstByte(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	c := newCloud(t)
+	a := c.join("a")
+	a.put(p, baseModel(t, 1, 2, 3))
+	a.published("")
+	read := func(m *machine) {
+		t.Helper()
+		h := m.open(p, unix.O_RDONLY)
+		defer m.release(h)
+		if _, err := h.Read(make([]byte, 4096), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, count := c.joinMetered("b")
+	b.fetched()
+	read(b)
+	if n := count.rounds(); n > 5 {
+		t.Errorf("nothing known: %d round trips: %q", n, count.log)
+	}
+	d, count := c.joinMetered("d")
+	d.fetched()
+	d.names("runs/x/1")
+	count.reset()
+	read(d)
+	if n := count.rounds(); n > 2 {
+		t.Errorf("names known: %d round trips: %q", n, count.log)
+	}
+}
