@@ -45,8 +45,6 @@ func TestExitCodes(t *testing.T) {
 		{&control.Error{Code: control.CodeBusy, Message: "m"}, exitBusy},
 		{&control.Error{Code: control.CodeUnsupported, Message: "m"}, exitNotStore},
 		{&control.Error{Code: control.CodeConflict, Message: "m"}, exitConflict},
-		{fmt.Errorf("x: %w", writer.ErrRolledBack), exitUnfit},
-		{&remote.UnfitError{}, exitUnfit},
 		{&control.Error{Code: control.CodeUnavailable, Message: "m"}, exitFailure},
 	} {
 		if got := exitCode(tc.err); got != tc.code {

@@ -221,7 +221,7 @@ var layers = []struct {
 	{"cmd/ckptfs/remote", []string{"cas", "cas/remote", "cas/remote/audit", "cas/remote/bucket",
 		"cas/remote/index", "cas/remote/patient", "cas/remote/probe", "cas/remote/rated",
 		"cas/remote/record", "cas/remote/survey", "cas/remote/sweep", "cas/remote/web", "cmd/ckptfs/size",
-		"cmd/ckptfs/text", "fs/control", "fs/steps"}},
+		"cmd/ckptfs/text", "fs/control", "fs/steps", "fs/tree"}},
 	{"cmd/ckptfs", []string{"cas", "cas/remote/bucket", "cas/simd", "cmd/ckptfs/holder",
 		"cmd/ckptfs/later", "cmd/ckptfs/logs",
 		"cmd/ckptfs/heap", "cmd/ckptfs/procs", "cmd/ckptfs/remote", "cmd/ckptfs/rundir", "cmd/ckptfs/size",

@@ -145,7 +145,13 @@ func TestKeepFreeNeedsTheRemote(t *testing.T) {
 				a.put(fmt.Sprintf("runs/x/%d/model.safetensors", i), modelFile(t, fmt.Sprint("AB", i)))
 			}
 			a.published("")
+			var said atomic.Int64
 			a.rig = a.reopen(c.shared, func(o *Options) {
+				o.Log = func(_ slog.Level, msg string, _ ...any) {
+					if strings.Contains(msg, "not all could be dropped") {
+						said.Add(1)
+					}
+				}
 				o.KeepFree = 1000
 				o.Disk = func() (int64, int64, error) { return 1 << 40, 0, nil }
 				o.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
@@ -156,6 +162,9 @@ func TestKeepFreeNeedsTheRemote(t *testing.T) {
 			}
 			if n := a.stubs(); n != 0 {
 				t.Errorf("%d files were dropped", n)
+			}
+			if n := said.Load(); n != map[string]int64{"lost": 0, "unreached": 1}[what] {
+				t.Errorf("that the remote failed was said %d times", n)
 			}
 			a.same("runs/x/1/model.safetensors", modelFile(t, "AB1"))
 			if p, err := a.Prune(context.Background(), control.PruneOptions{}, nil); err != nil {

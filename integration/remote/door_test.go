@@ -237,4 +237,23 @@ func TestReader(t *testing.T) {
 	}
 	b.Remount()
 	same(t, filepath.Join(b.Dir, "runs/x/1/model.bin"), model)
+
+	// A store that publishes is none that only reads, nor is one with files of its own; an empty one may be.
+	a.Must(a.Stop())
+	a.Flags = append(a.Flags, b.Flags...)
+	if err := a.Start(); err == nil || !strings.Contains(err.Error(), "publishes to") {
+		t.Errorf("a writer was mounted as a reader: %v", err)
+	}
+	for own, want := range map[string]string{"f": "files of its own", "": ""} {
+		m := mounttest.New(t)
+		if own != "" {
+			save(t, filepath.Join(m.Dir, own), []byte("own"))
+		}
+		m.Must(m.Stop())
+		m.Flags = append(m.Flags, b.Flags...)
+		err := m.Start()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with %q in it: %v, want %q", own, err, want)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ckptfs/cas/remote"
+	"ckptfs/fs/tree"
 )
 
 // Places are the store and the mountpoint of a mount's arguments. With a remote the store may be left out: it
@@ -53,18 +54,24 @@ func (m *MountFlags) Join(ctx context.Context, s Shell, store string) error {
 	}
 	c := newCommands(s)
 	joined, err := joinedTo(store, m.address)
-	if joined != nil || err != nil {
+	switch {
+	case err != nil:
 		return err
+	case joined != nil && m.reader && !joined.ReadOnly():
+		return fmt.Errorf("store %s publishes to %s as %s: for --reader give another one", store, joined.URL(),
+			joined.Writer)
+	case joined != nil:
+		return nil
 	}
 	if unmade(store) {
 		_, err = c.begin(ctx, m.address, store, m.role)
 		return err
 	}
-	if m.reader || m.address.ReadOnly() {
-		return fmt.Errorf("store %s has joined no remote, and its files may not be anybody else's: give a folder that is empty, or does not exist", store)
-	}
 	if _, err := c.Store(store); err != nil {
 		return err
+	}
+	if (m.reader || m.address.ReadOnly()) && !unmade(filepath.Join(store, tree.TreeDir)) {
+		return fmt.Errorf("store %s has files of its own, and its mounts would be read-only: give another one", store)
 	}
 	if _, err = c.join(ctx, m.address, store, m.role); err != nil {
 		return err

@@ -44,7 +44,7 @@ type Shell interface {
 	Doing() (say func(what string), done func())
 }
 
-// UnfitError is an engine that failed what a remote relies on. It wraps bucket.ErrUnfit.
+// UnfitError is an engine that failed what a remote relies on.
 type UnfitError struct {
 	URL    string
 	Failed []probe.Check
@@ -61,9 +61,6 @@ func (e *UnfitError) Error() string {
 	return fmt.Sprintf("%s: its object store is not fit for a remote: checkpoints would get lost\n%s", e.URL,
 		strings.Join(what, "\n"))
 }
-
-// Unwrap is what it wraps.
-func (e *UnfitError) Unwrap() error { return bucket.ErrUnfit }
 
 // commands are what the subcommands share.
 type commands struct {
@@ -193,8 +190,9 @@ type state struct {
 	ID       string          `json:"id"`
 	Writer   record.Writer   `json:"writer"`
 	Writers  []record.Writer `json:"writers"`
-	// Conflicts is of how many names there are several versions, as far as this store has read.
-	Conflicts int `json:"conflicts"`
+	// Conflicts is of how many names there are several versions, as far as this store has read; nil: it
+	// could not be asked.
+	Conflicts *int `json:"conflicts,omitempty"`
 }
 
 func (c *commands) status() *cobra.Command {
@@ -218,16 +216,14 @@ func (c *commands) status() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", j.URL(), err)
 			}
-			err = c.With(cmd.Context(), args[0], func(s *control.Client, _ string) error {
+			_ = c.With(cmd.Context(), args[0], func(s *control.Client, _ string) error {
 				found, err := s.Conflicts(cmd.Context(), "")
 				if err == nil {
-					out.Conflicts = len(found.Names)
+					n := len(found.Names)
+					out.Conflicts = &n
 				}
 				return err
 			})
-			if err != nil {
-				return err
-			}
 			return c.Show(out, func(w io.Writer) { printState(w, store, out) })
 		},
 	}
@@ -261,9 +257,9 @@ func printState(w io.Writer, store string, s state) {
 			fmt.Fprintf(w, "  so does %s\n", text.Printable(string(name)))
 		}
 	}
-	if s.Conflicts > 0 {
+	if s.Conflicts != nil && *s.Conflicts > 0 {
 		fmt.Fprintf(w, "%s with several versions: `ckptfs remote conflicts` lists them\n",
-			text.Plural(int64(s.Conflicts), "name"))
+			text.Plural(int64(*s.Conflicts), "name"))
 	}
 }
 
