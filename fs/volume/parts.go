@@ -66,12 +66,12 @@ func (v *Volume) openInspect(o Options) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},
 		KeepLog: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
-		Spill:   v.spill(),
+		Spill:   spillOf(v),
 	})
 }
 
-// spill is where tables lie that take much memory; nil: there is none, for nothing is written.
-func (v *Volume) spill() *disk.Folder {
+// spillOf is where tables lie that take much memory; nil: there is none, for nothing is written.
+func spillOf(v *Volume) *disk.Folder {
 	if v.readOnly {
 		return nil
 	}
@@ -256,7 +256,7 @@ func (v *Volume) openArtifacts() {
 // counted says what the counts of a volume are of.
 func counted(v *Volume) usage.Options {
 	return usage.Options{
-		Folder: v.folder, Spill: v.spill(), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
+		Folder: v.folder, Spill: spillOf(v), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
 		Records: v.models.Records, Takes: v.asm.Yield,
 	}
 }
