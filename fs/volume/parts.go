@@ -66,16 +66,16 @@ func (v *Volume) openInspect(o Options) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},
 		KeepLog: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
-		Spill:   v.storage.spill(),
+		Spill:   spillOf(v),
 	})
 }
 
-// spill is where tables lie that take much memory; nil: there is none, for nothing is written.
-func (s *storage) spill() *disk.Folder {
-	if s.readOnly {
+// spillOf is where tables lie that take much memory; nil: there is none, for nothing is written.
+func spillOf(v *Volume) *disk.Folder {
+	if v.readOnly {
 		return nil
 	}
-	return s.folder
+	return v.folder
 }
 
 // openModels makes the list of models.
@@ -87,16 +87,8 @@ func modelsOptions(v *Volume, o Options) models.Options {
 		Store:    v.store,
 		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
 		Pending: v.pendingPaths, Released: v.awaitReleases,
-		Most: o.Most.Models,
-		Known: func(catalogue cas.Hash) bool {
-			noted := v.lock.Noted(catalogue)
-			return v.lock.Knows(v.folder, catalogue) || !noted.IsZero() && v.steps.Settled() == noted
-		},
-		Settled: func(catalogue cas.Hash, n uint64) {
-			if noted := v.lock.Noted(catalogue); !noted.IsZero() {
-				v.steps.Settle(noted, n)
-			}
-		},
+		Most:  o.Most.Models,
+		Known: func(catalogue cas.Hash) bool { return v.lock.Knows(v.folder, catalogue) },
 		Epoch: v.lock.Epoch,
 		Step:  func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
 	}
@@ -110,9 +102,8 @@ func (v *Volume) openVirtual(o Options) {
 		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: o.NoViews,
 		IndexBytes: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
 		Kinds: []virtual.Kind{
-			virtual.Artifacts, virtual.Best, virtual.Conflicts, virtual.LCP, virtual.Query, virtual.Tensors,
+			virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors,
 		},
-		Losers: v.sharing.losers,
 	})
 }
 
@@ -185,8 +176,7 @@ func (v *Volume) openNames(o Options) error {
 	defer root.Close()
 	v.names, err = names.Open(names.Options{
 		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
-		Mark:  view.Mark,
-		Begin: v.steps.Alter, End: v.steps.Altered,
+		Mark:     view.Mark,
 		Changed:  func(ino uint64) { v.steps.Changed(ino); v.usage.Changed(ino) },
 		Recorded: func(ino uint64) { v.steps.Recorded(ino); v.usage.Changed(ino) },
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
@@ -266,7 +256,7 @@ func (v *Volume) openArtifacts() {
 // counted says what the counts of a volume are of.
 func counted(v *Volume) usage.Options {
 	return usage.Options{
-		Folder: v.folder, Spill: v.storage.spill(), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
+		Folder: v.folder, Spill: spillOf(v), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
 		Records: v.models.Records, Takes: v.asm.Yield,
 	}
 }
