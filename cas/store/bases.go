@@ -192,7 +192,7 @@ func (s *Store) leanOn(h, base cas.Hash, a *against) bool {
 		return false
 	}
 	loc, err := s.locateNow(false, base)
-	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) {
+	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
 		return false
 	}
 	number, on, err := s.secure(base, loc)

@@ -52,7 +52,7 @@ func (b *Batch) putStored(r *record, rec segment.Record, base segment.Base, payl
 		return false, false, err
 	}
 	a := &against{Base: base}
-	if base.Number > 0 && (r.alone || !b.s.lean(r.hash, a)) {
+	if base.Number > 0 && (r.alone || len(raw) > segment.MaxBased || !b.s.lean(r.hash, a)) {
 		r.alone = true
 		_, full, err = b.store(r, raw, codec.Hint{}, cas.Related{XXH3: rec.XXH3})
 		return err == nil, full, err

@@ -182,3 +182,50 @@ func TestHold(t *testing.T) {
 		t.Error("something is held for ever")
 	}
 }
+
+// What would be read with more memory than a record with a base may take is stored alone: its base, or the
+// record, is too long.
+func TestPutStoredTooLong(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{})
+	b := s.Begin()
+	evolve(t, b, 0, 0)
+	evolve(t, b, 0, 1)
+	commit(t, b)
+	rec, payload := storedIn(t, s, cas.Sum(version(0, 1)))
+	base, err := segment.ParseBase(rec.Codec, payload)
+	if err != nil || base.Number == 0 {
+		t.Fatal(base, err)
+	}
+	long := make([]byte, segment.MaxBased+1)
+	onLong := base
+	onLong.Hash = cas.Sum(long)
+	of := slices.Clone(payload)
+	onLong.Put(of)
+	tooLong := slices.Concat(version(0, 1), long)
+	for what, c := range map[string]struct {
+		rec     segment.Record
+		payload []byte
+		raw     []byte
+	}{
+		"base":   {rec, of, version(0, 1)},
+		"record": {segment.Record{Kind: rec.Kind, Codec: rec.Codec, Hash: cas.Sum(tooLong)}, payload, tooLong},
+	} {
+		to := open(t, newMem(), newIndex(), Options{})
+		b := to.Begin()
+		for _, p := range [][]byte{long, version(0, 0)} {
+			if _, err := b.Put(cas.Chunk, cas.Sum(p), p, codec.Hint{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.rec.Raw = uint32(len(c.raw))
+		c.rec.XXH3 = cas.SumXXH3(c.raw)
+		if fresh, err := b.PutStored(c.rec, c.payload, c.raw); !fresh || err != nil {
+			t.Fatal(what, fresh, err)
+		}
+		commit(t, b)
+		if n := numberOf(t, to, cas.Sum(c.raw)); n.Number != 0 {
+			t.Errorf("%s: %+v", what, n)
+		}
+		wantGet(t, to, c.raw)
+	}
+}

@@ -203,6 +203,11 @@ func (d *differ) files(ctx context.Context, a, b *set) error {
 		return d.others(a, b)
 	}
 	d.out.Files = append(d.out.Files, control.FilePair{A: a.path, B: b.path})
+	for _, c := range []*set{a, b} {
+		if c.one != nil {
+			defer c.one.keep()()
+		}
+	}
 	of, at := firsts(a), firsts(b)
 	met := make([]bool, b.len())
 	for i := range a.len() {

@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"io"
+
 	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/index/manifest"
@@ -16,6 +18,42 @@ type file struct {
 	whole   cas.Hash                  // the manifest; zero for a file that is not packed
 	stored  map[int64]manifest.Object // by where it lies, of what is one object; nil: not asked for yet
 	hidden  cas.Hash                  // of a partial layout that is packed: the data in which no tensor lies
+	kept    *opened                   // nil: it is opened for each reader
+}
+
+// opened is a file that is open for several readers, one after the other.
+type opened struct {
+	src  io.ReaderAt
+	done func() // nil: nobody read it yet
+}
+
+// keep has the file opened once for all that read it until release is called: what is found out about a file
+// with very many tensors when it is read is found out once.
+func (f *file) keep() (release func()) {
+	k := &opened{}
+	f.kept = k
+	return func() {
+		f.kept = nil
+		if k.done != nil {
+			k.done()
+		}
+	}
+}
+
+// open makes the bytes readable until done is called.
+func (f *file) open() (src io.ReaderAt, done func(), err error) {
+	k := f.kept
+	if k == nil {
+		src, _, done, err = f.node.Open()
+		return src, done, err
+	}
+	if k.done == nil {
+		if src, _, done, err = f.node.Open(); err != nil {
+			return nil, nil, err
+		}
+		k.src, k.done = src, done
+	}
+	return k.src, func() {}, nil
 }
 
 // fileOf looks at one file. n stays referenced as long as the caller's reference does.

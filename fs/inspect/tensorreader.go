@@ -44,7 +44,7 @@ func (ins *Inspector) openTensor(f *file, t *formats.Tensor) (*tensorReader, err
 	if err != nil {
 		return nil, err
 	}
-	src, _, done, err := f.node.Open()
+	src, done, err := f.open()
 	if err != nil {
 		return nil, err
 	}

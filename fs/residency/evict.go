@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"ckptfs/fs/content"
 	"ckptfs/fs/throttle"
@@ -45,15 +46,48 @@ const (
 	// more is the share of the files, and of Max, that is evicted beyond what has to go, where files had to
 	// be looked for: to look through the tree for each new file would take longer than to pack it.
 	more = 16
+	// Where all that could be found stays resident, it is looked for again as many times as long later as it
+	// took, and no later than mostVain.
+	vainRest = 20
+	mostVain = time.Minute
 )
+
+// vain is what is known once all files were looked for, and need still said that some are to go: those that
+// were used at up to used are not looked for again before until.
+type vain struct {
+	used  int64
+	until time.Time
+}
+
+// vainly is what of that holds now.
+func (l *LRU) vainly() vain {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.Now().Before(l.vain.until) {
+		return vain{}
+	}
+	return l.vain
+}
+
+// allTried notes that files up to last were looked for since start, and too few could be evicted.
+func (l *LRU) allTried(last candidate, start time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Now()
+	l.vain = vain{last.used, now.Add(min(max(diskWatch, vainRest*now.Sub(start)), mostVain))}
+}
 
 // free evicts for as long as need says, least recently used first.
 func (l *LRU) free(need func() bool) {
 	var freed, enough int64 // bytes; until enough, and as long as spare files may go, need is not asked
 	spare := 0
+	start, vain, looked := l.Now(), l.vainly(), false
 	for at := (candidate{}); need(); {
 		some := l.after(at)
 		if len(some) == 0 {
+			if looked {
+				l.allTried(at, start)
+			}
 			return
 		}
 		at = some[len(some)-1]
@@ -63,8 +97,11 @@ func (l *LRU) free(need func() bool) {
 				break
 			}
 			f := l.Known(c.ino)
+			if f == nil && c.used <= vain.used {
+				continue
+			}
 			if f == nil && sought == nil {
-				sought = l.seek(some[i:])
+				sought, looked = l.seek(some[i:]), true
 				enough, spare = freed+l.Max/more, l.number()/more
 			}
 			if f == nil {

@@ -33,6 +33,7 @@ type LRU struct {
 	bytes int64
 	clock int64      // the greatest use so far
 	next  candidates // to go
+	vain  vain       // which are not looked for
 
 	// since the start bytes were added, or checksums made or taken away: a clean end syncs them
 	Grew atomic.Bool

@@ -2,13 +2,16 @@ package volume
 
 import (
 	"context"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/index/manifest"
 )
@@ -165,6 +168,60 @@ func TestFailingEvictionIsTold(t *testing.T) {
 	}
 	r.forget(n)
 	r.same("f", want)
+}
+
+// TestVainEviction: where what is to go stays, the tree is not looked through for it all the time, but for what
+// came since, and again in a while.
+func TestVainEviction(t *testing.T) {
+	var ahead atomic.Int64 // of the clock
+	r := newRig(t, hotSize(0), func(o *Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	r.hot.Stop()
+	held := map[string]*os.File{}
+	save := func(name string) {
+		r.write(name, random(100<<10, uint64(len(held))))
+		r.sync()
+		f, err := os.Open(r.at("tree", name)) // as a backup program has it
+		if err != nil {
+			t.Fatal(err)
+		}
+		held[name] = f
+	}
+	save("a")
+	save("b")
+	seeks := 0
+	seek := r.hot.Seek
+	r.hot.Seek = func(_ context.Context, wanted func(uint64) bool, found func(*content.File) bool) error {
+		seeks++
+		return seek(context.Background(), wanted, found) // what was stopped has ended
+	}
+	shrink := func(when string, want int) {
+		t.Helper()
+		seeks = 0
+		for range 10 {
+			r.hot.Shrink()
+		}
+		if seeks != want {
+			t.Errorf("%s: looked through the tree %d times, want %d", when, seeks, want)
+		}
+	}
+	shrink("held", 1)
+	save("c")
+	shrink("another came", 1)
+	ahead.Add(int64(time.Hour))
+	shrink("in a while", 1)
+	for _, f := range held {
+		f.Close()
+	}
+	shrink("let go", 0)
+	ahead.Add(int64(time.Hour))
+	shrink("let go, in a while", 1)
+	for name := range held {
+		if got := r.state(name); got != packed {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
 }
 
 // A copy is made by the manifest if that can be read, otherwise from the resident bytes.
