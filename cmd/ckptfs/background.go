@@ -18,6 +18,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/unmount"
 	"ckptfs/fs/control"
 )
 
@@ -84,7 +85,7 @@ func (a *app) hold(c *mountConfig, pipe *os.File) {
 	folder, _ := os.Getwd() // "": all paths have to be absolute, and one that is not is an error
 	o := holder.Options{
 		Args: a.args, Env: []string{folderEnv + "=" + folder}, Quiet: pipe != nil,
-		GiveUp: func() { _ = detach(c.mountpoint, true) },
+		GiveUp: func() { _ = unmount.Detach(c.mountpoint, true) },
 		Log: func(msg string, args ...any) {
 			var line bytes.Buffer
 			logs.New(&line, c.logFormat, c.logLevel).Error(msg, args...)

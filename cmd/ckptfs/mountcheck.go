@@ -17,6 +17,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/unmount"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -38,10 +39,22 @@ func (a *app) checkMount(ctx context.Context, c *mountConfig) error {
 
 func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
 	// A dead mount may cover another.
+	var err error
 	for range mounts {
+		if p := inMount(c.mountpoint, mounts); p != nil && p.mount.Mountpoint == c.mountpoint &&
+			p.store == c.store && hangs(ctx, p) {
+			if err := unmount.Abort(c.mountpoint); err != nil {
+				return fmt.Errorf("%s: a mount of %s hangs there, and it cannot be aborted: %w; `umount -f %[1]s`, as root, does it", c.mountpoint, p.store, err)
+			}
+			fmt.Fprintf(a.err, "ckptfs: %s: cleared a mount of %s that hung without a daemon\n", c.mountpoint, p.store)
+			if mounts, err = mountinfo.GetMounts(nil); err != nil {
+				return fmt.Errorf("read the list of mounts: %w", err)
+			}
+			continue
+		}
 		// stat(2) of a dead mount is answered from the kernel's cache; statfs(2) never is.
 		var dead syscall.Statfs_t
-		err := syscall.Statfs(c.mountpoint, &dead)
+		err = syscall.Statfs(c.mountpoint, &dead)
 		if !errors.Is(err, syscall.ENOTCONN) {
 			break
 		}
@@ -49,7 +62,7 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		if p == nil || p.mount.Mountpoint != c.mountpoint {
 			return &exitError{exitBusy, fmt.Errorf("%s: a FUSE mount is there, not of ckptfs, and its daemon is gone: `fusermount3 -uz %[1]s` clears it", c.mountpoint)}
 		}
-		if err := detach(c.mountpoint, true); err != nil {
+		if err := unmount.Detach(c.mountpoint, true); err != nil {
 			return fmt.Errorf("%s: a mount of %s is there whose daemon is gone, and it cannot be cleared: %w; `fusermount3 -uz %[1]s`, as root, clears it", c.mountpoint, p.store, err)
 		}
 		fmt.Fprintf(a.err, "ckptfs: %s: cleared a mount of %s whose daemon was gone\n", c.mountpoint, p.store)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +65,32 @@ func reach(ctx context.Context, p *place, patience time.Duration) (*control.Clie
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// hangs reports whether nobody serves a mount, which has not ended all the same: its processes were killed
+// while the kernel let one of them wait, for what only they could have answered.
+func hangs(ctx context.Context, p *place) bool {
+	answered := make(chan struct{})
+	go func() {
+		var st unix.Statfs_t
+		_ = unix.Statfs(p.mount.Mountpoint, &st)
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return false
+	case <-ctx.Done():
+		return false
+	case <-time.After(gap):
+	}
+	if _, err := os.Stat(filepath.Join(p.store, tree.LockFile)); err != nil || tree.Held(p.store) {
+		return false
+	}
+	c, err := dial(ctx, p)
+	if err == nil {
+		c.Close()
+	}
+	return errors.Is(err, control.ErrNoDaemon)
 }
 
 // asked is a question that a mount was asked, which it has not answered yet; nil: none.

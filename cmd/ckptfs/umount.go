@@ -16,6 +16,7 @@ import (
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/cmd/ckptfs/unmount"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -89,6 +90,12 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		_ = os.Chdir("/") // this process must not be a user of the mount
 	}
 
+	if p.mount != nil && hangs(ctx, p) {
+		if err := unmount.Abort(mountpoint); err != nil {
+			return err
+		}
+		return a.clear(p, mountpoint, c.lazy, false)
+	}
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, errTimeout)
@@ -256,7 +263,7 @@ func (a *app) awaitEnd(ctx context.Context, end *ending, mountpoint string, dev 
 
 // forceUnmount takes the mount away whoever uses it, and ends the daemon.
 func (a *app) forceUnmount(ctx context.Context, store, mountpoint string, end *ending) error {
-	if err := abort(mountpoint); err != nil {
+	if err := unmount.Abort(mountpoint); err != nil {
 		return err
 	}
 	_ = end.signal(syscall.SIGTERM)

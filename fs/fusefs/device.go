@@ -3,6 +3,7 @@ package fusefs
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -56,6 +57,8 @@ type invalEntry struct {
 // device is an open /dev/fuse, to which a mount's requests come. It is the volume's way to the kernel, too.
 type device struct {
 	fd int // the readers' and writers', who are gone before it is closed
+
+	elsewhere func(fd int, p []byte) error // Keeper.Write; nil: there is none
 
 	mu     sync.RWMutex // held, shared, by those who may still come then
 	closed bool
@@ -149,12 +152,22 @@ func (d *device) UnregisterBacking(id int32) {
 // off < 0, and its attributes. It may wait for pages that are being read.
 func (d *device) InvalidateData(id content.NodeID, off, n int64) { _ = d.invalidate(id, off, n) }
 
+// notify writes a notification that may have to wait: for a folder that the kernel keeps locked until a
+// lookup in it is answered, or for pages that are being read. Not even a kill ends that, and this process
+// could not end before the next one answers, which waits for its end. So another process writes it.
+func (d *device) notify(parts ...[]byte) error {
+	if d.elsewhere != nil {
+		return d.elsewhere(d.fd, slices.Concat(parts...))
+	}
+	return d.write(parts...)
+}
+
 // InvalidateName has the kernel ask again for a name, and for the attributes and the list of its directory.
 func (d *device) InvalidateName(dir content.NodeID, name string) {
 	_ = d.open(func() error {
 		m := invalEntry{code: notifyInvalEntry, dir: uint64(dir), name: uint32(len(name))}
 		m.length = uint32(int(unsafe.Sizeof(m)) + len(name) + 1)
-		return d.write(unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)), append([]byte(name), 0))
+		return d.notify(unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)), append([]byte(name), 0))
 	})
 	d.InvalidateData(dir, 0, 0)
 }
@@ -175,6 +188,10 @@ func (d *device) invalidate(id content.NodeID, off, n int64) error {
 	return d.open(func() error {
 		m := invalInode{code: notifyInvalInode, node: uint64(id), off: off, extent: n}
 		m.length = uint32(unsafe.Sizeof(m))
-		return d.write(unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)))
+		say := d.notify
+		if off < 0 { // it is about no pages, and waits for nothing
+			say = d.write
+		}
+		return say(unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m)))
 	})
 }

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"bytes"
 	"encoding/hex"
 	"testing"
 
@@ -45,6 +46,30 @@ func TestInvalidateData(t *testing.T) {
 	d.InvalidateData(7, 0, 0)
 	if _, err := unix.Read(kernel, make([]byte, 100)); err != nil {
 		t.Errorf("after its close: %v", err)
+	}
+}
+
+// What the kernel may let wait is left to another process, if there is one; what it never does is not.
+func TestNotifyElsewhere(t *testing.T) {
+	kernel, dev := sockets(t)
+	defer unix.Close(kernel)
+	var left []byte // codes of what was left
+	d := &device{fd: dev, elsewhere: func(fd int, p []byte) error {
+		left = append(left, p[4])
+		return nil
+	}}
+	defer d.close()
+	d.InvalidateName(7, "a.pt")
+	d.InvalidateData(7, 0, 0)
+	_ = d.prune([]content.NodeID{9})
+	want := []byte{notifyInvalEntry, notifyInvalInode, notifyInvalInode, notifyPrune}
+	if !bytes.Equal(left, want) {
+		t.Errorf("left to another process: %d, want %d", left, want)
+	}
+	d.InvalidateData(7, -1, 0)
+	buf := make([]byte, 100)
+	if n, err := unix.Read(kernel, buf); err != nil || buf[4] != notifyInvalInode {
+		t.Errorf("%x, %v", buf[:n], err)
 	}
 }
 

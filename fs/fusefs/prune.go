@@ -31,7 +31,7 @@ func (d *device) prune(ids []content.NodeID) error {
 		m := pruneOut{code: notifyPrune, count: uint32(len(ids))}
 		size := int(unsafe.Sizeof(m))
 		m.length = uint32(size + 8*len(ids))
-		return d.write(unsafe.Slice((*byte)(unsafe.Pointer(&m)), size),
+		return d.notify(unsafe.Slice((*byte)(unsafe.Pointer(&m)), size),
 			unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 8*len(ids)))
 	})
 }

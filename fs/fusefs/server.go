@@ -73,6 +73,9 @@ type Keeper interface {
 	// Keep keeps a descriptor, until Drop, for the process that comes next.
 	Keep(id uint64, fd int) error
 	Drop(id uint64) error
+	// Write is write(2) to dev by another process, if it can be. A thread that the kernel lets not be killed
+	// keeps this one from ending no more than from being replaced.
+	Write(dev int, p []byte) error
 }
 
 // Server is a mounted volume.
@@ -100,6 +103,9 @@ func newServer(dev *device, memory *handover.Memory, o Options) *Server {
 	s := &Server{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, dev: dev, memory: memory, log: o.Log,
 		dead: make(chan struct{}), handles: newHandles(memory.Handles()), makes: makes,
+	}
+	if o.Keeper != nil {
+		dev.elsewhere = o.Keeper.Write
 	}
 	if s.log == nil {
 		s.log = func(slog.Level, string, ...any) {}

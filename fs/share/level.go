@@ -166,20 +166,36 @@ func (l *level) removed(ctx context.Context) error {
 		}
 	}
 	var errs []error
-	for name, was := range l.was {
+	for name := range l.here {
 		if l.at == steps.Dir && !l.shows(name) {
 			continue
 		}
-		if _, here := l.here[name]; !here || !l.deleted(name, said[name], was.tips) {
-			continue
+		deleted, err := l.isDeleted(name, said[name])
+		if deleted {
+			err = l.remove(ctx, path.Join(l.at, name), name, l.was[name])
 		}
-		err := l.remove(ctx, path.Join(l.at, name), name, was)
 		if errors.Is(err, errChanged) {
 			l.again, err = true, nil
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// isDeleted is deleted of what is known, and of a stub of which only the heads know something.
+func (l *level) isDeleted(name string, held []*record.Entry) (bool, error) {
+	if was := l.was[name]; was != nil {
+		return l.deleted(name, held, was.tips), nil
+	}
+	if len(held) == 0 || !l.deleted(name, held, nil) {
+		return false, nil
+	}
+	n, _, err := l.o.Names.Child(l.dir, name)
+	if err != nil {
+		return false, gone(err)
+	}
+	defer n.Unpin()
+	return l.isLost(n)
 }
 
 // deleted reports whether a name is no more because what was shown of it was removed. That heads say nothing
@@ -221,8 +237,10 @@ func (l *level) remove(ctx context.Context, p, name string, was *known) error {
 		l.gone = append(l.gone, name)
 		return nil
 	}
-	if _, _, err := l.has(ctx, n, p, was); err != nil {
-		return errChanged
+	if was != nil {
+		if _, _, err := l.has(ctx, n, p, was); err != nil {
+			return errChanged
+		}
 	}
 	before, err := l.unchanged(n, p, was)
 	if err != nil {

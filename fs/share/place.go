@@ -179,7 +179,7 @@ func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
 	return p.o.Tree.Unlink(dir, name)
 }
 
-// unchanged is how old is, if it is as it was when it was known.
+// unchanged is how old is, if it is as it was when it was known; was is nil of a stub that isLost.
 func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.State, err error) {
 	if old.File() == nil {
 		return is, nil
@@ -189,7 +189,10 @@ func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.Sta
 		return is, err
 	}
 	a, is, err := settled(old)
-	if err != nil || lookOf(&a, &is, st) != was.look {
+	if was == nil && err == nil && is.Record.Remote { // isLost: a stub that was changed is none
+		return is, nil
+	}
+	if was == nil || err != nil || lookOf(&a, &is, st) != was.look {
 		return is, errChanged
 	}
 	return is, nil

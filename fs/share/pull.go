@@ -221,6 +221,8 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	return "", p.note(made, n, e, nil)
 }
 
+const changedHere = "it was changed here and is not published: push it, and both versions are kept"
+
 const changedMeanwhile = "it was changed here meanwhile: push it, and both versions are kept"
 
 // goes reports whether a program removed a name, or one above it, and that is not published yet.
@@ -240,8 +242,14 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 		return false, "there is something here that is not shared", nil
 	case sameBytes(has, e):
 		return true, "", nil
-	case was == nil || was.look != look:
-		return false, "it was changed here and is not published: push it, and both versions are kept", nil
+	case was == nil:
+		gone, err := p.isLost(n)
+		if gone || err != nil {
+			return false, "", err
+		}
+		return false, changedHere, nil
+	case was.look != look:
+		return false, changedHere, nil
 	case has.Kind == record.KindFolder || e.Kind == record.KindFolder:
 		return false, "it is a folder on one side only", nil
 	}

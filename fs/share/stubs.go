@@ -32,6 +32,21 @@ func isStub(n *names.Node) bool {
 	return err == nil && is
 }
 
+// isLost reports whether a node is a stub of which nobody here knows where its bytes are: STORE/remote.db was
+// lost, and no head names it any more. What the remote has in its place can only be better.
+func (s *Share) isLost(n *names.Node) (bool, error) {
+	is, err := IsStub(n)
+	if err != nil || !is {
+		return false, err
+	}
+	f := n.File()
+	f.Lock()
+	manifest := f.StateLocked().Record.Manifest
+	f.Unlock()
+	at, err := s.o.State.File(manifest)
+	return at == nil && err == nil, err
+}
+
 // unstub brings the bytes of a name that is a stub, unless stubs are what is wanted.
 func (p *pull) unstub(ctx context.Context, n *names.Node, e *record.Entry) error {
 	if p.stubs || !isStub(n) {

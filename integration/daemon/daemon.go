@@ -198,8 +198,14 @@ func (d *Daemon) End() error {
 			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 			fds = append(fds, fd)
 		}
+		began := time.Now()
 		for _, fd := range fds {
-			err := Until("a killed process to end", func() bool { return ended(fd) })
+			err := Until("a killed process to end", func() bool {
+				if time.Since(began) > 5*time.Second { // the kernel may wait for an answer that never comes
+					_ = unix.Unmount(d.Dir, unix.MNT_FORCE)
+				}
+				return ended(fd)
+			})
 			unix.Close(fd)
 			if err != nil {
 				return err

@@ -9,14 +9,15 @@ import (
 
 // The kinds of datagrams.
 const (
-	msgHold  = 'H'
-	msgKeep  = 'K'
-	msgDrop  = 'D'
-	msgReady = 'R'
-	msgNext  = 'N'
-	msgTake  = 'T'
-	msgKept  = 'k'
-	msgGo    = 'G'
+	msgHold   = 'H'
+	msgKeep   = 'K'
+	msgDrop   = 'D'
+	msgReady  = 'R'
+	msgNext   = 'N'
+	msgWrites = 'W'
+	msgTake   = 'T'
+	msgKept   = 'k'
+	msgGo     = 'G'
 )
 
 // mostKept is how many descriptors one Kept carries; the kernel takes up to 253.

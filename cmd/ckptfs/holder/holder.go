@@ -30,6 +30,7 @@
 //	Drop    44 | id 8                 closes what is kept under that id, if there is any
 //	Ready   52                        it serves
 //	Next    4e                        1 descriptor: the next daemon is this binary
+//	Writes  57                        1 descriptor: the holder's end of a socket for writes
 //
 // and from the holder to the daemon, at the start of each life:
 //
@@ -51,6 +52,18 @@
 // starts the next daemon, so what a daemon has said is never lost. The daemon waits only while the socket is
 // full. A Keep for which the holder has no descriptor left is dropped: the next daemon has nothing under that
 // id, neither the new one nor an old one.
+//
+// # Writes
+//
+// What is written to the device may have to wait, and not even a kill ends that: a notification waits for a
+// folder that the kernel keeps locked until a lookup in it is answered, or for a page that is being read. A
+// daemon that waited so when it is killed would never end, for only the next one can answer. So the holder
+// writes for it. This is another SOCK_SEQPACKET socket. Each datagram of the daemon is the number of a write
+// (8 bytes) and what is to be written; the holder answers with the number and the errno (4 bytes), in any
+// order. A holder of an earlier version closes the socket.
+//
+// If the holder is killed, too, a write that waits goes on waiting, and the mount does not end by itself. All
+// that such a thread has open is the device: the store can be mounted, which aborts the dead mount.
 //
 // # Ends
 //
@@ -371,6 +384,8 @@ func (h *holder) do(l *life, d datagram) {
 	case d.kind == msgNext && len(d.fds) == 1:
 		h.things.next(d.fds[0])
 		l.trial = false // if it was: another one is now
+	case d.kind == msgWrites && len(d.fds) == 1 && h.things.held():
+		go serveWrites(d.fds[0], h.things.dev)
 	case d.kind == msgReady:
 		d.close()
 		if !l.ready {

@@ -15,11 +15,12 @@ var ErrLost = errors.New("the holder is gone")
 
 // Link is a daemon's end of the link to its holder. A nil Link is that of a daemon without one: its methods
 // do nothing. Methods may be called at the same time; what they say is done in the order of their calls.
-// Each is one system call, and none of them waits for an answer.
+// Each is one system call, and none of them waits for an answer, but for Write.
 type Link struct {
-	sock  int
-	taken *Taken
-	lost  chan struct{}
+	sock   int
+	taken  *Taken
+	lost   chan struct{}
+	writes writes
 }
 
 // Connect is called first in a daemon, before it opens anything. It returns when it has all that its

@@ -1,0 +1,113 @@
+package holder
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the device holds.
+func (f *family) queued() int {
+	f.t.Helper()
+	n, err := unix.IoctlGetInt(f.reader, unix.TIOCINQ)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}
+
+func (f *family) read() string {
+	f.t.Helper()
+	b := make([]byte, 1<<20)
+	n, err := unix.Read(f.reader, b)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+// isAlone reports whether a thread of a process has descriptors of its own, four of them.
+func isAlone(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	return slices.ContainsFunc(tasks, func(task string) bool {
+		fds, _ := filepath.Glob(task + "/fd/*")
+		return len(fds) == 4
+	})
+}
+
+func TestWrites(t *testing.T) {
+	f := start(t, config{})
+	p := f.first()
+	p.do(order{Op: "write", N: 3, Text: "abc"})
+	if got := f.read(); got != "abcabcabc" {
+		t.Errorf("the device has %q", got)
+	}
+	p.kill()
+	q := f.next()
+	q.do(order{Op: "write", N: 1, Text: "next"})
+	if got := f.read(); got != "next" {
+		t.Errorf("the device has %q", got)
+	}
+}
+
+// A daemon is not held up by a write that waits, and its holder neither. The thread that waits has no
+// descriptors but the device and the first three.
+func TestWriteWaits(t *testing.T) {
+	f := start(t, config{})
+	p := f.first()
+	const much = 60_000 // more than half of what the device holds
+	p.send(order{Op: "write", N: 2, Text: strings.Repeat("x", much)})
+	until(t, "the device is full", func() bool { return f.queued() > much })
+	if !isAlone(f.holder.Pid) {
+		t.Error("no thread of the holder has descriptors of its own")
+	}
+	p.kill()
+	q := f.next()
+	q.do(order{Op: "ready"})
+	for left := 2 * much; left > 0; {
+		until(t, "more was written", func() bool { return f.queued() > 0 })
+		left -= len(f.read())
+	}
+	q.do(order{Op: "write", N: 1, Text: "next"})
+	if got := f.read(); got != "next" {
+		t.Errorf("the device has %q", got)
+	}
+	q.exit(0)
+	f.ends(0, false)
+}
+
+// Without its holder a daemon writes by itself, also what the holder was at when it ended. The thread that
+// waits has no descriptors but the device and the first three.
+func TestWriteWithoutHolder(t *testing.T) {
+	f := start(t, config{})
+	p := f.first()
+	const much = 60_000
+	p.send(order{Op: "write", N: 2, Text: strings.Repeat("x", much)})
+	until(t, "the device is full", func() bool { return f.queued() > much })
+	f.signal(unix.SIGKILL)
+	until(t, "the daemon writes", func() bool { return isAlone(p.PID) })
+	var a answer
+	for left := 2 * much; left > 0; {
+		until(t, "more was written", func() bool { return f.queued() > 0 })
+		left -= len(f.read())
+	}
+	if err := p.in.Decode(&a); err != nil || a.Err != "" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	var none *Link
+	if err := none.Write(-1, nil); err != unix.EBADF {
+		t.Errorf("a nil link writes: %v", err)
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	f := start(b, config{})
+	p := f.first()
+	n := min(b.N, 60_000) // what the device holds
+	a := p.do(order{Op: "write", N: n, Text: "x"})
+	b.ReportMetric(float64(a.Took.Nanoseconds())/float64(n), "ns/op")
+}
