@@ -87,8 +87,16 @@ func modelsOptions(v *Volume, o Options) models.Options {
 		Store:    v.store,
 		Manifest: v.asm.Manifest, Mountpoint: func() string { return v.mount().point },
 		Pending: v.pendingPaths, Released: v.awaitReleases,
-		Most:  o.Most.Models,
-		Known: func(catalogue cas.Hash) bool { return v.lock.Knows(v.folder, catalogue) },
+		Most: o.Most.Models,
+		Known: func(catalogue cas.Hash) bool {
+			noted := v.lock.Noted(catalogue)
+			return v.lock.Knows(v.folder, catalogue) || !noted.IsZero() && v.steps.Settled() == noted
+		},
+		Settled: func(catalogue cas.Hash, n uint64) {
+			if noted := v.lock.Noted(catalogue); !noted.IsZero() {
+				v.steps.Settle(noted, n)
+			}
+		},
 		Epoch: v.lock.Epoch,
 		Step:  func(what string) error { return v.content.Step(what) }, Now: v.now, Report: v.report,
 	}
@@ -102,8 +110,9 @@ func (v *Volume) openVirtual(o Options) {
 		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: o.NoViews,
 		IndexBytes: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
 		Kinds: []virtual.Kind{
-			virtual.Artifacts, virtual.Best, virtual.LCP, virtual.Query, virtual.Tensors,
+			virtual.Artifacts, virtual.Best, virtual.Conflicts, virtual.LCP, virtual.Query, virtual.Tensors,
 		},
+		Losers: v.sharing.losers,
 	})
 }
 
@@ -176,7 +185,8 @@ func (v *Volume) openNames(o Options) error {
 	defer root.Close()
 	v.names, err = names.Open(names.Options{
 		Dir: v.folder.Here(), Tree: root.Here(), Files: v.content, ReadOnly: v.readOnly,
-		Mark:     view.Mark,
+		Mark:  view.Mark,
+		Begin: v.steps.Alter, End: v.steps.Altered,
 		Changed:  func(ino uint64) { v.steps.Changed(ino); v.usage.Changed(ino) },
 		Recorded: func(ino uint64) { v.steps.Recorded(ino); v.usage.Changed(ino) },
 		Reserved: func(dir *names.Node, name string) bool { return v.virtual.Reserved(dir, name) },
