@@ -207,8 +207,9 @@ func TestPutStoredTooLong(t *testing.T) {
 		payload []byte
 		raw     []byte
 	}{
-		"base":   {rec, of, version(0, 1)},
-		"record": {segment.Record{Kind: rec.Kind, Codec: rec.Codec, Hash: cas.Sum(tooLong)}, payload, tooLong},
+		"base": {rec, of, version(0, 1)},
+		"record": {segment.Record{Kind: rec.Kind, Codec: rec.Codec, Hash: cas.Sum(tooLong)},
+			payload, tooLong},
 	} {
 		to := open(t, newMem(), newIndex(), Options{})
 		b := to.Begin()

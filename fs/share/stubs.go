@@ -34,7 +34,7 @@ func isStub(n *names.Node) bool {
 
 // isLost reports whether a node is a stub of which nobody here knows where its bytes are: STORE/remote.db was
 // lost, and no head names it any more. What the remote has in its place can only be better.
-func (s *Share) isLost(n *names.Node) (bool, error) {
+func (p *pull) isLost(n *names.Node) (bool, error) {
 	is, err := IsStub(n)
 	if err != nil || !is {
 		return false, err
@@ -43,7 +43,7 @@ func (s *Share) isLost(n *names.Node) (bool, error) {
 	f.Lock()
 	manifest := f.StateLocked().Record.Manifest
 	f.Unlock()
-	at, err := s.o.State.File(manifest)
+	at, err := p.o.State.File(manifest)
 	return at == nil && err == nil, err
 }
 
