@@ -198,7 +198,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 	}
 	k, err := c.known(p)
 	if err == nil && k == nil && isStub(n) { // perhaps a crash took what was known
-		c.lazy.ensure(ctx, path.Dir(p))
+		_ = c.lazy.ensure(ctx, path.Dir(p))
 		k, err = c.known(p)
 	}
 	if err != nil {

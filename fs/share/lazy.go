@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/heads"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
@@ -25,7 +26,8 @@ import (
 //
 //	fetched    grows with each fetch that found something; what was missed before is asked for again
 //	upToDate   of each folder that was looked into: fetched as it was then
-//	failed     folders that could not be brought up to date: they stay as they are until a fetch succeeds
+//	failed     folders that could not be brought up to date, and why: they stay as they are until a fetch
+//	           succeeds
 //	making     folders that are brought up to date now: what appears in them is not published before it is
 //	           known
 //	quiet      names that are removed because others removed them: that is not to be published again
@@ -38,7 +40,7 @@ type lazy struct {
 	mu        sync.Mutex
 	fetched   uint64
 	upToDate  map[string]uint64
-	failed    map[string]bool
+	failed    map[string]error
 	making    map[string]bool
 	quiet     map[string]bool
 	conflicts map[string]bool // names of which the remote has several versions
@@ -49,7 +51,7 @@ type lazy struct {
 
 func newLazy(s *Share) *lazy {
 	return &lazy{s: s, fetched: 1, tellings: tellings{wake: make(chan struct{}, 1)},
-		upToDate: map[string]uint64{}, failed: map[string]bool{}, making: map[string]bool{},
+		upToDate: map[string]uint64{}, failed: map[string]error{}, making: map[string]bool{},
 		quiet: map[string]bool{}, conflicts: map[string]bool{}, hidden: map[string]bool{}}
 }
 
@@ -61,7 +63,7 @@ const lookTimeout = 20 * time.Second
 // was; ctx ends the wait alone.
 func (s *Share) Ensure(ctx context.Context, at string) {
 	if at == "" || record.Below(at, steps.Dir) {
-		s.lazy.ensure(ctx, at)
+		_ = s.lazy.ensure(ctx, at)
 	}
 }
 
@@ -79,23 +81,24 @@ func (s *Share) EnsureBelow(ctx context.Context, at string) error {
 	return s.lazy.below(ctx, at)
 }
 
-func (z *lazy) ensure(ctx context.Context, at string) {
+func (z *lazy) ensure(ctx context.Context, at string) error {
 	z.mu.Lock()
 	fetched := z.fetched
-	is := z.upToDate[at] == fetched
+	is, err := z.upToDate[at] == fetched, z.failed[at]
 	z.mu.Unlock()
 	if is {
-		return
+		return err
 	}
 	done := z.group.DoChan(at, func() (any, error) {
 		ctx, end := context.WithTimeout(context.Background(), lookTimeout)
 		defer end()
-		z.bring(ctx, at, fetched)
-		return nil, nil
+		return nil, z.bring(ctx, at, fetched)
 	})
 	select {
-	case <-done:
+	case got := <-done:
+		return got.Err
 	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -103,23 +106,29 @@ func (z *lazy) ensure(ctx context.Context, at string) {
 var errAgain = errors.New("to be looked at again")
 
 // bring brings a folder up to date, and notes that it is.
-func (z *lazy) bring(ctx context.Context, at string, fetched uint64) {
+func (z *lazy) bring(ctx context.Context, at string, fetched uint64) error {
 	err := z.level(ctx, at)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.upToDate[at] = fetched
 	if err == nil {
-		return
+		delete(z.failed, at)
+		return nil
 	}
-	if z.failed[at] = true; errors.Is(err, errAgain) {
-		return
+	if z.failed[at] = err; !errors.Is(err, errAgain) {
+		z.s.o.Report(slog.LevelWarn, "names that others published may be missing", "path", at, "reason", err)
 	}
-	z.s.o.Report(slog.LevelWarn, "names that others published may be missing", "path", at, "reason", err)
+	return err
 }
 
-// below brings up to date a folder and all below it.
+// below brings up to date a folder and all below it. It ends where the remote is not reached: each folder
+// would wait for it.
 func (z *lazy) below(ctx context.Context, at string) error {
-	z.ensure(ctx, at)
+	err := z.ensure(ctx, at)
+	var asked *bucket.Error
+	if errors.As(err, &asked) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
 	n, err := z.s.o.Names.Resolve(at)
 	if err != nil {
 		return gone(err)
@@ -175,7 +184,7 @@ func (z *lazy) refresh(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		z.ensure(ctx, at)
+		_ = z.ensure(ctx, at)
 	}
 }
 

@@ -237,12 +237,14 @@ func (l *level) remove(ctx context.Context, p, name string, was *known) error {
 		l.gone = append(l.gone, name)
 		return nil
 	}
-	if was != nil {
-		if _, _, err := l.has(ctx, n, p, was); err != nil {
-			return errChanged
+	before, err := l.unchanged(n, p, was)
+	if errors.Is(err, errChanged) { // perhaps in nothing that is published
+		if _, _, err = l.has(ctx, n, p, was); err == nil {
+			before, err = l.unchanged(n, p, was)
+		} else {
+			err = errChanged
 		}
 	}
-	before, err := l.unchanged(n, p, was)
 	if err != nil {
 		return err
 	}

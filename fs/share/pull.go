@@ -259,7 +259,7 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 // has is what the tree has of a name. Where that is what is published although it looks otherwise (it was
 // changed and changed back, or another name of its inode went), was has its look from here on.
 func (p *pull) has(ctx context.Context, n *names.Node, at string, was *known) (*record.Entry, sum, error) {
-	l := &looker{Share: p.Share, ctx: ctx, batch: p.o.Store.Begin()}
+	l := &looker{Share: p.Share, ctx: ctx, waits: true, batch: p.o.Store.Begin()}
 	defer l.batch.Release()
 	st, err := p.stepAt(at)
 	if err != nil {

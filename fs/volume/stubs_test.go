@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"ckptfs/cas/remote/patient"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
+	"ckptfs/index/graph/source"
 )
 
 // fetched has a machine see what others published.
@@ -476,5 +478,46 @@ func TestRunsOfOthers(t *testing.T) {
 			t.Errorf("%+v", list.Runs)
 		}
 		b.again()
+	}
+}
+
+// A walk over folders that nobody looked into yet waits once for a remote that is not reached, and not for
+// each. It goes on when that is back.
+func TestWalkOffline(t *testing.T) {
+	c := newCloud(t)
+	a := c.join("a")
+	b, count := c.joinMetered("b")
+	for i := range 5 {
+		p := fmt.Sprintf("runs/x%d/1/model.safetensors", i)
+		a.put(p, modelFile(t, "ABCDEFG"[i:i+3]))
+		graph := chainGraph("qrstuvwxyz"[i:i+3], true)
+		if err := a.setXattr(p, source.Xattr, graph); err != nil { // it comes with the name
+			t.Fatal(err)
+		}
+	}
+	a.published("")
+	b.fetched()
+	steps := func() (n int) {
+		t.Helper()
+		list, err := b.Runs(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list.Runs {
+			n += r.Steps
+		}
+		return n
+	}
+	count.Bucket = unreachable{}
+	count.reset()
+	for range 2 {
+		if n := steps(); n != 0 || len(count.asked()) != 1 {
+			t.Errorf("%d steps, %q", n, count.asked())
+		}
+	}
+	count.Bucket = &c.mu
+	b.fetched()
+	if n := steps(); n != 5 {
+		t.Errorf("%d steps", n)
 	}
 }
