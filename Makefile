@@ -114,9 +114,8 @@ SCALE_FILES ?= 20000
 bench-scale: build
 	$(GO) run ./integration/bench -only scale -files $(SCALE_FILES) $(BENCHFLAGS)
 
-# What reading from and publishing to a remote take, on an engine behind a simulated network, beside plain
-# transfers of as many bytes.
-# First by a clock of its own, where nothing but the network takes time; then with a real engine, on this machine.
+# What reading from and publishing to a remote take behind a simulated network, beside plain transfers of as many
+# bytes: first by a clock of its own, where nothing but the network takes time, then on an engine.
 bench-remote:
 	$(GO) test ./cas/remote/remotetest -run Network -count 1 -v -timeout 10m
 	scripts/setup-engine
