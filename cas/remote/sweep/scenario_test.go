@@ -187,22 +187,15 @@ func (s *scene) pushWhat(ctx context.Context, m *machine, b bucket.Bucket,
 	}
 	w := writer.New(writer.Options{Bucket: b, Remote: remoteID, State: m.state, Register: m.register(b),
 		Now: func() time.Time { return day }, Random: m.random, Parallel: 1})
-	first := len(s.said)
-	for _, e := range c.entries {
-		s.said = append(s.said, said{by: m.id, entry: e})
-	}
-	for _, g := range c.gone {
-		s.said = append(s.said, said{by: m.id, entry: record.Entry{Path: g.Path, Kind: record.KindTombstone}})
-	}
-	last := len(s.said)
+	first := s.says(m.id, c)
 	for {
 		_, err := w.Push(ctx, &local, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: seen(c),
 			Look: func(context.Context) (map[cas.Hash]*objects.Whole, error) { return m.whole, nil }})
 		var anew *writer.RegisteredError
 		switch {
 		case err == nil:
-			for i := first; i < last; i++ {
-				s.said[i].acked = true
+			for i := range s.said[first : first+len(c.entries)+len(c.gone)] {
+				s.said[first+i].acked = true
 			}
 			return nil
 		case !errors.As(err, &anew) && !errors.Is(err, writer.ErrUnsettled):
@@ -211,7 +204,21 @@ func (s *scene) pushWhat(ctx context.Context, m *machine, b bucket.Bucket,
 		if c, err = what(); err != nil {
 			return err
 		}
+		first = s.says(m.id, c)
 	}
+}
+
+// says notes what a machine is about to say, and returns where. What it tried to say before, and would say
+// otherwise now, stays: it may have been done.
+func (s *scene) says(id record.Writer, c change) (first int) {
+	first = len(s.said)
+	for _, e := range c.entries {
+		s.said = append(s.said, said{by: id, entry: e})
+	}
+	for _, g := range c.gone {
+		s.said = append(s.said, said{by: id, entry: record.Entry{Path: g.Path, Kind: record.KindTombstone}})
+	}
+	return first
 }
 
 // seen is the highest version that who makes a change has read.
