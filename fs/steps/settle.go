@@ -28,12 +28,8 @@ func (s *Steps) Alterations() uint64 { return s.alterations.Load() }
 // Settle notes something for the next process that holds until the tree is changed (Settled), also if this
 // one is killed. It notes nothing if something changed since Alterations was n, or is being changed.
 func (s *Steps) Settle(note cas.Hash, n uint64) {
-	if s.Writing == nil || len(s.Writing.Open()) > 0 {
-		return
-	}
-	s.Writing.Settle(note)
-	if s.altering.Load() > 0 || s.alterations.Load() != n {
-		s.Writing.Unsettle()
+	if s.Writing != nil {
+		s.Writing.Settle(note, func() bool { return s.altering.Load() > 0 || s.alterations.Load() != n })
 	}
 }
 

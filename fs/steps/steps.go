@@ -134,6 +134,8 @@ func (s *Steps) Begin(ino uint64) {
 
 // End notes that a file has no writer any more.
 func (s *Steps) End(ino uint64) {
+	s.Alter() // what was written is told of behind that
+	defer s.Altered()
 	s.Writing.End(ino)
 	s.Changed(ino)
 }

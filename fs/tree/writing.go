@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -48,6 +49,7 @@ type Writing struct {
 	// Was is what the last process left noted; zero: nothing.
 	Was     cas.Hash
 	settled atomic.Bool // something is noted
+	remove  func()      // the file, which says more than is so
 }
 
 const (
@@ -107,22 +109,41 @@ func OpenWriting(d *disk.Folder, clean, readOnly bool) (*Writing, error) {
 		w.slots[ino] = w.next
 		w.next++
 	}
-	const tmp = WritingFile + ".new"
-	f.Close()
-	if f, err = NewFile(d, tmp); err != nil {
-		return w, err
+	w.remove = func() { _ = d.Remove(WritingFile) }
+	old := f
+	defer old.Close()
+	if f, err = w.renew(d, out); err == nil {
+		defer f.Close()
+		w.m, err = unix.Mmap(int(f.Fd()), 0, len(out), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED|unix.MAP_POPULATE)
+		old = f
 	}
-	defer f.Close()
-	if _, err := f.Write(out); err != nil {
-		_ = d.Remove(tmp)
-		return w, err
+	if err != nil && !w.Was.IsZero() { // nothing takes the note away any more
+		if _, err := old.WriteAt(make([]byte, len(w.Was)), writingNoted); err != nil {
+			w.remove()
+		}
+		w.Was = cas.Hash{}
+		w.settled.Store(false)
 	}
-	if err := d.Rename(tmp, WritingFile); err != nil {
-		return w, err
-	}
-	w.m, err = unix.Mmap(int(f.Fd()), 0, len(out), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_SHARED|unix.MAP_POPULATE)
 	return w, err
+}
+
+// renew puts a new file in the place of the old one.
+func (w *Writing) renew(d *disk.Folder, p []byte) (*os.File, error) {
+	const tmp = WritingFile + ".new"
+	f, err := NewFile(d, tmp)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(p); err == nil {
+		err = d.Rename(tmp, WritingFile)
+	}
+	if err != nil {
+		f.Close()
+		_ = d.Remove(tmp)
+		return nil, err
+	}
+	return f, nil
 }
 
 func writingHead(d *disk.Folder) (head [writingHeader]byte, err error) {
@@ -147,6 +168,7 @@ func writingHead(d *disk.Folder) (head [writingHeader]byte, err error) {
 func (w *Writing) Begin(ino uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.unsettleLocked()
 	delete(w.torn, ino)
 	at, ok := w.slots[ino]
 	if !ok {
@@ -202,23 +224,30 @@ func (w *Writing) setLocked(at int, ino uint64) {
 	}
 }
 
-// store changes the file. w.mu is held.
-func (w *Writing) store(change func(m []byte)) {
+// store changes the file, and reports whether it could. w.mu is held.
+func (w *Writing) store(change func(m []byte)) (ok bool) {
 	w.mu.AssertHeld()
 	if w.m == nil {
-		return
+		return true
 	}
 	// What cannot be read in, or on some filesystems has no room for a new copy of its block, is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() { _ = recover() }()
+	defer func() { ok = recover() == nil }()
 	change(w.m)
+	return true
 }
 
-// Settle notes something that holds for as long as nothing in the tree changes.
-func (w *Writing) Settle(note cas.Hash) {
+// Settle notes something that holds for as long as nothing in the tree changes. It notes nothing while a file
+// has a writer, or if something has changed: that is asked when nothing can change any more before the note
+// is there, and taken away.
+func (w *Writing) Settle(note cas.Hash, changed func() bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.settled.Store(true) // first: who changes something from here on waits for the note, and takes it away
+	w.settled.Store(true) // first: who changes something from here on waits for the note
+	if len(w.openLocked()) > 0 || changed() {
+		w.unsettleLocked()
+		return
+	}
 	w.noteLocked(note)
 }
 
@@ -229,13 +258,23 @@ func (w *Writing) Unsettle() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.noteLocked(cas.Hash{})
-	w.settled.Store(false)
+	w.unsettleLocked()
 }
 
+func (w *Writing) unsettleLocked() {
+	w.mu.AssertHeld()
+	if w.settled.Load() {
+		w.noteLocked(cas.Hash{})
+		w.settled.Store(false)
+	}
+}
+
+// noteLocked notes something. A note that cannot be taken away goes with its file.
 func (w *Writing) noteLocked(note cas.Hash) {
 	w.mu.AssertHeld()
-	w.store(func(m []byte) { copy(m[writingNoted:], note[:]) })
+	if !w.store(func(m []byte) { copy(m[writingNoted:], note[:]) }) {
+		w.remove()
+	}
 }
 
 // State reports whether a file has a writer now, and whether it had one when a daemon died.
@@ -264,7 +303,11 @@ func (w *Writing) All() map[uint64]bool {
 func (w *Writing) Open() []uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var open []uint64
+	return w.openLocked()
+}
+
+func (w *Writing) openLocked() (open []uint64) {
+	w.mu.AssertHeld()
 	for ino := range w.slots {
 		if !w.torn[ino] {
 			open = append(open, ino)
