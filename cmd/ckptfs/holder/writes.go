@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -178,8 +180,8 @@ func write(fd int, p []byte) unix.Errno {
 }
 
 // threads write to the device. The kernel may not even let them be killed. So each has descriptors of its
-// own, which are the device and the first three: if the process is killed, all else that it has open is
-// closed.
+// own, which are the device, the first three and the runtime's: if the process is killed, all else that it has
+// open is closed.
 type threads struct {
 	once sync.Once
 	work chan func() // closed at the end
@@ -247,10 +249,36 @@ func onOwnThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
-// alone has the calling thread have no descriptors but the first three and fd. Before Linux 5.9, which can do
-// it, the thread goes on sharing all of them.
+// alone has the calling thread have no descriptors but the first three, fd, and those by which the runtime
+// wakes the thread that waits for the network: it does that on any thread, and ends the process if it cannot.
+// Before Linux 5.9, which can do it, the thread goes on sharing all of them.
 func alone(fd int) {
-	if unix.CloseRange(uint(fd+1), math.MaxUint32, unix.CLOSE_RANGE_UNSHARE) == nil && fd > 3 {
-		_ = unix.CloseRange(3, uint(fd-1), unix.CLOSE_RANGE_UNSHARE)
+	keep := append(runtimes(), fd)
+	slices.Sort(keep)
+	from := 3
+	for _, fd := range keep {
+		if fd > from && closeOwn(from, fd-1) != nil {
+			return
+		}
+		from = max(from, fd+1)
 	}
+	_ = closeOwn(from, math.MaxUint32)
+}
+
+func closeOwn(from, to int) error {
+	return unix.CloseRange(uint(from), uint(to), unix.CLOSE_RANGE_UNSHARE)
+}
+
+// runtimes are the descriptors that Go's runtime may have made for itself.
+func runtimes() (fds []int) {
+	all, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range all {
+		switch is, _ := os.Readlink("/proc/self/fd/" + e.Name()); is {
+		case "anon_inode:[eventpoll]", "anon_inode:[eventfd]":
+			if fd, err := strconv.Atoi(e.Name()); err == nil {
+				fds = append(fds, fd)
+			}
+		}
+	}
+	return fds
 }
