@@ -83,7 +83,7 @@ func hangs(ctx context.Context, p *place) bool {
 		return false
 	case <-time.After(gap):
 	}
-	if _, err := os.Stat(filepath.Join(p.store, tree.LockFile)); err != nil || tree.Held(p.store) {
+	if _, err := os.Stat(filepath.Join(p.store, tree.LockFile)); err != nil || tree.Used(p.store) {
 		return false
 	}
 	c, err := dial(ctx, p)

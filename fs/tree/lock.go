@@ -135,13 +135,18 @@ func inherits(d *disk.Folder, f *os.File) error {
 }
 
 // Held reports whether a process has the store, or keeps it for the next one, whether or not it answers.
-func Held(dir string) bool {
+func Held(dir string) bool { return locked(dir, unix.LOCK_SH) }
+
+// Used is Held, and true also while processes have it that only read.
+func Used(dir string) bool { return locked(dir, unix.LOCK_EX) }
+
+func locked(dir string, how int) bool {
 	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
 	}
 	defer f.Close() // and its lock
-	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
+	return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
 func takeLock(d *disk.Folder, now time.Time, f *os.File, fresh bool) (*Lock, error) {

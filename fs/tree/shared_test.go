@@ -39,6 +39,19 @@ func TestSharedLock(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if Used(dir) {
+		t.Error("used by nobody")
+	}
+	r, err := AcquireShared(folder(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Held(dir) || !Used(dir) {
+		t.Error("a reader is taken for a writer, or for nobody")
+	}
+	if err := r.Release(true); err != nil {
+		t.Fatal(err)
+	}
 	before, err := os.Stat(filepath.Join(dir, LockFile))
 	if err != nil {
 		t.Fatal(err)
