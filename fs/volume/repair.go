@@ -47,7 +47,10 @@ func Repair(
 	if err != nil {
 		return out, err
 	}
-	if part == RepairTree {
+	if part == RepairTree { // which moves files past what tells of that
+		v.steps.Alter()
+		v.steps.Changed(0)
+		defer v.steps.Altered()
 		err = v.passes.RepairTree(ctx, out, report)
 	}
 	st := v.store.Stats()
