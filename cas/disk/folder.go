@@ -61,6 +61,12 @@ func (d *Folder) StatFS() (st unix.Statfs_t, err error) {
 	return st, d.failed("statfs", ".", err)
 }
 
+// Space is how many bytes the disk has that the folder lies on, and has free for any process.
+func (d *Folder) Space() (size, free int64, err error) {
+	st, err := d.StatFS()
+	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, err
+}
+
 // Lstat describes a name, which may be a symbolic link.
 func (d *Folder) Lstat(name string) (st unix.Stat_t, err error) {
 	err = d.at("lstat", name, func(dir int, base string) error {

@@ -27,14 +27,25 @@ const (
 type Reserve struct {
 	dir    *disk.Folder // the store's
 	least  int64        // bytes that are left at least: of a test
+	space  Space
 	report func(level slog.Level, msg string, args ...any)
 	lent   atomic.Bool // the reserve file was removed; the next sweep makes it again
 }
 
-// NewReserve is the reserve of a store's folder.
-func NewReserve(dir *disk.Folder, report func(level slog.Level, msg string, args ...any)) *Reserve {
-	return &Reserve{dir: dir, report: report}
+// Space is how many bytes a disk has, and has free.
+type Space func() (size, free int64, err error)
+
+// NewReserve is the reserve of a store's folder. Short asks space; nil: the disk that the folder lies on.
+func NewReserve(dir *disk.Folder, space Space,
+	report func(level slog.Level, msg string, args ...any)) *Reserve {
+	if space == nil {
+		space = dir.Space
+	}
+	return &Reserve{dir: dir, space: space, report: report}
 }
+
+// Space is the disk's size and free bytes as Short has them.
+func (r *Reserve) Space() (size, free int64, err error) { return r.space() }
 
 // Keep makes the reserve file if it is missing and the disk has room for it.
 func (r *Reserve) Keep() {
@@ -82,8 +93,8 @@ func (r *Reserve) Retake() {
 
 // Short reports whether less than a fiftieth of the disk is free.
 func (r *Reserve) Short() bool {
-	st, err := r.stat()
-	return err == nil && st.Blocks > 0 && st.Bavail < st.Blocks/50
+	size, free, err := r.space()
+	return err == nil && size > 0 && free < size/50
 }
 
 // Step is how many bytes may be read or written before the disk is looked at again.

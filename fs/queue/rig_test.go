@@ -68,7 +68,7 @@ func newRig(t *testing.T, set ...func(*Options)) *rig {
 		Report: r.report, Events: events{r},
 	})
 	o := Options{
-		MaxUnpacked: -1, Store: st, Pack: p, Reserve: NewReserve(room, r.report), Now: time.Now,
+		MaxUnpacked: -1, Store: st, Pack: p, Reserve: NewReserve(room, nil, r.report), Now: time.Now,
 		Report: r.report, Count: &r.files.Count, Failed: func() {},
 		Keep: func(*pack.Result) {}, Stored: func(*content.File) {},
 	}

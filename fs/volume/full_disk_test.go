@@ -28,7 +28,7 @@ func onDiskOf(t *testing.T, size string, set ...func(*Options)) (r *rig, leave f
 	if err := unix.Setxattr(disk, "user.test", []byte("x"), 0); err != nil {
 		t.Skipf("tmpfs without attributes: %v", err)
 	}
-	r = openRig(t, filepath.Join(disk, "store"), set...)
+	r = openRig(t, filepath.Join(disk, "store"), append(set, asTheDiskIs)...)
 	t.Cleanup(r.close) // before the unmount
 	ballast, err := os.Create(filepath.Join(disk, "ballast"))
 	if err != nil {
@@ -82,7 +82,7 @@ func TestCompactOnFullDisk(t *testing.T) {
 	}
 	dir := r.dir
 	r.close()
-	r = openRig(t, dir, hotSize(0))
+	r = openRig(t, dir, hotSize(0), asTheDiskIs)
 	t.Cleanup(r.close)
 	free := func() int64 {
 		st, err := r.names.StatFS()

@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/fs/queue"
 	"ckptfs/fs/tree"
 )
 
@@ -62,6 +63,9 @@ type Options struct {
 	Resume func(*Volume) error
 	// Lock is the store's lock as the earlier process had it (LockFd); nil: it is taken anew.
 	Lock *os.File
+	// Disk is how many bytes the disk has, and has free: what is resident is evicted, and the remote's cache
+	// trimmed, while less than a fiftieth is free. nil: the disk that Dir lies on.
+	Disk queue.Space
 	Now  func() time.Time                                // nil: time.Now
 	Log  func(level slog.Level, msg string, args ...any) // nil: silent
 }

@@ -16,6 +16,7 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/content"
+	"ckptfs/fs/queue"
 )
 
 // cacheDir is the folder of a store that has what was read of its remote. It may be deleted.
@@ -41,8 +42,9 @@ var (
 	_ content.Remote = (*reads)(nil)
 )
 
-// join adds the remote, of which find knows the files.
-func (r *reads) join(folder *disk.Folder, b bucket.Bucket, o *RemoteOptions,
+// join adds the remote, of which find knows the files, with a cache in folder, which space tells the size and
+// the free bytes of the disk.
+func (r *reads) join(folder *disk.Folder, b bucket.Bucket, o *RemoteOptions, space queue.Space,
 	find func(manifest cas.Hash) (*record.File, error)) error {
 	j := &joined{find: find}
 	if err := folder.MkdirAll(cacheDir, 0o700); err != nil {
@@ -52,7 +54,7 @@ func (r *reads) join(folder *disk.Folder, b bucket.Bucket, o *RemoteOptions,
 	if j.dir, err = folder.Sub(cacheDir); err != nil {
 		return err
 	}
-	if j.cache, err = cache.Open(j.dir, cache.Options{Max: o.RemoteCache}); err != nil {
+	if j.cache, err = cache.Open(j.dir, cache.Options{Max: o.RemoteCache, Disk: space}); err != nil {
 		return errors.Join(err, j.dir.Close())
 	}
 	j.Tier = tier.New(tier.Options{Store: r.local, Bucket: b, Cache: j.cache, Timeout: o.RemoteTimeout,

@@ -78,6 +78,12 @@ func newRig(t testing.TB, set ...func(*Options)) *rig {
 	return openRig(t, filepath.Join(t.TempDir(), "store"), set...)
 }
 
+// roomy is a disk with room, also where the machine's is nearly full.
+func roomy() (size, free int64, err error) { return 1 << 40, 1 << 39, nil }
+
+// asTheDiskIs is an option of tests whose disk is a small one of their own.
+func asTheDiskIs(o *Options) { o.Disk = nil }
+
 func hotSize(n int64) func(*Options) { return func(o *Options) { o.HotSize = n } }
 
 func openRig(t testing.TB, dir string, set ...func(*Options)) *rig {
@@ -85,6 +91,7 @@ func openRig(t testing.TB, dir string, set ...func(*Options)) *rig {
 	log := &logbook{}
 	o := Options{Dir: dir, Create: true, HotSize: 1 << 40, CacheBytes: 8 << 20, SumAfter: -1, IDsAfter: -1,
 		HydrateAfter: -1, Log: log.report,
+		Disk:        roomy,
 		PackWorkers: runtime.NumCPU()} // set: packing does not wait for the tests beside this one
 	for _, f := range set {
 		f(&o)

@@ -110,7 +110,7 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 	if why := db.Recovered(); why != "" {
 		v.report(slog.LevelWarn, "what was known of the remote is forgotten, and found out again", "reason", why)
 	}
-	if err := v.reads.join(v.folder, b, &o, db.File); err != nil {
+	if err := v.reads.join(v.folder, b, &o, v.reserve.Space, db.File); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	s, err := share.Open(share.Options{

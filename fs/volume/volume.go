@@ -132,7 +132,7 @@ func openIn(folder *disk.Folder, o Options) (*Volume, error) {
 	v := &Volume{
 		storage: storage{
 			folder: folder, readOnly: o.ReadOnly, now: o.Now, report: o.Log, id: format.ID, lock: lock,
-			reserve: queue.NewReserve(folder, o.Log),
+			reserve: queue.NewReserve(folder, o.Disk, o.Log),
 		},
 		started: o.Now(), surveyed: make(chan struct{}),
 	}

@@ -78,7 +78,7 @@ type Stats struct {
 // Open opens the cache in dir, which is its own alone.
 func Open(dir *disk.Folder, o Options) (*Cache, error) {
 	if o.Disk == nil {
-		o.Disk = func() (int64, int64, error) { return diskOf(dir) }
+		o.Disk = dir.Space
 	}
 	if o.Max == 0 {
 		size, _, err := o.Disk()
@@ -94,12 +94,6 @@ func Open(dir *disk.Folder, o Options) (*Cache, error) {
 	}
 	c.trim()
 	return c, nil
-}
-
-// diskOf is how many bytes the disk has, and has free.
-func diskOf(dir *disk.Folder) (size, free int64, err error) {
-	st, err := dir.StatFS()
-	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, err
 }
 
 // Max is the bound in bytes.
