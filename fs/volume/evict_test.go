@@ -170,8 +170,8 @@ func TestFailingEvictionIsTold(t *testing.T) {
 	r.same("f", want)
 }
 
-// TestVainEviction: where what is to go stays, the tree is not looked through for it all the time, but for what
-// came since, and again in a while.
+// TestVainEviction: where what is to go stays, the tree is not looked through for it all the time, but for
+// what came since, and again in a while.
 func TestVainEviction(t *testing.T) {
 	var ahead atomic.Int64 // of the clock
 	r := newRig(t, hotSize(0), func(o *Options) {
