@@ -207,7 +207,7 @@ func TestPutStoredTooLong(t *testing.T) {
 		payload []byte
 		raw     []byte
 	}{
-		"base":   {rec, of, version(0, 1)},
+		"base": {rec, of, version(0, 1)},
 		"record": {segment.Record{Kind: rec.Kind, Codec: rec.Codec, Hash: cas.Sum(tooLong)}, payload,
 			tooLong},
 	} {
