@@ -246,8 +246,8 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// A file that was published anew is read by its new plan, also by who has it open, when the objects of the one
-// before are gone.
+// A file that was published anew is read by its new plan, also by who has it open, when the objects of the
+// one before are gone.
 func TestMoved(t *testing.T) {
 	r := newRig(t)
 	f := r.publish(t, remotetest.Small, 1)
