@@ -208,8 +208,8 @@ func TestPutStoredTooLong(t *testing.T) {
 		raw     []byte
 	}{
 		"base": {rec, of, version(0, 1)},
-		"record": {segment.Record{Kind: rec.Kind, Codec: rec.Codec, Hash: cas.Sum(tooLong)},
-			payload, tooLong},
+		"record": {segment.Record{Kind: rec.Kind, Codec: rec.Codec, Hash: cas.Sum(tooLong)}, payload,
+			tooLong},
 	} {
 		to := open(t, newMem(), newIndex(), Options{})
 		b := to.Begin()

@@ -148,6 +148,9 @@ func AdoptRemote(f *File, h cas.Hash, size, mtime int64) error {
 	return adopt(f, rec, size)
 }
 
+// SkipLinked is why Drop leaves a file as it is that has several names.
+const SkipLinked = "it has other names here (hard links), and the remote may not keep its bytes for these"
+
 // Drop makes a packed file that the remote has, of which h is the manifest, a stub: the next prune takes what
 // no other file needs of it. A reason says why it stays as it is; "" and nil also for a stub.
 func Drop(f *File, h cas.Hash) (skip string, err error) {
@@ -167,6 +170,14 @@ func Drop(f *File, h cas.Hash) (skip string, err error) {
 		return "the disk did not take all that was written to it", nil
 	case f.users.all() > 0 || f.local.hydrating || f.local.left || f.packing != nil:
 		return SkipInUse, nil
+	}
+	// Another name may be one that nobody published: nothing in the remote would keep its bytes.
+	var st unix.Stat_t
+	if err := f.node.Stat(&st); err != nil {
+		return "", err
+	}
+	if st.Nlink > 1 {
+		return SkipLinked, nil
 	}
 	rec := f.rec
 	rec.Remote = true

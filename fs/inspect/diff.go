@@ -312,13 +312,8 @@ func (d *differ) others(a, b *set) error {
 			d.out.Others = append(d.out.Others, control.OtherFile{Path: b.rel, What: "not compared: it is large and holds no tensors"})
 			return nil
 		}
-		p, err := readFile(x.node, x.size)
-		if err == nil {
-			var q []byte
-			if q, err = readFile(y.node, y.size); err == nil {
-				same = string(p) == string(q)
-			}
-		}
+		var err error
+		same, _, err = d.ins.compareBytes(&sealed{f: x, n: x.size}, &sealed{f: y, n: y.size})
 		if err != nil {
 			return &fs.PathError{Op: "diff", Path: b.path, Err: err}
 		}

@@ -155,9 +155,16 @@ func (d *differ) sameSealed(ctx context.Context, s, t *array) (same bool, err er
 
 // sameBytes compares two parts of files, by their hashes if they have some.
 func (d *differ) sameBytes(a, b *sealed) (bool, error) {
-	x, y := d.ins.storedAt(a.f, a.off, a.n), d.ins.storedAt(b.f, b.off, b.n)
+	same, read, err := d.ins.compareBytes(a, b)
+	d.out.ReadBytes += read
+	return same, err
+}
+
+// compareBytes is sameBytes, and tells how many bytes were read.
+func (ins *Inspector) compareBytes(a, b *sealed) (same bool, read int64, err error) {
+	x, y := ins.storedAt(a.f, a.off, a.n), ins.storedAt(b.f, b.off, b.n)
 	if a.n != b.n || !x.IsZero() && !y.IsZero() {
-		return a.n == b.n && x == y, nil
+		return a.n == b.n && x == y, 0, nil
 	}
 	var r [2]io.ReaderAt
 	for i, s := range []*sealed{a, b} {
@@ -167,7 +174,7 @@ func (d *differ) sameBytes(a, b *sealed) (bool, error) {
 		}
 		src, _, done, err := s.f.node.Open()
 		if err != nil {
-			return false, &fs.PathError{Op: "diff", Path: s.f.path, Err: err}
+			return false, 0, &fs.PathError{Op: "diff", Path: s.f.path, Err: err}
 		}
 		defer done()
 		r[i] = src
@@ -178,13 +185,13 @@ func (d *differ) sameBytes(a, b *sealed) (bool, error) {
 		n := min(most, a.n-at)
 		for i, s := range []*sealed{a, b} {
 			if err := formats.ReadFull(r[i], [][]byte{p, q}[i][:n], s.off+at); err != nil {
-				return false, fmt.Errorf("%s: %w", s.key, err)
+				return false, read, fmt.Errorf("%s: %w", s.key, err)
 			}
 		}
-		d.out.ReadBytes += 2 * n
+		read += 2 * n
 		if !bytes.Equal(p[:n], q[:n]) {
-			return false, nil
+			return false, read, nil
 		}
 	}
-	return true, nil
+	return true, read, nil
 }

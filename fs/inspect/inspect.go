@@ -142,18 +142,3 @@ func OpenPinned(f File) (r io.ReaderAt, size int64, done func(), err error) {
 	}
 	return r, size, func() { closeIt(); f.Unpin() }, nil
 }
-
-// readFile reads the first size bytes of a file.
-func readFile(f File, size int64) ([]byte, error) {
-	r, _, done, err := f.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	p := make([]byte, size)
-	k, err := r.ReadAt(p, 0)
-	if err == io.EOF {
-		err = nil
-	}
-	return p[:k], err
-}

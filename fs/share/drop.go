@@ -20,15 +20,20 @@ const (
 	keepUnpublished = "not published: `ckptfs push` publishes it"
 	keepChanged     = "changed since it was published: `ckptfs push` publishes it"
 	keepPlain       = "it is stored as it is, and not packed: the remote has it, and so has the disk"
+	keepMoved       = "it was moved or linked meanwhile"
 	keepReplaced    = "the remote has another version of it by now: `ckptfs fetch` brings its name"
 )
 
 // Drop frees what the files at or below a path take here, if the remote has them: the next prune takes their
-// bytes, and they are read from the remote from then on. That each object is there is asked before.
+// bytes, and they are read from the remote from then on. That they are published, and that each object is
+// there, is asked before.
 func (s *Share) Drop(ctx context.Context, at string, report func(control.Progress)) (
 	*control.Dropped, error) {
 	at, err := shared("drop", at)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Fetch(ctx); err != nil { // what was published may not be any more
 		return nil, err
 	}
 	n, err := s.o.Names.Resolve(at)
@@ -116,11 +121,38 @@ func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string
 	if err := d.o.State.SetFiles([]*record.File{f}); err != nil {
 		return "", err
 	}
-	if why, err = content.Drop(n.File(), f.Manifest); why == "" && err == nil {
+	if why, err = content.Drop(n.File(), f.Manifest); why != "" || err != nil {
+		return why, err
+	}
+	if why, err = d.still(ctx, p, n, f); why == "" && err == nil {
 		d.out.Files++
 		d.out.Bytes += f.Size
 	}
 	return why, err
+}
+
+// still makes sure that a file that was dropped has its name yet, and no other. Else its bytes are its own
+// again.
+func (d *dropping) still(ctx context.Context, p string, n *names.Node, f *record.File) (
+	why string, err error) {
+	now, err := d.o.Names.Resolve(p)
+	if err == nil {
+		defer now.Unpin()
+		a, aerr := n.Attr()
+		if aerr == nil && now.Ino() == n.Ino() && a.Nlink == 1 {
+			return "", nil
+		}
+	}
+	b := d.o.Store.Begin()
+	defer b.Release()
+	err = d.bring.File(ctx, b, &record.Entry{Path: p, File: f})
+	if err == nil {
+		err = b.Commit()
+	}
+	if err == nil {
+		_, err = content.Brought(n.File(), f.Manifest)
+	}
+	return keepMoved, err
 }
 
 // entryOf is what heads say of the file at a path, if it has that manifest; else nil.

@@ -42,7 +42,7 @@ func TestSettle(t *testing.T) {
 	w = want("taken away", cas.Hash{})
 	w.Unsettle()
 	w.Settle(note, same)
-	w = want("noted again", note)
+	want("noted again", note)
 
 	// The name of another tree.
 	if err := os.Rename(at, at+"-was"); err != nil {

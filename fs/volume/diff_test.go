@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime/metrics"
 	"strings"
 	"testing"
 
@@ -276,5 +277,35 @@ func TestDiffInParts(t *testing.T) {
 	if _, err := r.Diff(context.Background(), "d/a.safetensors", "d/b.safetensors",
 		func(control.TensorLists) error { return gone }, nil); err != gone {
 		t.Errorf("%v, want gone", err)
+	}
+}
+
+// TestDiffOfBytes: large files without tensors are not read as a whole.
+func TestDiffOfBytes(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	const size = 32 << 20
+	p := random(size, 1)
+	for _, dir := range []string{"a", "b", "same"} {
+		r.mkdir(dir)
+	}
+	r.write("a/x", p)
+	r.write("same/x", p)
+	p[size-1]++
+	r.write("b/x", p)
+	allocated := func() uint64 {
+		s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+		metrics.Read(s)
+		return s[0].Value.Uint64()
+	}
+	for name, others := range map[string]int{"same/x": 0, "b/x": 1} {
+		before := allocated()
+		d := r.diff("a/x", name)
+		if took := allocated() - before; took > size/2 {
+			t.Errorf("%s: %d MiB were allocated", name, took>>20)
+		}
+		if len(d.Others) != others {
+			t.Errorf("%s: %+v", name, d)
+		}
 	}
 }

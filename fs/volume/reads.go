@@ -140,6 +140,9 @@ func (r *reads) here(manifest cas.Hash) (bool, error) {
 	return at[0].Segment != 0, err
 }
 
+// moved says that the plans of files are elsewhere now.
+func (r *reads) moved(files []*record.File) { r.tier.Load().Moved(files) }
+
 // reader reads the remote's objects, by way of the cache.
 func (r *reads) reader() *fetch.Reader { return r.tier.Load().Reader() }
 

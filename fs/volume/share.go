@@ -115,7 +115,7 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 	}
 	s, err := share.Open(share.Options{
 		Reader: v.reads.reader(), Held: v.reads.held,
-		Folder: v.folder, Joined: j, Bucket: b, State: kept{db}, Random: rand.Reader,
+		Folder: v.folder, Joined: j, Bucket: b, State: kept{db, v.reads.moved}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Models: v.models, Store: v.store, Pack: v.pack,
 		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
 		Kernel: func() content.Kernel { return v.content.Kernel },
@@ -187,7 +187,19 @@ func (s *sharing) status(ctx context.Context) *control.RemoteStatus {
 }
 
 // kept is a share.State on the disk.
-type kept struct{ *state.DB }
+type kept struct {
+	*state.DB
+	moved func([]*record.File)
+}
+
+// SetFiles has readers go on by the plans that these files have now.
+func (k kept) SetFiles(files []*record.File) error {
+	err := k.DB.SetFiles(files)
+	if err == nil {
+		k.moved(files)
+	}
+	return err
+}
 
 func (k kept) SetHeads(all map[record.Writer]heads.Kept) error {
 	set := make(map[record.Writer]state.Kept, len(all))

@@ -65,7 +65,7 @@ func TestStubLeavesRuns(t *testing.T) {
 			b.pulled("")
 			b.link(p, q)
 			b.published("")
-			b.dropped(p)
+			b.dropped(p, p)
 			b.prune(control.PruneOptions{})
 			b.unlink(p)
 			b.published("")

@@ -52,6 +52,22 @@ func (b *Bucket) Write(pairs []Pair) error {
 	return unlessFull(err)
 }
 
+// WriteNow changes the table, all or nothing, and what is late with it. The change is on the disk when it
+// returns, or, after an error, undone.
+func (b *Bucket) WriteNow(pairs []Pair) error {
+	if len(pairs) == 0 {
+		return nil
+	}
+	b.db.writing.Lock()
+	defer b.db.writing.Unlock()
+	undo, _ := b.db.late.addPairs(b.name, pairs, b.db.few)
+	err := b.db.flushLocked()
+	if err != nil {
+		undo()
+	}
+	return err
+}
+
 // putPairs changes a table within a transaction.
 func putPairs(tx *bolt.Tx, bucket string, pairs map[string][]byte) error {
 	in, err := tx.CreateBucketIfNotExists([]byte(bucket))

@@ -55,3 +55,33 @@ func TestNumbersOutliveARefusedWrite(t *testing.T) {
 		t.Errorf("the record lies in %v, found in %v", first.ID, got.ID)
 	}
 }
+
+// What the disk refused is not read either: who was told of an error relies on what there was.
+func TestRefusedWriteIsUndone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "remote.db")
+	db := open(t, path)
+	must(t, db.SetNames(map[string][]byte{"a": []byte("old")}))
+	signal.Ignore(syscall.SIGXFSZ)
+	var was unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &was))
+	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: was.Max}))
+	err := db.SetNames(map[string][]byte{"a": []byte("new"), "b": []byte("new")})
+	must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &was))
+	if err == nil {
+		t.Fatal("it was written")
+	}
+	is := func() {
+		t.Helper()
+		for name, want := range map[string]string{"a": "old", "b": ""} {
+			if got, err := db.Name(name); string(got) != want || err != nil {
+				t.Errorf("%s is %q, %v, want %q", name, got, err, want)
+			}
+		}
+	}
+	is()
+	must(t, db.SetNames(map[string][]byte{"c": []byte("later")}))
+	is()
+	must(t, db.Close())
+	db = open(t, path)
+	is()
+}

@@ -151,19 +151,9 @@ func (db *DB) put(t *chunks.Bucket, key, value []byte) error {
 	return db.write(t, []chunks.Pair{{Key: key, Value: value}})
 }
 
-// write changes a table, all or nothing. It is durable when write returns.
+// write changes a table, all or nothing. It is durable when write returns. After an error nothing changed.
 func (db *DB) write(t *chunks.Bucket, pairs []chunks.Pair) error {
-	if len(pairs) == 0 {
-		return nil
-	}
-	if err := t.Write(pairs); err != nil {
-		return err
-	}
-	if err := db.file.Sync(); err != nil { // else it is written with what comes later
-		return err
-	}
-	// Where there is no room for a file nothing is written, and no error.
-	return kept(t, pairs)
+	return t.WriteNow(pairs)
 }
 
 // kept returns an error unless the table has the pairs. The first alone does not tell: it may be as it was.

@@ -31,36 +31,48 @@ func (s *scene) held(ctx context.Context, b bucket.Bucket, path string) (held []
 		}
 	}
 	for _, w := range append(writers, archive...) {
-		p, _, err := bucket.Read(ctx, b, record.HeadKey(w), record.MaxHead, "")
-		if errors.Is(err, bucket.ErrNotFound) {
-			continue
+		entries, err := entriesOf(ctx, b, w, path)
+		for errors.Is(err, bucket.ErrNotFound) { // the table: the head names another one by now, or is gone
+			entries, err = entriesOf(ctx, b, w, path)
 		}
 		if err != nil {
 			return nil, err
-		}
-		h, err := record.DecodeHead(w, p)
-		if err != nil {
-			return nil, err
-		}
-		entries := h.Find(path)
-		for _, t := range h.Tables {
-			p, _, err := bucket.Read(ctx, b, record.ClassTable.Key(t.ID), record.MaxObject, "")
-			if err != nil {
-				return nil, err
-			}
-			list, _, err := record.DecodeTable(w, t.ID, p)
-			if err != nil {
-				return nil, err
-			}
-			entries = names.Union(w, entries, slices.DeleteFunc(list, func(e record.Entry) bool {
-				return e.Path != path
-			}))
 		}
 		for _, e := range entries {
 			held = append(held, &e)
 		}
 	}
 	return held, nil
+}
+
+// entriesOf reads what a head and its tables hold of a path.
+func entriesOf(ctx context.Context, b bucket.Bucket, w record.Writer, path string) ([]record.Entry, error) {
+	p, _, err := bucket.Read(ctx, b, record.HeadKey(w), record.MaxHead, "")
+	if errors.Is(err, bucket.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, err := record.DecodeHead(w, p)
+	if err != nil {
+		return nil, err
+	}
+	entries := h.Find(path)
+	for _, t := range h.Tables {
+		p, _, err := bucket.Read(ctx, b, record.ClassTable.Key(t.ID), record.MaxObject, "")
+		if err != nil {
+			return nil, err
+		}
+		list, _, err := record.DecodeTable(w, t.ID, p)
+		if err != nil {
+			return nil, err
+		}
+		entries = names.Union(w, entries, slices.DeleteFunc(list, func(e record.Entry) bool {
+			return e.Path != path
+		}))
+	}
+	return entries, nil
 }
 
 // changes has a machine publish an entry of alice's path, which is found out from what is held before each

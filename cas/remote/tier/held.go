@@ -92,7 +92,7 @@ func (t *Tier) Held(ctx context.Context, f *record.File, sample bool) error {
 	if err := g.Wait(); err != nil || !sample {
 		return err
 	}
-	x := newPlan(p, nil, nil)
+	x := newPlan(p, f.Plan, nil, nil)
 	var some []fetch.Record
 	for n, i := rand.IntN(sampled), 0; i == 0 || n < len(x.keys); i, n = i+1, n+sampled {
 		some = append(some, wanted{x, n % len(x.keys)}.record())

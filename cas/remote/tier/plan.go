@@ -35,8 +35,9 @@ func (k key) hash() (h cas.Hash) {
 //	…            the bases
 type plan struct {
 	*record.Plan
-	keys  []key    // by number; zero: not known
-	order []uint32 // the numbers, by ascending key
+	at    record.Ref // where it lies itself
+	keys  []key      // by number; zero: not known
+	order []uint32   // the numbers, by ascending key
 
 	settled []bool // by number: what the record is stored against was asked for; under flights.mu
 	stream  stream
@@ -72,8 +73,8 @@ func (p *plan) place(n int) record.Place {
 }
 
 // newPlan is a plan of which the hashes of some lists and chunks are known.
-func newPlan(p *record.Plan, lists []cas.Hash, chunks []manifest.Span) *plan {
-	x := &plan{Plan: p}
+func newPlan(p *record.Plan, at record.Ref, lists []cas.Hash, chunks []manifest.Span) *plan {
+	x := &plan{Plan: p, at: at}
 	x.keys = make([]key, x.firstBase()+len(p.Bases))
 	x.settled = make([]bool, len(x.keys))
 	x.keys[0] = keyOf(p.Manifest)
@@ -123,7 +124,7 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
-	first := newPlan(p, nil, nil)
+	first := newPlan(p, f.Plan, nil, nil)
 	local, err := t.holds([]cas.Hash{p.Manifest})
 	if err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 		return nil, lies(p, "a manifest of %d bytes and %d lists, the plan has %d and %d", m.Size, len(lists),
 			p.Size, len(p.Lists))
 	}
-	second := newPlan(p, lists, nil)
+	second := newPlan(p, f.Plan, lists, nil)
 	chunks, err := m.Chunks(func(h cas.Hash, dst []byte) ([]byte, error) {
 		return t.getOf(ctx, second, h, dst, anyNumber, true)
 	})
@@ -157,7 +158,7 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 	if len(chunks) != len(p.Chunks) {
 		return nil, lies(p, "%d chunks, the plan has %d", len(chunks), len(p.Chunks))
 	}
-	x := newPlan(p, lists, chunks)
+	x := newPlan(p, f.Plan, lists, chunks)
 	x.stream.bases = t.away(x.between(x.firstBase(), len(x.keys)))
 	return x, nil
 }

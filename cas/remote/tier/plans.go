@@ -112,6 +112,26 @@ func (s *plans) unpin(manifest cas.Hash) {
 	}
 }
 
+// moved says where the plan of a file is now. One that was read elsewhere is forgotten: what it names may go.
+func (s *plans) moved(f *record.File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.pins[f.Manifest]
+	if x != nil {
+		x.file = f
+	}
+	p, ok := s.loaded.Peek(f.Manifest)
+	if !ok || p.at == f.Plan {
+		return
+	}
+	s.loaded.Remove(f.Manifest)
+	if x == nil {
+		s.weight -= p.weight()
+	}
+	p.stream.pause()
+	s.shrinkLocked()
+}
+
 // pinned is the file of a manifest, if it is pinned.
 func (s *plans) pinned(manifest cas.Hash) *record.File {
 	s.mu.RLock()
@@ -132,6 +152,13 @@ func (s *plans) unread() (all []*record.File) {
 		}
 	}
 	return all
+}
+
+// Moved says that Find tells of another plan of these files now. Who reads one goes on by that.
+func (t *Tier) Moved(files []*record.File) {
+	for _, f := range files {
+		t.plans.moved(f)
+	}
 }
 
 // Pin has the records of a file be found until done, which is to be called once. It asks nobody over the
@@ -195,7 +222,9 @@ func (t *Tier) loadOnce(ctx context.Context, f *record.File) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.plans.add(p)
+		if now, err := t.file(f.Manifest); err == nil && now.Plan == p.at { // else it moved meanwhile
+			t.plans.add(p)
+		}
 		return p, nil
 	})
 	select {

@@ -171,7 +171,7 @@ func recordsOf(t *testing.T, r *rig, f *remotetest.Saved) (all []read) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := newPlan(p, nil, nil)
+	x := newPlan(p, r.files[f.Manifest].Plan, nil, nil)
 	for n := range x.keys {
 		all = append(all, read{Record: wanted{x, n}.record()})
 	}

@@ -30,7 +30,7 @@ func plan16(chunks, stored int) *plan {
 		spans[n] = manifest.Span{Hash: cas.Sum(fmt.Append(nil, n)), Len: 256 << 10}
 		off += segment.Size(stored)
 	}
-	return newPlan(p, nil, spans)
+	return newPlan(p, record.Ref{}, nil, spans)
 }
 
 // Reading a model of 16 GB from its begin takes at most 1,100 requests, and no more is asked for ahead of the

@@ -246,6 +246,50 @@ func TestPin(t *testing.T) {
 	}
 }
 
+// A file that was published anew is read by its new plan, also by who has it open, when the objects of the
+// one before are gone.
+func TestMoved(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 1)
+	r.open(t, 1<<30)
+	done, err := r.Pin(f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	if _, err := r.Get(f.Hashes[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	before, err := r.Plan(t.Context(), f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := remotetest.NewMachine(t, r.remote.Bucket, 2)
+	e, _ := two.Publish(t, "runs/b/0/model.pt", remotetest.Small.Save(t, two.Store, 0, nil))
+	if e.File.Manifest != f.Manifest || e.File.Plan == r.files[f.Manifest].Plan {
+		t.Fatalf("published anew: %+v", e.File)
+	}
+	for _, o := range before.Objects {
+		if err := r.remote.Delete(t.Context(), []string{o.Class.Key(o.ID)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(r.folder, o.ID.String()[:2])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.files[f.Manifest] = e.File
+	r.Moved([]*record.File{e.File})
+	for _, h := range f.Hashes {
+		if p, err := r.Get(h, nil); err != nil || cas.Sum(p) != h {
+			t.Fatal(err)
+		}
+	}
+	now, err := r.Plan(t.Context(), f.Manifest)
+	if err != nil || now.Record.Place == before.Record.Place && now.Objects[0] == before.Objects[0] {
+		t.Errorf("the plan is the one before, or: %v", err)
+	}
+}
+
 // Held sees an object that is gone, is another one's, or has damaged records.
 func TestHeld(t *testing.T) {
 	r := newRig(t)
