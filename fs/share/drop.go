@@ -20,7 +20,7 @@ const (
 	keepUnpublished = "not published: `ckptfs push` publishes it"
 	keepChanged     = "changed since it was published: `ckptfs push` publishes it"
 	keepPlain       = "it is stored as it is, and not packed: the remote has it, and so has the disk"
-	keepMoved       = "it was moved or linked meanwhile"
+	keepMoved       = "it was moved meanwhile"
 	keepReplaced    = "the remote has another version of it by now: `ckptfs fetch` brings its name"
 )
 
@@ -121,38 +121,29 @@ func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string
 	if err := d.o.State.SetFiles([]*record.File{f}); err != nil {
 		return "", err
 	}
-	if why, err = content.Drop(n.File(), f.Manifest); why != "" || err != nil {
-		return why, err
+	return d.stub(p, n, f)
+}
+
+// stub makes a file a stub that has its name yet, and no other.
+func (d *dropping) stub(p string, n *names.Node, f *record.File) (why string, err error) {
+	d.leaving.Lock()
+	defer d.leaving.Unlock()
+	now, err := d.o.Names.Resolve(p)
+	if gone(err) == nil && err != nil {
+		return keepMoved, nil
 	}
-	if why, err = d.still(ctx, p, n, f); why == "" && err == nil {
+	if err != nil {
+		return "", err
+	}
+	defer now.Unpin()
+	if now.Ino() != n.Ino() {
+		return keepMoved, nil
+	}
+	if why, err = content.Drop(n.File(), f.Manifest); why == "" && err == nil {
 		d.out.Files++
 		d.out.Bytes += f.Size
 	}
 	return why, err
-}
-
-// still makes sure that a file that was dropped has its name yet, and no other. Else its bytes are its own
-// again.
-func (d *dropping) still(ctx context.Context, p string, n *names.Node, f *record.File) (
-	why string, err error) {
-	now, err := d.o.Names.Resolve(p)
-	if err == nil {
-		defer now.Unpin()
-		a, aerr := n.Attr()
-		if aerr == nil && now.Ino() == n.Ino() && a.Nlink == 1 {
-			return "", nil
-		}
-	}
-	b := d.o.Store.Begin()
-	defer b.Release()
-	err = d.bring.File(ctx, b, &record.Entry{Path: p, File: f})
-	if err == nil {
-		err = b.Commit()
-	}
-	if err == nil {
-		_, err = content.Brought(n.File(), f.Manifest)
-	}
-	return keepMoved, err
 }
 
 // entryOf is what heads say of the file at a path, if it has that manifest; else nil.

@@ -49,7 +49,7 @@
 // hour, the least recently used first, and each only once the remote was asked for its objects (Drop).
 //
 // Locks: Share.pushing is held over a push and a pull. Nothing is locked while the tree is changed but what
-// that locks.
+// that locks, and Share.leaving.
 package share
 
 import (
@@ -150,7 +150,10 @@ type Share struct {
 	bring   *bring.Bringer
 	find    *reuse.Finder
 
-	pushing   sync.Mutex
+	pushing sync.Mutex
+	// leaving is held shared while a name goes to where nothing is shared, from when it is known that it is no
+	// stub's. A file becomes a stub under it, with the name that is published.
+	leaving   sync.RWMutex
 	lazy      *lazy
 	conflicts conflicts
 
@@ -169,6 +172,12 @@ type Share struct {
 	end  sync.WaitGroup
 	// background ends with Stop.
 	background context.Context
+}
+
+// Leaving keeps files from becoming stubs until done is called.
+func (s *Share) Leaving() (done func()) {
+	s.leaving.RLock()
+	return s.leaving.RUnlock
 }
 
 // parallel is how many objects are put at a time.

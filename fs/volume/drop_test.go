@@ -1,7 +1,12 @@
 package volume
 
 import (
+	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
 )
@@ -48,4 +53,48 @@ func TestDropAsksNow(t *testing.T) {
 			b.stub(q, true)
 		})
 	}
+}
+
+// A folder that is moved out of runs while a file in it is dropped has no stubs: the remote keeps nothing for
+// it. The move has looked at the one file when it becomes a stub, and waits for the other.
+func TestDropBesideMove(t *testing.T) {
+	const p, q = "runs/x/1/a.safetensors", "runs/x/1/b.safetensors"
+	c := newCloud(t)
+	a := c.join("a")
+	a.put(p, modelFile(t, "ABC"))
+	a.put(q, modelFile(t, "DEF"))
+	a.published("")
+	a.mkdir("keep")
+	moved, dropped := make(chan error, 1), make(chan struct{})
+	looked := a.find(q)
+	var once atomic.Bool
+	a.content.Step = func(what string) error {
+		if what != "drop: record" || once.Swap(true) {
+			return nil
+		}
+		go func() { moved <- a.tryRename("runs/x/1", "keep/1", 0) }()
+		time.Sleep(200 * time.Millisecond) // it waits for the file that is dropped, or for all that are
+		go func() {
+			defer close(dropped)
+			_, _ = a.Requests.Drop(t.Context(), p, nil)
+		}()
+		select {
+		case <-dropped:
+		case <-time.After(time.Second):
+		}
+		return errors.New("a test's")
+	}
+	_, _ = a.Requests.Drop(t.Context(), q, nil)
+	<-dropped
+	err := <-moved
+	a.forget(looked)
+	if errors.Is(err, unix.EXDEV) {
+		a.same(p, modelFile(t, "ABC"))
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.stub("keep/1/a.safetensors", false)
+	a.stub("keep/1/b.safetensors", false)
 }

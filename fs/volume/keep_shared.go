@@ -40,6 +40,14 @@ func (s *sharing) leaves(dir *names.Node, name string) bool {
 	return s.get() != nil && !share.Shares(path.Join(dir.Path(), name))
 }
 
+// leaving keeps files from becoming stubs until done is called.
+func (s *sharing) leaving() (done func()) {
+	if one := s.get(); one != nil {
+		return one.Leaving()
+	}
+	return func() {}
+}
+
 // keepStubs is EXDEV when a remote alone has a file, or one below a folder. Where nothing is shared there are
 // none, and a folder need not be walked.
 func keepStubs(v *Volume, n *names.Node) error {

@@ -14,6 +14,9 @@ import (
 
 // Link gives a node one more name.
 func (v *Volume) Link(n, dir *names.Node, name string) (tree.Attr, error) {
+	if v.sharing.leaves(dir, name) {
+		defer v.sharing.leaving()()
+	}
 	if err := keepShared(v, n, dir, name); err != nil {
 		return tree.Attr{}, err
 	}
@@ -76,6 +79,10 @@ func (v *Volume) Rename(
 	}
 	if v.virtual.Reserved(newDir, newName) {
 		return unix.EROFS
+	}
+	if v.sharing.leaves(newDir, newName) ||
+		flags&unix.RENAME_EXCHANGE != 0 && v.sharing.leaves(oldDir, oldName) {
+		defer v.sharing.leaving()()
 	}
 	if err := keepMoved(v, oldDir, oldName, newDir, newName); err != nil {
 		return err
