@@ -146,8 +146,8 @@ func (s *plans) pinned(manifest cas.Hash) *record.File {
 	return nil
 }
 
-// seek is find. If no plan has it that is loaded, unread are the files that are pinned and whose plans are not
-// loaded at that moment.
+// seek is find. If no plan that is loaded has it, unread are the files that are pinned and whose plans are
+// not loaded at that moment.
 func (s *plans) seek(h cas.Hash) (w wanted, ok bool, unread []*record.File) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
