@@ -40,6 +40,10 @@ func (s *plans) find(h cas.Hash) (wanted, bool) {
 	s.mu.RLock()
 	all := s.all
 	s.mu.RUnlock()
+	return findIn(all, h)
+}
+
+func findIn(all []*plan, h cas.Hash) (wanted, bool) {
 	k := keyOf(h)
 	for i := len(all) - 1; i >= 0; i-- {
 		if n, ok := all[i].find(k); ok {
@@ -142,16 +146,20 @@ func (s *plans) pinned(manifest cas.Hash) *record.File {
 	return nil
 }
 
-// unread are the files that are pinned and whose plans are not loaded.
-func (s *plans) unread() (all []*record.File) {
+// seek is find. If no plan that is loaded has it, unread are the files that are pinned and whose plans are
+// not loaded at that moment.
+func (s *plans) seek(h cas.Hash) (w wanted, ok bool, unread []*record.File) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if w, ok = findIn(s.all, h); ok {
+		return w, true, nil
+	}
 	for h, x := range s.pins {
 		if !s.loaded.Contains(h) {
-			all = append(all, x.file)
+			unread = append(unread, x.file)
 		}
 	}
-	return all
+	return wanted{}, false, unread
 }
 
 // Moved says that Find tells of another plan of these files now. Who reads one goes on by that.
@@ -255,7 +263,11 @@ func (t *Tier) where(ctx context.Context, h cas.Hash) (wanted, error) {
 		p, err := t.loadOnce(ctx, f)
 		return wanted{p, 0}, err
 	}
-	for _, f := range t.plans.unread() {
+	w, ok, unread := t.plans.seek(h) // another reader may have loaded its plan by now
+	if ok {
+		return w, nil
+	}
+	for _, f := range unread {
 		p, err := t.loadOnce(ctx, f)
 		if err != nil {
 			return wanted{}, err

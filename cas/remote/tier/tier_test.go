@@ -290,6 +290,31 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// TestLoadedMeanwhile: two readers of a file that was never read here load its plan at the same time. The one
+// that finds no plan loaded finds it when the other has loaded it.
+func TestLoadedMeanwhile(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 1)
+	r.open(t, 1<<30)
+	done, err := r.Pin(f.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	find := r.o.Find
+	r.o.Find = func(h cas.Hash) (*record.File, error) {
+		if h != f.Manifest {
+			if _, err := r.Plan(t.Context(), f.Manifest); err != nil {
+				t.Error(err)
+			}
+		}
+		return find(h)
+	}
+	if p, err := r.Get(f.Hashes[0], nil); err != nil || cas.Sum(p) != f.Hashes[0] {
+		t.Error(err)
+	}
+}
+
 // Held sees an object that is gone, is another one's, or has damaged records.
 func TestHeld(t *testing.T) {
 	r := newRig(t)
