@@ -175,7 +175,7 @@ type Share struct {
 }
 
 // Leaving keeps files from becoming stubs until done is called.
-func (s *Share) Leaving() (done func()) {
+func Leaving(s *Share) (done func()) {
 	s.leaving.RLock()
 	return s.leaving.RUnlock
 }

@@ -43,7 +43,7 @@ func (s *sharing) leaves(dir *names.Node, name string) bool {
 // leaving keeps files from becoming stubs until done is called.
 func (s *sharing) leaving() (done func()) {
 	if one := s.get(); one != nil {
-		return one.Leaving()
+		return share.Leaving(one)
 	}
 	return func() {}
 }

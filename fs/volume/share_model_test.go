@@ -131,8 +131,9 @@ func (m *shareModel) push(one *modelled) {
 	m.see(one, m.remote(one))
 }
 
-// drop leaves to the remote what it has: no name shows that.
+// drop leaves to the remote what it has, and fetches first: no name shows more of it.
 func (m *shareModel) drop(one *modelled) {
+	m.see(one, m.remote(one))
 	if _, err := one.Drop(context.Background(), "", nil); err != nil && !errors.Is(err, unix.ENOENT) {
 		m.rt.Fatalf("drop: %v", err)
 	}
