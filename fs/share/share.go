@@ -151,8 +151,8 @@ type Share struct {
 	find    *reuse.Finder
 
 	pushing sync.Mutex
-	// leaving is held shared while a name goes to where nothing is shared, from when it is known that it is no
-	// stub's. A file becomes a stub under it, with the name that is published.
+	// leaving is held shared while a name goes to where nothing is shared, from when it is known that it is
+	// no stub's. A file becomes a stub under it, with the name that is published.
 	leaving   sync.RWMutex
 	lazy      *lazy
 	conflicts conflicts

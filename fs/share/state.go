@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"path"
 
 	"ckptfs/cas/remote/record"
@@ -53,11 +54,14 @@ func (s *Share) published(n *names.Node, p string, st *steps.Step, k *known) (bo
 		return err == nil && e == nil, err
 	}
 	a, is, err := settled(n)
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnpacked) {
 		return false, nil
 	}
-	if lookOf(&a, &is, st) == k.look {
+	if lookOf(&a, &is, st) == k.look { // also while it is packed again
 		return true, nil
+	}
+	if err != nil {
+		return false, nil
 	}
 	if a.Size > record.MaxInline && !is.Packed() {
 		return false, nil

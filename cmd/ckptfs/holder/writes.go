@@ -180,8 +180,8 @@ func write(fd int, p []byte) unix.Errno {
 }
 
 // threads write to the device. The kernel may not even let them be killed. So each has descriptors of its
-// own, which are the device, the first three and the runtime's: if the process is killed, all else that it has
-// open is closed.
+// own, which are the device, the first three and the runtime's: if the process is killed, all else that it
+// has open is closed.
 type threads struct {
 	once sync.Once
 	work chan func() // closed at the end
