@@ -48,6 +48,7 @@ type Writing struct {
 	// Was is what the last process left noted; zero: nothing.
 	Was     cas.Hash
 	settled atomic.Bool // something is noted
+	dir     *disk.Folder
 }
 
 const (
@@ -60,8 +61,8 @@ const (
 
 // OpenWriting reads what the last process left in d. clean says that it ended in order, so that what it was
 // writing was written. With readOnly set nothing is changed.
-func OpenWriting(d *disk.Folder, clean, readOnly bool) (*Writing, error) {
-	w := &Writing{slots: map[uint64]int{}, torn: map[uint64]bool{}}
+func OpenWriting(d *disk.Folder, clean, readOnly bool) (w *Writing, err error) {
+	w = &Writing{slots: map[uint64]int{}, torn: map[uint64]bool{}, dir: d}
 	flags := unix.O_RDWR | unix.O_CREAT
 	if readOnly {
 		flags = unix.O_RDONLY
@@ -70,12 +71,17 @@ func OpenWriting(d *disk.Folder, clean, readOnly bool) (*Writing, error) {
 	if err != nil {
 		if readOnly && errors.Is(err, fs.ErrNotExist) {
 			err = nil
+		} else if !readOnly {
+			unnote(d)
 		}
 		return w, err
 	}
 	head, err := writingHead(d)
 	if err != nil {
 		f.Close()
+		if !readOnly {
+			unnote(d)
+		}
 		return w, err
 	}
 	p := make([]byte, writingHeader+8*writingSlots)
@@ -98,6 +104,11 @@ func OpenWriting(d *disk.Folder, clean, readOnly bool) (*Writing, error) {
 	}
 	// Written in one piece: a kill leaves the old or the new. In full, so that a disk that has no room says
 	// so here.
+	defer func() {
+		if err != nil && !w.Was.IsZero() { // nobody could take the note away later
+			unnote(d)
+		}
+	}()
 	out := make([]byte, writingHeader+8*max(writingSlots, len(w.torn)))
 	copy(out, head[:])
 	copy(out[writingNoted:], w.Was[:])
@@ -202,16 +213,17 @@ func (w *Writing) setLocked(at int, ino uint64) {
 	}
 }
 
-// store changes the file. w.mu is held.
-func (w *Writing) store(change func(m []byte)) {
+// store changes the file; false: it is as it was. w.mu is held.
+func (w *Writing) store(change func(m []byte)) (done bool) {
 	w.mu.AssertHeld()
 	if w.m == nil {
-		return
+		return false
 	}
 	// What cannot be read in, or on some filesystems has no room for a new copy of its block, is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { _ = recover() }()
 	change(w.m)
+	return true
 }
 
 // Settle notes something that holds for as long as nothing in the tree changes.
@@ -229,13 +241,27 @@ func (w *Writing) Unsettle() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.noteLocked(cas.Hash{})
+	if !w.noteLocked(cas.Hash{}) && w.m != nil {
+		unnote(w.dir)
+	}
 	w.settled.Store(false)
 }
 
-func (w *Writing) noteLocked(note cas.Hash) {
+func (w *Writing) noteLocked(note cas.Hash) bool {
 	w.mu.AssertHeld()
-	w.store(func(m []byte) { copy(m[writingNoted:], note[:]) })
+	return w.store(func(m []byte) { copy(m[writingNoted:], note[:]) })
+}
+
+// unnote takes the note out of a file that is not mapped, or the file away: a note that stays is believed.
+func unnote(d *disk.Folder) {
+	f, err := d.Open(WritingFile, unix.O_RDWR, 0)
+	if err == nil {
+		_, err = f.WriteAt(make([]byte, writingHeader-writingNoted), writingNoted)
+		f.Close()
+	}
+	if err != nil {
+		_ = d.Remove(WritingFile)
+	}
 }
 
 // State reports whether a file has a writer now, and whether it had one when a daemon died.
