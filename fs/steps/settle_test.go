@@ -3,6 +3,7 @@ package steps
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"ckptfs/cas"
@@ -68,5 +69,45 @@ func TestSettle(t *testing.T) {
 	s.Alter()
 	if s.Settle(note, s.Alterations()); !open().Settled().IsZero() {
 		t.Error("noted while something changes")
+	}
+}
+
+// A change that is told of while somebody looks is not settled by that look: it may not have been seen.
+func TestSettleBesideChange(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, tree.TreeDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d, err := disk.OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	w, err := tree.OpenWriting(d, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	s := New(Options{Writing: w})
+	s.watch.mu.Lock() // as a look has it that takes what changed
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		s.Changed(1)
+	}()
+	for s.Alterations() == 0 {
+		runtime.Gosched()
+	}
+	n := s.Alterations()
+	s.watch.mu.Unlock()
+	<-told
+	s.Settle(cas.Sum([]byte("all")), n)
+	again, err := tree.OpenWriting(d, false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if !again.Was.IsZero() {
+		t.Error("noted beside a change that was not seen")
 	}
 }

@@ -130,6 +130,7 @@ func (s *Steps) Begin(ino uint64) {
 	s.touched.Store(true)
 	s.alter()
 	s.Writing.Begin(ino)
+	s.alter() // Settle may have begun in between
 }
 
 // End notes that a file has no writer any more.

@@ -117,6 +117,7 @@ func (s *Steps) Same(gen uint64) bool {
 func (s *Steps) Changed(ino uint64) {
 	s.touched.Store(true)
 	s.alter()
+	defer s.alter() // who looked in between has not seen it
 	w := &s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
 )
@@ -83,5 +85,13 @@ func TestSettledAndNoRoom(t *testing.T) {
 	}
 	if w = openWriting(t, dir, false, false); !w.Was.IsZero() {
 		t.Error("it is noted still")
+	}
+	w.Settle(cas.Sum([]byte("all")), func() bool { return false })
+	if err := unix.Mprotect(w.m, unix.PROT_READ); err != nil { // as if there were no room to change it
+		t.Fatal(err)
+	}
+	w.Unsettle()
+	if w = openWriting(t, dir, false, false); !w.Was.IsZero() {
+		t.Error("it is noted still, and the file could not be changed")
 	}
 }

@@ -442,3 +442,38 @@ func TestDamagedTable(t *testing.T) {
 		t.Error("a table that was cut was read")
 	}
 }
+
+// Of a short table that is damaged in one block, the rest is read.
+func TestDamagedBlock(t *testing.T) {
+	r := newRig(t)
+	var all []string
+	for i := range 3000 {
+		all = append(all, fmt.Sprintf("runs/a/%04d/%s 1", i, strings.Repeat("x", 40)))
+	}
+	slices.Sort(all)
+	r.commit(anna, 1, "", strings.Join(all, ","))
+	r.refreshed(true)
+	table := r.Head(anna).Tables[0]
+	d, err := r.directory(t.Context(), anna, table)
+	if err != nil || len(d.Blocks) < 3 || table.Len > readWhole {
+		t.Fatalf("%d bytes: %v", table.Len, err)
+	}
+	key := record.ClassTable.Key(table.ID)
+	p, _, err := bucket.Read(t.Context(), r.counted, key, 1<<20, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := d.Blocks[len(d.Blocks)-1]
+	p[b.Off+b.Len/2] ^= 1
+	r.put(key, p)
+	r.again()
+	if of, err := r.Below(t.Context(), "runs/a/0000"); err != nil || len(of) != 1 {
+		t.Errorf("%v: %v", of, err)
+	}
+	if _, err := r.Runs(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Below(t.Context(), "runs/a/2999"); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("the damaged block: %v", err)
+	}
+}

@@ -369,7 +369,9 @@ func (p *Packer) layLate() (err error) {
 	for _, f := range p.files {
 		for _, x := range f.late {
 			at, there := p.laid[x.Hash]
-			if *x.at = at.Place; there {
+			// The plan has the bases of x: it is to be the same record.
+			if there && at.kind == x.Kind && at.Stored == x.Stored && at.crc == x.CRC {
+				*x.at = at.Place
 				continue
 			}
 			if *x.at, err = p.layOut(x.Record); err != nil {

@@ -232,6 +232,10 @@ func (t *Tier) loadOnce(ctx context.Context, f *record.File) (*plan, error) {
 		}
 		if now, err := t.file(f.Manifest); err == nil && now.Plan == p.at { // else it moved meanwhile
 			t.plans.add(p)
+			// It may have moved before it was added, when Moved had nothing to forget.
+			if now, err := t.file(f.Manifest); err == nil && now.Plan != p.at {
+				t.plans.moved(now)
+			}
 		}
 		return p, nil
 	})

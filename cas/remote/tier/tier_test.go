@@ -290,6 +290,31 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// A plan that moves when it was loaded, and is not known to be yet, is forgotten, too.
+func TestMovedWhileLoaded(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 1)
+	r.open(t, 1<<30)
+	two := remotetest.NewMachine(t, r.remote.Bucket, 2)
+	e, _ := two.Publish(t, "runs/b/0/model.pt", remotetest.Small.Save(t, two.Store, 0, nil))
+	find, asked := r.o.Find, 0
+	r.o.Find = func(h cas.Hash) (*record.File, error) {
+		before, err := find(h)
+		if asked++; asked == 2 { // when the plan has been loaded
+			r.files[f.Manifest] = e.File
+			r.Moved([]*record.File{e.File})
+		}
+		return before, err
+	}
+	if _, err := r.Plan(t.Context(), f.Manifest); err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.planOf(t.Context(), f.Manifest)
+	if err != nil || asked < 2 || p.at != e.File.Plan {
+		t.Errorf("the plan is the one before, or: %v", err)
+	}
+}
+
 // TestLoadedMeanwhile: two readers of a file that was never read here load its plan at the same time. The one
 // that finds no plan loaded finds it when the other has loaded it.
 func TestLoadedMeanwhile(t *testing.T) {
