@@ -180,8 +180,9 @@ func write(fd int, p []byte) unix.Errno {
 }
 
 // threads write to the device. The kernel may not even let them be killed. So each has descriptors of its
-// own, which are the device, the first three and the runtime's: if the process is killed, all else that it
-// has open is closed.
+// own, which are the device and the runtime's: if the process is killed, all else that it has open is closed.
+// Not the first three either: the caller of `mount` may read them to their end, and the process gives them up
+// only in its own.
 type threads struct {
 	once sync.Once
 	work chan func() // closed at the end
@@ -249,13 +250,13 @@ func onOwnThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
-// alone has the calling thread have no descriptors but the first three, fd, and those by which the runtime
-// wakes the thread that waits for the network: it does that on any thread, and ends the process if it cannot.
+// alone has the calling thread have no descriptors but fd, and those by which the runtime wakes the thread
+// that waits for the network: it does that on any thread, and ends the process if it cannot.
 // Before Linux 5.9, which can do it, the thread goes on sharing all of them.
 func alone(fd int) {
 	keep := append(runtimes(), fd)
 	slices.Sort(keep)
-	from := 3
+	from := 0
 	for _, fd := range keep {
 		if fd > from && closeOwn(from, fd-1) != nil {
 			return
