@@ -35,34 +35,24 @@ func (b *Bucket) Get(key []byte) (value []byte, err error) {
 
 // Write changes the table. The change is on the disk with a later commit, or, after an error, lost. When
 // there is no room for it, it is lost without one.
-func (b *Bucket) Write(pairs []Pair) error {
+func (b *Bucket) Write(pairs []Pair) error { return unlessFull(b.write(pairs, false)) }
+
+// WriteNow changes the table, all or nothing, and what is late with it. The change is on the disk when it
+// returns, or, after an error, undone.
+func (b *Bucket) WriteNow(pairs []Pair) error { return b.write(pairs, true) }
+
+func (b *Bucket) write(pairs []Pair, now bool) error {
 	if len(pairs) == 0 {
 		return nil
 	}
 	b.db.writing.Lock()
 	defer b.db.writing.Unlock()
 	undo, few := b.db.late.addPairs(b.name, pairs, b.db.few)
-	if few {
+	if few && !now {
 		return nil
 	}
 	err := b.db.flushLocked()
 	if err != nil { // what others wrote before stays: pairs of theirs may name it
-		undo()
-	}
-	return unlessFull(err)
-}
-
-// WriteNow changes the table, all or nothing, and what is late with it. The change is on the disk when it
-// returns, or, after an error, undone.
-func (b *Bucket) WriteNow(pairs []Pair) error {
-	if len(pairs) == 0 {
-		return nil
-	}
-	b.db.writing.Lock()
-	defer b.db.writing.Unlock()
-	undo, _ := b.db.late.addPairs(b.name, pairs, b.db.few)
-	err := b.db.flushLocked()
-	if err != nil {
 		undo()
 	}
 	return err
