@@ -239,10 +239,8 @@ func (l *level) remove(ctx context.Context, p, name string, was *known) error {
 	}
 	before, err := l.unchanged(n, p, was)
 	if errors.Is(err, errChanged) { // perhaps in nothing that is published
-		if _, _, err = l.has(ctx, n, p, was); err == nil {
+		if _, _, herr := l.has(ctx, n, p, was); herr == nil {
 			before, err = l.unchanged(n, p, was)
-		} else {
-			err = errChanged
 		}
 	}
 	if err != nil {
