@@ -109,7 +109,7 @@ func (a Address) checkWeb(insecure bool) error {
 	}
 	u, err := url.Parse(a.Web)
 	if err == nil && u.Scheme == "http" && !insecure && !loopback(u.Hostname()) {
-		err = fmt.Errorf("mirror %s has no TLS: whoever is on the way may show other checkpoints by these names; "+
+		err = fmt.Errorf("mirror %s has no TLS: others on the way may show other checkpoints by these names; "+
 			"--insecure-http allows it", a.Web)
 	}
 	return err

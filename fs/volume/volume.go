@@ -203,7 +203,7 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 	} else if s.Repair {
 		s.Unbelieved = s.Unbelieved || before.Failed
 	}
-	// Only a local copy that is not to be believed is in the way of requests: what a kill cut off is read by
+	// Only a local copy that is not to be believed keeps requests waiting: what a kill cut off is read by
 	// its manifest.
 	beside := resume != nil || !s.Unbelieved
 	if s.Repair && !beside {

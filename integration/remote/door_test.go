@@ -158,7 +158,7 @@ func TestClone(t *testing.T) {
 		t.Errorf("clone without an engine: %d, %s", code, said)
 	}
 	e.Start()
-	a.Run("clone", e.URL("team"), nothing, "--endpoint", e.Endpoint) // nothing was left in the way
+	a.Run("clone", e.URL("team"), nothing, "--endpoint", e.Endpoint) // nothing was left there
 	same(t, p, model)
 }
 

@@ -70,7 +70,7 @@ func (m model) upload(s modelState, p int, to func(modelState)) {
 		return !(m.blindRetry && q.tries > 0) && !(own && m.ownTrusted) && q.gone&(1<<(segment-1)) != 0
 	}
 	var put uint8
-	anew := func(segment *uint8) bool {
+	putNew := func(segment *uint8) bool {
 		if !m.oldNames || *segment == 0 {
 			if s.next >= segments {
 				return false
@@ -87,7 +87,7 @@ func (m model) upload(s modelState, p int, to func(modelState)) {
 	if q.dep == 0 {
 		q.dep = 1 // as an index said
 	}
-	if gone(q.dep, q.dep != 1) && !anew(&q.dep) || (q.own == 0 || gone(q.own, true)) && !anew(&q.own) {
+	if gone(q.dep, q.dep != 1) && !putNew(&q.dep) || (q.own == 0 || gone(q.own, true)) && !putNew(&q.own) {
 		return
 	}
 	q.at = 4

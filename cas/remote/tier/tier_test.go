@@ -246,7 +246,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// A file that was published anew is read by its new plan, also by who has it open, when the objects of the
+// A file that was published again is read by its new plan, also by who has it open, when the objects of the
 // one before are gone.
 func TestMoved(t *testing.T) {
 	r := newRig(t)
@@ -267,7 +267,7 @@ func TestMoved(t *testing.T) {
 	two := remotetest.NewMachine(t, r.remote.Bucket, 2)
 	e, _ := two.Publish(t, "runs/b/0/model.pt", remotetest.Small.Save(t, two.Store, 0, nil))
 	if e.File.Manifest != f.Manifest || e.File.Plan == r.files[f.Manifest].Plan {
-		t.Fatalf("published anew: %+v", e.File)
+		t.Fatalf("published again: %+v", e.File)
 	}
 	for _, o := range before.Objects {
 		if err := r.remote.Delete(t.Context(), []string{o.Class.Key(o.ID)}); err != nil {
