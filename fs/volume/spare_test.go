@@ -29,16 +29,25 @@ func tightly(m *machine, ahead time.Duration) *atomic.Int64 {
 	return &free
 }
 
-// At most so much of the disk is kept free by leaving to the remote what rests there: what was used longest
-// ago goes first, and nothing goes that the remote may not have, or that is in use.
-func TestKeepFree(t *testing.T) {
+// step is a file of withModels.
+func step(i int) string { return fmt.Sprintf("runs/x/%d/model.safetensors", i) }
+
+// withModels is a machine that has published n files.
+func withModels(t *testing.T, n int) (*cloud, *machine) {
+	t.Helper()
 	c := newCloud(t)
 	a := c.join("a")
-	step := func(i int) string { return fmt.Sprintf("runs/x/%d/model.safetensors", i) }
-	for i := range 4 {
+	for i := range n {
 		a.put(step(i), modelFile(t, fmt.Sprint("AB", i)))
 	}
 	a.published("")
+	return c, a
+}
+
+// At most so much of the disk is kept free by leaving to the remote what rests there: what was used longest
+// ago goes first, and nothing goes that the remote may not have, or that is in use.
+func TestKeepFree(t *testing.T) {
+	_, a := withModels(t, 4)
 	a.put("runs/y/1/model.safetensors", modelFile(t, "XYZ")) // published nowhere
 	a.put("outside/model.safetensors", modelFile(t, "XY"))
 	a.sync()
@@ -86,12 +95,7 @@ func TestKeepFree(t *testing.T) {
 
 // As soon as enough is free nothing more is dropped.
 func TestKeepFreeEnds(t *testing.T) {
-	c := newCloud(t)
-	a := c.join("a")
-	for i := range 3 {
-		a.put(fmt.Sprintf("runs/x/%d/model.safetensors", i), modelFile(t, fmt.Sprint("AB", i)))
-	}
-	a.published("")
+	c, a := withModels(t, 3)
 	var dropped atomic.Bool
 	a.rig = a.reopen(c.shared, func(o *Options) {
 		o.KeepFree = 1000
@@ -139,12 +143,7 @@ func TestKeepFreeNeedsTheRemote(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			c := newCloud(t)
-			a := c.join("a")
-			for i := range 3 {
-				a.put(fmt.Sprintf("runs/x/%d/model.safetensors", i), modelFile(t, fmt.Sprint("AB", i)))
-			}
-			a.published("")
+			c, a := withModels(t, 3)
 			var said atomic.Int64
 			a.rig = a.reopen(c.shared, func(o *Options) {
 				o.Log = func(_ slog.Level, msg string, _ ...any) {
