@@ -246,9 +246,9 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// A file that was published again is read by its new plan, also by who has it open, when the objects of the
-// one before are gone.
-func TestMoved(t *testing.T) {
+// pinned is a rig of one file, which is open.
+func pinned(t *testing.T) (*rig, *remotetest.Saved) {
+	t.Helper()
 	r := newRig(t)
 	f := r.publish(t, remotetest.Small, 1)
 	r.open(t, 1<<30)
@@ -256,7 +256,14 @@ func TestMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer done()
+	t.Cleanup(done)
+	return r, f
+}
+
+// A file that was published again is read by its new plan, also by who has it open, when the objects of the
+// one before are gone.
+func TestMoved(t *testing.T) {
+	r, f := pinned(t)
 	if _, err := r.Get(f.Hashes[0], nil); err != nil {
 		t.Fatal(err)
 	}
@@ -318,14 +325,7 @@ func TestMovedWhileLoaded(t *testing.T) {
 // TestLoadedMeanwhile: two readers of a file that was never read here load its plan at the same time. The one
 // that finds no plan loaded finds it when the other has loaded it.
 func TestLoadedMeanwhile(t *testing.T) {
-	r := newRig(t)
-	f := r.publish(t, remotetest.Small, 1)
-	r.open(t, 1<<30)
-	done, err := r.Pin(f.Manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer done()
+	r, f := pinned(t)
 	find := r.o.Find
 	r.o.Find = func(h cas.Hash) (*record.File, error) {
 		if h != f.Manifest {
