@@ -54,6 +54,7 @@ type powerCut struct {
 	rng *rand.Rand
 
 	mu                      sync.Mutex
+	going                   bool // the power goes, or is gone
 	files                   map[string]*durable
 	names                   int
 	fsyncs, syncs, verified int
@@ -112,6 +113,9 @@ func (p *powerCut) cut() {
 	p.said("the power goes, %s", map[uint32]string{
 		mounttest.JournalFlushed: "the journal is flushed", mounttest.JournalLost: "the journal's last entries are lost",
 	}[how])
+	p.mu.Lock()
+	p.going = true
+	p.mu.Unlock()
 	p.Must(p.d.Cut(how))
 	p.said("the power is gone")
 }
@@ -121,6 +125,7 @@ func (p *powerCut) said(format string, args ...any) { p.T.Logf(clock()+" "+forma
 
 // reboot lets the store find another boot; or the same one, as after an error that shut the disk down.
 func (p *powerCut) reboot() {
+	p.going = false
 	if p.rng.IntN(3) > 0 {
 		p.said("another boot")
 		p.AnotherBoot()
@@ -236,11 +241,11 @@ func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) erro
 		if err := p.fsync(filepath.Dir(path)); err != nil {
 			return err
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		f.mustGo = true
-		f.did("removed durably")
-		p.fsyncs++
+		p.promised(func() {
+			f.mustGo = true
+			f.did("removed durably")
+			p.fsyncs++
+		})
 		return nil
 	}
 }
@@ -284,13 +289,24 @@ func (p *powerCut) made(name string, f *durable, after []byte, fsync, named bool
 	if err != nil {
 		return err
 	}
+	p.promised(func() {
+		f.settle(after)
+		f.did("durable by fsync")
+		f.mtime = st.ModTime().UnixNano()
+		p.fsyncs++
+	})
+	return nil
+}
+
+// promised has note say what is durable by the answer that came just now. When the power goes, no program
+// hears an answer any more, and none is to be believed: on a filesystem that was shut down, XFS says of a
+// folder that it is synced.
+func (p *powerCut) promised(note func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f.settle(after)
-	f.did("durable by fsync")
-	f.mtime = st.ModTime().UnixNano()
-	p.fsyncs++
-	return nil
+	if !p.going {
+		note()
+	}
 }
 
 func (p *powerCut) fsync(path string) error {
@@ -319,19 +335,19 @@ func (p *powerCut) commands(ctx context.Context, rng *rand.Rand) {
 			if _, err := p.CLI("sync", p.Dir); err != nil {
 				continue
 			}
-			p.mu.Lock()
-			for f, version := range versions {
-				switch {
-				case f.version != version: // changed since
-				case f.mayGo:
-					// Removed before or after the sync looked.
-				case len(f.since) > 0:
-					f.settle(f.now())
-					f.did("durable by a sync that began at %s", began)
-					p.syncs++
+			p.promised(func() {
+				for f, version := range versions {
+					switch {
+					case f.version != version: // changed since
+					case f.mayGo:
+						// Removed before or after the sync looked.
+					case len(f.since) > 0:
+						f.settle(f.now())
+						f.did("durable by a sync that began at %s", began)
+						p.syncs++
+					}
 				}
-			}
-			p.mu.Unlock()
+			})
 		case 2:
 			_, _ = p.CLI("evict", p.Dir)
 		case 3:
@@ -384,18 +400,13 @@ func (p *powerCut) verify(round int) {
 	}
 }
 
-// keep keeps the disk's image for who wants to look.
+// keep ends the daemon, and keeps the disk's image for who wants to look.
 func (p *powerCut) keep() {
-	p.dieInOrder()
+	_ = p.Clean()
+	_ = p.d.Unmount()
 	if kept, err := os.MkdirTemp("", "ckptfs-powercut-"); err == nil {
 		if os.Rename(p.d.Image, filepath.Join(kept, "disk.img")) == nil {
 			p.T.Logf("the disk is kept: %s", filepath.Join(kept, "disk.img"))
 		}
 	}
-}
-
-// dieInOrder ends the daemon and gives the disk back.
-func (p *powerCut) dieInOrder() {
-	_ = p.Clean()
-	_ = p.d.Unmount()
 }
