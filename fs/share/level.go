@@ -53,6 +53,9 @@ func (l *level) make(ctx context.Context) error {
 	if err := l.look(); err != nil {
 		return err
 	}
+	if l.lazy.tellAll(l.at) {
+		l.tellAll()
+	}
 	nodes := rnames.Level(l.at, l.lists...)
 	if err := l.plans(nodes); err != nil {
 		return err
@@ -117,6 +120,22 @@ func (l *level) look() error {
 		}
 		return nil
 	})
+}
+
+// tellAll tells the kernel of each name that appeared, or went. A folder that it knows it need not ask for: it
+// may be in use as one.
+func (l *level) tellAll() {
+	for name, e := range l.here {
+		if e.Mode&unix.S_IFMT == unix.S_IFDIR && l.o.Names.IsPast(e.Ino) {
+			continue
+		}
+		l.announce(l.dir, name)
+	}
+	for name := range l.was {
+		if _, here := l.here[name]; !here {
+			l.announce(l.dir, name)
+		}
+	}
 }
 
 // wants reports whether a name is to be made, or compared with what is there.

@@ -33,7 +33,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Fetch(ctx); err != nil {
+	defer s.Heard(ctx)
+	if _, err := s.fetch(ctx); err != nil {
 		return nil, err
 	}
 	parts := []string{at}

@@ -21,9 +21,15 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Fetch reads the heads that changed.
+// Fetch reads the heads that changed. The kernel knows of no name otherwise than they say when it returns.
 func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
-	changed, err := s.heads.Refresh(ctx)
+	out, err := s.fetch(ctx)
+	s.Heard(ctx)
+	return out, err
+}
+
+func (s *Share) fetch(ctx context.Context) (*control.Fetched, error) {
+	changed, err := s.lazy.fetch(ctx, s.heads.Refresh)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.noteOffline(err)
@@ -31,7 +37,6 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 		return nil, err
 	}
 	s.contact()
-	s.lazy.found(changed)
 	s.lazy.refresh(ctx)
 	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{},
 		Problems: []string{}}

@@ -22,7 +22,7 @@ func (m *machine) killedPull(p string, db bool) (left string) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.content.Kernel = &told{m.content.Kernel, func(string) {
+	m.tells(func(string) {
 		found, _ := filepath.Glob(m.at("tree/" + filepath.Dir(p) + "/.ckptfs-pull-*"))
 		if len(found) == 1 && left == "" {
 			left = found[0]
@@ -30,7 +30,7 @@ func (m *machine) killedPull(p string, db bool) (left string) {
 				m.t.Error(err)
 			}
 		}
-	}}
+	})
 	m.pulled("")
 	m.close()
 	if err := os.Rename(m.at("left"), left); err != nil {
