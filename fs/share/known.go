@@ -20,8 +20,8 @@ type sum [16]byte
 //	look      16 bytes: of what the tree showed
 //	content   16 bytes: of what the remote has
 //	tips      number n, then n times: string writer, number version: the entries that the tree shows
-//	next      to the end: nothing, or content and tips of what the tree was about to get. It has that, unless a
-//	          crash came before
+//	next      to the end: nothing, or content and tips of what the tree was about to get. It has that, unless
+//	          a crash came before
 //
 // What was not there before has zeros as look and content, and no tips.
 type known struct {

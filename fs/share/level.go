@@ -125,8 +125,8 @@ func (l *level) look() error {
 	})
 }
 
-// tellAll tells the kernel of each name that appeared, or went. A folder that it knows it need not ask for: it
-// may be in use as one.
+// tellAll tells the kernel of each name that appeared, or went. A folder that it knows it need not ask for:
+// it may be in use as one.
 func (l *level) tellAll() {
 	for name, e := range l.here {
 		if e.Mode&unix.S_IFMT == unix.S_IFDIR && l.o.Names.IsPast(e.Ino) {
@@ -159,7 +159,8 @@ func (l *level) wants(n *rnames.Node) bool {
 	if n.Name == nil {
 		return !here
 	}
-	return !here || was == nil || was.next != nil || was.content != contentOf(n.Name) || !slices.Equal(was.tips, n.Shown())
+	return !here || was == nil || was.next != nil || was.content != contentOf(n.Name) ||
+		!slices.Equal(was.tips, n.Shown())
 }
 
 func (l *level) noteConflict(n *rnames.Node) {

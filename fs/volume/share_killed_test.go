@@ -127,3 +127,34 @@ func TestKilledBeforeBrought(t *testing.T) {
 		m.same(q, modelFile(t, "also"))
 	}
 }
+
+// A push that is killed when its commit was made, and before that is noted, undoes nothing that others have
+// published since.
+func TestKilledPushBeforeNoted(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	a, b := shared(t, p, modelFile(t, "ABC"))
+	b.put(p, modelFile(t, "ABD"))
+	h := b.hook("hint")
+	var known []byte
+	h.call = func() {
+		var err error
+		if known, err = os.ReadFile(b.at(remoteState)); err != nil {
+			t.Error(err)
+		}
+	}
+	b.published("")
+	b.close()
+	if err := os.WriteFile(b.at(remoteState), known, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.pulled("")
+	a.put(p, modelFile(t, "XYZ"))
+	a.published("")
+	b.again()
+	b.published("")
+	for _, m := range []*machine{a, b} {
+		m.pulled("")
+		m.conflictsAre()
+		m.same(p, modelFile(t, "XYZ"))
+	}
+}
