@@ -16,7 +16,7 @@ func TestKnown(t *testing.T) {
 		"known": old, "no tips": {look: sum{1}, content: sum{2}},
 		"about to change": {look: sum{1}, content: sum{2}, tips: tips[:1],
 			next: &known{content: sum{3}, tips: tips}},
-		"about to come":   {next: &known{content: sum{3}, tips: tips}},
+		"about to come": {next: &known{content: sum{3}, tips: tips}},
 	} {
 		got, err := decodeKnown(e.Path, k.encode())
 		if err != nil || !reflect.DeepEqual(got, k) {
