@@ -35,8 +35,9 @@ func (s *Steps) Recorded(ino uint64) {
 // is far longer than a change can be on the disk of which Changed is not told yet.
 const sinceRecorded = 10 * time.Second
 
-// Prints are those of steps, by "run/step", that were looked at, with what each says of itself (Step.Said). Of
-// a step of which files were recorded since it is taken again, if nothing but the ctimes is other than it was.
+// Prints are those of steps, by "run/step", that were looked at, with what each says of itself (Step.Said).
+// Of a step of which files were recorded since it is taken again, if nothing but the ctimes is other than it
+// was.
 func (s *Steps) Prints(of map[string]*Step) map[Print][]byte { return s.prints(of, sinceRecorded) }
 
 func (s *Steps) prints(of map[string]*Step, still time.Duration) map[Print][]byte {
