@@ -423,13 +423,13 @@ func TestMatchAfterKill(t *testing.T) {
 	want(r.again(), "saved, and came to rest", false, "d/1 3")
 }
 
-// readSmall counts which small files of steps are read.
-type readSmall struct {
+// countSmall counts which small files of steps are read.
+type countSmall struct {
 	steps.Files
 	read map[string]bool
 }
 
-func (f readSmall) ReadSmall(p string, most int64) ([]byte, error) {
+func (f countSmall) ReadSmall(p string, most int64) ([]byte, error) {
 	f.read[p] = true
 	return f.Files.ReadSmall(p, most)
 }
@@ -449,7 +449,7 @@ func TestMetricsAfterKill(t *testing.T) {
 	}
 	r.write("runs/b/1/metrics.json", []byte(`{"quality": 12}`))
 	r = r.again()
-	files := readSmall{r.steps.Files, map[string]bool{}}
+	files := countSmall{r.steps.Files, map[string]bool{}}
 	r.steps.Files = files
 	if got := r.like("a/1"); got != "b/1 3" {
 		t.Errorf("like a/1 is %q", got)
