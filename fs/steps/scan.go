@@ -54,10 +54,11 @@ func (s *Steps) lookAtRunsLocked(ctx context.Context, names []string) (map[strin
 	out := make(map[string][]*Step, max(len(names), len(s.known)))
 	known := func(name string) bool {
 		r := s.known[name]
-		if r != nil && r.listed {
+		is := r != nil && r.listed && len(r.changed) == 0
+		if is {
 			out[name] = r.sorted
 		}
-		return r != nil && r.listed
+		return is
 	}
 	if every && s.listed {
 		for name := range s.known {
@@ -161,6 +162,11 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 		s.watch.runs[r.ino] = r
 		s.watch.mu.Unlock()
 	}
+	if r.listed {
+		if done, err := s.lookAgainLocked(ctx, fd, r, name); done || err != nil {
+			return r, err
+		}
+	}
 	dirs, files, err := entriesIn(fd)
 	if err != nil {
 		return nil, err
@@ -185,12 +191,10 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 			if r.steps[st.Name] == nil {
 				s.watch.keep(st)
 			}
-			if len(st.Files) > 0 || st.Problem != "" {
+			if st.counts() {
 				r.sorted = append(r.sorted, st)
 			}
-			saved = saved || !st.IsFile && slices.ContainsFunc(st.Files, func(f File) bool {
-				return IsCheckpoint(f.Rel)
-			})
+			saved = saved || st.saved()
 		}
 		return err
 	}
@@ -203,7 +207,7 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 		}
 	}
 	slices.SortFunc(r.sorted, func(a, b *Step) int { return runs.Compare(a.Name, b.Name) })
-	r.listed = true
+	r.listed, r.changed = true, nil
 	return r, nil
 }
 
