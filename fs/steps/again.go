@@ -41,6 +41,25 @@ func (s *Steps) lookAgainLocked(ctx context.Context, fd int, r *run, name string
 	return true, nil
 }
 
+// inOrder sorts steps. Most are among those that were sorted before: then hardly any name is compared.
+func inOrder(before, all []*Step) []*Step {
+	rest := make(map[*Step]bool, len(all))
+	for _, st := range all {
+		rest[st] = true
+	}
+	sorted := make([]*Step, 0, len(all))
+	for _, some := range [][]*Step{before, all} {
+		for _, st := range some {
+			if rest[st] {
+				delete(rest, st)
+				sorted = append(sorted, st)
+			}
+		}
+	}
+	slices.SortFunc(sorted, func(a, b *Step) int { return runs.Compare(a.Name, b.Name) })
+	return sorted
+}
+
 // place has a step be in the place of the one of its name, or where it belongs.
 func place(sorted []*Step, st *Step) []*Step {
 	i, there := find(sorted, st.Name)

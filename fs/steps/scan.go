@@ -14,7 +14,6 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/tree"
-	"ckptfs/index/runs"
 )
 
 // Bounds of one step: what goes beyond them is left out, and said.
@@ -183,7 +182,7 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 		}
 	}
 	s.watch.mu.Unlock()
-	r.sorted = make([]*Step, 0, len(there))
+	sorted := make([]*Step, 0, len(there))
 	saved := false // checkpoints in directories
 	look := func(entries []tree.DirEntry, areFiles bool) error {
 		steps, err := s.lookAtSteps(ctx, fd, r, name, entries, areFiles)
@@ -192,7 +191,7 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 				s.watch.keep(st)
 			}
 			if st.counts() {
-				r.sorted = append(r.sorted, st)
+				sorted = append(sorted, st)
 			}
 			saved = saved || st.saved()
 		}
@@ -206,7 +205,7 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 			return nil, err
 		}
 	}
-	slices.SortFunc(r.sorted, func(a, b *Step) int { return runs.Compare(a.Name, b.Name) })
+	r.sorted = inOrder(r.sorted, sorted)
 	r.listed, r.changed = true, nil
 	return r, nil
 }
