@@ -9,9 +9,6 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-// meta is the slot of the open meta object.
-const meta = 1
-
 // errFull: what is to be laid out does not fit behind what the object has.
 var errFull = errors.New("the object is full")
 
@@ -22,8 +19,10 @@ func (p *Packer) Finish(commit func([]Filed) ([][]byte, error)) ([]Filed, error)
 	if err := p.layLate(); err != nil {
 		return nil, err
 	}
-	if err := p.seal(0); err != nil {
-		return nil, err
+	for _, slot := range []int{aloneData, basedData} {
+		if err := p.seal(slot); err != nil {
+			return nil, err
+		}
 	}
 	var filed []Filed
 	err := errFull
@@ -205,7 +204,7 @@ func (e *ending) layOwn(kind cas.Kind, h cas.Hash, b []byte) (record.Ref, error)
 	if o := e.open[meta]; !e.rolls && !o.takes(len(b)) {
 		return record.Ref{}, errFull
 	}
-	o, err := e.room(record.ClassMeta, meta, len(b))
+	o, err := e.room(meta, len(b))
 	if err != nil {
 		return record.Ref{}, err
 	}
