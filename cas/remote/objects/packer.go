@@ -61,26 +61,6 @@ type laid struct {
 	crc  uint32
 }
 
-// file is what a plan is made of. Places are by Packer.objects.
-type file struct {
-	manifest cas.Hash
-	size     int64
-	record   record.Record
-	lists    []record.Record
-	chunks   []record.Place
-	bases    []record.Base
-	graph    []record.Place
-	parts    []cas.Hash // of the graph
-	late     []late
-	whole    *Whole // it is there as a whole; then nothing of the above is set but manifest and graph
-}
-
-// late is a manifest, a list, or what one is stored against: it lies right before the plans.
-type late struct {
-	segment.Record
-	at *record.Place // in its file; set once it is laid out
-}
-
 // Whole is a file of another entry, with the same manifest, as its plan has it.
 type Whole struct {
 	Plan *record.Plan
@@ -381,51 +361,6 @@ func (p *Packer) addGraph(f *file) error {
 	return nil
 }
 
-// fill notes where what a plan has lies.
-func (f *file) fill(c *Closure, placed []record.Place, needed, alone []bool) {
-	at := func(i int32) record.Record { return record.Record{Place: placed[i], Raw: c.Records[i].Raw} }
-	f.record = at(c.Manifest)
-	needed[c.Manifest] = false
-	for _, i := range c.Lists {
-		f.lists = append(f.lists, at(i))
-		needed[i] = false
-	}
-	for _, i := range c.Chunks {
-		f.chunks = append(f.chunks, placed[i])
-		needed[i] = false
-	}
-	for i := range c.Records {
-		r := &c.Records[i]
-		if !needed[i] {
-			continue
-		}
-		number := r.Number
-		if alone[i] {
-			number = 0
-		}
-		f.bases = append(f.bases, record.Base{Record: at(int32(i)), Hash: [16]byte(r.Hash[:16]),
-			Number: number, Kind: r.Kind})
-	}
-}
-
-// postpone notes what is laid out beside the plans, bases first. needed are the bases, as fill leaves it.
-func (f *file) postpone(c *Closure, needed, waits []bool) {
-	at := map[int]*record.Place{int(c.Manifest): &f.record.Place}
-	for k, i := range c.Lists {
-		at[int(i)] = &f.lists[k].Place
-	}
-	base := 0
-	for i := range c.Records {
-		if needed[i] {
-			at[i] = &f.bases[base].Place
-			base++
-		}
-		if waits[i] {
-			f.late = append(f.late, late{c.Records[i].Record, at[i]})
-		}
-	}
-}
-
 // layLate lays out what was postponed.
 func (p *Packer) layLate() (err error) {
 	for _, f := range p.files {
@@ -441,6 +376,7 @@ func (p *Packer) layLate() (err error) {
 			}
 		}
 		f.late = nil
+		p.sortBases(f)
 	}
 	return nil
 }

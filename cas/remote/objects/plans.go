@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 
@@ -138,32 +137,8 @@ func (p *Packer) plan(f *file) *record.Plan {
 		b.Record = one(b.Record)
 		plan.Bases = append(plan.Bases, b)
 	}
-	slices.SortFunc(plan.Bases, func(a, b record.Base) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Off, b.Off))
-	})
+	plan.Against = f.against
 	return plan
-}
-
-// used lists the objects of a plan, each once.
-func (f *file) used() []uint32 {
-	seen := map[uint32]bool{f.record.Object: true}
-	used := []uint32{f.record.Object}
-	add := func(n uint32) {
-		if !seen[n] {
-			seen[n] = true
-			used = append(used, n)
-		}
-	}
-	for _, r := range f.lists {
-		add(r.Object)
-	}
-	for _, at := range f.chunks {
-		add(at.Object)
-	}
-	for _, b := range f.bases {
-		add(b.Object)
-	}
-	return used
 }
 
 // deps lists the objects that an entry keeps.

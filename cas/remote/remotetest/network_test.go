@@ -254,7 +254,7 @@ func (x *line) trips() {
 	}
 	row("stored alone", first(base, 0), 2)
 	row("a delta, base cached", first(base, 1), 2)
-	row("a delta, nothing cached", first(x.TempDir(), 1), 4) // its manifest is stored against another, too
+	row("a delta, nothing cached", first(x.TempDir(), 1), 2)
 	push, _ := x.push(&remotetest.Network{Bucket: &bucket.Mem{}, Latency: latency}, 0, 3)
 	if push.trips() > 4 { // of five objects four are put at a time
 		x.Errorf("%d round trips of a push, want 4: objects, again, head, hint", push.trips())

@@ -184,10 +184,10 @@ func (t *Tier) pump(s *stream) {
 			t.ahead.Release(1)
 			return
 		}
-		mine := t.flights.claim(t.o.Cache, t.absent(all))
+		mine := t.launch(all)
 		if !t.flights.work(func() {
 			defer t.ahead.Release(1)
-			_ = t.fetch(t.ctx, mine, t.against) // who reads them meets it
+			_ = t.fetch(t.ctx, mine)
 		}) {
 			t.land(mine, context.Canceled)
 			t.ahead.Release(1)
