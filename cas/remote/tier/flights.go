@@ -112,8 +112,8 @@ func unreachable(err error) bool {
 		errors.Is(err, bucket.ErrDenied) || errors.Is(err, bucket.ErrNoBucket)
 }
 
-// await has a record, and all that it is stored against, come to the cache, and waits for the record. What is
-// wrong with that is not its business: its reader finds out.
+// await has a record, and all that it is stored against, come to the cache, and waits for the record. What
+// is wrong with that is not its business: its reader finds out.
 func (t *Tier) await(ctx context.Context, w wanted) error {
 	other := t.flights.flightOf(w)
 	if other == nil {
@@ -137,8 +137,8 @@ func (t *Tier) await(ctx context.Context, w wanted) error {
 	return ctx.Err()
 }
 
-// request has records come to the cache that the local store lacks, with all that they are stored against, and
-// waits for none of them.
+// request has records come to the cache that the local store lacks, with all that they are stored against,
+// and waits for none of them.
 func (t *Tier) request(all []wanted) { t.dispatch(t.launch(all)) }
 
 // launch launches records that the local store lacks, with all that they are stored against.

@@ -56,7 +56,8 @@ func TestPlanLiesOfBases(t *testing.T) {
 		"others":  func(p *plan) { slices.Reverse(p.Against) },
 		"a circle of chunks": func(p *plan) {
 			for i := range p.Against {
-				p.Against[i] = record.Against{uint32((i+1)%len(p.Chunks) + 1), uint32((i+7)%len(p.Chunks) + 1)}
+				next := func(k int) uint32 { return uint32((i+k)%len(p.Chunks) + 1) }
+				p.Against[i] = record.Against{next(1), next(7)}
 			}
 		},
 	} {
