@@ -28,6 +28,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -83,7 +84,7 @@ func New(o Options) *Tier {
 	t.flights.init()
 	if o.Bucket != nil {
 		t.cached = o.Cache.Bucket(o.Bucket)
-		t.reader = &fetch.Reader{Bucket: t.cached, Requests: requests,
+		t.reader = &fetch.Reader{Bucket: t.cached, Requests: requests, First: rand.IntN,
 			Here: func(r *fetch.Record) bool { return o.Cache.Has(r.Object.ID, r.Off, r.Len()) }}
 		t.origin = &fetch.Reader{Bucket: bucket.Past(o.Bucket)}
 	}

@@ -20,6 +20,7 @@ import (
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/remotetest"
+	"ckptfs/cas/segment"
 	"ckptfs/fs/assemble"
 )
 
@@ -44,6 +45,44 @@ func TestReads(t *testing.T) {
 		if gets, _ := r.remote.asked(); gets > 0 {
 			t.Errorf("again: %d requests", gets)
 		}
+	}
+}
+
+// Machines that read all of a file, in whatever order, begin at different objects.
+func TestBeginsElsewhere(t *testing.T) {
+	r := newRig(t)
+	f := r.publish(t, remotetest.Small, 8)
+	begun := map[string]bool{}
+	for range 30 {
+		r.open(t, 1<<30)
+		p, err := r.Tier.planOf(t.Context(), f.Manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.cache.Free(1 << 40)
+		first := ""
+		r.remote.set(func(c *counting) {
+			c.fail = func(key string, _ int64) error {
+				if first == "" {
+					first = key
+				}
+				return nil
+			}
+		})
+		var all []fetch.Record
+		for _, w := range p.between(0, len(p.keys)) {
+			all = append(all, w.record())
+		}
+		r.Tier.reader.Requests = 1
+		err = r.Tier.Reader().Each(t.Context(), all,
+			func(int, *segment.Record, []byte) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun[first] = true
+	}
+	if len(begun) < 2 {
+		t.Errorf("all begin at %v", begun)
 	}
 }
 
