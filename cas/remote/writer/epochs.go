@@ -50,7 +50,8 @@ func (w *Writer) beside(ctx context.Context, put func(context.Context) error) (n
 		return err
 	})
 	g.Go(func() error { return put(ctx) })
-	return newest, g.Wait()
+	err = g.Wait()
+	return newest, err
 }
 
 // learnEpochs has the State know what all epochs up to the newest condemned; fresh: it did not know of one.
