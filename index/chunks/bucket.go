@@ -39,7 +39,8 @@ func (b *Bucket) Get(key []byte) (value []byte, err error) {
 func (b *Bucket) Write(pairs []Pair) error { return unlessFull(b.write(pairs, false)) }
 
 // WriteNow changes the table, all or nothing, and what is late with it. The change is on the disk when it
-// returns, or, after an error, undone.
+// returns, or, after an error, undone; but when it was the disk's last sync that failed, it may be there all
+// the same, as after a crash.
 func (b *Bucket) WriteNow(pairs []Pair) error { return b.write(pairs, true) }
 
 func (b *Bucket) write(pairs []Pair, now bool) error {
