@@ -19,12 +19,12 @@ import (
 
 // cloud is a remote in memory, and the machines that share it.
 type cloud struct {
-	t  *testing.T
+	t  testing.TB
 	mu bucket.Mem
 	id remote.Format
 }
 
-func newCloud(t *testing.T) *cloud {
+func newCloud(t testing.TB) *cloud {
 	c := &cloud{t: t}
 	var err error
 	if c.id, _, err = remote.Make(context.Background(), &c.mu, time.Now()); err != nil {
