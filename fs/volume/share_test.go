@@ -326,6 +326,24 @@ func TestUnfinishedIsNotPublished(t *testing.T) {
 	}
 }
 
+// A step of which a file was open for writing when the mount was killed is published once somebody has said
+// that it is whole, as touch does.
+func TestTornIsTouched(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	c := newCloud(t)
+	a, d := c.join("a"), c.join("d")
+	a.mkdir("runs/x/1")
+	h := a.open(p, unix.O_WRONLY|unix.O_CREAT)
+	a.writeAt(h, modelFile(t, "ABC"), 0)
+	b := &machine{a.killed(c.shared), c}
+	a.release(h)
+	b.published("", "runs/x/1")
+	b.release(b.open(p, unix.O_WRONLY))
+	b.published("")
+	d.pulled("")
+	d.same(p, modelFile(t, "ABC"))
+}
+
 // In the background a step is published once it was left alone.
 func TestPublishedInTheBackground(t *testing.T) {
 	c := newCloud(t)
