@@ -195,9 +195,11 @@ type kept struct {
 	moved func([]*record.File)
 }
 
-// SetFiles has readers go on by the plans that these files have now.
-func (k kept) SetFiles(files []*record.File) error {
-	err := k.DB.SetFiles(files)
+func (k kept) SetFiles(files []*record.File) error { return k.Expect(files, nil) }
+
+// Expect has readers go on by the plans that these files have now.
+func (k kept) Expect(files []*record.File, names map[string][]byte) error {
+	err := k.DB.Expect(files, names)
 	if err == nil {
 		k.moved(files)
 	}

@@ -335,7 +335,7 @@ func TestTornIsTouched(t *testing.T) {
 	a.mkdir("runs/x/1")
 	h := a.open(p, unix.O_WRONLY|unix.O_CREAT)
 	a.writeAt(h, modelFile(t, "ABC"), 0)
-	b := &machine{a.killed(c.shared), c}
+	b := &machine{a.rig.killed(c.shared), c}
 	a.release(h)
 	b.published("", "runs/x/1")
 	b.release(b.open(p, unix.O_WRONLY))
