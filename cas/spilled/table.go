@@ -88,6 +88,17 @@ func (t *Table) Of(all []Slot, key uint64) []Slot {
 	return all
 }
 
+// Each calls f with every slot, in the order of keys. It must not change the table.
+func (t *Table) Each(f func(Slot)) {
+	t.guard(func() {
+		for _, s := range t.slots {
+			if s.N > 0 {
+				f(s)
+			}
+		}
+	})
+}
+
 // Set sets the number of who for a key; 0 takes it away.
 func (t *Table) Set(key uint64, who, n uint32) {
 	t.guard(func() {

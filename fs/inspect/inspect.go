@@ -59,6 +59,7 @@ type Info struct {
 	Dir     bool
 	Virtual bool  // it is below .ckptfs
 	Regular bool  // it is a file of the tree
+	Waits   bool  // it is to be packed
 	View    *View // nil: it is none
 }
 

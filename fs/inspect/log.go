@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"path"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -28,7 +29,14 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	}
 	out := ins.steps.Describe(run, all)
 	k := ins.logs.take(run)
-	if k == nil || !k.begins(all, out) {
+	if k != nil {
+		if follows, err := k.follow(ctx, p, all, out); err != nil {
+			return nil, err
+		} else if !follows {
+			k = nil
+		}
+	}
+	if k == nil {
 		k = &runLog{run: run, sharing: sharing{ins: ins, last: spilled.New(ins.spill)}}
 	}
 	for i := range k.added {
@@ -38,10 +46,13 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	for n := len(k.steps); n < len(all); {
 		held, err := ins.holdings(ctx, p, all[n:min(n+stepsAtATime, len(all))])
 		if err != nil {
+			if whole && ctx.Err() != nil {
+				ins.logs.keep(k)
+			}
 			return nil, err
 		}
 		for i := range held {
-			if now == &k.sharing && out.Steps[n].State != control.StepComplete {
+			if now == &k.sharing && (held[i].waits || out.Steps[n].State == control.StepWriting) {
 				now = &sharing{ins: ins, before: now, last: spilled.New(ins.spill)}
 			}
 			a, err := now.add(n, &held[i])
@@ -65,8 +76,8 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	return out, nil
 }
 
-// runLog is what the steps of a run added, from the first one on, as far as they are complete: the next who
-// asks goes on from there.
+// runLog is what the steps of a run added, from the first one on, up to the first that is being written or
+// waits to be packed: the next who asks goes on from there.
 type runLog struct {
 	run   string
 	steps []*steps.Step
@@ -74,23 +85,62 @@ type runLog struct {
 	sharing
 }
 
-// begins reports whether a run begins with these steps, and they are as they were.
-func (k *runLog) begins(all []*steps.Step, now *control.RunLog) bool {
+// follow counts those steps again that changed since. false: all are to be counted again.
+func (k *runLog) follow(ctx context.Context, run string, all []*steps.Step, now *control.RunLog) (bool, error) {
 	if len(k.steps) > len(all) {
-		return false
+		return false, nil
 	}
+	var changed []int
 	for i, st := range k.steps {
-		if all[i] != st || now.Steps[i].State != control.StepComplete {
-			return false
+		if all[i].Name != st.Name {
+			return false, nil
+		}
+		if all[i] != st || now.Steps[i].State == control.StepWriting {
+			k.steps[i], changed = all[i], append(changed, i)
 		}
 	}
-	return true
+	for some := range slices.Chunk(changed, stepsAtATime) {
+		if same, err := k.again(ctx, run, some); !same || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// again counts some steps again, in ascending order. false: all are to be counted again.
+func (k *runLog) again(ctx context.Context, run string, some []int) (bool, error) {
+	of := make([]*steps.Step, len(some))
+	for j, i := range some {
+		of[j] = k.steps[i]
+	}
+	held, err := k.ins.holdings(ctx, run, of)
+	if err != nil {
+		return false, err
+	}
+	other := map[int]*holding{}
+	for j, i := range some {
+		h := &held[j]
+		if h.problem != "" {
+			return false, nil
+		}
+		k.added[i].plain = h.plain
+		if h.packed != k.added[i].packed {
+			other[i] = h
+		}
+	}
+	alone := k.aloneOf(other)
+	for i, h := range other {
+		if told, err := k.replace(&k.added[i], i, h, alone[i]); !told || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // takes is about how much memory it takes, in bytes. What lies in a file counts a little: disks have a bound,
 // too.
 func (k *runLog) takes() int64 {
-	const step, disk = 64, 32
+	const step, disk = 112, 32
 	return k.last.Memory() + k.last.Mapped()/disk + step*int64(len(k.steps))
 }
 
@@ -100,6 +150,9 @@ type added struct {
 	from         int32 // the step that has most of its bytes; -1: none
 	shared       int64 // how many
 	problem      string
+
+	packed packed
+	has    has // chunks and lists that were noted of it
 }
 
 func (a *added) tell(out *control.RunLog, i int) {
@@ -111,73 +164,25 @@ func (a *added) tell(out *control.RunLog, i int) {
 	st.Problem = cmp.Or(a.problem, st.Problem)
 }
 
-// sharing says which step was the last to have each chunk, and each list of chunks that could be read. They
-// are known by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions.
-type sharing struct {
-	ins    *Inspector
-	before *sharing       // has what is not in last; or nil
-	last   *spilled.Table // steps, counted from one
-}
-
-// of is the last step that had a record.
-func (s *sharing) of(h *cas.Hash) (step int32, ok bool) {
-	n := s.last.At(keyOf(h), 0)
-	if n == 0 && s.before != nil {
-		n = s.before.last.At(keyOf(h), 0)
-	}
-	return int32(n) - 1, n > 0
-}
-
-func (s *sharing) note(h *cas.Hash, step int) { s.last.Set(keyOf(h), 0, uint32(step+1)) }
-
-func keyOf(h *cas.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
-
-// add finds out what a step adds.
-func (s *sharing) add(step int, h *holding) (added, error) {
-	a := added{from: -1, plain: h.plain, problem: h.problem}
-	shared := map[int32]int64{}
-	one := func(hash *cas.Hash, n int64) {
-		if last, ok := s.of(hash); !ok {
-			a.fresh += n
-		} else if int(last) != step {
-			shared[last] += n
-		}
-		s.note(hash, step)
-	}
-	for _, objects := range h.objects {
-		for i := range objects {
-			o := &objects[i]
-			if _, known := s.of(&o.Digest); known || !o.List {
-				one(&o.Digest, o.Len)
-				continue
-			}
-			spans, err := o.Spans(s.ins.store.Get)
-			if missing(err) {
-				a.problem = "a file's chunk list cannot be read: see check"
-				continue
-			}
-			if err != nil {
-				return a, err
-			}
-			for j := range spans {
-				one(&spans[j].Hash, int64(spans[j].Len))
-			}
-			s.note(&o.Digest, step)
-		}
-	}
-	for from, n := range shared {
-		if n > a.shared || n == a.shared && from > a.from {
-			a.from, a.shared = from, n
-		}
-	}
-	return a, nil
-}
-
 // holding is what the files of a step are.
 type holding struct {
 	objects [][]manifest.Object // of each that is packed
-	plain   int64               // bytes of those that are not
+	packed  packed
+	plain   int64 // bytes of those that are not
+	waits   bool  // some of these are to be packed
 	problem string
+}
+
+// packed tells sets of manifests apart: a sum of the beginnings of their hashes.
+type packed struct {
+	files int
+	sum   [2]uint64
+}
+
+func (p *packed) add(h *cas.Hash) {
+	p.files++
+	p.sum[0] += binary.BigEndian.Uint64(h[:])
+	p.sum[1] += binary.BigEndian.Uint64(h[8:])
 }
 
 // holdings looks at the files of steps of a run, of several steps at a time.
@@ -200,6 +205,7 @@ func (ins *Inspector) holding(ctx context.Context, p string, h *holding) error {
 			var info Info
 			info, err = n.Info()
 			h.plain += info.Size
+			h.waits = h.waits || info.Waits
 		}
 		if err == unix.ENOENT {
 			return nil
@@ -207,6 +213,7 @@ func (ins *Inspector) holding(ctx context.Context, p string, h *holding) error {
 		if err != nil || hash.IsZero() {
 			return err
 		}
+		h.packed.add(&hash)
 		raw, err := ins.store.Get(hash, buf[:0])
 		var objects []manifest.Object
 		if err == nil {

@@ -11,21 +11,31 @@ import (
 //
 //	tell >= most, if most > 0
 type Crowd struct {
-	of   *table
-	most int // nodes; 0: any number
-	tell int // as many are told of next
-	told chan struct{}
+	of    *table
+	most  int  // nodes; 0: any number
+	tell  int  // as many are told of next
+	ample bool // there is memory for more than most
+	told  chan struct{}
 }
 
 // Bound has Told tell when there are more than so many nodes. It is called before anything is looked up.
 func (c *Crowd) Bound(most int) { c.most, c.tell = most, most }
+
+// Short says whether memory is short. As long as it is not, there may be any number of nodes. Until Short is
+// called it is.
+func (c *Crowd) Short(short bool) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.ample, c.tell = !short, c.most
+	c.cameLocked(len(c.of.byID))
+}
 
 // Told tells that there are too many nodes, and again when there is an eighth more.
 func (c *Crowd) Told() <-chan struct{} { return c.told }
 
 // cameLocked notes that there are n nodes, one more than before.
 func (c *Crowd) cameLocked(n int) {
-	if c.most == 0 || n <= c.tell {
+	if c.most == 0 || c.ample || n <= c.tell {
 		return
 	}
 	c.tell = n + c.most/8
@@ -42,14 +52,14 @@ func (c *Crowd) wentLocked(n int) {
 	}
 }
 
-// Oldest are a quarter of the nodes that there may be, for the kernel to forget: those that have been here
-// for longest, and were not named before as long as there are others. What is in a folder comes before the
-// folder, as a rule.
+// Oldest are a quarter of the nodes that there may be, and those that are too many, for the kernel to forget:
+// those that have been here for longest, and were not named before as long as there are others. What is in a
+// folder comes before the folder, as a rule.
 func (c *Crowd) Oldest() []content.NodeID {
 	t := c.of
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := c.most / 4
+	n := max(len(t.byID)-c.most, 0) + c.most/4
 	ids := make([]content.NodeID, 0, len(t.byID))
 	for id, node := range t.byID {
 		if id != RootID && !node.named {

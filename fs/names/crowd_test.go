@@ -24,7 +24,7 @@ func (r *rig) crowded() bool {
 // that stay, since they are in use, again when all others were.
 func TestCrowded(t *testing.T) {
 	r := newRig(t)
-	r.Crowd.Bound(16)
+	r.Crowd.Bound(32)
 	r.mkdir("d")
 	var paths []string
 	for i := range 40 {
@@ -42,8 +42,8 @@ func TestCrowded(t *testing.T) {
 			told++
 		}
 	}
-	// Root and d are two; 17 are too many, then one more than two more each time.
-	if told != 9 {
+	// Root and d are two; 33 are too many, then one more than four more each time.
+	if told != 2 {
 		t.Errorf("told %d times", told)
 	}
 	want := func(which ...*Node) {
@@ -52,18 +52,17 @@ func TestCrowded(t *testing.T) {
 		for _, n := range which {
 			ids = append(ids, n.ID())
 		}
+		slices.Reverse(ids)
 		if got := r.Crowd.Oldest(); !slices.Equal(got, ids) {
 			t.Errorf("%v, want %v", got, ids)
 		}
 	}
-	want(held[2], held[1], held[0], dir) // the folder came first
+	// A quarter, 8, and those that are too many.
+	want(append([]*Node{dir}, held[:17]...)...) // the folder came first
 	held[1].Unpin()
-	want(held[6], held[5], held[4], held[3])
-	for range 8 {
-		r.Crowd.Oldest()
-	}
-	want(held[39])
-	want(held[3], held[2], held[0], dir)
+	want(held[17:34]...)
+	want(held[34:]...)
+	want(append([]*Node{dir, held[0]}, held[2:17]...)...)
 	for i, n := range held {
 		if i != 1 {
 			n.Unpin()
@@ -75,6 +74,34 @@ func TestCrowded(t *testing.T) {
 		t.Error("two are too many")
 	}
 	n.Unpin()
+}
+
+// As long as memory is not short, there may be more nodes than are theirs. When it becomes short, they are
+// told of.
+func TestCrowdInAmpleMemory(t *testing.T) {
+	r := newRig(t)
+	r.Crowd.Bound(4)
+	r.Crowd.Short(false)
+	var held []*Node
+	for i := range 8 {
+		r.write(fmt.Sprint(i))
+		held = append(held, r.find(fmt.Sprint(i)))
+	}
+	if r.crowded() {
+		t.Error("told where memory is ample")
+	}
+	r.Crowd.Short(true)
+	if !r.crowded() || len(r.Crowd.Oldest()) != 9-4+1 {
+		t.Error("not told when memory became short")
+	}
+	for _, n := range held {
+		n.Unpin()
+	}
+	r.Crowd.Short(false)
+	r.Crowd.Short(true)
+	if r.crowded() {
+		t.Error("one is too many")
+	}
 }
 
 // Of the files whose numbers are not asked for nothing is looked at.

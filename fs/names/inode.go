@@ -23,7 +23,11 @@ func (n *Node) atPlace(do func(p place) error) error {
 // ReadRecord reads the inode's record; tree.ErrNoRecord when it has none.
 func (n *Node) ReadRecord() (rec tree.Record, err error) {
 	err = n.atPlace(func(p place) (err error) {
-		rec, err = tree.ReadRecord(p.path())
+		if p.magic {
+			rec, err = tree.ReadRecord(p.path())
+		} else {
+			rec, err = tree.ReadRecordAt(p.dirfd, p.name)
+		}
 		return err
 	})
 	return rec, err

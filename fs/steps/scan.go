@@ -14,7 +14,6 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/fs/tree"
-	"ckptfs/index/runs"
 )
 
 // Bounds of one step: what goes beyond them is left out, and said.
@@ -54,10 +53,11 @@ func (s *Steps) lookAtRunsLocked(ctx context.Context, names []string) (map[strin
 	out := make(map[string][]*Step, max(len(names), len(s.known)))
 	known := func(name string) bool {
 		r := s.known[name]
-		if r != nil && r.listed {
+		is := r != nil && r.listed && len(r.changed) == 0
+		if is {
 			out[name] = r.sorted
 		}
-		return r != nil && r.listed
+		return is
 	}
 	if every && s.listed {
 		for name := range s.known {
@@ -161,6 +161,11 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 		s.watch.runs[r.ino] = r
 		s.watch.mu.Unlock()
 	}
+	if r.listed {
+		if done, err := s.lookAgainLocked(ctx, fd, r, name); done || err != nil {
+			return r, err
+		}
+	}
 	dirs, files, err := entriesIn(fd)
 	if err != nil {
 		return nil, err
@@ -177,7 +182,7 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 		}
 	}
 	s.watch.mu.Unlock()
-	r.sorted = make([]*Step, 0, len(there))
+	sorted := make([]*Step, 0, len(there))
 	saved := false // checkpoints in directories
 	look := func(entries []tree.DirEntry, areFiles bool) error {
 		steps, err := s.lookAtSteps(ctx, fd, r, name, entries, areFiles)
@@ -185,12 +190,10 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 			if r.steps[st.Name] == nil {
 				s.watch.keep(st)
 			}
-			if len(st.Files) > 0 || st.Problem != "" {
-				r.sorted = append(r.sorted, st)
+			if st.counts() {
+				sorted = append(sorted, st)
 			}
-			saved = saved || !st.IsFile && slices.ContainsFunc(st.Files, func(f File) bool {
-				return IsCheckpoint(f.Rel)
-			})
+			saved = saved || st.saved()
 		}
 		return err
 	}
@@ -202,8 +205,8 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 			return nil, err
 		}
 	}
-	slices.SortFunc(r.sorted, func(a, b *Step) int { return runs.Compare(a.Name, b.Name) })
-	r.listed = true
+	r.sorted = inOrder(r.sorted, sorted)
+	r.listed, r.changed = true, nil
 	return r, nil
 }
 

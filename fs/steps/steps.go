@@ -80,9 +80,11 @@ const mostNames = 4096
 type run struct {
 	access access
 	ino    uint64
-	listed bool             // steps are all its steps, and sorted are those with files, as people count
+	listed bool             // steps and changed are all its steps, and sorted those with files, as people count
 	steps  map[string]*Step // by their names
-	sorted []*Step
+	sorted []*Step          // handed out: it is never written to
+
+	changed map[string]*Step // that are to be looked at again, as they were
 }
 
 // Step is one directory of a run, or one file. It never changes: when the directory does, it is another one.

@@ -153,6 +153,7 @@ func (s *Steps) beginLocked() {
 		}
 		for _, st := range w.withLocked(ino) {
 			w.dropLocked(st)
+			st.of.change(st)
 		}
 	}
 	clear(w.changes)
@@ -164,12 +165,11 @@ func (w *watch) end() {
 	w.looking = false
 }
 
-// dropLocked has a step looked at again.
+// dropLocked forgets a step.
 func (w *watch) dropLocked(st *Step) {
 	w.mu.AssertHeld()
 	delete(st.of.steps, st.Name)
 	delete(w.prints, st)
-	st.of.listed = false
 	for ino := range st.inodes {
 		at := near(ino)
 		rest := slices.DeleteFunc(w.steps[at], func(o *Step) bool { return o == st })
@@ -179,6 +179,14 @@ func (w *watch) dropLocked(st *Step) {
 			w.steps[at] = rest
 		}
 	}
+}
+
+// change has a step looked at again.
+func (r *run) change(st *Step) {
+	if r.changed == nil {
+		r.changed = map[string]*Step{}
+	}
+	r.changed[st.Name] = st
 }
 
 // keep has a step watched.

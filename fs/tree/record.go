@@ -154,11 +154,18 @@ func recordSum(b []byte) uint32 {
 
 // ReadRecord reads the record of the regular file at path. ErrNoRecord when it has none.
 func ReadRecord(path string) (Record, error) {
+	return readRecord(func() string { return path }, func(b []byte) (int, error) {
+		return unix.Getxattr(path, XattrName, b)
+	})
+}
+
+// readRecord is ReadRecord where read reads the attribute.
+func readRecord(path func() string, read func(b []byte) (int, error)) (Record, error) {
 	var b [RecordSize + 1]byte
-	n, err := unix.Getxattr(path, XattrName, b[:])
+	n, err := read(b[:])
 	if err == unix.EACCES {
-		err = WithOwnerBits(path, func() (err error) {
-			n, err = unix.Getxattr(path, XattrName, b[:])
+		err = WithOwnerBits(path(), func() (err error) {
+			n, err = read(b[:])
 			return err
 		})
 	}

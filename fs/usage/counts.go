@@ -137,13 +137,6 @@ func (c *counts) findHurt(m *mirror) error {
 	return nil
 }
 
-// takes is about how much memory the counts take, in bytes.
-func (c *counts) takes() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.table.refs.Memory()
-}
-
 // change is a manifest that a run gets, or with by -1 loses, by one of its files.
 type change struct {
 	c   *counts

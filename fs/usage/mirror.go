@@ -106,12 +106,6 @@ func (m *mirror) add(ino uint64) *folder {
 // dirOf is a folder that has a name of a file.
 func (m *mirror) dirOf(f *file) *folder { return m.dirs[f.dir] }
 
-// takes is about how much memory the mirror takes, in bytes.
-func (m *mirror) takes() int64 {
-	const file, folder = 34, 190 // what leads to one
-	return m.room.Memory() + file*int64(len(m.files)) + folder*int64(len(m.folders))
-}
-
 // path is that of a folder in the tree.
 func (d *folder) path() string {
 	if d.parent == nil {

@@ -88,7 +88,7 @@ func TestTakesNoMemory(t *testing.T) {
 		h := cas.Sum(binary.BigEndian.AppendUint64(nil, i))
 		c.table.add(&h, 1, 1)
 	}
-	if n := c.takes(); n > 0 {
+	if n := c.table.refs.Memory(); n > 0 {
 		t.Errorf("the counts: %d bytes", n)
 	}
 	m := newMirror(1, dir)
@@ -97,7 +97,7 @@ func TestTakesNoMemory(t *testing.T) {
 		inos[i] = uint64(i) + 2
 	}
 	m.list(m.root, inos)
-	if n := m.takes() / int64(len(inos)); n > 40 {
+	if n := m.room.Memory() / int64(len(inos)); n > 6 {
 		t.Errorf("the mirror: %d bytes a file", n)
 	}
 }

@@ -66,8 +66,6 @@ type Options struct {
 	// Records calls keep with the records that the list of models needs, unless these are as they were at a
 	// version, and says which one it is now; the first is 1.
 	Records func(version uint64, keep func(cas.Hash)) (uint64, error)
-	// Takes is told how much memory the counts take, in bytes.
-	Takes func(bytes int64)
 }
 
 // Usage is what is counted of a store.
@@ -198,7 +196,6 @@ func (u *Usage) settleLocked(ctx context.Context) error {
 			u.counts.spoil()
 			return err
 		}
-		u.o.Takes(u.counts.takes() + u.mirror.takes())
 		if !u.counts.isStale() {
 			break
 		}

@@ -199,6 +199,12 @@ func (f inspected) Info() (inspect.Info, error) {
 		return inspect.Info{}, err
 	}
 	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.IsVirtual(), Regular: f.n.File() != nil}
+	if x := f.n.File(); x != nil {
+		x.Lock()
+		is := x.StateLocked()
+		i.Waits = is.Dirty && !is.Packed()
+		x.Unlock()
+	}
 	if w := virtual.ViewOf(f.n); w != nil {
 		i.View = &inspect.View{Source: inspected{f.v, w.Source()}, Format: w.Format(), Only: w.Tensor()}
 	}

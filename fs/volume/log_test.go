@@ -66,7 +66,9 @@ func TestLogGoesOn(t *testing.T) {
 	want("a step came", 1)
 	want("again", 0)
 	r.unlink("runs/a/4/plain")
-	want("a file of it went", 4)
+	want("a plain file of it went", 1)
+	r.setMetric("runs/a/2", "loss", "1")
+	want("it was judged", 1)
 
 	r.mkdir("runs/a/5")
 	h := r.open("runs/a/5/m.safetensors", unix.O_WRONLY|unix.O_CREAT)
@@ -79,7 +81,7 @@ func TestLogGoesOn(t *testing.T) {
 	want("it is complete", 1)
 
 	h = r.open("runs/a/2/m.safetensors", unix.O_WRONLY|unix.O_TRUNC)
-	want("another is being written", 5)
+	want("another is being written", 1+5)
 	want("still", 4)
 	r.writeAt(h, modelFile(t, "PQRS"), 0)
 	r.release(h)
@@ -98,4 +100,77 @@ func TestLogGoesOn(t *testing.T) {
 	other("at first", 1)
 	want("another run was asked for", 0)
 	other("again", 0)
+}
+
+// A log reads a step again that changed, and no other, where the tensors of the step are its own; all where
+// others have some of them. It says the same as one that reads all.
+func TestLogCountsWhatChanged(t *testing.T) {
+	r := newRig(t)
+	var n atomic.Int64
+	o := inspect.Options{
+		Files: walked{files{r.Volume}, &n}, Store: stored{r.store, r.asm, r.reads}, Steps: r.steps,
+	}
+	fresh := inspect.New(o)
+	o.KeepLog = 1 << 20
+	kept := inspect.New(o)
+	want := func(what string, looks int64) {
+		t.Helper()
+		all, err := fresh.Log(t.Context(), "runs/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := n.Load()
+		got, err := kept.Log(t.Context(), "runs/a")
+		if looked := n.Load() - before; err != nil || looked != looks || !reflect.DeepEqual(got, all) {
+			t.Errorf("%s: %d steps were read, want %d (%v)\n%+v\nwant %+v", what, looked, looks, err, got, all)
+		}
+	}
+	const large = 3 << 20 // more than one chunk: a list
+	tensor := func(seed uint64) []byte { return random(300<<10, seed) }
+	frozen, same := random(large, 100), tensor(101)
+	save := func(step, file string, tensors ...[]byte) {
+		t.Helper()
+		names := []string{"a", "b", "c", "d"}[:len(tensors)]
+		r.write("runs/a/"+step+"/"+file+".safetensors", weights(t, names, tensors...))
+		r.sync()
+	}
+	for i, step := range []string{"1", "2", "3", "4"} {
+		r.mkdir("runs/a/" + step)
+		save(step, "m", tensor(uint64(i)), same, frozen)
+	}
+	want("at first", 4)
+	save("2", "m", tensor(10), same, frozen)
+	want("a tensor of the second is another", 1)
+	save("2", "m", tensor(11), same, frozen)
+	save("3", "n", random(large, 21))
+	want("of two, and a large one came", 2)
+	save("3", "n", random(large, 22))
+	want("which is another", 1)
+	save("2", "n", tensor(13), random(large, 14), same)
+	want("a file came", 1)
+	r.unlink("runs/a/2/n.safetensors")
+	want("it went", 1)
+	save("1", "m", tensor(15), same, frozen)
+	want("of the first, which the others have the frozen one of", 1+4)
+	save("3", "m", tensor(16), tensor(17), frozen)
+	want("one is no longer the same", 1+4)
+	save("3", "m", tensor(16), tensor(17), tensor(18))
+	want("the frozen one neither", 1+4)
+	save("4", "m", tensor(11), same, frozen)
+	want("what was the second's alone is in the fourth", 1+4)
+	save("2", "m", tensor(11), same, frozen, tensor(23))
+	want("and in the second again", 1+4)
+	save("4", "m", tensor(19), tensor(19), random(large, 20))
+	save("3", "m", tensor(19), same, random(large, 20))
+	want("two got the same", 2+4)
+	want("again", 0)
+	for i, step := range []string{"5", "6"} {
+		r.mkdir("runs/a/" + step)
+		r.write("runs/a/"+step+"/m.safetensors", weights(t, []string{"a", "b"}, tensor(30+uint64(i)), frozen))
+	}
+	want("two came", 2)
+	want("they wait", 2)
+	r.sync()
+	want("they are packed", 2)
+	want("again", 0)
 }

@@ -202,8 +202,22 @@ func (v *Volume) openNames(o Options) error {
 	})
 	if err == nil {
 		v.names.Crowd.Bound(o.Most.Nodes)
+		v.share(o)
 	}
 	return err
+}
+
+// share has what lives on the heap take the memory of decoded chunks where it needs it, and nodes no more than
+// are theirs then.
+func (v *Volume) share(o Options) {
+	if o.Room == nil {
+		return
+	}
+	v.names.Crowd.Short(false)
+	o.Room(func(needed int64) {
+		v.asm.Yield(needed)
+		v.names.Crowd.Short(needed > 0)
+	})
 }
 
 // openWorkers makes the parts that work in the background. recover starts them.
@@ -267,6 +281,6 @@ func (v *Volume) openArtifacts() {
 func counted(v *Volume) usage.Options {
 	return usage.Options{
 		Folder: v.folder, Spill: spillOf(v), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
-		Records: v.models.Records, Takes: v.asm.Yield,
+		Records: v.models.Records,
 	}
 }

@@ -73,9 +73,6 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 	}
 	s.reads = &reads{local: s.store}
 	s.asm = assemble.New(s.reads, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
-	if o.Room != nil {
-		o.Room(s.asm.Yield)
-	}
 	return nil
 }
 
