@@ -79,7 +79,7 @@ func (h *Handle) copied(off, n int64) {
 	cached := f.users.cached > 0
 	f.mu.Unlock()
 	if cached {
-		f.c.Kernel.InvalidateData(f.node.ID(), off, n)
+		f.c.Kernel().InvalidateData(f.node.ID(), off, n)
 	}
 }
 

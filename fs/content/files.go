@@ -139,8 +139,8 @@ type Files struct {
 	report   func(level slog.Level, msg string, args ...any)
 	events   Events
 
-	Kernel      Kernel
-	Passthrough atomic.Bool // Kernel has it
+	kernel      atomic.Pointer[Kernel]
+	Passthrough atomic.Bool // the kernel has it
 	copiers     *copiers
 	Count       Counters
 	Doubt       Doubt
@@ -181,9 +181,10 @@ func New(p Parts) *Files {
 	c := &Files{
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: reader{p.Assemble, p.Remote}, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
-		Kernel: noKernel{}, copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
+		copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
 		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
 	}
+	c.SetKernel(noKernel{})
 	c.Doubt.Tell, c.Doubt.Counted = func() {}, func(uint64) bool { return false }
 	c.syncs.forgotten.after = map[uint64]uint64{}
 	c.unsynced.most = min(mostKept, tree.Descriptors()/12) // with names.keptDirs a quarter of all
@@ -192,3 +193,9 @@ func New(p Parts) *Files {
 	c.copyBufs.New = func() any { b := make([]byte, 4<<20); return &b }
 	return c
 }
+
+// SetKernel says what the volume is mounted by.
+func (c *Files) SetKernel(k Kernel) { c.kernel.Store(&k) }
+
+// Kernel is what the volume is mounted by.
+func (c *Files) Kernel() Kernel { return *c.kernel.Load() }

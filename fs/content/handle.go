@@ -59,7 +59,7 @@ func (h *Handle) Release() {
 	f.mu.Lock()
 	lastWriter := f.users.leave(h)
 	if h.Mode == Passthrough && f.users.pass == 0 {
-		f.c.Kernel.UnregisterBacking(f.users.backing)
+		f.c.Kernel().UnregisterBacking(f.users.backing)
 	}
 	if lastWriter {
 		f.c.events.Writing(f, false)
@@ -171,7 +171,7 @@ func (h *Handle) Write(p []byte, off int64) (int, error) {
 		f.users.stale = true
 		f.mu.Unlock()
 		if shared {
-			f.c.Kernel.InvalidateData(f.node.ID(), off, int64(k))
+			f.c.Kernel().InvalidateData(f.node.ID(), off, int64(k))
 		}
 	}
 	if k > 0 {

@@ -77,7 +77,7 @@ func newHandleLocked(f *File, flags, thread uint32) (*Handle, error) {
 	}
 	h.Mode = f.users.mode(access, f.src.raw != nil, f.c.Passthrough.Load() && !served)
 	if h.Mode == Passthrough && f.users.pass == 0 {
-		id, err := f.c.Kernel.RegisterBacking(int(f.src.raw.Fd()))
+		id, err := f.c.Kernel().RegisterBacking(int(f.src.raw.Fd()))
 		if err != nil {
 			f.c.report(slog.LevelWarn, "passthrough refused for one file; the daemon serves it",
 				"path", f.Path(), "reason", err)

@@ -82,7 +82,7 @@ func newRig(t *testing.T) *rig {
 func passthroughRig(t *testing.T) *rig {
 	r := newRig(t)
 	r.kernel = &kernel{open: map[int32]*os.File{}}
-	r.Kernel = r.kernel
+	r.SetKernel(r.kernel)
 	r.Passthrough.Store(true)
 	return r
 }

@@ -29,17 +29,18 @@ import (
 // ledger as long as nothing changed since, and a look at the tree can pass over what is as it was. It is
 // derived. Numbers are little-endian.
 //
-//	"CKC2"
+//	"CKC3"
 //	hash     32 bytes: BLAKE3 of all that follows
 //	epoch    4 bytes: see Options.Epoch
 //	problems 4 bytes: of how many steps something was wrong with what they say of themselves
 //	folders  n, 4 bytes, then n times, ascending: inode, 8 bytes; ctime in ns, 8 bytes (steps.Folders)
-//	prints   n, 4 bytes, then n times, ascending: 16 bytes (steps.Print) of a step that the models are as of
+//	prints   n, 4 bytes, then n times, ascending: 16 bytes (steps.Print) of a step that the models are as of;
+//	         n, 4 bytes, then what it says of itself (steps.Step.Said)
 //	n        4 bytes, then as many of prefix.Catalogue.Snapshot
 //	models   n, 4 bytes, then by path n times: number, 8 bytes; where its record ends, 4 bytes, from where the
 //	         first begins; then the records of ledger.Entry
 const (
-	leftMagic  = "CKC2"
+	leftMagic  = "CKC3"
 	leftHeader = len(leftMagic) + len(cas.Hash{})
 )
 
@@ -48,7 +49,7 @@ type asOf struct {
 	epoch    uint32
 	problems int
 	folders  steps.Folders
-	prints   map[steps.Print]bool
+	prints   map[steps.Print][]byte
 }
 
 // encodeLeft is the file of a catalogue's snapshot and of the live models, and its hash.
@@ -69,6 +70,7 @@ func encodeLeft(index []byte, live map[uint64]*ledger.Entry, at asOf) ([]byte, c
 	p = le.AppendUint32(p, uint32(len(at.prints)))
 	for _, print := range slices.SortedFunc(maps.Keys(at.prints), steps.Print.Compare) {
 		p = append(p, print[:]...)
+		p = append(le.AppendUint32(p, uint32(len(at.prints[print]))), at.prints[print]...)
 	}
 	p = append(le.AppendUint32(p, uint32(len(index))), index...)
 	p = le.AppendUint32(p, uint32(len(byPath)))
@@ -107,10 +109,12 @@ func decodeLeft(p []byte) (index []byte, models *leftModels, err error) {
 	for f := r.Take(leftFolder * num()); len(f) > 0; f = f[leftFolder:] {
 		at.folders[binary.LittleEndian.Uint64(f)] = int64(binary.LittleEndian.Uint64(f[8:]))
 	}
-	prints := r.Take(len(steps.Print{}) * num())
-	at.prints = make(map[steps.Print]bool, len(prints)/len(steps.Print{}))
-	for ; len(prints) > 0; prints = prints[len(steps.Print{}):] {
-		at.prints[steps.Print(prints)] = true
+	prints := num()
+	at.prints = make(map[steps.Print][]byte, min(prints, len(r.P)/leftPrint))
+	for ; prints > 0 && r.Err == nil; prints-- {
+		if print := r.Take(len(steps.Print{})); print != nil {
+			at.prints[steps.Print(print)] = r.Take(num())
+		}
 	}
 	index = r.Take(num())
 	heads := r.Take(leftHead * num())
@@ -141,6 +145,8 @@ const (
 	leftHead = 8 + 4
 	// leftFolder is the bytes of a folder.
 	leftFolder = 8 + 8
+	// leftPrint is the bytes of a print at least.
+	leftPrint = 16 + 4
 )
 
 func (l *leftModels) len() int { return len(l.heads) / leftHead }
@@ -227,6 +233,7 @@ func (m *Models) leftBehind() *catalogue {
 		m.uselessLocked(err)
 		return nil
 	}
+	left.prints = nil // which are of no more use, and hold all of the file
 	m.left.Store(c)
 	return c
 }
@@ -254,13 +261,12 @@ func (m *Models) readLeftLocked() (index []byte, left *leftModels, all bool) {
 // presumeLocked spares the first look at the tree what is as it was when the catalogue was saved: those steps
 // count as seen. After an end in order that is what was not touched since; after a kill, what has its print.
 // found is all steps that there are.
-func (m *Models) presumeLocked(found map[string][]*steps.Step) {
+func (m *Models) presumeLocked(found map[string][]*steps.Step, left *leftModels, all bool) {
 	m.mu.AssertHeld()
 	if m.presumed {
 		return
 	}
 	m.presumed = true
-	_, left, all := m.readLeftLocked()
 	if left == nil || left.problems > 0 {
 		return
 	}
@@ -273,7 +279,8 @@ func (m *Models) presumeLocked(found map[string][]*steps.Step) {
 	for run, ofRun := range found {
 		for _, st := range ofRun {
 			key := run + "/" + st.Name
-			same := all && untouched[st] || left.prints[st.Print]
+			_, printed := left.prints[st.Print]
+			same := all && untouched[st] || printed
 			if same && !others[key] && m.o.Steps.State(st) == control.StepComplete &&
 				inPlace(m.book, run, st) {
 				m.seen[key] = st

@@ -29,7 +29,7 @@ func TestLeft(t *testing.T) {
 		live[e.Ino] = e
 	}
 	at := asOf{epoch: 5, problems: 3, folders: steps.Folders{3: 1 << 60, 2: -1},
-		prints: map[steps.Print]bool{{7}: true, {2, 1}: true}}
+		prints: map[steps.Print][]byte{{7}: []byte("says"), {2, 1}: {}}}
 	p, h, err := encodeLeft([]byte("index"), live, at)
 	if err != nil {
 		t.Fatal(err)

@@ -99,11 +99,19 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 	if err := m.loadLocked(); err != nil {
 		return false, err
 	}
+	var left *leftModels
+	var all bool
+	if !m.presumed {
+		if _, left, all = m.readLeftLocked(); left != nil {
+			m.o.Steps.Recall(left.prints)
+			defer m.o.Steps.Recall(nil)
+		}
+	}
 	found, gen, err := m.o.Steps.Since(ctx, m.settled)
 	if err != nil || found == nil {
 		return false, err
 	}
-	m.presumeLocked(found)
+	m.presumeLocked(found, left, all)
 	m.settled = 0
 	s := &reconciler{Models: m, found: found, fresh: map[uint64]*stepPlace{},
 		at: map[string]*stepPlace{}, refused: map[string]error{},

@@ -1,6 +1,8 @@
 package names
 
 import (
+	"path"
+
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
@@ -236,6 +238,54 @@ func (ns *Names) again(dir *Node, r *handover.Node) *Node {
 		return nil
 	}
 	return n
+}
+
+// Folders are the paths of the folders that the kernel may know: it may know names in them, and that there is
+// none of a name.
+func (ns *Names) Folders() (paths []string) {
+	ns.ns.RLock()
+	defer ns.ns.RUnlock()
+	t := ns.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	add := func(id content.NodeID) {
+		if p, ok := t.folderLocked(id); ok {
+			paths = append(paths, p)
+		}
+	}
+	for id := range t.byID {
+		add(id)
+	}
+	for id := range t.past.byID {
+		add(id)
+	}
+	return paths
+}
+
+// IsPast reports whether the kernel knows an inode from an earlier process.
+func (ns *Names) IsPast(ino uint64) bool {
+	t := ns.tab
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.byIno[inoKey(ino)]; n != nil {
+		return n.past
+	}
+	return t.past.byIno[inoKey(ino)] != 0
+}
+
+// folderLocked is the path of a folder, by what was written down where this process does not know it.
+func (t *table) folderLocked(id content.NodeID) (p string, ok bool) {
+	for range unix.PathMax {
+		if n := t.byID[id]; n != nil {
+			return path.Join(n.pathLocked(), p), n.IsDir() && n.synth == nil && len(n.names) > 0
+		}
+		r := t.past.byID[id]
+		if r.Type != unix.S_IFDIR || r.Synthetic || r.Name == "" {
+			break
+		}
+		p, id = path.Join(r.Name, p), content.NodeID(r.Parent)
+	}
+	return "", false
 }
 
 // Tell notes that an answer names the node to the kernel once more: its reference is the one that the lookup

@@ -241,6 +241,32 @@ func TestNextLife(t *testing.T) {
 	}
 }
 
+// The folders that the kernel knows are known in the next process, and to it alone as the kernel's.
+func TestFolders(t *testing.T) {
+	l := newLives(t)
+	l.r.mkdir("a/b", "c", "gone")
+	l.r.write("a/b/f")
+	for _, p := range []string{"a", "a/b", "a/b/f", "gone"} {
+		l.look(p)
+	}
+	l.r.must("rmdir", l.r.rmdir("gone"))
+	l.r.must("rename", l.r.rename("a", "d", 0))
+	want := []string{"", "d", "d/b"}
+	for life := range 3 {
+		got := l.r.Folders()
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("life %d: %q", life, got)
+		}
+		if life == 1 {
+			l.look("d")
+		}
+		if life > 0 && (!l.r.IsPast(l.r.InoAt(l.r.root, "d")) || l.r.IsPast(l.r.InoAt(l.r.root, "c"))) {
+			t.Errorf("life %d: what the kernel knows is not told apart", life)
+		}
+		l.next()
+	}
+}
+
 // A process that was killed between a rename and writing that down: the journal has the new name.
 func TestMoved(t *testing.T) {
 	l := newLives(t)

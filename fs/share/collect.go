@@ -197,9 +197,14 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		return nil
 	}
 	k, err := c.known(p)
-	if err == nil && k == nil && isStub(n) { // perhaps a crash took what was known
-		_ = c.lazy.ensure(ctx, path.Dir(p))
+	if err == nil && k.bare() && (k != nil || isStub(n)) { // a crash took what was known, or came before
+		lacks := c.lazy.ensure(ctx, path.Dir(p))
 		k, err = c.known(p)
+		if err == nil && k.bare() && n.IsDir() && lacks != nil { // perhaps it has not its attributes yet
+			c.unready = true
+			c.note(p, lacks.Error())
+			return nil
+		}
 	}
 	if err != nil {
 		return err
@@ -220,6 +225,9 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		return nil
 	case k != nil && contentOf(e) == k.content:
 		k.look = look
+		c.same[p] = k.encode()
+		return nil
+	case k.arrived(e, look):
 		c.same[p] = k.encode()
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/document"
@@ -19,14 +20,51 @@ type sum [16]byte
 //	look      16 bytes: of what the tree showed
 //	content   16 bytes: of what the remote has
 //	tips      number n, then n times: string writer, number version: the entries that the tree shows
+//	next      to the end: nothing, or content and tips of what the tree was about to get. It has that, unless
+//	          a crash came before
+//
+// What was not there before has zeros as look and content, and no tips.
 type known struct {
 	look, content sum
 	tips          []record.Replaced
+	next          *known // without look
+}
+
+// bare reports whether nothing is known that the tree had.
+func (k *known) bare() bool { return k == nil || k.content == sum{} && len(k.tips) == 0 }
+
+// arrived reports whether the tree has what it was about to get, which is what is known from then on.
+func (k *known) arrived(e *record.Entry, look sum) bool {
+	if k == nil || k.next == nil || e == nil || contentOf(e) != k.next.content {
+		return false
+	}
+	*k = known{look: look, content: k.next.content, tips: k.next.tips}
+	return true
+}
+
+// about is what is noted of a name before the tree gets what entries say: nil if that is known already.
+func (k *known) about(e *record.Entry, tips []record.Replaced) []byte {
+	next := &known{content: contentOf(e), tips: tips}
+	if k == nil {
+		return (&known{next: next}).encode()
+	}
+	if k.next == nil && k.content == next.content && slices.Equal(k.tips, tips) {
+		return nil
+	}
+	return (&known{look: k.look, content: k.content, tips: k.tips, next: next}).encode()
 }
 
 func (k *known) encode() []byte {
-	p := append(append([]byte("CKN1"), k.look[:]...), k.content[:]...)
-	p = binary.AppendUvarint(p, uint64(len(k.tips)))
+	p := append([]byte("CKN1"), k.look[:]...)
+	p = k.append(p)
+	if k.next != nil {
+		p = k.next.append(p)
+	}
+	return p
+}
+
+func (k *known) append(p []byte) []byte {
+	p = binary.AppendUvarint(append(p, k.content[:]...), uint64(len(k.tips)))
 	for _, t := range k.tips {
 		p = append(binary.AppendUvarint(p, uint64(len(t.Writer))), t.Writer...)
 		p = binary.AppendUvarint(p, uint64(t.Version))
@@ -39,11 +77,19 @@ func decodeKnown(path string, p []byte) (*known, error) {
 	k := &known{}
 	r.Magic("CKN1")
 	copy(k.look[:], r.Take(len(k.look)))
+	k.read(r)
+	if len(r.P) > 0 {
+		k.next = &known{}
+		k.next.read(r)
+	}
+	return k, r.End()
+}
+
+func (k *known) read(r *document.Reader) {
 	copy(k.content[:], r.Take(len(k.content)))
 	for range r.Count(2) {
 		k.tips = append(k.tips, record.Replaced{Writer: record.Writer(r.String()), Version: r.Num()})
 	}
-	return k, r.End()
 }
 
 // contentOf is the sum of all that an entry says but whose it is and what it replaces. The time of a folder

@@ -17,8 +17,6 @@ import (
 	"ckptfs/cas/remote/heads"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
-	"ckptfs/fs/content"
-	"ckptfs/fs/names"
 	"ckptfs/fs/steps"
 )
 
@@ -30,10 +28,14 @@ import (
 //	           succeeds
 //	making     folders that are brought up to date now: what appears in them is not published before it is
 //	           known
+//	untold     folders that the kernel knew when this process began: of names in them it may know what an
+//	           earlier one did not come to tell
 //	quiet      names that are removed because others removed them: that is not to be published again
 type lazy struct {
 	s     *Share
 	group singleflight.Group // by folder
+	// fetching is held by fetch.
+	fetching sync.Mutex
 	// changing is held shared while names are made, which have other names for a moment.
 	changing sync.RWMutex
 
@@ -42,6 +44,7 @@ type lazy struct {
 	upToDate  map[string]uint64
 	failed    map[string]error
 	making    map[string]bool
+	untold    map[string]bool
 	quiet     map[string]bool
 	conflicts map[string]bool // names of which the remote has several versions
 	hidden    map[string]bool // names that do not appear as long as another is there
@@ -50,9 +53,10 @@ type lazy struct {
 }
 
 func newLazy(s *Share) *lazy {
-	return &lazy{s: s, fetched: 1, tellings: tellings{wake: make(chan struct{}, 1)},
+	return &lazy{s: s, fetched: 1, tellings: newTellings(),
 		upToDate: map[string]uint64{}, failed: map[string]error{}, making: map[string]bool{},
-		quiet: map[string]bool{}, conflicts: map[string]bool{}, hidden: map[string]bool{}}
+		untold: map[string]bool{},
+		quiet:  map[string]bool{}, conflicts: map[string]bool{}, hidden: map[string]bool{}}
 }
 
 // lookTimeout bounds for how long a lookup waits for the remote: what was seen last is shown then.
@@ -83,42 +87,55 @@ func (s *Share) EnsureBelow(ctx context.Context, at string) error {
 
 func (z *lazy) ensure(ctx context.Context, at string) error {
 	z.mu.Lock()
-	fetched := z.fetched
-	is, err := z.upToDate[at] == fetched, z.failed[at]
+	want := z.fetched
 	z.mu.Unlock()
-	if is {
-		return err
+	for { // what another began before a fetch says nothing of what that found
+		if is, err := z.isUpToDate(at, want); is {
+			return err
+		}
+		done := z.group.DoChan(at, func() (any, error) {
+			ctx, end := context.WithTimeout(context.Background(), lookTimeout)
+			defer end()
+			z.bring(ctx, at)
+			return nil, nil
+		})
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	done := z.group.DoChan(at, func() (any, error) {
-		ctx, end := context.WithTimeout(context.Background(), lookTimeout)
-		defer end()
-		return nil, z.bring(ctx, at, fetched)
-	})
-	select {
-	case got := <-done:
-		return got.Err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+}
+
+// isUpToDate reports whether a folder was brought up to date since a fetch, and why that failed.
+func (z *lazy) isUpToDate(at string, fetched uint64) (bool, error) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.upToDate[at] >= fetched, z.failed[at]
 }
 
 // errAgain: something in a folder is in use, or was changed here. It is looked at again after the next fetch.
 var errAgain = errors.New("to be looked at again")
 
 // bring brings a folder up to date, and notes that it is.
-func (z *lazy) bring(ctx context.Context, at string, fetched uint64) error {
+func (z *lazy) bring(ctx context.Context, at string) {
+	z.mu.Lock()
+	fetched := z.fetched
+	if _, looked := z.upToDate[at]; !looked {
+		z.upToDate[at] = 0 // a fetch comes by from here on
+	}
+	z.mu.Unlock()
 	err := z.level(ctx, at)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.upToDate[at] = fetched
 	if err == nil {
 		delete(z.failed, at)
-		return nil
+		return
 	}
 	if z.failed[at] = err; !errors.Is(err, errAgain) {
 		z.s.o.Report(slog.LevelWarn, "names that others published may be missing", "path", at, "reason", err)
 	}
-	return err
 }
 
 // below brings up to date a folder and all below it. It ends where the remote is not reached: each folder
@@ -155,6 +172,18 @@ func (z *lazy) below(ctx context.Context, at string) error {
 	return nil
 }
 
+// fetch calls read, which reads heads and reports whether any changed, and notes what came of it. Others that
+// fetch wait: what the first one found is noted when they have found no more.
+func (z *lazy) fetch(ctx context.Context, read func(context.Context) (bool, error)) (
+	changed bool, err error) {
+	z.fetching.Lock()
+	defer z.fetching.Unlock()
+	if changed, err = read(ctx); err == nil {
+		z.found(changed)
+	}
+	return changed, err
+}
+
 // found notes that a fetch succeeded. changed: it found something.
 func (z *lazy) found(changed bool) {
 	z.mu.Lock()
@@ -166,6 +195,27 @@ func (z *lazy) found(changed bool) {
 	if changed {
 		z.fetched++
 	}
+}
+
+// looked notes folders that somebody looked into before there was this Share: the kernel may know names in
+// them that it was to be told of.
+func (z *lazy) looked(dirs []string) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	for _, at := range dirs {
+		if at == "" || record.Below(at, steps.Dir) {
+			z.upToDate[at], z.untold[at] = 0, true
+		}
+	}
+}
+
+// tellAll reports whether the kernel is to be told of all names of a folder, once.
+func (z *lazy) tellAll(at string) bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	is := z.untold[at]
+	delete(z.untold, at)
+	return is
 }
 
 // refresh brings the folders up to date that somebody looked into: the kernel knows names in them, and asks
@@ -285,7 +335,15 @@ func (z *lazy) shows(run string) bool {
 
 // root makes the folder of runs.
 func (z *lazy) root(ctx context.Context) error {
-	if there, err := z.s.exists(steps.Dir); there || err != nil {
+	dir, err := z.s.o.Names.Resolve(steps.Dir)
+	if err == nil {
+		defer dir.Unpin()
+		if z.tellAll("") && !z.s.o.Names.IsPast(dir.Ino()) {
+			z.tellings.add(z.s.o.Names.Root(), steps.Dir)
+		}
+		return nil
+	}
+	if gone(err) != nil {
 		return err
 	}
 	all, err := z.s.heads.Folders(ctx)
@@ -309,45 +367,4 @@ func (z *lazy) inConflict(p string) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.conflicts[p]
-}
-
-// tellings tells the kernel of names that appeared, were replaced or went: never from a goroutine that a
-// request waits for, since the kernel holds the folder until that is answered.
-type tellings struct {
-	mu      sync.Mutex
-	waiting []telling
-	wake    chan struct{}
-}
-
-type telling struct {
-	dir  content.NodeID
-	name string
-}
-
-func (t *tellings) add(dir *names.Node, name string) {
-	t.mu.Lock()
-	t.waiting = append(t.waiting, telling{dir.ID(), name})
-	t.mu.Unlock()
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run tells the kernel until ctx ends.
-func (t *tellings) run(ctx context.Context, kernel func() content.Kernel) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.wake:
-		}
-		t.mu.Lock()
-		all := t.waiting
-		t.waiting = nil
-		t.mu.Unlock()
-		for _, one := range all {
-			kernel().InvalidateName(one.dir, one.name)
-		}
-	}
 }

@@ -53,8 +53,12 @@ func (l *level) make(ctx context.Context) error {
 	if err := l.look(); err != nil {
 		return err
 	}
+	if l.lazy.tellAll(l.at) {
+		l.tellAll()
+	}
 	nodes := rnames.Level(l.at, l.lists...)
-	if err := l.plans(nodes); err != nil {
+	files, err := l.plans(nodes)
+	if err != nil {
 		return err
 	}
 	l.folders = map[string]bool{}
@@ -64,6 +68,9 @@ func (l *level) make(ctx context.Context) error {
 	nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool { return !l.wants(&n) })
 	if l.at == steps.Dir {
 		nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool { return l.empty(ctx, &n) })
+	}
+	if err := l.expect(files, nodes); err != nil {
+		return err
 	}
 	var errs []error
 	for i := range nodes {
@@ -77,9 +84,8 @@ func (l *level) make(ctx context.Context) error {
 	return errors.Join(append(errs, l.removed(ctx))...)
 }
 
-// plans keeps where the plans of files are, before these have their names.
-func (l *level) plans(nodes []rnames.Node) error {
-	var files []*record.File
+// plans are the files whose plans are elsewhere than is known.
+func (l *level) plans(nodes []rnames.Node) (files []*record.File, err error) {
 	for i := range nodes {
 		e := nodes[i].Name
 		if e == nil || e.File == nil || e.File.Manifest.IsZero() {
@@ -87,13 +93,13 @@ func (l *level) plans(nodes []rnames.Node) error {
 		}
 		had, err := l.o.State.File(e.File.Manifest)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if had == nil || had.Plan != e.File.Plan {
 			files = append(files, e.File)
 		}
 	}
-	return l.o.State.SetFiles(files)
+	return files, nil
 }
 
 // look finds out what the folder has, and what is known of that.
@@ -119,6 +125,22 @@ func (l *level) look() error {
 	})
 }
 
+// tellAll tells the kernel of each name that appeared, or went. A folder that it knows it need not ask for:
+// it may be in use as one.
+func (l *level) tellAll() {
+	for name, e := range l.here {
+		if e.Mode&unix.S_IFMT == unix.S_IFDIR && l.o.Names.IsPast(e.Ino) {
+			continue
+		}
+		l.announce(l.dir, name)
+	}
+	for name := range l.was {
+		if _, here := l.here[name]; !here {
+			l.announce(l.dir, name)
+		}
+	}
+}
+
 // wants reports whether a name is to be made, or compared with what is there.
 func (l *level) wants(n *rnames.Node) bool {
 	name := path.Base(n.Path)
@@ -129,12 +151,16 @@ func (l *level) wants(n *rnames.Node) bool {
 	if l.at == steps.Dir && !l.shows(n.Path) {
 		return false
 	}
-	_, here := l.here[name]
+	is, here := l.here[name]
+	if _, left := l.here[pulling+strconv.FormatUint(is.Ino, 10)]; left {
+		return false // what a pull put aside for it is looked at first (clear)
+	}
 	was := l.was[name]
 	if n.Name == nil {
 		return !here
 	}
-	return !here || was == nil || was.content != contentOf(n.Name) || !slices.Equal(was.tips, n.Shown())
+	return !here || was == nil || was.next != nil || was.content != contentOf(n.Name) ||
+		!slices.Equal(was.tips, n.Shown())
 }
 
 func (l *level) noteConflict(n *rnames.Node) {
@@ -184,8 +210,10 @@ func (l *level) removed(ctx context.Context) error {
 
 // isDeleted is deleted of what is known, and of a stub of which only the heads know something.
 func (l *level) isDeleted(name string, held []*record.Entry) (bool, error) {
-	if was := l.was[name]; was != nil {
+	if was := l.was[name]; !was.bare() {
 		return l.deleted(name, held, was.tips), nil
+	} else if was != nil && was.next != nil && l.deleted(name, held, was.next.tips) {
+		return true, nil
 	}
 	if len(held) == 0 || !l.deleted(name, held, nil) {
 		return false, nil

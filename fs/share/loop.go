@@ -19,11 +19,13 @@ const (
 )
 
 // Start asks from here on what others publish, and with publish set publishes what is complete, in the
-// background.
-func (s *Share) Start(publish bool) {
+// background. known are folders of which the kernel may know names already.
+func (s *Share) Start(publish bool, known []string) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop, s.background = stop, ctx
+	s.lazy.looked(known)
 	s.end.Go(func() { s.lazy.tellings.run(ctx, s.o.Kernel) })
+	s.end.Go(func() { s.lazy.refresh(ctx) })
 	if s.o.Poll > 0 {
 		s.end.Go(func() { s.poll(ctx) })
 	}
@@ -40,7 +42,7 @@ func (s *Share) Go(f func(ctx context.Context)) { s.end.Go(func() { f(s.backgrou
 func (s *Share) poll(ctx context.Context) {
 	pause := time.Duration(0)
 	for {
-		changed, err := s.heads.Poll(ctx)
+		_, err := s.lazy.fetch(ctx, s.heads.Poll)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -49,7 +51,6 @@ func (s *Share) poll(ctx context.Context) {
 		default:
 			pause = 0
 			s.contact()
-			s.lazy.found(changed)
 			s.lazy.refresh(ctx)
 		}
 		s.unreached(err)

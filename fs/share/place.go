@@ -179,7 +179,7 @@ func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
 	return p.o.Tree.Unlink(dir, name)
 }
 
-// unchanged is how old is, if it is as it was when it was known; was is nil of a stub that isLost.
+// unchanged is how old is, if it is as it was when it was known; was is bare of a stub that isLost.
 func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.State, err error) {
 	if old.File() == nil {
 		return is, nil
@@ -189,8 +189,12 @@ func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.Sta
 		return is, err
 	}
 	a, is, err := settled(old)
-	if was == nil && err == nil && is.Record.Remote { // isLost: a stub that was changed is none
-		return is, nil
+	if was.bare() && err == nil && is.Record.Remote { // a stub that was changed is none
+		gone, err := p.isLost(old)
+		if err == nil && !gone && was != nil {
+			err = errChanged
+		}
+		return is, err
 	}
 	if was == nil || err != nil || lookOf(&a, &is, st) != was.look {
 		return is, errChanged

@@ -33,7 +33,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Fetch(ctx); err != nil {
+	defer s.Heard(ctx)
+	if _, err := s.fetch(ctx); err != nil {
 		return nil, err
 	}
 	parts := []string{at}
@@ -135,6 +136,9 @@ func (p *pull) portion(ctx context.Context, nodes []rnames.Node, changes uint64)
 		}
 	}
 	clear(p.cleared)
+	if err := p.expect(nil, nodes); err != nil {
+		return err
+	}
 	for i := range nodes {
 		if err := p.node(ctx, &nodes[i]); err != nil {
 			return errors.Join(err, p.flush())
@@ -196,7 +200,7 @@ func (p *pull) wants(ctx context.Context, n *rnames.Node) (bool, error) {
 	old, err := p.o.Names.Resolve(n.Path)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return was == nil || !p.goes(n.Path), nil
+		return was.bare() || !p.goes(n.Path), nil
 	case errors.Is(err, unix.ENOTDIR):
 		return false, nil
 	case err != nil:

@@ -21,9 +21,15 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// Fetch reads the heads that changed.
+// Fetch reads the heads that changed. The kernel knows of no name otherwise than they say when it returns.
 func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
-	changed, err := s.heads.Refresh(ctx)
+	out, err := s.fetch(ctx)
+	s.Heard(ctx)
+	return out, err
+}
+
+func (s *Share) fetch(ctx context.Context) (*control.Fetched, error) {
+	changed, err := s.lazy.fetch(ctx, s.heads.Refresh)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.noteOffline(err)
@@ -31,7 +37,6 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 		return nil, err
 	}
 	s.contact()
-	s.lazy.found(changed)
 	s.lazy.refresh(ctx)
 	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{},
 		Problems: []string{}}
@@ -80,13 +85,38 @@ func (s *Share) heldBelow(ctx context.Context, at string) (map[string][]*record.
 // mostNotes is how many names are noted at a time.
 const mostNotes = 256
 
-// flush keeps what was noted. What a crash takes away is found again: the names are there, with what the
-// remote has.
+// expect notes what names are about to get, and keeps where the plans of files are, before it is done: what
+// is there after a crash is not taken for what a program wrote.
+func (p *pull) expect(files []*record.File, nodes []rnames.Node) error {
+	next := map[string][]byte{}
+	for i := range nodes {
+		n, there := &nodes[i], false
+		if n.Name == nil || n.Folder && n.Name.Kind != record.KindFolder {
+			continue
+		}
+		was, err := p.known(n.Path)
+		if err == nil && was == nil {
+			there, err = p.exists(n.Path) // and stays as it is
+		}
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		if b := was.about(n.Name, n.Shown()); b != nil {
+			next[n.Path] = b
+		}
+	}
+	return p.o.State.Expect(files, next)
+}
+
+// flush keeps what was noted. What a crash takes away is found again, by what expect noted.
 func (p *pull) flush() error {
 	if len(p.notes) == 0 {
 		return nil
 	}
-	err := p.keep(p.notes)
+	err := p.keep(p.notes, p.o.State.NoteNames)
 	clear(p.notes)
 	return err
 }
@@ -206,7 +236,7 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 			}
 			return why, err
 		}
-	} else if was != nil && p.goes(n.Path) {
+	} else if !was.bare() && p.goes(n.Path) {
 		return "removed here, and not published yet", nil
 	}
 	made, err := p.make(ctx, dir, name, old, e, was)
@@ -242,7 +272,7 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 		return false, "there is something here that is not shared", nil
 	case sameBytes(has, e):
 		return true, "", nil
-	case was == nil:
+	case was.bare():
 		gone, err := p.isLost(n)
 		if gone || err != nil {
 			return false, "", err
@@ -268,6 +298,8 @@ func (p *pull) has(ctx context.Context, n *names.Node, at string, was *known) (*
 	e, look, err := l.entry(n, at, st, nil)
 	if err == nil && was != nil && e != nil && contentOf(e) == was.content {
 		was.look = look
+	} else if err == nil {
+		was.arrived(e, look)
 	}
 	return e, look, err
 }
@@ -293,10 +325,14 @@ func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry, was *know
 	switch {
 	case err == nil && has != nil && sameBytes(has, e):
 		switch {
-		case was != nil && was.look != look && contentOf(has) != k.content,
+		case !was.bare() && was.look != look && contentOf(has) != k.content,
 			was == nil && !slices.Equal(has.Attrs, e.Attrs):
 			return nil // its attributes were changed here, and are not published
+		case was != nil && was.bare() && e.Kind != record.KindFolder: // it got its attributes before its name
 		case was != nil && !sameAttributes(has, e):
+			if was.bare() {
+				has.Attrs = nil // what a program gave it stays
+			}
 			if look, err = p.takeOver(l, made, has, e); err != nil {
 				return err
 			}

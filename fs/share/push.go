@@ -359,7 +359,7 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 			set[e.Path] = nil
 			p.out.Removed++
 		default:
-			set[e.Path] = (&known{p.looks[e.Path], contentOf(e), tips}).encode()
+			set[e.Path] = (&known{look: p.looks[e.Path], content: contentOf(e), tips: tips}).encode()
 			p.out.Names++
 		}
 	}
@@ -380,7 +380,7 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	if p.shown != nil {
 		return nil
 	}
-	return p.keep(set)
+	return p.keep(set, p.o.State.SetNames)
 }
 
 func (s *Share) setPushing(at string) {

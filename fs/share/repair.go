@@ -14,7 +14,8 @@ import (
 // is still there, this store publishes.
 func (s *Share) RepairRemote(ctx context.Context, from []string, report func(control.Progress)) (
 	*control.RemoteRepaired, error) {
-	if _, err := s.Fetch(ctx); err != nil {
+	defer s.Heard(ctx)
+	if _, err := s.fetch(ctx); err != nil {
 		return nil, err
 	}
 	o := mend.Options{Remote: s.o.Joined.ID, Kept: map[record.Writer]*record.Head{}, Now: s.o.Now,
@@ -41,10 +42,12 @@ func (s *Share) RepairRemote(ctx context.Context, from []string, report func(con
 				why)})
 		}})
 	}
-	if _, err := s.heads.Refresh(ctx); err != nil {
+	if _, err := s.lazy.fetch(ctx, s.heads.Refresh); err != nil {
 		return nil, err
 	}
 	out.Revived, err = s.revive(ctx, back)
+	s.lazy.found(true) // what came back appears
+	s.lazy.refresh(ctx)
 	return out, err
 }
 

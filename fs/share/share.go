@@ -41,7 +41,8 @@
 //
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in
 // the local store (content.Adopt), its mode and times, then the name, in place of what was there. A program
-// that has the old file open keeps it. What was changed here and not published is left as it is.
+// that has the old file open keeps it. What was changed here and not published is left as it is. What a name
+// is about to get is noted before (known.next): after a crash it is no change that was made here.
 //
 // # What goes by itself
 //
@@ -97,6 +98,10 @@ type State interface {
 	File(manifest cas.Hash) (*record.File, error)
 	// SetFiles keeps that of files. It is durable when it returns.
 	SetFiles([]*record.File) error
+	// Expect is SetFiles and SetNames, together all or nothing.
+	Expect([]*record.File, map[string][]byte) error
+	// NoteNames is SetNames, but that a crash may take it.
+	NoteNames(map[string][]byte) error
 	Close() error
 }
 
@@ -340,10 +345,10 @@ func (s *Share) went(p string) error {
 	return errors.Join(err, done(true))
 }
 
-// keep keeps what is known of names, each of which was there a moment ago. What went until now did so unknown
-// to Removing.
-func (s *Share) keep(set map[string][]byte) error {
-	if err := s.o.State.SetNames(set); err != nil {
+// keep keeps what is known of names by setting it, each of which was there a moment ago. What went until now
+// did so unknown to Removing.
+func (s *Share) keep(set map[string][]byte, setting func(map[string][]byte) error) error {
+	if err := setting(set); err != nil {
 		return err
 	}
 	for p, k := range set {
@@ -399,10 +404,12 @@ func (s *Share) known(p string) (*known, error) {
 	return decodeKnown(p, b)
 }
 
-// knownBelow are the names that the remote has at or below a path.
+// knownBelow are the names at or below a path that the remote has, and that were here.
 func (s *Share) knownBelow(at string) (paths []string, err error) {
-	err = s.o.State.EachName(at, func(p string, _ []byte) error {
-		paths = append(paths, p)
+	err = s.o.State.EachName(at, func(p string, b []byte) error {
+		if k, err := decodeKnown(p, b); err != nil || !k.bare() {
+			paths = append(paths, p)
+		}
 		return nil
 	})
 	return paths, err

@@ -35,12 +35,13 @@ func (s *Steps) Recorded(ino uint64) {
 // is far longer than a change can be on the disk of which Changed is not told yet.
 const sinceRecorded = 10 * time.Second
 
-// Prints are those of steps, by "run/step", that were looked at. Of a step of which files were recorded since
-// it is taken again, if nothing but the ctimes is other than it was.
-func (s *Steps) Prints(of map[string]*Step) map[Print]bool { return s.prints(of, sinceRecorded) }
+// Prints are those of steps, by "run/step", that were looked at, with what each says of itself (Step.Said).
+// Of a step of which files were recorded since it is taken again, if nothing but the ctimes is other than it
+// was.
+func (s *Steps) Prints(of map[string]*Step) map[Print][]byte { return s.prints(of, sinceRecorded) }
 
-func (s *Steps) prints(of map[string]*Step, still time.Duration) map[Print]bool {
-	all := make(map[Print]bool, len(of))
+func (s *Steps) prints(of map[string]*Step, still time.Duration) map[Print][]byte {
+	all := make(map[Print][]byte, len(of))
 	w := &s.watch
 	for at, st := range of {
 		w.mu.Lock()
@@ -56,7 +57,7 @@ func (s *Steps) prints(of map[string]*Step, still time.Duration) map[Print]bool 
 			}
 			w.mu.Unlock()
 		}
-		all[print] = true
+		all[print] = st.Said()
 	}
 	delete(all, Print{})
 	return all

@@ -2,9 +2,10 @@ package steps
 
 import (
 	"errors"
-	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -132,7 +133,8 @@ func TestPrintRecorded(t *testing.T) {
 		}
 		want := func(what string, still time.Duration, prints ...Print) {
 			t.Helper()
-			if got := s.prints(steps, still); fmt.Sprint(got) != fmt.Sprint(setOf(prints)) {
+			got := slices.Collect(maps.Keys(s.prints(steps, still)))
+			if !slices.Equal(got, prints) {
 				t.Errorf("%s: %v, want %v", what, got, prints)
 			}
 		}
@@ -166,12 +168,4 @@ func TestPrintRecorded(t *testing.T) {
 		recorded()
 		want("written, and recorded", 0)
 	}
-}
-
-func setOf(prints []Print) map[Print]bool {
-	set := map[Print]bool{}
-	for _, p := range prints {
-		set[p] = true
-	}
-	return set
 }

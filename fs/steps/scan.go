@@ -299,6 +299,9 @@ func (s *Steps) lookAtStep(dir int, of *run, runName, name string, isFile bool) 
 		return st, err
 	}
 	st.Print = print.end()
+	if said, ok := s.recalled[st.Print]; ok && st.recall(said) {
+		return st, nil
+	}
 	s.readMetrics(fd, runName, st)
 	s.readDeclared(fd, runName, st)
 	return st, nil

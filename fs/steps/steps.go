@@ -65,6 +65,8 @@ type Steps struct {
 
 	names *lru.Cache[string, string] // of files in steps
 
+	recalled map[Print][]byte // see Recall
+
 	touched     atomic.Bool
 	altering    atomic.Int64  // changes that are being made
 	alterations atomic.Uint64 // begins and ends of changes

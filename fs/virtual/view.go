@@ -209,7 +209,7 @@ func (w *View) Setattr(s *tree.SetAttr) error {
 	if _, err := w.src.SetAttr(s); err != nil {
 		return err
 	}
-	v.o.Files.Kernel.InvalidateData(w.src.ID(), -1, 0) // the kernel knows of the view only
+	v.o.Files.Kernel().InvalidateData(w.src.ID(), -1, 0) // the kernel knows of the view only
 	return nil
 }
 

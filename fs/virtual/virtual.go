@@ -211,6 +211,6 @@ func (v *Virtual) node(dir *names.Node, name string, w entry) *names.Node {
 // Restat makes the kernel ask again for the attributes of fixed nodes, which are made of the root's.
 func (v *Virtual) Restat() {
 	for _, id := range v.o.Names.FixedIDs() {
-		v.o.Files.Kernel.InvalidateData(id, -1, 0)
+		v.o.Files.Kernel().InvalidateData(id, -1, 0)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"time"
 
 	"ckptfs/fs/names"
 	"ckptfs/fs/share"
@@ -30,9 +31,12 @@ func (s *sharing) ensure(ctx context.Context, dir *names.Node, more string) {
 func (s *sharing) ensureShown(ctx context.Context, one *share.Share, p string) {
 	kind, shown, _ := strings.Cut(strings.TrimPrefix(p, virtual.Name+"/"), "/")
 	switch kind {
-	case virtual.Best.Name():
+	case virtual.Best.Name(): // links into the run, which the kernel follows by what it knows
 		run, _, _ := strings.Cut(shown, "/")
-		s.appear(ctx, path.Join(steps.Dir, run))
+		below(ctx, one, path.Join(steps.Dir, run))
+		ctx, end := context.WithTimeout(ctx, heardWithin)
+		defer end()
+		one.Heard(ctx)
 	case virtual.Tensors.Name():
 		one.Ensure(ctx, shown)
 		if dir := path.Dir(shown); dir != "." {
@@ -40,6 +44,10 @@ func (s *sharing) ensureShown(ctx context.Context, one *share.Share, p string) {
 		}
 	}
 }
+
+// heardWithin bounds for how long a request waits until the kernel heard of names: it may have locked the
+// folder of one of them for that request's caller.
+const heardWithin = time.Second
 
 // appear has all names appear that others published at or below paths, which a command is about: what it
 // looks at looks into no folder by itself. What is not reached is as it was seen last.
@@ -49,14 +57,20 @@ func (s *sharing) appear(ctx context.Context, paths ...string) {
 		return
 	}
 	for _, p := range paths {
-		p = strings.Trim(path.Clean("/"+p), "/")
-		if p == "" || p == virtual.Name || strings.HasPrefix(p, virtual.Name+"/") {
-			one.Ensure(ctx, "")
-			one.Ensure(ctx, steps.Dir)
-			continue
-		}
-		_ = one.EnsureBelow(ctx, p) // the command meets what cannot be listed
+		below(ctx, one, p)
 	}
+	one.Heard(ctx)
+}
+
+// below is appear of one path, before the kernel heard of it.
+func below(ctx context.Context, one *share.Share, p string) {
+	p = strings.Trim(path.Clean("/"+p), "/")
+	if p == "" || p == virtual.Name || strings.HasPrefix(p, virtual.Name+"/") {
+		one.Ensure(ctx, "")
+		one.Ensure(ctx, steps.Dir)
+		return
+	}
+	_ = one.EnsureBelow(ctx, p) // the command meets what cannot be listed
 }
 
 // rootID is the kernel's id of the mount's root.

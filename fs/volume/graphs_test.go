@@ -306,7 +306,7 @@ func TestCatalogueSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, q := range map[string][]byte{"damaged": append(p[:len(p)-1:len(p)-1], p[len(p)-1]^1),
-		"cut short": p[:50], "of a later version": append([]byte("CKC3"), p[4:]...), "none": nil} {
+		"cut short": p[:50], "of a later version": append([]byte("CKC4"), p[4:]...), "none": nil} {
 		if err := os.WriteFile(path(r), q, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -422,3 +422,43 @@ func TestMatchAfterKill(t *testing.T) {
 	r.rest()
 	want(r.again(), "saved, and came to rest", false, "d/1 3")
 }
+
+// countSmall counts which small files of steps are read.
+type countSmall struct {
+	steps.Files
+	read map[string]bool
+}
+
+func (f countSmall) ReadSmall(p string, most int64) ([]byte, error) {
+	f.read[p] = true
+	return f.Files.ReadSmall(p, most)
+}
+
+// TestMetricsAfterKill: after a kill amid changes the metrics of steps that did not change are known, and not
+// read again.
+func TestMetricsAfterKill(t *testing.T) {
+	r := newRig(t)
+	for step, quality := range map[string]string{"a/1": "1", "a/2": "9", "b/1": "3", "b/2": "5"} {
+		r.saveGraph(step, "xyz")
+		r.write("runs/"+step+"/metrics.json", []byte(`{"quality": `+quality+`}`))
+	}
+	disktest.WaitTick(t)
+	r = r.reopen()
+	if got := r.like("a/1"); got != "a/2 3" {
+		t.Fatalf("like a/1 is %q", got)
+	}
+	r.write("runs/b/1/metrics.json", []byte(`{"quality": 12}`))
+	r = r.again()
+	files := countSmall{r.steps.Files, map[string]bool{}}
+	r.steps.Files = files
+	if got := r.like("a/1"); got != "b/1 3" {
+		t.Errorf("like a/1 is %q", got)
+	}
+	if want := map[string]bool{"runs/b/1/metrics.json": true}; !reflect.DeepEqual(files.read, want) {
+		t.Errorf("read %v", files.read)
+	}
+	log := r.runLog("runs/a")
+	if a, b := log["1"].Metrics["quality"], log["2"].Metrics["quality"]; a != 1 || b != 9 {
+		t.Errorf("qualities %v and %v", a, b)
+	}
+}

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -140,4 +141,28 @@ func TestRepairRevives(t *testing.T) {
 	d.pulled("")
 	d.same("runs/x/2/f", []byte("two"))
 	d.conflictsAre()
+}
+
+// What was repaired appears on the machine that repaired it.
+func TestRepairedAppears(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	if b.exists("runs/x") {
+		t.Fatal("it is there already")
+	}
+	a.put("runs/x/1/f", bytesOf(3, 300<<10))
+	a.published("")
+	for key := range c.heads("a") {
+		if err := c.mu.Delete(context.Background(), []string{key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := b.RepairRemote(context.Background(), []string{a.writer()}, nil)
+	if err != nil || len(r.Heads) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := os.Stat(b.at("tree/runs")); err != nil { // no lookup looks for it
+		t.Error(err)
+	}
+	b.same("runs/x/1/f", bytesOf(3, 300<<10))
 }

@@ -18,7 +18,6 @@ import (
 	"ckptfs/cas/remote/heads"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/state"
-	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share"
@@ -118,7 +117,7 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db, v.reads.moved}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Models: v.models, Store: v.store, Pack: v.pack,
 		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
-		Kernel: func() content.Kernel { return v.content.Kernel },
+		Kernel: v.content.Kernel,
 		Poll:   o.RemotePoll, Now: v.now, Report: v.report, Runs: o.Runs,
 	})
 	if err != nil {
@@ -133,7 +132,11 @@ func (s *sharing) start() {
 	if one == nil {
 		return
 	}
-	one.Start(s.o.Publish)
+	var known []string
+	if s.v.mounted.Load() != nil {
+		known = s.v.names.Folders()
+	}
+	one.Start(s.o.Publish, known)
 	if s.o.KeepFree > 0 {
 		one.Go(s.keepFree)
 	}
@@ -192,9 +195,11 @@ type kept struct {
 	moved func([]*record.File)
 }
 
-// SetFiles has readers go on by the plans that these files have now.
-func (k kept) SetFiles(files []*record.File) error {
-	err := k.DB.SetFiles(files)
+func (k kept) SetFiles(files []*record.File) error { return k.Expect(files, nil) }
+
+// Expect has readers go on by the plans that these files have now.
+func (k kept) Expect(files []*record.File, names map[string][]byte) error {
+	err := k.DB.Expect(files, names)
 	if err == nil {
 		k.moved(files)
 	}

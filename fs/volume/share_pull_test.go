@@ -18,19 +18,20 @@ import (
 // what was there, and before it notes that. db: what the store knows of the remote is lost as well.
 func (m *machine) killedPull(p string, db bool) (left string) {
 	m.t.Helper()
-	known, err := os.ReadFile(m.at(remoteState))
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	m.content.Kernel = &told{m.content.Kernel, func(string) {
+	var known []byte
+	m.tells(func(string) {
 		found, _ := filepath.Glob(m.at("tree/" + filepath.Dir(p) + "/.ckptfs-pull-*"))
 		if len(found) == 1 && left == "" {
 			left = found[0]
-			if err := os.Link(left, m.at("left")); err != nil {
+			err := os.Link(left, m.at("left"))
+			if err == nil {
+				known, err = os.ReadFile(m.at(remoteState))
+			}
+			if err != nil {
 				m.t.Error(err)
 			}
 		}
-	}}
+	})
 	m.pulled("")
 	m.close()
 	if err := os.Rename(m.at("left"), left); err != nil {

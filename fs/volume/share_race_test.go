@@ -55,16 +55,22 @@ func (m *machine) hook(prefix string) *hooked {
 	return h
 }
 
-// told is a kernel that calls a function when a name is made known to it.
+// told is a kernel that calls a function when a name is made known to it, once at a time.
 type told struct {
 	content.Kernel
+	mu   sync.Mutex
 	call func(name string)
 }
 
 func (k *told) InvalidateName(_ content.NodeID, name string) {
-	if k.call != nil {
-		k.call(name)
-	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.call(name)
+}
+
+// tells has the mount tell a function, in place of a kernel, of names.
+func (r *rig) tells(call func(name string)) {
+	r.content.SetKernel(&told{Kernel: r.content.Kernel(), call: call})
 }
 
 // What a program writes, renames or removes while a pull fetches stays.
@@ -107,11 +113,11 @@ func TestPullThenWritten(t *testing.T) {
 	a, b := c.join("a"), c.join("b")
 	a.put("runs/x/1/f", []byte("first"))
 	a.published("")
-	b.content.Kernel = &told{b.content.Kernel, func(name string) {
+	b.tells(func(name string) {
 		if name == "f" {
 			b.write("runs/x/1/f", []byte("local"))
 		}
-	}}
+	})
 	b.pulled("")
 	b.same("runs/x/1/f", []byte("local"))
 	b.remoteIs("runs/x/1/f", "pending")
@@ -289,7 +295,7 @@ func TestPulledWhilePublished(t *testing.T) {
 	a.published("")
 	var once sync.Once
 	pushed := make(chan *control.Pushed)
-	b.content.Kernel = &told{b.content.Kernel, func(string) {
+	b.tells(func(string) {
 		once.Do(func() {
 			go func() {
 				p, err := b.Push(context.Background(), "", control.PushOptions{}, nil)
@@ -299,7 +305,7 @@ func TestPulledWhilePublished(t *testing.T) {
 				pushed <- p
 			}()
 		})
-	}}
+	})
 	b.pulled("")
 	if p := <-pushed; p == nil || p.Names != 0 {
 		t.Errorf("%+v", p)

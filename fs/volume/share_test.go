@@ -43,6 +43,13 @@ func (c *cloud) join(name string, set ...func(*Options)) *machine {
 	c.t.Helper()
 	r := newRig(c.t)
 	r.close()
+	c.joins(r, name)
+	return &machine{r.reopen(append([]func(*Options){c.shared}, set...)...), c}
+}
+
+// joins joins a store to the remote.
+func (c *cloud) joins(r *rig, name string) {
+	c.t.Helper()
 	w, err := remote.Register(context.Background(), &c.mu, name)
 	if err != nil {
 		c.t.Fatal(err)
@@ -54,7 +61,6 @@ func (c *cloud) join(name string, set ...func(*Options)) *machine {
 	if err := (remote.Joined{Address: a, ID: c.id.ID, Writer: w}).Write(r.dir); err != nil {
 		c.t.Fatal(err)
 	}
-	return &machine{r.reopen(append([]func(*Options){c.shared}, set...)...), c}
 }
 
 func (c *cloud) shared(o *Options) {

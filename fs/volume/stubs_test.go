@@ -370,11 +370,11 @@ func TestOpenStubKeepsItsBytes(t *testing.T) {
 	h := b.open(p, unix.O_RDONLY)
 	var heard []string
 	var mu sync.Mutex
-	b.content.Kernel = &told{b.content.Kernel, func(name string) {
+	b.tells(func(name string) {
 		mu.Lock()
 		defer mu.Unlock()
 		heard = append(heard, name)
-	}}
+	})
 	a.put(p, modelFile(t, "XYZ"))
 	a.published("")
 	b.fetched()
@@ -383,11 +383,11 @@ func TestOpenStubKeepsItsBytes(t *testing.T) {
 		t.Error("the open file has other bytes", err)
 	}
 	b.release(h)
-	b.eventually("the kernel is told", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Contains(heard, "model.safetensors")
-	})
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Contains(heard, "model.safetensors") {
+		t.Errorf("the kernel was told of %q alone", heard)
+	}
 }
 
 // What others removed goes, but for what was changed here.

@@ -269,7 +269,7 @@ func (v *Volume) Folder() *disk.Folder { return v.folder }
 // Attach connects the volume with the kernel that it is mounted by. passthrough reports whether the kernel
 // itself may read and write plain and resident files. mode and reason are for Status.
 func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, mode, reason string) {
-	v.content.Kernel = k
+	v.content.SetKernel(k)
 	v.mounted.Store(&mount{mountpoint, mode, reason})
 	v.content.Passthrough.Store(passthrough)
 }

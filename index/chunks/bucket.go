@@ -2,6 +2,7 @@ package chunks
 
 import (
 	"bytes"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -38,20 +39,40 @@ func (b *Bucket) Get(key []byte) (value []byte, err error) {
 func (b *Bucket) Write(pairs []Pair) error { return unlessFull(b.write(pairs, false)) }
 
 // WriteNow changes the table, all or nothing, and what is late with it. The change is on the disk when it
-// returns, or, after an error, undone.
+// returns, or, after an error, undone; but when it was the disk's last sync that failed, it may be there all
+// the same, as after a crash.
 func (b *Bucket) WriteNow(pairs []Pair) error { return b.write(pairs, true) }
 
 func (b *Bucket) write(pairs []Pair, now bool) error {
-	if len(pairs) == 0 {
+	return b.db.write(now, Change{b, pairs})
+}
+
+// Change is what changes in a table.
+type Change struct {
+	Of    *Bucket
+	Pairs []Pair
+}
+
+// WriteNow is Bucket.WriteNow of several tables, together all or nothing.
+func (db *DB) WriteNow(changes ...Change) error { return db.write(true, changes...) }
+
+func (db *DB) write(now bool, changes ...Change) error {
+	changes = slices.DeleteFunc(changes, func(c Change) bool { return len(c.Pairs) == 0 })
+	if len(changes) == 0 {
 		return nil
 	}
-	b.db.writing.Lock()
-	defer b.db.writing.Unlock()
-	undo, few := b.db.late.addPairs(b.name, pairs, b.db.few)
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	few, undo := true, func() {}
+	for _, c := range changes {
+		undone, still := db.late.addPairs(c.Of.name, c.Pairs, db.few)
+		before := undo
+		few, undo = few && still, func() { undone(); before() }
+	}
 	if few && !now {
 		return nil
 	}
-	err := b.db.flushLocked()
+	err := db.flushLocked()
 	if err != nil { // what others wrote before stays: pairs of theirs may name it
 		undo()
 	}

@@ -167,6 +167,26 @@ func TestBeforeTheMark(t *testing.T) {
 	commit(0, false)
 }
 
+// The mark that ends the making of an index is on the disk at once, if some of its entries are.
+func TestMadeFromNothing(t *testing.T) {
+	for _, n := range []int{5, 50} {
+		db := newDB(t)
+		db.few.entries = 20
+		es := entries(1, n)
+		for i := range es {
+			if err := db.Commit(es[i:i+1], cas.Watermark{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Commit(nil, cas.Watermark{Segment: 9}); err != nil {
+			t.Fatal(err)
+		}
+		if _, behind := db.late.watermark(); behind != (n == 5) {
+			t.Errorf("%d entries: the mark is late: %v", n, behind)
+		}
+	}
+}
+
 // Pairs for which there is no room are lost, and cost no memory.
 func TestPairsWithoutRoom(t *testing.T) {
 	db := newDB(t)

@@ -85,6 +85,8 @@ type DB struct {
 	late   late
 	// marked is the watermark on the disk. It changes under writing.
 	marked cas.Watermark
+	// unmarked: the disk has entries of an index that is being made, and no mark. It changes under writing.
+	unmarked bool
 }
 
 // Open opens the index at path, or makes an empty one; on a disk without room for that, all is kept in
@@ -121,7 +123,7 @@ func (db *DB) open() (reason string, err error) {
 			return "", err
 		}
 	}
-	db.file, db.marked = f, cas.Watermark{}
+	db.file, db.marked, db.unmarked = f, cas.Watermark{}, false
 	if f == nil { // there is no room
 		return reason, nil
 	}
@@ -184,7 +186,9 @@ func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 			return err
 		}
 	}
-	if !db.brokenLocked() && db.replayedLocked(entries) && db.late.add(entries, mark, db.few) {
+	// Without the mark that ends it a start would make the whole index again.
+	ends := db.unmarked && mark != cas.Watermark{}
+	if !ends && !db.brokenLocked() && db.replayedLocked(entries) && db.late.add(entries, mark, db.few) {
 		return nil
 	}
 	err := db.writeLocked(db.late.with(entries, mark))
@@ -231,6 +235,7 @@ func (db *DB) writeLocked(c change) error {
 	}
 	if c.marked {
 		db.marked = c.mark
+		db.unmarked = len(c.entries) > 0 && c.mark == cas.Watermark{}
 	}
 	db.late.clear()
 	return nil

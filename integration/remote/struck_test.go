@@ -55,7 +55,7 @@ func newStruck(t *testing.T) *struck {
 		_, err := os.Stat(fault)
 		return os.IsNotExist(err)
 	}))
-	b.Run("fetch", b.Dir)
+	mounttest.Begin(t, "", b.Bin, "fetch", b.Dir) // which waits until the kernel has heard
 	b.Must(daemon.Until("the kernel to wait for the folder", func() bool {
 		return slices.ContainsFunc(b.PIDs(), waits)
 	}))
@@ -83,6 +83,28 @@ func TestStruckWhileTelling(t *testing.T) {
 	}
 	same(t, b.Path("runs/x/new"), []byte("new\n"))
 	same(t, b.Path("runs/x/2/model.bin"), random(100_000, 2))
+}
+
+// What the kernel knows of names is not left to it by the next daemon.
+func TestNextDaemonKeepsNames(t *testing.T) {
+	e := mounttest.StartEngine(t)
+	a, b := joined(t, e, "team", "a"), joined(t, e, "team", "b")
+	save(t, a.Path("runs/x/1/model.bin"), random(10_000, 1))
+	a.Run("push", a.Dir)
+	b.Run("fetch", b.Dir)
+	same(t, b.Path("runs/x/1/model.bin"), random(10_000, 1))
+	if _, err := os.Stat(b.Path("runs/x/2")); err == nil {
+		t.Fatal("it is there already")
+	}
+	b.Must(b.KillDaemon())
+	save(t, a.Path("runs/x/2/model.bin"), random(10_000, 2))
+	a.Must(os.RemoveAll(a.Path("runs/x/1")))
+	a.Run("push", a.Dir)
+	b.Run("fetch", b.Dir)
+	same(t, b.Path("runs/x/2/model.bin"), random(10_000, 2))
+	if _, err := os.Stat(b.Path("runs/x/1/model.bin")); err == nil {
+		t.Error("what was removed is there")
+	}
 }
 
 // With its holder killed, too, the mount hangs until somebody mounts or unmounts it.

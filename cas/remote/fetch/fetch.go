@@ -43,6 +43,9 @@ type Reader struct {
 	Requests int
 	// Here reports whether Bucket has a record at hand, so that it is read by itself; nil: none.
 	Here func(*Record) bool
+	// First is with which of n requests Each begins; nil: with the first. Where many machines read the same
+	// objects, each begins at another one.
+	First func(n int) int
 
 	gets, bytes atomic.Int64
 }
@@ -117,6 +120,10 @@ type wrong struct {
 func (r *Reader) pass(ctx context.Context, b bucket.Bucket, records []Record, ranges [][]int,
 	f func(int, *segment.Record, []byte) error) (bad []wrong, err error) {
 	found := make([][]wrong, len(ranges))
+	if len(ranges) > 1 && r.First != nil {
+		first := r.First(len(ranges))
+		ranges = slices.Concat(ranges[first:], ranges[:first])
+	}
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(r.Requests, 8))
 	for i, rg := range ranges {

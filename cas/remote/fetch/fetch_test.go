@@ -265,3 +265,36 @@ func TestFewObjects(t *testing.T) {
 		t.Errorf("%d ranges, want 4", n)
 	}
 }
+
+// One thousand machines that read the objects of one model begin at all of them alike.
+func TestBeginsElsewhere(t *testing.T) {
+	m := &bucket.Mem{}
+	var all []Record
+	for id := range byte(250) {
+		records, _ := object(t, m, id, 100)
+		all = append(all, records...)
+	}
+	first := map[string]int{}
+	for n := range uint64(1000) {
+		r := &Reader{Bucket: m, Requests: 1, First: rand.New(rand.NewPCG(n, n)).IntN}
+		begun := ""
+		err := r.Each(t.Context(), all, func(i int, _ *segment.Record, _ []byte) error {
+			if begun == "" {
+				begun = all[i].Object.ID.String()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first[begun]++
+	}
+	for id, n := range first {
+		if n > 20 {
+			t.Errorf("%d of 1,000 begin at %s", n, id)
+		}
+	}
+	if len(first) < 200 {
+		t.Errorf("%d objects of 250 are somebody's first", len(first))
+	}
+}

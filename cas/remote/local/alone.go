@@ -11,15 +11,12 @@ import (
 
 // Alone is a Source of files whose records are all stored alone: what the store has as differences is encoded
 // again. Who reads one file of the remote then fetches nothing but that.
-type Alone struct {
-	*Source
-	hints map[cas.Hash]codec.Hint // of what is encoded again
-}
+type Alone struct{ *Source }
 
 var _ objects.Source = (*Alone)(nil)
 
 // BeginAlone makes an Alone, which is to be closed.
-func BeginAlone(s *Source) *Alone { return &Alone{Source: s, hints: map[cas.Hash]codec.Hint{}} }
+func BeginAlone(s *Source) *Alone { return &Alone{s} }
 
 // hints are what a record may be encoded as, of whose content nothing is known.
 var hints = []codec.Hint{{DType: "BF16", Elem: 2}, {DType: "F32", Elem: 4}, {}}
@@ -40,9 +37,10 @@ func (x *Alone) Closure(h cas.Hash) (*objects.Closure, error) {
 		}
 		r := all.Records[i]
 		if r.Number > 0 || r.Bases != [2]int32{-1, -1} {
-			if r, err = x.alone(r); err != nil {
+			if r.Record, err = x.alone(r.Record, hints...); err != nil {
 				return 0, err
 			}
+			r.Number, r.Bases = 0, [2]int32{-1, -1}
 		}
 		n := int32(len(out.Records))
 		at[i] = n
@@ -68,34 +66,41 @@ func (x *Alone) Closure(h cas.Hash) (*objects.Closure, error) {
 }
 
 // alone is a record as it is stored alone.
-func (x *Alone) alone(r objects.Record) (objects.Record, error) {
+func (x *Source) alone(r segment.Record, hints ...codec.Hint) (segment.Record, error) {
 	raw, err := x.store.Get(r.Hash, nil)
 	if err != nil {
 		return r, &objects.LostError{Hash: r.Hash, Err: err}
 	}
 	var best []byte
+	var as codec.Hint
 	for i, hint := range hints {
 		id, p := codec.Encode(nil, raw, hint)
 		if i == 0 || len(p) < len(best) {
-			best, r.Codec, x.hints[r.Hash] = p, id, hint
+			best, r.Codec, as = p, id, hint
 		}
 	}
 	r.Stored, r.CRC, r.XXH3 = uint32(len(best)), crc32.Checksum(best, castagnoli), cas.SumXXH3(raw)
-	r.Number, r.Bases = 0, [2]int32{-1, -1}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.hints[r.Hash] = as
 	return r, nil
 }
 
-// Payload fills p with the payload of a record that Closure listed.
-func (x *Alone) Payload(r *segment.Record, p []byte) error {
-	hint, again := x.hints[r.Hash]
-	if !again {
-		return x.Source.Payload(r, p)
-	}
+// hint is as what a record is encoded again; false: it is not.
+func (x *Source) hint(h cas.Hash) (codec.Hint, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	hint, again := x.hints[h]
+	return hint, again
+}
+
+// encoded fills p with the payload of a record that alone gave.
+func (x *Source) encoded(r *segment.Record, p []byte, hint codec.Hint) error {
 	raw, err := x.store.Get(r.Hash, nil)
 	if err != nil {
 		return err
 	}
-	id, out := codec.Encode(p[:0], raw, hint)
+	id, out := codec.Encode(p[:0:len(p)], raw, hint) // what is behind p is not ours
 	if id != r.Codec || len(out) != len(p) || crc32.Checksum(out, castagnoli) != r.CRC {
 		return objects.ErrChanged
 	}

@@ -1,5 +1,6 @@
 // Package local is what a push takes from the store of this machine: which records a file needs, and their
-// bytes as they are stored.
+// bytes as they are stored. Manifests and lists that the store has as differences are encoded again, to stand
+// alone: readers elsewhere get them beside the plan, by one request, and nothing that they would need first.
 //
 // What was listed is pinned until the Source is closed: no sweep takes it, and no compaction stores it
 // otherwise. A chunk that proves damaged is stored afresh all the same; its payload is an error then.
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -23,12 +25,16 @@ import (
 type Source struct {
 	store *store.Store
 	batch *store.Batch
+	mu    sync.Mutex
+	hints map[cas.Hash]codec.Hint // of what is encoded again; under mu
 }
 
 var _ objects.Source = (*Source)(nil)
 
 // Begin makes a Source, which is to be closed.
-func Begin(s *store.Store) *Source { return &Source{store: s, batch: s.Begin()} }
+func Begin(s *store.Store) *Source {
+	return &Source{store: s, batch: s.Begin(), hints: map[cas.Hash]codec.Hint{}}
+}
 
 // Close lets go of what was listed.
 func (x *Source) Close() { x.batch.Release() }
@@ -48,6 +54,9 @@ func (x *Source) Record(h cas.Hash) (segment.Record, error) {
 // Payload fills p, r.Stored bytes long, with the payload of r, held against its checksum. The error wraps
 // objects.ErrChanged when it is stored otherwise since r was listed, and cas.ErrCorrupt when it is damaged.
 func (x *Source) Payload(r *segment.Record, p []byte) error {
+	if hint, again := x.hint(r.Hash); again {
+		return x.encoded(r, p, hint)
+	}
 	locs := make([]cas.Location, 1)
 	if err := x.store.Locate([]cas.Hash{r.Hash}, locs); err != nil {
 		return err
@@ -218,6 +227,12 @@ func (c *closure) find(hashes []cas.Hash) (bases []cas.Hash, err error) {
 		return nil, err
 	}
 	for i, h := range hashes {
+		if r := &found[i]; r.Kind != cas.Chunk && len(r.base.Hashes()) > 0 {
+			if r.Record, err = c.alone(r.Record, codec.Hint{}); err != nil {
+				return nil, err
+			}
+			r.base = segment.Base{}
+		}
 		c.found[h] = found[i]
 	}
 	seen := map[cas.Hash]bool{}

@@ -233,3 +233,74 @@ func TestAlone(t *testing.T) {
 		}
 	}
 }
+
+// Lists and manifests that the store has as differences are listed as if they stood alone, chunks are not.
+func TestListsAlone(t *testing.T) {
+	s := newStore(t)
+	b := s.Begin()
+	defer b.Release()
+	var prev [3]cas.Hash // a chunk, the list, the manifest
+	for v := range 2 {
+		put := func(i int, kind cas.Kind, raw []byte) cas.Hash {
+			h := cas.Sum(raw)
+			if _, _, err := b.PutRelated(kind, h, raw, codec.Hint{}, cas.Related{Prev: prev[i]}); err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		raw := text(v)
+		chunk := put(0, cas.Chunk, raw)
+		spans := []manifest.Span{{Hash: chunk, Len: uint32(len(raw))}}
+		for i := range 200 {
+			raw := []byte{byte(i)}
+			h := cas.Sum(raw)
+			if _, _, err := b.PutRelated(cas.Chunk, h, raw, codec.Hint{}, cas.Related{}); err != nil {
+				t.Fatal(err)
+			}
+			spans = append(spans, manifest.Span{Hash: h, Len: 1})
+		}
+		list := put(1, cas.List, manifest.EncodeList(spans))
+		size := int64(len(raw) + 200)
+		m := &manifest.Manifest{Format: "blob", Size: 100 * size,
+			Objects: []manifest.Object{{Digest: list, Len: size, List: true}}}
+		for i := range int64(100) {
+			m.Extents = append(m.Extents, manifest.Extent{Len: size})
+			m.Regions = append(m.Regions, formats.Region{Off: i * size, Len: size, Kind: formats.Blob})
+		}
+		p, err := m.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		prev = [3]cas.Hash{chunk, list, put(2, cas.Manifest, p)}
+	}
+	if err := b.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	src := Begin(s)
+	defer src.Close()
+	if _, err := src.Record(prev[1]); err == nil {
+		t.Fatal("the list stands alone in the store")
+	}
+	c, err := src.Closure(prev[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Records) != 1+1+201+1 || c.Records[c.Chunks[0]].Number != 1 {
+		t.Errorf("%d records, %+v", len(c.Records), c.Records[c.Chunks[0]])
+	}
+	for _, i := range []int32{c.Manifest, c.Lists[0]} {
+		r := c.Records[i]
+		room := bytes.Repeat([]byte{7}, int(r.Stored)+64)
+		if err := src.Payload(&r.Record, room[:r.Stored]); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := codec.Decode(nil, r.Codec, room[:r.Stored], int(r.Raw))
+		if err != nil || cas.Check(raw, r.Hash) != nil || r.CheckPayload(room[:r.Stored]) != nil ||
+			r.Number != 0 || r.Bases != [2]int32{-1, -1} {
+			t.Errorf("%s: %+v, %v", r.Kind, r, err)
+		}
+		if !bytes.Equal(room[r.Stored:], bytes.Repeat([]byte{7}, 64)) {
+			t.Errorf("%s: bytes behind the payload are written", r.Kind)
+		}
+	}
+}

@@ -9,9 +9,18 @@
 // A Packer is told of files one after the other, and lays their chunks out in the order of their closures:
 // what a reader of the file needs first lies first, bases ahead of what is stored against them. Manifests and
 // lists lie right before the plans, so that one request brings all that a reader has to know before it asks
-// for chunks. Files share objects. An object that is full is put at once. Nothing is staged: an Object is a
-// list of headers, and its Body reads the payloads from the Source each time that it is sent. Its checksum is
-// known before, since that of each payload is.
+// for chunks. An object that is full is put at once. Nothing is staged: an Object is a list of headers, and
+// its Body reads the payloads from the Source each time that it is sent. Its checksum is known before, since
+// that of each payload is.
+//
+// An object stays as long as one file needs a record of it. So what is removed at different times lies in
+// different data objects, from the first MiB of a push on:
+//
+//	a large file      of a MiB, and a sixteenth of what was laid out before it, begins one; so does the file
+//	                  behind it
+//	deltas            do not share one with what is stored alone: later deltas need those before them
+//
+// Small files share objects, however many they are.
 //
 // # What is there already
 //

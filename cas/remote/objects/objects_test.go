@@ -326,7 +326,7 @@ func TestFull(t *testing.T) {
 	for range 260 {
 		chunks = append(chunks, r.store.Alone(cas.Chunk, 500_000))
 	}
-	delta := r.store.Delta(cas.Chunk, 35_000, chunks[259])
+	delta := r.store.Delta(cas.Chunk, 25_000, chunks[259])
 	r.pack(r.store.File([]cas.Hash{r.store.Alone(cas.List, 9_000)}, append([]cas.Hash{delta}, chunks...)))
 	if len(r.put) != 3 {
 		t.Fatalf("%d objects", len(r.put))
@@ -340,8 +340,70 @@ func TestFull(t *testing.T) {
 			order = append(order, at.Hash)
 		}
 	}
-	if want := append([]cas.Hash{chunks[259], delta}, chunks[:259]...); !slices.Equal(order, want) {
+	if want := append([]cas.Hash{chunks[259]}, chunks[:259]...); !slices.Equal(order, want) {
 		t.Error("another order")
+	}
+}
+
+// What is removed at different times lies in different objects: large files, and what is stored against
+// other records. Many small files lie in few objects.
+func TestApart(t *testing.T) {
+	r := newRig(t)
+	alone := func(n, size int) (chunks []cas.Hash) {
+		for range n {
+			chunks = append(chunks, r.store.Alone(cas.Chunk, size))
+		}
+		return chunks
+	}
+	against := func(bases []cas.Hash, size int) (chunks []cas.Hash) {
+		for _, b := range bases {
+			chunks = append(chunks, r.store.Delta(cas.Chunk, size, b))
+		}
+		return chunks
+	}
+	base := alone(40, 100_000)
+	r.pack(r.store.File(nil, base))
+	for _, c := range []struct {
+		name  string
+		files [][]cas.Hash
+		want  []int // records of each data object
+	}{
+		{"two large files", [][]cas.Hash{alone(12, 100_000), alone(20, 100_000)}, []int{12, 20}},
+		{"a small file behind a large one", [][]cas.Hash{alone(30, 1<<20), alone(1, 100_000)}, []int{30, 1}},
+		{"small files", [][]cas.Hash{alone(5, 100_000), alone(5, 100_000), alone(5, 100_000)}, []int{15}},
+		{"many small files", slices.Collect(slices.Chunk(alone(1000, 100_000), 1)), []int{670, 330}},
+		{"small beside the whole", [][]cas.Hash{alone(60, 1<<20), alone(2, 1<<20), alone(1, 1<<20)},
+			[]int{60, 3}},
+		{"kinds", [][]cas.Hash{slices.Concat(alone(12, 100_000), against(base, 40_000))}, []int{12, 40}},
+		{"few of each kind", [][]cas.Hash{slices.Concat(alone(5, 40_000), against(base[:5], 40_000))},
+			[]int{10}},
+	} {
+		var files []cas.Hash
+		for _, chunks := range c.files {
+			files = append(files, r.store.File(nil, chunks))
+		}
+		r.pack(files...)
+		var got []int
+		for _, o := range r.put {
+			if o.Class == record.ClassData {
+				got = append(got, len(o.Records()))
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: objects of %v records, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A step of files of one size takes few objects more than one of a single file.
+func TestShards(t *testing.T) {
+	r := newRig(t)
+	var files []cas.Hash
+	for range 64 {
+		files = append(files, r.store.Simple(8, 500_000))
+	}
+	if r.pack(files...); len(r.put) > 4+24 {
+		t.Errorf("%d objects of 256 MB", len(r.put))
 	}
 }
 

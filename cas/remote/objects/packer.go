@@ -12,8 +12,24 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// smallest is the stored length, in bytes, from which on a chunk lies in a data object.
-const smallest = 32 << 10
+const (
+	// smallest is the stored length, in bytes, from which on a chunk lies in a data object.
+	smallest = 32 << 10
+	// apart is how many bytes of a push lie in one data object, whatever they are. A PUT costs as much as
+	// keeping a fifth of them for a month.
+	apart = 1 << 20
+	// largePart is the part of a push from which on a file is large.
+	largePart = 16
+)
+
+// The objects that are open. What is stored against other records, and what is not, lie in different data
+// objects: later steps need the one for long, and the other not at all.
+const (
+	aloneData = iota
+	basedData
+	meta
+	slots
+)
 
 // Options of a Packer.
 type Options struct {
@@ -32,8 +48,10 @@ type Packer struct {
 	numbers map[record.ID]uint32
 	gone    map[record.ID]bool // of those relied on or not: condemned
 	laid    map[cas.Hash]laid  // out in this push, and not known to Places yet
-	open    [2]*Object         // of data, of meta; nil: none
+	open    [slots]*Object     // nil: none
 	files   []*file
+	bytes   int64 // of data, in files
+	last    int64 // of these, in the last file
 }
 
 // laid is a record of this push.
@@ -41,26 +59,6 @@ type laid struct {
 	record.Place
 	kind cas.Kind
 	crc  uint32
-}
-
-// file is what a plan is made of. Places are by Packer.objects.
-type file struct {
-	manifest cas.Hash
-	size     int64
-	record   record.Record
-	lists    []record.Record
-	chunks   []record.Place
-	bases    []record.Base
-	graph    []record.Place
-	parts    []cas.Hash // of the graph
-	late     []late
-	whole    *Whole // it is there as a whole; then nothing of the above is set but manifest and graph
-}
-
-// late is a manifest, a list, or what one is stored against: it lies right before the plans.
-type late struct {
-	segment.Record
-	at *record.Place // in its file; set once it is laid out
 }
 
 // Whole is a file of another entry, with the same manifest, as its plan has it.
@@ -144,6 +142,9 @@ func (p *Packer) addClosure(f *file, c *Closure) error {
 	}
 	for _, i := range c.Chunks { // of which one may have the bytes of a list
 		waits[i] = false
+	}
+	if err := p.beginFile(dataOf(c, known, needed)); err != nil {
+		return err
 	}
 	for i := range c.Records {
 		switch r := &c.Records[i]; {
@@ -247,13 +248,50 @@ func (p *Packer) relyOn(at *Place) record.Place {
 	return record.Place{Object: p.number(at.Object), Off: at.Off, Stored: at.Stored}
 }
 
+// dataOf is how many bytes a closure adds to data objects.
+func dataOf(c *Closure, known []Place, needed []bool) (n int64) {
+	for i := range c.Records {
+		if r := &c.Records[i].Record; needed[i] && !usable(r, &known[i]) && isData(r) {
+			n += segment.Size(int(r.Stored))
+		}
+	}
+	return n
+}
+
+// beginFile ends the data objects ahead of a file of so many new bytes, if that is large, or the one before
+// was. Files of a step are removed one without the other, and an object stays for any of them.
+func (p *Packer) beginFile(n int64) error {
+	large := max(apart, p.bytes/largePart)
+	if n >= large || p.last >= large {
+		for _, slot := range []int{aloneData, basedData} {
+			if o := p.open[slot]; o != nil && o.end >= apart {
+				if err := p.seal(slot); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	p.bytes, p.last = p.bytes+n, n
+	return nil
+}
+
+// isData reports whether a record lies in a data object.
+func isData(r *segment.Record) bool { return r.Kind == cas.Chunk && r.Stored >= smallest }
+
+// slotOf is where a record lies. A push of few bytes has one data object.
+func (p *Packer) slotOf(r *segment.Record) int {
+	switch {
+	case !isData(r):
+		return meta
+	case codec.NeedsBase(r.Codec) && p.bytes >= apart:
+		return basedData
+	}
+	return aloneData
+}
+
 // layOut gives a record a place in an object of this push.
 func (p *Packer) layOut(r segment.Record) (record.Place, error) {
-	class, slot := record.ClassMeta, meta
-	if r.Kind == cas.Chunk && r.Stored >= smallest {
-		class, slot = record.ClassData, 0
-	}
-	o, err := p.room(class, slot, int(r.Stored))
+	o, err := p.room(p.slotOf(&r), int(r.Stored))
 	if err != nil {
 		return record.Place{}, err
 	}
@@ -262,14 +300,18 @@ func (p *Packer) layOut(r segment.Record) (record.Place, error) {
 	return at, nil
 }
 
-// room is the open object of a class, which takes a record more.
-func (p *Packer) room(class record.Class, slot, stored int) (*Object, error) {
+// room is the open object of a slot, which takes a record more.
+func (p *Packer) room(slot, stored int) (*Object, error) {
 	if o := p.open[slot]; o != nil && !o.takes(stored) {
 		if err := p.seal(slot); err != nil {
 			return nil, err
 		}
 	}
 	if p.open[slot] == nil {
+		class := record.ClassData
+		if slot == meta {
+			class = record.ClassMeta
+		}
 		o := &Object{Object: record.Object{Class: class}, end: segment.FileHeaderSize}
 		if _, err := io.ReadFull(p.Random, o.ID[:]); err != nil {
 			return nil, err
@@ -319,51 +361,6 @@ func (p *Packer) addGraph(f *file) error {
 	return nil
 }
 
-// fill notes where what a plan has lies.
-func (f *file) fill(c *Closure, placed []record.Place, needed, alone []bool) {
-	at := func(i int32) record.Record { return record.Record{Place: placed[i], Raw: c.Records[i].Raw} }
-	f.record = at(c.Manifest)
-	needed[c.Manifest] = false
-	for _, i := range c.Lists {
-		f.lists = append(f.lists, at(i))
-		needed[i] = false
-	}
-	for _, i := range c.Chunks {
-		f.chunks = append(f.chunks, placed[i])
-		needed[i] = false
-	}
-	for i := range c.Records {
-		r := &c.Records[i]
-		if !needed[i] {
-			continue
-		}
-		number := r.Number
-		if alone[i] {
-			number = 0
-		}
-		f.bases = append(f.bases, record.Base{Record: at(int32(i)), Hash: [16]byte(r.Hash[:16]),
-			Number: number, Kind: r.Kind})
-	}
-}
-
-// postpone notes what is laid out beside the plans, bases first. needed are the bases, as fill leaves it.
-func (f *file) postpone(c *Closure, needed, waits []bool) {
-	at := map[int]*record.Place{int(c.Manifest): &f.record.Place}
-	for k, i := range c.Lists {
-		at[int(i)] = &f.lists[k].Place
-	}
-	base := 0
-	for i := range c.Records {
-		if needed[i] {
-			at[i] = &f.bases[base].Place
-			base++
-		}
-		if waits[i] {
-			f.late = append(f.late, late{c.Records[i].Record, at[i]})
-		}
-	}
-}
-
 // layLate lays out what was postponed.
 func (p *Packer) layLate() (err error) {
 	for _, f := range p.files {
@@ -379,6 +376,7 @@ func (p *Packer) layLate() (err error) {
 			}
 		}
 		f.late = nil
+		p.sortBases(f)
 	}
 	return nil
 }

@@ -1,16 +1,12 @@
 package objects
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/record"
 )
-
-// meta is the slot of the open meta object.
-const meta = 1
 
 // errFull: what is to be laid out does not fit behind what the object has.
 var errFull = errors.New("the object is full")
@@ -22,8 +18,10 @@ func (p *Packer) Finish(commit func([]Filed) ([][]byte, error)) ([]Filed, error)
 	if err := p.layLate(); err != nil {
 		return nil, err
 	}
-	if err := p.seal(0); err != nil {
-		return nil, err
+	for _, slot := range []int{aloneData, basedData} {
+		if err := p.seal(slot); err != nil {
+			return nil, err
+		}
 	}
 	var filed []Filed
 	err := errFull
@@ -139,32 +137,8 @@ func (p *Packer) plan(f *file) *record.Plan {
 		b.Record = one(b.Record)
 		plan.Bases = append(plan.Bases, b)
 	}
-	slices.SortFunc(plan.Bases, func(a, b record.Base) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Off, b.Off))
-	})
+	plan.Against = f.against
 	return plan
-}
-
-// used lists the objects of a plan, each once.
-func (f *file) used() []uint32 {
-	seen := map[uint32]bool{f.record.Object: true}
-	used := []uint32{f.record.Object}
-	add := func(n uint32) {
-		if !seen[n] {
-			seen[n] = true
-			used = append(used, n)
-		}
-	}
-	for _, r := range f.lists {
-		add(r.Object)
-	}
-	for _, at := range f.chunks {
-		add(at.Object)
-	}
-	for _, b := range f.bases {
-		add(b.Object)
-	}
-	return used
 }
 
 // deps lists the objects that an entry keeps.
@@ -205,7 +179,7 @@ func (e *ending) layOwn(kind cas.Kind, h cas.Hash, b []byte) (record.Ref, error)
 	if o := e.open[meta]; !e.rolls && !o.takes(len(b)) {
 		return record.Ref{}, errFull
 	}
-	o, err := e.room(record.ClassMeta, meta, len(b))
+	o, err := e.room(meta, len(b))
 	if err != nil {
 		return record.Ref{}, err
 	}

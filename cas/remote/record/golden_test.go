@@ -149,6 +149,11 @@ func annotatePlan(p []byte) string {
 		n.record("  record")
 		n.note(1, "  number %d, %s", n.p[0]&15, cas.Kind(n.p[0]>>4))
 	}
+	for i := range n.num("against:") {
+		for range n.num(fmt.Sprintf("record %d, stored against:", i+1)) {
+			n.zz("  number")
+		}
+	}
 	n.note(len(n.p), "end")
 	return n.String()
 }

@@ -7,7 +7,7 @@ import (
 	"ckptfs/cas/segment"
 )
 
-const planMagic = "CKP1"
+const planMagic = "CKP2"
 
 // Plan is where everything lies that decoding one file reads.
 type Plan struct {
@@ -18,7 +18,14 @@ type Plan struct {
 	Lists    []Record // in the order of the manifest's objects
 	Chunks   []Place  // in the order in which manifest and lists first name them
 	Bases    []Base   // by ascending place; those that are none of the above
+	// Against says of each chunk, and then of each base, what it is stored against; nil: nothing does. It is
+	// for reading ahead: which records these are in truth their payloads say.
+	Against []Against
 }
+
+// Against are up to two records that one is stored against: 1 and more are the chunks, in their order, behind
+// them the bases, in theirs; 0 is none.
+type Against [2]uint32
 
 // Object is an object that has records of a file.
 type Object struct {
@@ -78,7 +85,35 @@ func (p *Plan) append(b []byte) []byte {
 		b = c.appendRecord(append(b, x.Hash[:]...), x.Record)
 		b = append(b, x.Number|byte(x.Kind)<<4)
 	}
+	return p.appendAgainst(b)
+}
+
+func (p *Plan) appendAgainst(b []byte) []byte {
+	b = num(b, int64(len(p.Against)))
+	next := int64(1 + len(p.Chunks))
+	for _, a := range p.Against {
+		n := 0
+		for n < len(a) && a[n] != 0 {
+			n++
+		}
+		b = num(b, int64(n))
+		for _, x := range a[:n] {
+			b = zz(b, int64(x)-next)
+			next = int64(x) + 1
+		}
+	}
 	return b
+}
+
+func (p *Plan) readAgainst(r *reader) {
+	next := int64(1 + len(p.Chunks))
+	p.Against = many(r, 1, func() (a Against) {
+		for i := range r.upTo(int64(len(a))) {
+			a[i] = uint32(next + r.Zigzag())
+			next = int64(a[i]) + 1
+		}
+		return a
+	})
 }
 
 // DecodePlan reads what Encode wrote and nothing else. It takes up to 20 bytes of memory for each of b.
@@ -107,6 +142,7 @@ func DecodePlan(b []byte) (*Plan, error) {
 		x.Number, x.Kind = b&15, cas.Kind(b>>4)
 		return x
 	})
+	p.readAgainst(r)
 	if err := r.End(); err != nil {
 		return nil, err
 	}
@@ -141,6 +177,9 @@ func (p *Plan) check() error {
 		}
 	}
 	if err := p.checkBases(); err != nil {
+		return err
+	}
+	if err := p.checkAgainst(); err != nil {
 		return err
 	}
 	return p.checkUsed()
@@ -180,6 +219,30 @@ func (p *Plan) checkBases() error {
 		if before := p.Bases[i-1].Place; before.Object > x.Object ||
 			before.Object == x.Object && before.End() > x.Off {
 			return fmt.Errorf("base %d at %d of object %d", i, x.Off, x.Object)
+		}
+	}
+	return nil
+}
+
+// checkAgainst holds that what records are stored against is in the plan. Of bases it has a lower number, so
+// that there are no circles of these.
+func (p *Plan) checkAgainst() error {
+	records := len(p.Chunks) + len(p.Bases)
+	if len(p.Against) != 0 && len(p.Against) != records {
+		return fmt.Errorf("what %d of %d records are stored against", len(p.Against), records)
+	}
+	for i, a := range p.Against {
+		if a[0] == 0 && a[1] != 0 {
+			return fmt.Errorf("record %d: %d", i, a)
+		}
+		for _, x := range a {
+			if int64(x) > int64(records) || int64(x) == int64(i)+1 {
+				return fmt.Errorf("record %d: %d of %d", i, x, records)
+			}
+			own, base := i-len(p.Chunks), int(x)-1-len(p.Chunks)
+			if own >= 0 && base >= 0 && p.Bases[base].Number >= p.Bases[own].Number {
+				return fmt.Errorf("base %d: base %d of no lower number", own, base)
+			}
 		}
 	}
 	return nil

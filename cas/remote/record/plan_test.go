@@ -29,7 +29,11 @@ func TestPlanCheck(t *testing.T) {
 		"objects descend":        func(p *Plan) { p.Objects[1].ID = id(0x10) },
 		"an object's length":     func(p *Plan) { p.Objects[2].Len = MaxObject + 1 },
 		"an object too short":    func(p *Plan) { p.Objects[1].Len = 295 },
-		"an object unused":       func(p *Plan) { p.Bases = p.Bases[:2] },
+		"an object unused":       func(p *Plan) { p.Bases, p.Against = p.Bases[:2], nil },
+		"against, too few":       func(p *Plan) { p.Against = p.Against[:5] },
+		"against no record":      func(p *Plan) { p.Against[0][0] = 7 },
+		"against itself":         func(p *Plan) { p.Against[1][0] = 2 },
+		"against a later one":    func(p *Plan) { p.Against[3][0] = 5 },
 		"no object":              func(p *Plan) { p.Record.Object = 3 },
 		"manifest, offset":       func(p *Plan) { p.Record.Off = 56 },
 		"manifest, no bytes":     func(p *Plan) { p.Record.Stored = 0 },
@@ -56,6 +60,7 @@ func TestPlanCheck(t *testing.T) {
 		refused(t, name, encode, decode)
 	}
 	for name, spoil := range map[string]func(p *Plan){
+		"a second alone":  func(p *Plan) { p.Against[2][1] = 4 },
 		"class":           func(p *Plan) { p.Objects[0].Class = ClassTable },
 		"odd":             func(p *Plan) { p.Chunks[2].Off++ },
 		"negative length": func(p *Plan) { p.Objects[0].Len = -1 },
@@ -81,7 +86,8 @@ func TestPlanOneEncoding(t *testing.T) {
 		"a far object": {"\x80\xb5\x18\x01", "\x80\xb5\x18" + string(zz(nil, 1<<32-1))},
 		"a far length": {"\xac\x02\x02\x10\x90\x03", "\xac\x02\x02\x10" + string(zz(nil, 200+1<<32))},
 		"length":       {"\x91\x4e", "\x91\xce\x00"},
-		"rest":         {"\x34", "\x34\x00"},
+		"far base":     {"\x34\x06\x01\x00", "\x34\x06\x01" + string(zz(nil, 1<<32))},
+		"rest":         {"\x01\x05", "\x01\x05\x00"},
 	} {
 		at := bytes.LastIndex(b, []byte(swap[0]))
 		if at < 0 {
@@ -154,6 +160,7 @@ func drawPlan(t *rapid.T) *Plan {
 			p.Bases = append(p.Bases, x)
 		}
 	}
+	defer func() { drawAgainst(t, p) }()
 	for i := range n {
 		if !used[uint32(i)] {
 			p.Chunks = append(p.Chunks, Place{uint32(i), 9, max(ends[i], segment.FileHeaderSize)})
@@ -165,6 +172,25 @@ func drawPlan(t *rapid.T) *Plan {
 		}
 	}
 	return p
+}
+
+// drawAgainst draws what records are stored against.
+func drawAgainst(t *rapid.T, p *Plan) {
+	chunks, records := len(p.Chunks), len(p.Chunks)+len(p.Bases)
+	if records == 0 || rapid.Bool().Draw(t, "nothing said") {
+		return
+	}
+	p.Against = make([]Against, records)
+	for i := range p.Against {
+		for k := range rapid.IntRange(0, 2).Draw(t, "against") {
+			x := rapid.IntRange(1, records).Draw(t, "record")
+			lower := i < chunks || x <= chunks || p.Bases[x-1-chunks].Number < p.Bases[i-chunks].Number
+			if x == i+1 || !lower || k > 0 && p.Against[i][0] == 0 {
+				break
+			}
+			p.Against[i][k] = uint32(x)
+		}
+	}
 }
 
 // Every plan is what its bytes say, and no other bytes say it.

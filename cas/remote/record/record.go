@@ -41,12 +41,12 @@
 //
 //	runs/a  <  runs/a/3  <  runs/a/3/model.pt  <  runs/a/30  <  runs/a-b
 //
-// # Plan, version 1
+// # Plan, version 2
 //
 // The places of all records that decoding one file reads, so that a reader asks no index. A plan is the
 // content of a record, so it has at most 16 MiB - 1:
 //
-//	"CKP1"
+//	"CKP2"
 //	manifest      32 bytes: its hash
 //	size          number: bytes of the file
 //	objects       number n, then n times, by ascending id
@@ -61,6 +61,13 @@
 //	    record    of at most 1 MiB raw
 //	    kind      1 byte: number | kind << 4. The number, 0 to 7, is that of package segment, the kind is
 //	              cas.Chunk, cas.List or cas.Manifest
+//	against       number n: 0, or as many as chunks and bases together. n times, for each chunk and then each
+//	              base: number 0 to 2 of the records that it is stored against, and for each of these: zz:
+//	              its number less the one after that of the record named before (the first: less that of
+//	              the first base)
+//
+// In it chunks have the numbers from 1 on, in their order, and bases those behind them. So a reader asks for
+// a chunk and all that it needs at once. Writers store manifests and lists alone.
 //
 //	record        place, zz: raw bytes, 1 to 16 MiB - 1, less those of the record before (the first: less 0)
 //	place         number stored << 1 | c, stored being 1 to 16 MiB - 1
@@ -72,8 +79,8 @@
 // An offset is that of the record's header, a multiple of 8 and at least segment.FileHeaderSize. A record
 // takes segment.Size(stored) bytes and lies within its object. Each object has a place in it.
 //
-// A record with bases finds each of them in the plan, with a lower number than its own. Only the record's
-// payload shows which these are, so that is seen when it is read.
+// A record with bases finds each of them in the plan, with a lower number of package segment than its own.
+// Which these are its payload shows, and nothing that the plan says of that is relied on.
 //
 // # Entry
 //

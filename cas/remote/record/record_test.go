@@ -55,6 +55,14 @@ func examplePlan() *Plan {
 			{Record{Place{Object: 0, Off: 509_080, Stored: 9_000}, 1 << 20}, id(1), 7, cas.Chunk},
 			{Record{Place{Object: 2, Off: 64, Stored: cas.MaxChunk}, 1}, id(3), 4, cas.Manifest},
 		},
+		Against: []Against{
+			{4},    // the first base
+			{5},    // the next one
+			{},     // alone
+			{},     // alone
+			{4, 6}, // two
+			{4},
+		},
 	}
 }
 

@@ -18,8 +18,14 @@ func load(ctx context.Context, c Config) (aws.Config, error) {
 	return config.LoadDefaultConfig(ctx, options...)
 }
 
+// retrieve gives the credentials that sign a request. Who had them may have none any more, and another may.
 func (b *Bucket) retrieve(ctx context.Context) (aws.Credentials, error) {
-	return (*b.credentials.Load()).Retrieve(ctx)
+	used := b.credentials.Load()
+	c, err := (*used).Retrieve(ctx)
+	if err != nil && b.renew(ctx, used) {
+		return (*b.credentials.Load()).Retrieve(ctx)
+	}
+	return c, err
 }
 
 // request is one that is watched, and who gave its credentials.
@@ -53,16 +59,16 @@ func (b *Bucket) renew(ctx context.Context, used *aws.CredentialsProvider) bool 
 	if b.credentials.Load() != used {
 		return true
 	}
-	old, err := (*used).Retrieve(ctx)
-	if err != nil {
-		return false
-	}
 	loaded, err := load(ctx, b.c)
 	if err != nil {
 		return false
 	}
 	found, err := loaded.Credentials.Retrieve(ctx)
-	if err != nil || found.AccessKeyID == old.AccessKeyID && found.SecretAccessKey == old.SecretAccessKey &&
+	if err != nil {
+		return false
+	}
+	old, err := (*used).Retrieve(ctx)
+	if err == nil && found.AccessKeyID == old.AccessKeyID && found.SecretAccessKey == old.SecretAccessKey &&
 		found.SessionToken == old.SessionToken {
 		return false
 	}

@@ -75,3 +75,49 @@ func TestExpired(t *testing.T) {
 		t.Errorf("others are there: %v, %d refused", err, refused.Load())
 	}
 }
+
+// Credentials are looked for again, too, when who gave them has none any more.
+func TestGiverFails(t *testing.T) {
+	s3test.Credentials(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	dir := t.TempDir()
+	given, shared := filepath.Join(dir, "given"), filepath.Join(dir, "shared")
+	settings := filepath.Join(dir, "config")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", shared)
+	t.Setenv("AWS_CONFIG_FILE", settings)
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(settings, "[default]\ncredential_process = cat "+given+"\n")
+	write(given, `{"Version": 1, "AccessKeyId": "first", "SecretAccessKey": "s", "SessionToken": "t",
+		"Expiration": "2020-01-01T00:00:00Z"}`) // so it is asked each time
+	engine := &s3test.Engine{Bucket: &bucket.Mem{}}
+	var by atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		by.Store(r.Header.Get("Authorization"))
+		engine.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	b := open(t, s3.Config{Bucket: s3test.Name, Endpoint: server.URL, PathStyle: true})
+	put := func() error {
+		_, err := b.Put(t.Context(), "k", bucket.Bytes([]byte("b")), bucket.Cond{})
+		return err
+	}
+	if err := put(); err != nil || !strings.Contains(by.Load().(string), "Credential=first/") {
+		t.Fatal(err, by.Load())
+	}
+	if err := os.Remove(given); err != nil {
+		t.Fatal(err)
+	}
+	if put() == nil {
+		t.Error("nobody has credentials")
+	}
+	write(shared, "[default]\naws_access_key_id = second\naws_secret_access_key = s\n")
+	if err := put(); err != nil || !strings.Contains(by.Load().(string), "Credential=second/") {
+		t.Error(err, by.Load())
+	}
+}

@@ -29,7 +29,9 @@ func (db *DB) File(manifest cas.Hash) (f *record.File, err error) {
 
 // SetFiles keeps where the plans of files are that are not inline, all or nothing; of those of one manifest
 // that of the first. It is durable when it returns.
-func (db *DB) SetFiles(files []*record.File) error {
+func (db *DB) SetFiles(files []*record.File) error { return db.Expect(files, nil) }
+
+func filePairs(files []*record.File) []chunks.Pair {
 	pairs := make([]chunks.Pair, 0, len(files))
 	kept := make(map[cas.Hash]bool, len(files))
 	for _, f := range files {
@@ -44,5 +46,5 @@ func (db *DB) SetFiles(files []*record.File) error {
 		}
 		pairs = append(pairs, chunks.Pair{Key: f.Manifest[:], Value: p})
 	}
-	return db.use(func() error { return db.write(db.tables.files, pairs) })
+	return pairs
 }

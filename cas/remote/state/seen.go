@@ -56,12 +56,28 @@ func (db *DB) Name(path string) (p []byte, err error) {
 }
 
 // SetNames keeps what is known of paths, all or nothing; nil: nothing. It is durable when it returns.
-func (db *DB) SetNames(names map[string][]byte) error {
+func (db *DB) SetNames(names map[string][]byte) error { return db.Expect(nil, names) }
+
+// NoteNames is SetNames, but that what crashes may take it, and with it nothing else.
+func (db *DB) NoteNames(names map[string][]byte) error {
+	return db.use(func() error { return db.tables.names.Write(namePairs(names)) })
+}
+
+// Expect is SetFiles and SetNames, together all or nothing.
+func (db *DB) Expect(files []*record.File, names map[string][]byte) error {
+	of, is := filePairs(files), namePairs(names)
+	return db.use(func() error {
+		return db.file.WriteNow(chunks.Change{Of: db.tables.files, Pairs: of},
+			chunks.Change{Of: db.tables.names, Pairs: is})
+	})
+}
+
+func namePairs(names map[string][]byte) []chunks.Pair {
 	pairs := make([]chunks.Pair, 0, len(names))
 	for path, p := range names {
 		pairs = append(pairs, chunks.Pair{Key: nameKey(path), Value: p})
 	}
-	return db.use(func() error { return db.write(db.tables.names, pairs) })
+	return pairs
 }
 
 // EachName calls f with a path, and with those below it, in the order of record.ComparePaths, as far as

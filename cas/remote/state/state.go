@@ -151,7 +151,8 @@ func (db *DB) put(t *chunks.Bucket, key, value []byte) error {
 	return db.write(t, []chunks.Pair{{Key: key, Value: value}})
 }
 
-// write changes a table, all or nothing. It is durable when write returns. After an error nothing changed.
+// write changes a table, all or nothing. It is durable when write returns. After an error nothing changed, or
+// perhaps all, as after a crash.
 func (db *DB) write(t *chunks.Bucket, pairs []chunks.Pair) error {
 	return t.WriteNow(pairs)
 }

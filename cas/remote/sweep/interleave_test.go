@@ -42,6 +42,9 @@ var long = strings.Repeat("x", 64<<10)
 // base is alice's file.
 var base = local.file("runs/a/base", "shared", "a")
 
+// folder is an entry that needs no object.
+var folder = record.Entry{Path: "runs/b", Kind: record.KindFolder, Mode: 0o755}
+
 // shared has alice with a file at version 11. Others know where it lies, and have it.
 func shared(ids ...record.Writer) *scene {
 	return once(fmt.Sprint("shared", ids), func() *scene { return makeShared(ids) })
@@ -119,6 +122,13 @@ var scenes = map[string]func() *scene{
 	"a pusher": func() *scene {
 		s := registered(bob)
 		s.saves(bob)
+		s.deletes()
+		s.collector(carol)
+		return s
+	},
+	"a pusher that goes on": func() *scene {
+		s := registered(bob)
+		s.daemon(bob, change{entries: []record.Entry{folder}}, s.saved(bob, "b"))
 		s.deletes()
 		s.collector(carol)
 		return s
@@ -283,6 +293,7 @@ var mutations = map[string]struct {
 	"own uploads trusted":                 {scenes["a pusher"], pusher(ownTrusted)},
 	"an engine that ignores If-Match":     {scenes["a pusher"], bends(noIfMatch, "ali", "bob", "car")},
 	"registering with the first commit":   {scenes["two pushers, one registers"], pusher(lateRegistration)},
+	"epochs of meanwhile not looked at":   {scenes["a pusher that goes on"], pusher(unchecked)},
 	"undelete unchecked":                  {scenes["undelete and copy"], pusher(unchecked)},
 	"an index trusted":                    {scenes["a file that an index told of"], pusher(unchecked)},
 	"a tombstone taken back":              {tombstoneWithdrawn, faithful},

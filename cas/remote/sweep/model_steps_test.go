@@ -28,12 +28,23 @@ func (m model) push(s modelState, p int, to func(modelState)) {
 			q.etag, q.stamp, q.refs = head.etag, max(q.stamp, head.stamp), head.refs
 		case m.blindRetry && q.tries > 0:
 		default:
-			q.gone, q.stamp = s.condemned(), max(q.stamp, s.epoch)
+			first := s // uploads by what it knows, and reads what is condemned then
+			first.pushers[p].at = 6
+			to(first)
+			q.gone, q.stamp, q.knows = s.condemned(), max(q.stamp, s.epoch), s.epoch
 		}
 		q.at = 3
 		to(s)
 	case 3:
-		m.upload(s, p, to)
+		m.upload(s, p, 4, to)
+	case 6:
+		m.upload(s, p, 7, to)
+	case 7:
+		if q.at = 4; q.knows < s.epoch && !m.knownTrusted {
+			q.at = 1
+		}
+		q.gone, q.stamp, q.knows = s.condemned(), max(q.stamp, s.epoch), s.epoch
+		to(s)
 	case 4:
 		refs := uint8(1<<(q.dep-1) | 1<<(q.own-1))
 		r := modelRequest{casHead, uint8(p + 1), q.etag, etag(q.etag, who), refs, q.stamp}
@@ -63,8 +74,8 @@ func (q *modelPusher) ends(committed bool) {
 	}
 }
 
-// upload chooses what is relied on, and puts what cannot be.
-func (m model) upload(s modelState, p int, to func(modelState)) {
+// upload chooses what is relied on, and puts what cannot be. Behind it is the step next.
+func (m model) upload(s modelState, p int, next uint8, to func(modelState)) {
 	q := &s.pushers[p]
 	gone := func(segment uint8, own bool) bool {
 		return !(m.blindRetry && q.tries > 0) && !(own && m.ownTrusted) && q.gone&(1<<(segment-1)) != 0
@@ -90,7 +101,7 @@ func (m model) upload(s modelState, p int, to func(modelState)) {
 	if gone(q.dep, q.dep != 1) && !putNew(&q.dep) || (q.own == 0 || gone(q.own, true)) && !putNew(&q.own) {
 		return
 	}
-	q.at = 4
+	q.at = next
 	to(s)
 	if put > 0 && m.leave(&s, modelRequest{kind: putSegment, target: put - 1}) { // a client sent it twice
 		to(s)

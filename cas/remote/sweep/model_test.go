@@ -75,6 +75,7 @@ type modelPusher struct {
 	stamp uint8
 	refs  uint8
 	gone  uint8 // segments that are condemned, as far as it knows
+	knows uint8 // the epochs that it read of
 	dep   uint8 // one more than the segment that it relies on
 	own   uint8 // one more than its own
 	tries uint8
@@ -113,6 +114,7 @@ type model struct {
 
 	noStamps, noSecondMark, secondMarkFirst, stateFirst, oldNames bool
 	blindRetry, ownTrusted, noIfMatch, lateRegistration           bool
+	knownTrusted                                                  bool
 }
 
 func (m model) explore() explored {
@@ -235,6 +237,7 @@ func TestModel(t *testing.T) {
 		"objects put again under their names": func(m *model) { m.oldNames = true },
 		"retry without looking":               func(m *model) { m.blindRetry = true },
 		"own uploads trusted":                 func(m *model) { m.ownTrusted = true },
+		"epochs of meanwhile not looked at":   func(m *model) { m.knownTrusted = true },
 		"an engine that ignores If-Match":     func(m *model) { m.noIfMatch = true },
 		"registering with the first commit": func(m *model) {
 			*m = model{pushers: 2, gcs: 1, late: 1, lateRegistration: true}

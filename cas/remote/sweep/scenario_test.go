@@ -181,12 +181,21 @@ func (s *scene) push(ctx context.Context, m *machine, b bucket.Bucket, c change)
 // pushWhat is push of what is found out before each try.
 func (s *scene) pushWhat(ctx context.Context, m *machine, b bucket.Bucket,
 	what func() (change, error)) error {
+	return s.pushBy(ctx, m, m.writer(b), what)
+}
+
+func (m *machine) writer(b bucket.Bucket) *writer.Writer {
+	return writer.New(writer.Options{Bucket: b, Remote: remoteID, State: m.state, Register: m.register(b),
+		Now: func() time.Time { return day }, Random: m.random, Parallel: 1})
+}
+
+// pushBy is pushWhat by a process that may have published before.
+func (s *scene) pushBy(ctx context.Context, m *machine, w *writer.Writer,
+	what func() (change, error)) error {
 	c, err := what()
 	if err != nil {
 		return err
 	}
-	w := writer.New(writer.Options{Bucket: b, Remote: remoteID, State: m.state, Register: m.register(b),
-		Now: func() time.Time { return day }, Random: m.random, Parallel: 1})
 	first := s.says(m.id, c)
 	for {
 		_, err := w.Push(ctx, &local, writer.Changes{Entries: c.entries, Gone: c.gone, Seen: seen(c),
@@ -244,6 +253,23 @@ func (s *scene) pusher(id record.Writer, changes ...change) {
 		for _, c := range changes {
 			if err := s.push(ctx, s.machines[id], b, c); err != nil {
 				return err
+			}
+		}
+		return nil
+	})
+}
+
+// daemon publishes changes, one after the other, in one process: the first of them before all else.
+func (s *scene) daemon(id record.Writer, changes ...change) {
+	s.process(id, func(ctx context.Context, b bucket.Bucket) error {
+		m := s.machines[id]
+		w := m.writer(s.mem)
+		for i, c := range changes {
+			if err := s.pushBy(ctx, m, w, func() (change, error) { return c, nil }); err != nil {
+				return err
+			}
+			if i == 0 {
+				w.Bucket = b
 			}
 		}
 		return nil

@@ -93,9 +93,6 @@ func (t *Tier) getOf(ctx context.Context, p *plan, h cas.Hash, dst []byte, below
 		return dst, lies(p.Plan, "the plan lacks %s", h.Short())
 	}
 	w := wanted{p, n}
-	if !t.flights.here(t.o.Cache, w) {
-		t.flights.unsettle(p)
-	}
 	if err := t.await(ctx, w); err != nil {
 		return dst, err
 	}

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"golang.org/x/sync/semaphore"
-
 	"ckptfs/cas"
-	"ckptfs/cas/codec"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/cache"
 	"ckptfs/cas/remote/fetch"
@@ -73,58 +70,37 @@ type launched struct {
 	wanted
 	at     fetch.Record
 	flight *flight
-	here   bool // in the cache; what it is stored against may not be
 }
 
-// claim launches those of all that are not on their way, and not settled.
+// claim launches those of all that are neither in the cache nor on their way.
 func (f *flights) claim(c *cache.Cache, all []wanted) (mine []launched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range all {
-		if l, _ := f.claimLocked(c, w); l != nil {
-			mine = append(mine, *l)
+		r := w.record()
+		at := place{r.Object.ID, r.Off}
+		if f.closed || f.coming[at] != nil || c.Has(r.Object.ID, r.Off, r.Len()) {
+			continue
 		}
+		x := &flight{over: make(chan struct{})}
+		f.coming[at] = x
+		mine = append(mine, launched{w, r, x})
 	}
 	return mine
 }
 
-// claimLocked launches a record, or returns the flight that it is on; neither: it is in the cache, and what
-// it is stored against was on its way.
-func (f *flights) claimLocked(c *cache.Cache, w wanted) (*launched, *flight) {
-	r := w.record()
-	at := place{r.Object.ID, r.Off}
-	if x := f.coming[at]; x != nil {
-		return nil, x
-	}
-	here := c.Has(r.Object.ID, r.Off, r.Len())
-	if f.closed || here && (w.p.settled[w.n] || len(w.p.Bases) == 0) {
-		return nil, nil
-	}
-	x := &flight{over: make(chan struct{})}
-	f.coming[at] = x
-	return &launched{w, r, x, here}, nil
-}
-
-// here reports whether a record is in the cache, or on its way.
-func (f *flights) here(c *cache.Cache, w wanted) bool {
+// flightOf is the flight that a record is on; nil: none.
+func (f *flights) flightOf(w wanted) *flight {
 	r := w.record()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.coming[place{r.Object.ID, r.Off}] != nil || c.Has(r.Object.ID, r.Off, r.Len())
-}
-
-// unsettle forgets what was asked for: some of it left the cache.
-func (f *flights) unsettle(p *plan) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(p.settled)
+	return f.coming[place{r.Object.ID, r.Off}]
 }
 
 func (f *flights) end(l *launched, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.coming, place{l.at.Object.ID, l.at.Off})
-	l.p.settled[l.n] = l.p.settled[l.n] || err == nil
 	l.flight.err = err
 	close(l.flight.over)
 	l.flight = nil
@@ -136,47 +112,64 @@ func unreachable(err error) bool {
 		errors.Is(err, bucket.ErrDenied) || errors.Is(err, bucket.ErrNoBucket)
 }
 
-// await has a record come to the cache, and waits for it. What is wrong with the record is not its business:
-// its reader finds out.
+// await has a record, and all that it is stored against, come to the cache, and waits for the record. What
+// is wrong with that is not its business: its reader finds out.
 func (t *Tier) await(ctx context.Context, w wanted) error {
-	t.flights.mu.Lock()
-	mine, others := t.flights.claimLocked(t.o.Cache, w)
-	t.flights.mu.Unlock()
-	var err error
-	switch {
-	case mine != nil:
-		err = t.fetch(ctx, []launched{*mine}, nil)
-	case others != nil:
-		select {
-		case <-others.over:
-			err = others.err
-		case <-ctx.Done():
-			return ctx.Err()
+	other := t.flights.flightOf(w)
+	if other == nil {
+		mine := t.flights.claim(t.o.Cache, append(t.needs([]wanted{w}), w))
+		if n := len(mine); n > 0 && mine[n-1].wanted == w {
+			other = mine[n-1].flight
 		}
+		t.dispatch(mine)
 	}
-	if unreachable(err) && ctx.Err() == nil && t.ctx.Err() == nil {
-		return err
+	if other == nil {
+		return ctx.Err()
+	}
+	select {
+	case <-other.over:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if unreachable(other.err) && ctx.Err() == nil && t.ctx.Err() == nil {
+		return other.err
 	}
 	return ctx.Err()
 }
 
-// request has records come to the cache that the local store lacks, and waits for none of them.
-func (t *Tier) request(all []wanted) {
-	t.dispatch(t.flights.claim(t.o.Cache, t.absent(all)), nil)
+// request has records come to the cache that the local store lacks, with all that they are stored against,
+// and waits for none of them.
+func (t *Tier) request(all []wanted) { t.dispatch(t.launch(all)) }
+
+// launch launches records that the local store lacks, with all that they are stored against.
+func (t *Tier) launch(all []wanted) []launched {
+	all = t.absent(all)
+	return t.flights.claim(t.o.Cache, append(all, t.needs(all)...))
 }
 
-// dispatch fetches records in the background, when room, if it is not nil, has some.
-func (t *Tier) dispatch(mine []launched, room *semaphore.Weighted) {
-	if len(mine) > 0 && !t.flights.work(func() {
-		if room != nil {
-			if room.Acquire(t.ctx, 1) != nil {
-				t.land(mine, t.ctx.Err())
-				return
+// needs are the records that the local store lacks and that others are stored against, as their plan says. It
+// goes as deep as records may be stored against each other, whatever a hostile plan says.
+func (t *Tier) needs(all []wanted) (more []wanted) {
+	seen := map[wanted]bool{}
+	for range anyNumber {
+		var next []wanted
+		for _, w := range all {
+			for _, n := range w.p.against(w.n) {
+				if base := (wanted{w.p, n}); !seen[base] {
+					seen[base] = true
+					next = append(next, base)
+				}
 			}
-			defer room.Release(1)
 		}
-		_ = t.fetch(t.ctx, mine, room) // who reads them meets it
-	}) {
+		all = t.absent(next)
+		more = append(more, all...)
+	}
+	return more
+}
+
+// dispatch fetches records in the background.
+func (t *Tier) dispatch(mine []launched) {
+	if len(mine) > 0 && !t.flights.work(func() { _ = t.fetch(t.ctx, mine) }) {
 		t.land(mine, context.Canceled)
 	}
 }
@@ -199,22 +192,34 @@ func (t *Tier) absent(all []wanted) (not []wanted) {
 	return not
 }
 
-// basesAtOnce is how many bytes of what was fetched is stored against are asked for together.
-const basesAtOnce = 4 << 20
-
-// fetch fetches records to the cache. What they are stored against is asked for, when room, if it is not nil,
-// has some, and not waited for.
-func (t *Tier) fetch(ctx context.Context, all []launched, room *semaphore.Weighted) (err error) {
+// fetch fetches records to the cache. Who reads them meets what is wrong with them.
+func (t *Tier) fetch(ctx context.Context, all []launched) error {
 	if len(all) == 0 {
 		return nil
 	}
 	t.meter.begin()
 	defer t.meter.end()
-	b := bases{t: t, room: room}
-	err = b.each(ctx, all)
-	b.flush()
+	err := t.fly(ctx, all)
 	t.land(all, err)
 	return err
+}
+
+// fly reads records, and ends the flight of each that was read.
+func (t *Tier) fly(ctx context.Context, all []launched) error {
+	records := make([]fetch.Record, len(all))
+	for i := range all {
+		records[i] = all[i].at
+	}
+	return t.reader.Each(ctx, records, func(i int, rec *segment.Record, payload []byte) error {
+		l := &all[i]
+		if k := l.key(); k != (key{}) && k != keyOf(rec.Hash) {
+			return fmt.Errorf("record %s, want %x: %w", rec.Hash.Short(), k[:6], cas.ErrCorrupt)
+		}
+		t.meter.got(int64(rec.Stored))
+		l.p.stream.fetched(l.n < l.p.firstBase(), int64(rec.Stored))
+		t.flights.end(l, nil)
+		return nil
+	})
 }
 
 // land ends the flights that are not over.
@@ -224,77 +229,4 @@ func (t *Tier) land(all []launched, err error) {
 			t.flights.end(&all[i], err)
 		}
 	}
-}
-
-// bases gathers what fetched records are stored against. It is launched before the record lands: who waits
-// for that waits for it, too, and does not ask for it by itself.
-type bases struct {
-	t     *Tier
-	room  *semaphore.Weighted
-	mu    sync.Mutex
-	all   []launched
-	bytes int64
-}
-
-// each reads records, and ends the flight of each that was read.
-func (b *bases) each(ctx context.Context, all []launched) error {
-	records := make([]fetch.Record, len(all))
-	for i := range all {
-		records[i] = all[i].at
-	}
-	return b.t.reader.Each(ctx, records, func(i int, rec *segment.Record, payload []byte) error {
-		l := &all[i]
-		if k := l.key(); k != (key{}) && k != keyOf(rec.Hash) {
-			return fmt.Errorf("record %s, want %x: %w", rec.Hash.Short(), k[:6], cas.ErrCorrupt)
-		}
-		if !l.here {
-			b.t.meter.got(int64(rec.Stored))
-			l.p.stream.fetched(l.n < l.p.firstBase(), int64(rec.Stored))
-		}
-		if err := b.of(l.p, rec, payload); err != nil {
-			return err
-		}
-		if l.flight != nil {
-			b.t.flights.end(l, nil)
-		}
-		return nil
-	})
-}
-
-// of gathers what a record is stored against.
-func (b *bases) of(p *plan, rec *segment.Record, payload []byte) error {
-	if !codec.NeedsBase(rec.Codec) {
-		return nil
-	}
-	base, err := segment.ParseBase(rec.Codec, payload)
-	if err != nil {
-		return err
-	}
-	var all []wanted
-	for _, h := range base.Hashes() {
-		if n, ok := p.find(keyOf(h)); ok {
-			all = append(all, wanted{p, n})
-		}
-	}
-	mine := b.t.flights.claim(b.t.o.Cache, b.t.absent(all))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range mine {
-		b.bytes += int64(l.at.Stored)
-	}
-	if b.all = append(b.all, mine...); b.bytes >= basesAtOnce {
-		b.flushLocked()
-	}
-	return nil
-}
-
-func (b *bases) flush() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.flushLocked()
-}
-
-func (b *bases) flushLocked() {
-	b.t.dispatch(b.all, b.room)
-	b.all, b.bytes = nil, 0
 }

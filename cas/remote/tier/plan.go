@@ -26,7 +26,7 @@ func (k key) hash() (h cas.Hash) {
 	return h
 }
 
-// plan is where the records of a file lie, by their hashes. It does not change but for the last two fields.
+// plan is where the records of a file lie, by their hashes. It does not change but for its stream.
 // Its records have numbers, in this order:
 //
 //	0            the manifest
@@ -39,8 +39,7 @@ type plan struct {
 	keys  []key      // by number; zero: not known
 	order []uint32   // the numbers, by ascending key
 
-	settled []bool // by number: what the record is stored against was asked for; under flights.mu
-	stream  stream
+	stream stream
 }
 
 // wanted is a record of a plan.
@@ -72,11 +71,24 @@ func (p *plan) place(n int) record.Place {
 	return p.Bases[n-p.firstBase()].Place
 }
 
+// against are the numbers of what a record is stored against, as the plan says.
+func (p *plan) against(n int) (bases []int) {
+	i := n - p.firstChunk()
+	if i < 0 || i >= len(p.Against) {
+		return nil
+	}
+	for _, x := range p.Against[i] {
+		if x > 0 {
+			bases = append(bases, p.firstChunk()+int(x)-1)
+		}
+	}
+	return bases
+}
+
 // newPlan is a plan of which the hashes of some lists and chunks are known.
 func newPlan(p *record.Plan, at record.Ref, lists []cas.Hash, chunks []manifest.Span) *plan {
 	x := &plan{Plan: p, at: at}
 	x.keys = make([]key, x.firstBase()+len(p.Bases))
-	x.settled = make([]bool, len(x.keys))
 	x.keys[0] = keyOf(p.Manifest)
 	for i, h := range lists {
 		x.keys[1+i] = keyOf(h)
@@ -109,7 +121,7 @@ func (p *plan) find(k key) (n int, ok bool) {
 }
 
 // weight is the memory that it takes, in bytes.
-func (p *plan) weight() int64 { return int64(len(p.keys))*(16+4+1+16) + 4096 }
+func (p *plan) weight() int64 { return int64(len(p.keys))*(16+4+16) + int64(len(p.Against))*8 + 4096 }
 
 // beforePlan is how many bytes that lie before a plan are read along: the manifest and lists of its file,
 // most likely.
@@ -130,7 +142,7 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 		return nil, err
 	}
 	if !local { // who lacks the manifest lacks the lists, mostly
-		err := t.fetch(ctx, t.flights.claim(t.o.Cache, first.meta()), nil)
+		err := t.fetch(ctx, t.flights.claim(t.o.Cache, first.between(0, first.firstChunk())))
 		if unreachable(err) {
 			return nil, err
 		}
@@ -175,17 +187,6 @@ func (t *Tier) away(all []wanted) (n int64) {
 
 func lies(p *record.Plan, format string, args ...any) error {
 	return fmt.Errorf("manifest %s: %s: %w", p.Manifest.Short(), fmt.Sprintf(format, args...), cas.ErrCorrupt)
-}
-
-// meta are the manifest, the lists, and what these may be stored against.
-func (p *plan) meta() []wanted {
-	all := p.between(0, p.firstChunk())
-	for i := range p.Bases {
-		if p.Bases[i].Kind != cas.Chunk {
-			all = append(all, wanted{p, p.firstBase() + i})
-		}
-	}
-	return all
 }
 
 // between are the records of some numbers.

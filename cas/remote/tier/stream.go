@@ -30,8 +30,9 @@ const (
 	slack = 96
 	// maxSkip is how many chunks of the local store, one after the other, a reader may pass.
 	maxSkip = 4096
-	// One batch is fetched at once, by one request of one object: small ones at first, so that the reader has
-	// something soon.
+	// One batch is fetched at once, by one request of each object: small ones at first, so that the reader
+	// has something soon. It may be twice that where chunks lie in two objects by turns, and then pass the
+	// window by a batch.
 	minBatch, maxBatch = 1 << 20, fetch.MaxRange
 )
 
@@ -155,13 +156,15 @@ func (s *stream) batch(window int64) []wanted {
 		return nil
 	}
 	_, batch := s.sizesLocked(window)
-	first := s.front
-	for n := int64(0); s.front < len(s.p.Chunks); s.front++ {
-		stored := s.p.Chunks[s.front].Stored
-		if n += segment.Size(int(stored)); n > batch && s.front > first {
+	first, n, of := s.front, int64(0), map[uint32]int64{} // bytes, and those of each object
+	for ; s.front < len(s.p.Chunks); s.front++ {
+		at := &s.p.Chunks[s.front]
+		size := segment.Size(int(at.Stored))
+		n, of[at.Object] = n+size, of[at.Object]+size
+		if (of[at.Object] > batch || n > 2*batch) && s.front > first {
 			break
 		}
-		s.asked += int64(stored)
+		s.asked += int64(at.Stored)
 	}
 	return s.p.between(s.p.firstChunk()+first, s.p.firstChunk()+s.front)
 }
@@ -184,10 +187,10 @@ func (t *Tier) pump(s *stream) {
 			t.ahead.Release(1)
 			return
 		}
-		mine := t.flights.claim(t.o.Cache, t.absent(all))
+		mine := t.launch(all)
 		if !t.flights.work(func() {
 			defer t.ahead.Release(1)
-			_ = t.fetch(t.ctx, mine, t.against) // who reads them meets it
+			_ = t.fetch(t.ctx, mine)
 		}) {
 			t.land(mine, context.Canceled)
 			t.ahead.Release(1)

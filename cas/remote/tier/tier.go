@@ -16,10 +16,10 @@
 //
 // # What is asked for
 //
-//	Expect     records are fetched together, with few requests, and what these are stored against as soon as
-//	           they tell of it
+//	Expect     records are fetched together, with few requests, and with them all that they are stored
+//	           against, as their plan says
 //	reading    a file that is read from its begin is fetched ahead of its reader; see ahead
-//	one        a record that nobody expected is fetched by itself
+//	one        a record that nobody expected is fetched with all that it is stored against
 //
 // All of it goes into the cache, from where it is decoded. A record that is on its way is not asked for
 // again: who wants it waits for it (flights).
@@ -28,6 +28,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -54,7 +55,7 @@ type Options struct {
 	Find func(manifest cas.Hash) (*record.File, error)
 }
 
-// requests at a time that are made ahead of readers, and as many again for what these are stored against.
+// requests is how many are made at a time ahead of readers, and for one batch of records.
 const requests = 8
 
 // Tier reads records. It is an assemble.Store, and safe for concurrent use.
@@ -67,7 +68,6 @@ type Tier struct {
 	stop    context.CancelFunc
 	loads   singleflight.Group // plans
 	ahead   *semaphore.Weighted
-	against *semaphore.Weighted
 	meter   meter
 	plans   plans
 	flights flights
@@ -75,7 +75,7 @@ type Tier struct {
 
 // New returns a Tier.
 func New(o Options) *Tier {
-	t := &Tier{o: o, ahead: semaphore.NewWeighted(requests), against: semaphore.NewWeighted(requests)}
+	t := &Tier{o: o, ahead: semaphore.NewWeighted(requests)}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	if o.Timeout > 0 {
 		t.ctx = patient.For(t.ctx, o.Timeout)
@@ -84,7 +84,7 @@ func New(o Options) *Tier {
 	t.flights.init()
 	if o.Bucket != nil {
 		t.cached = o.Cache.Bucket(o.Bucket)
-		t.reader = &fetch.Reader{Bucket: t.cached, Requests: requests,
+		t.reader = &fetch.Reader{Bucket: t.cached, Requests: requests, First: rand.IntN,
 			Here: func(r *fetch.Record) bool { return o.Cache.Has(r.Object.ID, r.Off, r.Len()) }}
 		t.origin = &fetch.Reader{Bucket: bucket.Past(o.Bucket)}
 	}

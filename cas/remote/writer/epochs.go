@@ -5,30 +5,71 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
+
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
 )
 
-// readEpochs returns the newest epoch, and has the State know what it and all before condemned.
-func (w *Writer) readEpochs(ctx context.Context) (uint32, error) {
-	newest, err := w.newestEpoch(ctx)
+// besideEpochs has put done, and returns the newest epoch, of which and of all before State knew what they
+// condemned when put began. errAgain: there is one that it did not know, and knows now.
+func (w *Writer) besideEpochs(ctx context.Context, put func(context.Context) error) (uint32, error) {
+	if !w.recent { // there may be many that are not known, and all that is known may be forgotten
+		newest, err := w.newestEpoch(ctx)
+		if err == nil {
+			_, err = w.learnEpochs(ctx, newest)
+		}
+		if err != nil {
+			return 0, err
+		}
+		w.recent = true
+		return newest, put(ctx)
+	}
+	newest, err := w.beside(ctx, put)
 	if err != nil {
 		return 0, err
 	}
+	fresh, err := w.learnEpochs(ctx, newest)
+	if err == nil && fresh {
+		err = fmt.Errorf("%w: epoch %d has begun", errAgain, newest)
+	}
+	return newest, err
+}
+
+// beside has put done while it reads what the newest epoch is; behind that, if no goroutine is to be started.
+func (w *Writer) beside(ctx context.Context, put func(context.Context) error) (newest uint32, err error) {
+	if w.Parallel <= 1 {
+		if err := put(ctx); err != nil {
+			return 0, err
+		}
+		return w.newestEpoch(ctx)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		newest, err = w.newestEpoch(ctx)
+		return err
+	})
+	g.Go(func() error { return put(ctx) })
+	err = g.Wait()
+	return newest, err
+}
+
+// learnEpochs has the State know what all epochs up to the newest condemned; fresh: it did not know of one.
+func (w *Writer) learnEpochs(ctx context.Context, newest uint32) (fresh bool, err error) {
 	known, err := w.State.Epoch()
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	if newest < max(known, w.head.Stamp) {
-		return 0, fmt.Errorf("%s is of epoch %d, and %d was seen: %w", record.StateKey, newest,
+		return false, fmt.Errorf("%s is of epoch %d, and %d was seen: %w", record.StateKey, newest,
 			max(known, w.head.Stamp), ErrRolledBack)
 	}
 	for n := known + 1; n <= newest && n != 0; n++ {
 		if err := w.readEpoch(ctx, n); err != nil {
-			return 0, err
+			return false, err
 		}
 	}
-	return newest, nil
+	return known < newest, nil
 }
 
 func (w *Writer) newestEpoch(ctx context.Context) (uint32, error) {

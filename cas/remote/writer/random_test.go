@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"ckptfs/cas"
@@ -289,4 +290,63 @@ func (r *rig) randomFile(rnd *rand.Rand) cas.Hash {
 		}
 	}
 	return r.store.File([]cas.Hash{r.store.Alone(cas.List, 50)}, chunks)
+}
+
+// slow is a bucket in which an epoch begins instead of the first put of an object, and gc/state is read
+// behind that.
+type slow struct {
+	bucket.Bucket
+	epoch func()
+	begun chan struct{}
+	once  sync.Once
+}
+
+func (s *slow) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	if key == record.StateKey {
+		<-s.begun
+	}
+	return s.Bucket.Get(ctx, key, off, n, unless)
+}
+
+func (s *slow) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
+	v bucket.Version, err error) {
+	first := false
+	if body.Immutable {
+		s.once.Do(func() {
+			s.epoch()
+			close(s.begun)
+			first = true
+		})
+	}
+	if first {
+		return "", fail("put", key, bucket.ErrDoubt)
+	}
+	return s.Bucket.Put(ctx, key, body, cond)
+}
+
+// What a push relies on may be condemned while it puts other objects, and by then its head may have been
+// stamped and read: it is put again.
+func TestEpochMeanwhile(t *testing.T) {
+	for _, parallel := range []int{1, 4} {
+		mem := &bucket.Mem{}
+		r := newRig(t, mem, 1)
+		gone := fileOf("runs/a/1", r.store.Simple(3, 40_000))
+		first := r.mustPush(gone)
+		r.mustPush(tombstone(gone.Path))
+		o := r.options()
+		o.Parallel = parallel
+		r.w = New(o)
+		other := fileOf("runs/other", r.store.Simple(1, 100))
+		r.mustPush(other) // this process has read gc/state
+		c := collector{t, mem}
+		r.w.Bucket = &slow{Bucket: mem, begun: make(chan struct{}), epoch: func() { c.collect(1) }}
+		again := fileOf("runs/a/2", gone.File.Manifest)
+		beside := fileOf("runs/b", r.store.Simple(3, 40_000))
+		res := r.mustPush(again, beside)
+		r.check(tombstone(gone.Path), other, again, beside)
+		if first.Objects != 2 || res.Head.Stamp != 1 {
+			t.Errorf("%d: %+v", parallel, res)
+		}
+	}
 }

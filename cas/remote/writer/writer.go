@@ -9,6 +9,9 @@
 //	6  PUT head                         If-Match h, with stamp E
 //	7  PUT hint                         whether it succeeds or not
 //
+// A process that read gc/state before reads it in 2 while it does 3 and 4 by what it knows. If there is an
+// epoch that it did not know, it begins again: what it relied on and what it put are held against that.
+//
 // The head was read before gc/state is. So a commit on it that succeeds knew every epoch whose collector had
 // stamped the head, and names nothing that such an epoch condemned. This is all that keeps collectors from
 // deleting what is named; no clock is asked.
@@ -90,6 +93,8 @@ type Writer struct {
 	last map[string]record.Entry
 	// covers has what entries in tables are over, for each table that was looked at.
 	covers map[record.ID]map[string][]record.Replaced
+	// recent: this process has read gc/state.
+	recent bool
 }
 
 // New returns a Writer. It asks for nothing yet.
@@ -209,17 +214,8 @@ func (p *push) attempt(ctx context.Context) error {
 	if err := p.w.readHead(ctx); err != nil {
 		return err
 	}
-	epoch, err := p.w.readEpochs(ctx)
+	epoch, err := p.w.besideEpochs(ctx, p.put)
 	if err != nil {
-		return err
-	}
-	if err := p.prepare(ctx); err != nil {
-		return err
-	}
-	if err := p.look(ctx); err != nil {
-		return err
-	}
-	if err := p.upload(ctx); err != nil {
 		return err
 	}
 	next, changed := p.next(epoch)
@@ -232,6 +228,17 @@ func (p *push) attempt(ctx context.Context) error {
 		return err
 	}
 	return p.commit(ctx, next, body)
+}
+
+// put is all that is put before the commit.
+func (p *push) put(ctx context.Context) error {
+	if err := p.prepare(ctx); err != nil {
+		return err
+	}
+	if err := p.look(ctx); err != nil {
+		return err
+	}
+	return p.upload(ctx)
 }
 
 // sortEntries puts entries in order.

@@ -197,7 +197,7 @@ func TestRequests(t *testing.T) {
 		op, _, _ := strings.Cut(request, "/")
 		ops = append(ops, op)
 	}
-	if want := []string{"get gc", "put d", "put m", "put heads", "put hint"}; !slices.Equal(ops, want) {
+	if want := []string{"put d", "put m", "get gc", "put heads", "put hint"}; !slices.Equal(ops, want) {
 		t.Errorf("%q", ops)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -54,7 +55,7 @@ type planReader struct {
 	b       bucket.Bucket
 	plan    *record.Plan
 	numbers map[cas.Hash]uint8 // of all records
-	bases   []segment.Base     // that records name
+	bases   []segment.Base     // that records name, in the plan's order; zero: none
 	hashes  []cas.Hash         // in the plan's order
 }
 
@@ -90,22 +91,39 @@ func (v *planReader) one(at record.Place) error {
 	if err != nil {
 		return err
 	}
-	number := uint8(0)
+	var base segment.Base
 	if codec.NeedsBase(r.Codec) {
-		base, err := segment.ParseBase(r.Codec, p)
-		if err != nil {
+		if base, err = segment.ParseBase(r.Codec, p); err != nil {
 			return err
 		}
-		number = base.Number
-		v.bases = append(v.bases, base)
 	}
-	v.numbers[r.Hash] = number
+	v.bases = append(v.bases, base)
+	v.numbers[r.Hash] = base.Number
 	v.hashes = append(v.hashes, r.Hash)
 	return nil
 }
 
-// closed holds that each base is in the plan, with a lower number.
+// closed holds that each base is in the plan, with a lower number, and that the plan says which they are.
 func (v *planReader) closed() error {
+	shown := v.hashes[1+len(v.plan.Lists):]
+	for i, b := range v.bases[1+len(v.plan.Lists):] {
+		var told, want []cas.Hash
+		if v.plan.Against != nil {
+			for _, n := range v.plan.Against[i] {
+				if n > 0 {
+					told = append(told, shown[n-1])
+				}
+			}
+		}
+		for _, h := range b.Hashes() {
+			if slices.Contains(shown, h) {
+				want = append(want, h)
+			}
+		}
+		if !slices.Equal(told, want) {
+			return fmt.Errorf("record %d against %v, want %v: %w", i, told, want, errPlan)
+		}
+	}
 	for _, b := range v.bases {
 		for _, h := range b.Hashes() {
 			if number, ok := v.numbers[h]; !ok || number >= b.Number {

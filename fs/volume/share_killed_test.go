@@ -1,0 +1,160 @@
+package volume
+
+import (
+	"os"
+	"sync"
+	"testing"
+)
+
+// killed has a machine do something, and leaves its state of the remote as it was when the kernel was told of
+// the last name: what the machine knew of that since is lost.
+func (m *machine) killed(do func()) {
+	m.t.Helper()
+	var mu sync.Mutex
+	var known []byte
+	m.tells(func(string) {
+		p, err := os.ReadFile(m.at(remoteState))
+		mu.Lock()
+		defer mu.Unlock()
+		if known = p; err != nil {
+			m.t.Error(err)
+		}
+	})
+	do()
+	m.close()
+	mu.Lock()
+	defer mu.Unlock()
+	if known == nil {
+		m.t.Fatal("nothing was brought")
+	}
+	if err := os.WriteFile(m.at(remoteState), known, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	m.again()
+}
+
+// A pull that is killed before it noted what it brought leaves nothing that is taken for a change made here:
+// others may have published another version since.
+func TestKilledBeforeNoted(t *testing.T) {
+	const p, q = "runs/x/1/model.safetensors", "runs/x/1/metrics.json"
+	for _, had := range []bool{true, false} {
+		c := newCloud(t)
+		a, b := c.join("a"), c.join("b")
+		save := func(contents string) {
+			a.put(p, modelFile(t, contents))
+			a.put(q, []byte(contents))
+			a.published("")
+		}
+		save("ABC")
+		if had {
+			b.pulled("")
+			save("ABD")
+		}
+		b.killed(func() { b.pulled("") })
+		save("XYZ")
+		if got := b.published(""); got.Names != 0 {
+			t.Errorf("published, though nothing was changed: %+v", got)
+		}
+		for _, m := range []*machine{a, b} {
+			m.pulled("")
+			m.conflictsAre()
+			m.same(p, modelFile(t, "XYZ"))
+			m.same(q, []byte("XYZ"))
+		}
+	}
+}
+
+// What others removed since goes, too.
+func TestKilledBeforeNotedAndRemoved(t *testing.T) {
+	const p, q = "runs/x/1/model.safetensors", "runs/x/2/model.safetensors"
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put(p, modelFile(t, "ABC"))
+	a.put(q, modelFile(t, "DEF"))
+	a.published("")
+	b.killed(func() { b.pulled("") })
+	a.unlink(p)
+	a.published("")
+	b.fetched()
+	if b.exists(p) {
+		t.Error("what others removed is there")
+	}
+	if got := b.published(""); got.Names != 0 || got.Removed != 0 {
+		t.Errorf("published, though nothing was changed: %+v", got)
+	}
+	b.same(q, modelFile(t, "DEF"))
+}
+
+// What a program changes after that is a change of what it saw.
+func TestKilledBeforeNotedAndChanged(t *testing.T) {
+	const p, q = "runs/x/1/model.safetensors", "runs/x/2/model.safetensors"
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put(p, modelFile(t, "ABC"))
+	a.put(q, modelFile(t, "DEF"))
+	a.published("")
+	b.killed(func() { b.pulled("") })
+	b.put(p, modelFile(t, "own"))
+	b.unlink(q)
+	b.published("")
+	a.pulled("")
+	a.same(p, modelFile(t, "own"))
+	b.same(p, modelFile(t, "own"))
+}
+
+// A pull that is killed when it has noted what it is about to bring leaves what a program did as it is.
+func TestKilledBeforeBrought(t *testing.T) {
+	const p, q = "runs/x/1/model.safetensors", "runs/x/1/other.safetensors"
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put(p, modelFile(t, "ABC"))
+	a.published("")
+	b.pulled("")
+	b.killed(func() {
+		b.put("runs/x/1/own", modelFile(t, "own"))
+		a.put(p, modelFile(t, "ABD"))
+		a.put(q, modelFile(t, "DEF"))
+		a.published("")
+		b.pulled("")
+	})
+	b.rename("runs/x/1/own", p) // in place of what was brought
+	b.unlink(q)
+	b.put(q, modelFile(t, "also"))
+	b.published("")
+	for _, m := range []*machine{a, b} {
+		m.pulled("")
+		m.same(p, modelFile(t, "own"))
+		m.same(q, modelFile(t, "also"))
+	}
+}
+
+// A push that is killed when its commit was made, and before that is noted, undoes nothing that others have
+// published since.
+func TestKilledPushBeforeNoted(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	a, b := shared(t, p, modelFile(t, "ABC"))
+	b.put(p, modelFile(t, "ABD"))
+	h := b.hook("hint")
+	var known []byte
+	h.call = func() {
+		var err error
+		if known, err = os.ReadFile(b.at(remoteState)); err != nil {
+			t.Error(err)
+		}
+	}
+	b.published("")
+	b.close()
+	if err := os.WriteFile(b.at(remoteState), known, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.pulled("")
+	a.put(p, modelFile(t, "XYZ"))
+	a.published("")
+	b.again()
+	b.published("")
+	for _, m := range []*machine{a, b} {
+		m.pulled("")
+		m.conflictsAre()
+		m.same(p, modelFile(t, "XYZ"))
+	}
+}
