@@ -129,7 +129,7 @@ func (l *level) look() error {
 // for anew is no working folder any more, and nothing is mounted on it.
 func (l *level) tellAll() {
 	for name, e := range l.here {
-		if e.Mode&unix.S_IFMT == unix.S_IFDIR && l.o.Names.IsPast(e.Ino) {
+		if e.Mode&unix.S_IFMT == unix.S_IFDIR && names.IsPast(l.o.Names, e.Ino) {
 			continue
 		}
 		l.announce(l.dir, name)

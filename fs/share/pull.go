@@ -260,7 +260,7 @@ const changedMeanwhile = "it was changed here meanwhile: push it, and both versi
 
 // goes reports whether a program removed a name, or one above it, and that is not published yet.
 func (p *pull) goes(at string) bool {
-	return slices.ContainsFunc(p.intents.all(), func(gone string) bool { return record.Below(at, gone) })
+	return slices.ContainsFunc(p.removals.All(), func(gone string) bool { return record.Below(at, gone) })
 }
 
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.
