@@ -42,7 +42,8 @@ func getxattrat(dir int, path, attr string, value []byte) (int, error) {
 		size, flags uint32
 	}{value: unsafe.Pointer(unsafe.SliceData(value)), size: uint32(len(value))}
 	n, _, errno := unix.Syscall6(unix.SYS_GETXATTRAT, uintptr(dir), uintptr(unsafe.Pointer(p)),
-		unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args))
+		unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(&args)),
+		unsafe.Sizeof(args))
 	if errno != 0 {
 		return 0, errno
 	}
