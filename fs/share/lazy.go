@@ -172,13 +172,13 @@ func (z *lazy) below(ctx context.Context, at string) error {
 	return nil
 }
 
-// fetch calls read, which reads heads and reports whether any changed, and notes what came of it. Others that
+// fetch calls read, which reads heads and reports whether any changed, and notes what came of it. Others who
 // fetch wait: what the first one found is noted when they have found no more.
-func (z *lazy) fetch(ctx context.Context, read func(context.Context) (bool, error)) (
-	changed bool, err error) {
+func (z *lazy) fetch(ctx context.Context, read func(context.Context) (bool, error)) (bool, error) {
 	z.fetching.Lock()
 	defer z.fetching.Unlock()
-	if changed, err = read(ctx); err == nil {
+	changed, err := read(ctx)
+	if err == nil {
 		z.found(changed)
 	}
 	return changed, err

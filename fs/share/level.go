@@ -125,8 +125,8 @@ func (l *level) look() error {
 	})
 }
 
-// tellAll tells the kernel of each name that appeared, or went. A folder that it knows it need not ask for:
-// it may be in use as one.
+// tellAll tells the kernel of each name that appeared, or went, but for folders that it knows: what it asks
+// for anew is no working folder any more, and nothing is mounted on it.
 func (l *level) tellAll() {
 	for name, e := range l.here {
 		if e.Mode&unix.S_IFMT == unix.S_IFDIR && l.o.Names.IsPast(e.Ino) {

@@ -27,7 +27,7 @@ import (
 var (
 	errOpen     = errors.New("open for writing")
 	errUnpacked = errors.New("not packed yet")
-	errTorn     = errors.New("torn: its writer did not come to its end; write it again, or remove it")
+	errTorn     = errors.New("torn: a file of it was open for writing as the mount ended; write it again, or touch it if it is whole, or remove it")
 	errLost     = errors.New("the disk did not take all that was written to it")
 	errChanged  = errors.New("it was changed while it was read")
 )

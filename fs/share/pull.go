@@ -248,6 +248,9 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	}
 	defer made.Unpin()
 	p.announce(dir, name)
+	if made.IsDir() { // no step yet: nothing is in it
+		return "", p.noteAs(nil, made, n, e, nil)
+	}
 	return "", p.note(made, n, e, nil)
 }
 
@@ -314,12 +317,17 @@ func sameBytes(a, b *record.Entry) bool {
 
 // note notes that the tree shows what the remote has. was is what was known of a name that was there before.
 func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry, was *known) error {
-	l := &looker{Share: p.Share, ctx: context.Background(), batch: p.o.Store.Begin()}
-	defer l.batch.Release()
 	st, err := p.stepAt(n.Path)
 	if err != nil {
 		return err
 	}
+	return p.noteAs(st, made, n, e, was)
+}
+
+// noteAs is note of a name that is a step, or nil.
+func (p *pull) noteAs(st *steps.Step, made *names.Node, n *rnames.Node, e *record.Entry, was *known) error {
+	l := &looker{Share: p.Share, ctx: context.Background(), batch: p.o.Store.Begin()}
+	defer l.batch.Release()
 	has, look, err := l.entry(made, n.Path, st, nil)
 	k := &known{content: contentOf(e), tips: n.Shown()}
 	switch {

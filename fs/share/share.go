@@ -35,7 +35,8 @@
 //
 // A look is no push and waits for none. Names that are made by one (lazy.making) are not published before it
 // is known that they are the remote's. The kernel is told of them by a goroutine of its own: it holds a
-// folder while a lookup in it is answered.
+// folder while a lookup in it is answered. A command answers once the kernel has heard (Heard). What an
+// earlier process did not come to tell the next one tells (lazy.untold).
 //
 // # Pull
 //

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"path"
 	"slices"
-	"time"
 
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
@@ -16,13 +15,8 @@ import (
 	"ckptfs/fs/steps"
 )
 
-const (
-	// restsFor is for how long nobody used what Spare drops: what is saved next is stored as its difference
-	// from what was saved last, and that needs it here.
-	restsFor = time.Hour
-	// atATime bounds the files that are looked for at a time.
-	atATime = 4096
-)
+// atATime bounds the files that are looked for at a time.
+const atATime = 4096
 
 // sparable is a file that may be dropped.
 type sparable struct {

@@ -214,12 +214,12 @@ func (r *rig) dirNode(p string) *names.Node {
 
 // killed is what a kill -9 leaves, in its place: the inodes are those that they were. The rig must not go on
 // but to let go of what it has.
-func (r *rig) killed() *rig {
+func (r *rig) killed(set ...func(*Options)) *rig {
 	r.t.Helper()
 	to := r.copyStore()
 	// A copy has other inodes. The file that lists those that were being written gets the new ones.
 	translateWriting(r.test, r.dir, to)
-	return openRig(r.test, to)
+	return openRig(r.test, to, set...)
 }
 
 // Many runs are answered from what is known: see BenchmarkRuns for how fast.

@@ -73,19 +73,59 @@ func TestListingOfManySteps(t *testing.T) {
 	manySteps(c, steps)
 	b, count := c.joinMetered("b")
 	b.fetched()
-	for _, step := range b.names("runs/x") {
-		for _, name := range b.names("runs/x/" + step) {
-			n := b.find("runs/x/" + step + "/" + name)
-			if a, err := n.Attr(); err != nil || a.Size < 2048 {
-				t.Fatalf("%s: %+v, %v", name, a, err)
-			}
-			b.forget(n)
-		}
+	if n := b.listed("runs/x"); n != 3*steps {
+		t.Errorf("%d files", n)
 	}
 	// What is there, the two heads, the table, and the architecture that all models have.
 	if n := len(count.asked()); n > 5 {
 		t.Errorf("%d requests: %q", n, count.log)
 	}
+}
+
+// listed are the files of a run, each of which a lookup finds.
+func (m *machine) listed(run string) (files int) {
+	m.t.Helper()
+	for _, step := range m.names(run) {
+		for _, name := range m.names(run + "/" + step) {
+			n := m.find(run + "/" + step + "/" + name)
+			if a, err := n.Attr(); err != nil || a.Size < 2048 {
+				m.t.Fatalf("%s: %+v, %v", name, a, err)
+			}
+			m.forget(n)
+			files++
+		}
+	}
+	return files
+}
+
+// Processor time of the names of 1,000 steps with 3 files each, which appear where they are listed.
+func BenchmarkListingOfStubs(b *testing.B) {
+	c := newCloud(b)
+	manySteps(c, 1000).close()
+	var took time.Duration
+	files := 0
+	for b.Loop() {
+		b.StopTimer()
+		m := c.join("m")
+		m.fetched()
+		began := coreTime(b)
+		b.StartTimer()
+		files += m.listed("runs/x")
+		b.StopTimer()
+		took += coreTime(b) - began
+		m.close()
+		b.StartTimer()
+	}
+	b.ReportMetric(took.Seconds()/float64(files)*3000, "core-s/3000")
+}
+
+// coreTime is the processor time that the test took until now.
+func coreTime(b *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // rounds are the round trips until the first data come: all heads are asked for at once, everything else one

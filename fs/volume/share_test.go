@@ -19,12 +19,12 @@ import (
 
 // cloud is a remote in memory, and the machines that share it.
 type cloud struct {
-	t  *testing.T
+	t  testing.TB
 	mu bucket.Mem
 	id remote.Format
 }
 
-func newCloud(t *testing.T) *cloud {
+func newCloud(t testing.TB) *cloud {
 	c := &cloud{t: t}
 	var err error
 	if c.id, _, err = remote.Make(context.Background(), &c.mu, time.Now()); err != nil {
@@ -324,6 +324,24 @@ func TestUnfinishedIsNotPublished(t *testing.T) {
 	if p := a.published(""); p.Names != 2 {
 		t.Errorf("%+v", p)
 	}
+}
+
+// A step of which a file was open for writing when the mount was killed is published once somebody has said
+// that it is whole, as touch does.
+func TestTornIsTouched(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	c := newCloud(t)
+	a, d := c.join("a"), c.join("d")
+	a.mkdir("runs/x/1")
+	h := a.open(p, unix.O_WRONLY|unix.O_CREAT)
+	a.writeAt(h, modelFile(t, "ABC"), 0)
+	b := &machine{a.rig.killed(c.shared), c}
+	a.release(h)
+	b.published("", "runs/x/1")
+	b.release(b.open(p, unix.O_WRONLY))
+	b.published("")
+	d.pulled("")
+	d.same(p, modelFile(t, "ABC"))
 }
 
 // In the background a step is published once it was left alone.

@@ -151,7 +151,7 @@ func TestTornStep(t *testing.T) {
 		m.Must(m.Stop())
 		m.Must(m.Start())
 		state("torn")
-		m.Write("runs/a/1/optimizer.bin", mounttest.Noise(6, mib))
+		m.Sh("touch runs/a/1/optimizer.bin") // who knows that it is whole says so
 		state("complete")
 		if said := m.Run("best", m.Path("runs/a"), "loss"); !strings.Contains(said, "runs/a/1 ") {
 			t.Errorf("best said %q", said)

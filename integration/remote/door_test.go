@@ -162,6 +162,83 @@ func TestClone(t *testing.T) {
 	same(t, p, model)
 }
 
+// A clone that was killed goes on when it is run again, whatever it had made. A store with files of its own
+// is none.
+func TestCloneGoesOn(t *testing.T) {
+	e := mounttest.StartEngine(t)
+	a := joined(t, e, "team", "a")
+	model := random(30<<20, 1)
+	save(t, filepath.Join(a.Dir, "runs/x/1/model.bin"), model)
+	a.Run("push", a.Dir)
+	remove := func(store string, names ...string) {
+		for _, name := range names {
+			if err := os.RemoveAll(filepath.Join(store, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, flags := range [][]string{nil, {"--reader"}} {
+		clone := append([]string{"clone", "--all", e.URL("team"), "", "--endpoint", e.Endpoint}, flags...)
+		for name, kill := range map[string]func(store string){
+			"in the making": func(store string) {
+				for _, sub := range []string{"tree", "segments"} {
+					if err := os.MkdirAll(filepath.Join(store, sub), 0o755); err != nil {
+						t.Fatal(err)
+					}
+				}
+			},
+			"made": func(store string) {
+				a.Run(clone...)
+				remove(store, "remote", "remote.db", "remote.log", "tree/runs")
+			},
+			"joined": func(store string) {
+				a.Run(clone...)
+				remove(store, "remote.db", "remote.log", "tree/runs")
+			},
+			"pulling": func(store string) {
+				p := mounttest.Begin(t, "", a.Bin, clone...)
+				err := daemon.Until("it pulls", func() bool {
+					_, err := os.Stat(filepath.Join(store, "remote.db"))
+					return err == nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.Kill()
+			},
+		} {
+			t.Run(strings.Join(append(flags, name), " "), func(t *testing.T) {
+				store := filepath.Join(t.TempDir(), "store")
+				clone[3] = store
+				kill(store)
+				a.Run(clone...)
+				if said := a.Run("check", "--read-data", store); !strings.Contains(said, "no damage") {
+					t.Error(said)
+				}
+				if _, err := os.Stat(filepath.Join(store, "tree/runs/x/1/model.bin")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	clone := []string{"clone", e.URL("team"), a.Store, "--endpoint", e.Endpoint, "--reader"}
+	if said, _ := a.RunFails(clone...); !strings.Contains(said, "give another one") {
+		t.Error(said)
+	}
+	own := mounttest.New(t)
+	save(t, filepath.Join(own.Dir, "f"), []byte("f"))
+	clone = []string{"clone", e.URL("team"), own.Store, "--endpoint", e.Endpoint}
+	if said, _ := own.RunFails(clone...); !strings.Contains(said, "files of its own") {
+		t.Error(said)
+	}
+	other := t.TempDir()
+	save(t, filepath.Join(other, "f"), []byte("f"))
+	clone[2] = other
+	if said, _ := own.RunFails(clone...); !strings.Contains(said, "not empty") {
+		t.Error(said)
+	}
+}
+
 // A mirror over plain HTTP is cloned and mounted without credentials, shows what was exported, and is only
 // read.
 func TestMirrorAlone(t *testing.T) {

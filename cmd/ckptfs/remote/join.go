@@ -18,6 +18,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
 )
 
 func (c *commands) add() *cobra.Command {
@@ -192,21 +193,47 @@ func (c *commands) enter(ctx context.Context, m *met, store string, as role) (*r
 }
 
 // begin makes a store that is joined to the remote at an address, and reads what that has. Nothing is made
-// before the remote has answered.
-func (c *commands) begin(ctx context.Context, a remote.Address, store string, as role) (
-	out added, err error) {
-	m, err := c.meet(ctx, a, as.reader, true)
-	if err != nil {
+// before the remote has answered. What a begin that was killed has left is gone on with: a store in the
+// making, one without files, or one that is joined already.
+func (c *commands) begin(ctx context.Context, a remote.Address, store string, joined *remote.Joined,
+	as role) (out added, err error) {
+	reads := as.reader || a.ReadOnly()
+	switch {
+	case joined != nil && joined.ReadOnly() != reads:
+		return out, otherRole(store, joined)
+	case joined == nil && !unmade(filepath.Join(store, tree.TreeDir)):
+		return out, fmt.Errorf("store %s has files of its own: give a folder that is empty, or does not exist; `ckptfs remote add` joins a store that exists", store)
+	case unmade(store):
+		m, err := c.meet(ctx, a, reads, true)
+		if err != nil {
+			return out, err
+		}
+		if err := c.Make(ctx, store); err != nil {
+			return out, err
+		}
+		j, err := c.enter(ctx, m, store, as)
+		if err != nil {
+			return out, err
+		}
+		return m.added(j), c.look(ctx, store)
+	case unmade(filepath.Join(store, tree.FormatFile)): // in the making, or no store at all
+		if err := c.Make(ctx, store); err != nil {
+			return out, err
+		}
+	}
+	if out, err = c.join(ctx, a, store, as); err != nil {
 		return out, err
 	}
-	if err := c.Make(ctx, store); err != nil {
-		return out, err
+	return out, c.look(ctx, store)
+}
+
+// otherRole is the error of who wants to join a store as something else than it joined.
+func otherRole(store string, j *remote.Joined) error {
+	if j.ReadOnly() {
+		return fmt.Errorf("store %s reads %s and publishes nothing: without --reader give another one", store,
+			j.URL())
 	}
-	j, err := c.enter(ctx, m, store, as)
-	if err != nil {
-		return out, err
-	}
-	return m.added(j), c.look(ctx, store)
+	return fmt.Errorf("store %s publishes to %s as %s: for --reader give another one", store, j.URL(), j.Writer)
 }
 
 // look reads what others published to the remote of a store.
@@ -230,7 +257,7 @@ func (c *commands) clone() *cobra.Command {
 		Use:   "clone URL STORE",
 		Short: "Make a store that is joined to a remote",
 		Long: `Makes a new store, joins it to the remote (see remote add), and reads the names that others published. They appear once
-the store is mounted. The bytes of a file are fetched when they are read, since a remote may hold more than this disk:
+the store is mounted. A clone that was interrupted goes on when it is run again. The bytes of a file are fetched when they are read, since a remote may hold more than this disk:
 pull fetches a run or a step, --all everything.
 
     ckptfs clone s3://models/team ./store
@@ -248,11 +275,12 @@ exported to it (see remote export), and is only read; a mount of the store is re
 			if err != nil {
 				return err
 			}
-			if !unmade(store) {
-				return fmt.Errorf("%s is not empty: give a folder that is, or does not exist; `ckptfs remote add` joins a store that exists", args[1])
+			joined, err := joinedTo(store, a)
+			if err != nil {
+				return err
 			}
 			var out cloned
-			if out.added, err = c.begin(cmd.Context(), a, store, as); err != nil {
+			if out.added, err = c.begin(cmd.Context(), a, store, joined, as); err != nil {
 				return err
 			}
 			return c.fill(cmd.Context(), store, &out, all)

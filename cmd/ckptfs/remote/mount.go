@@ -58,13 +58,12 @@ func (m *MountFlags) Join(ctx context.Context, s Shell, store string) error {
 	case err != nil:
 		return err
 	case joined != nil && m.reader && !joined.ReadOnly():
-		return fmt.Errorf("store %s publishes to %s as %s: for --reader give another one", store, joined.URL(),
-			joined.Writer)
+		return otherRole(store, joined)
 	case joined != nil:
 		return nil
 	}
 	if unmade(store) {
-		_, err = c.begin(ctx, m.address, store, m.role)
+		_, err = c.begin(ctx, m.address, store, nil, m.role)
 		return err
 	}
 	if _, err := c.Store(store); err != nil {
