@@ -208,7 +208,7 @@ func (v *Volume) openNames(o Options) error {
 }
 
 // shareMemory has what lives on the heap take the memory of decoded chunks where it needs it, and nodes no
-// more than are theirs then.
+// more than is theirs then.
 func shareMemory(v *Volume, o Options) {
 	if o.Room == nil {
 		return
