@@ -247,6 +247,7 @@ func (z *lazy) refresh(ctx context.Context) {
 		}
 		_ = z.ensure(ctx, at)
 	}
+	_ = z.s.o.State.Sync() // what a crash takes before is found again
 }
 
 // isMaking reports whether names in a folder appear just now.
@@ -326,7 +327,7 @@ func (z *lazy) level(ctx context.Context, at string) error {
 	}
 	l := &level{lazy: z, at: at, dir: dir, lists: entriesOf(all),
 		pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{}}}
-	err = errors.Join(l.locked(ctx), l.removeFolders(ctx))
+	err = errors.Join(l.locked(ctx), l.clearLeft(ctx), l.removeFolders(ctx))
 	if err == nil && (l.again || len(l.out.Skipped) > 0) {
 		err = errAgain
 	}

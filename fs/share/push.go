@@ -71,7 +71,7 @@ func (s *Share) push(ctx context.Context, at string, how asked, report func(cont
 		err = l.batch.Commit()
 	}
 	if err == nil && len(f.same) > 0 {
-		err = s.o.State.SetNames(f.same)
+		_, err = s.revise(f.same, s.o.State.SetNames)
 	}
 	if err != nil {
 		return nil, soon, err

@@ -97,8 +97,9 @@ type State interface {
 	SetFiles([]*record.File) error
 	// Expect is SetFiles and SetNames, together all or nothing.
 	Expect([]*record.File, map[string][]byte) error
-	// NoteNames is SetNames, but that a crash may take it.
+	// NoteNames is SetNames, but that a crash may take it until Sync returns.
 	NoteNames(map[string][]byte) error
+	Sync() error
 	Close() error
 }
 
@@ -158,6 +159,8 @@ type Share struct {
 	leaving   sync.RWMutex
 	lazy      *lazy
 	conflicts conflicts
+	// noting is held to change what is known of names.
+	noting sync.Mutex
 
 	mu      sync.Mutex
 	touched touches
@@ -295,7 +298,9 @@ func (s *Share) Removing(p string) (done func(happened bool)) {
 	end := removals.Nothing
 	has, err := s.has(p)
 	if err == nil && has {
+		serr := s.o.State.Sync() // else a crash may take what is known of what goes
 		end, err = s.removals.Add(p)
+		err = errors.Join(err, serr)
 	}
 	s.unnoted(p, err)
 	return func(happened bool) {
@@ -345,7 +350,10 @@ func (s *Share) went(p string) error {
 // keep keeps what is known of names by setting it, each of which was there a moment ago. What went until now
 // did so unknown to Removing.
 func (s *Share) keep(set map[string][]byte, setting func(map[string][]byte) error) error {
-	if err := setting(set); err != nil {
+	s.noting.Lock()
+	err := setting(set)
+	s.noting.Unlock()
+	if err != nil {
 		return err
 	}
 	for p, k := range set {
