@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -82,5 +83,42 @@ func TestManyShort(t *testing.T) {
 	m := b.file(t, src).Manifest
 	if len(m.Tensors) != maxShort+2 || len(m.Objects) > 100 {
 		t.Errorf("%d tensors in %d objects", len(m.Tensors), len(m.Objects))
+	}
+}
+
+// TestMemoryOfManyTensors counts what packing a file of very many tensors allocates, garbage and all: a bound
+// for each tensor, and one for a file whose header may not be read, whatever it has.
+func TestMemoryOfManyTensors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hundreds of thousands of tensors")
+	}
+	for _, c := range []struct {
+		tensors int
+		layout  int64
+		format  string
+		most    uint64
+	}{
+		{300_000, 0, "safetensors", 300_000 * 600},
+		{1_000_000, 20 << 20, "blob", 4 << 20},
+	} {
+		b := memBench(t)
+		b.p = New(b.st, Options{LayoutBytes: c.layout})
+		src := crowdOf(c.tensors, 4, "w", 1)
+		b.file(t, src) // then pools have what they keep, and the store all chunks
+		batch := b.st.Begin()
+		defer batch.Release()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		res, err := b.p.File(t.Context(), batch, bytes.NewReader(src), int64(len(src)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		took := after.TotalAlloc - before.TotalAlloc
+		t.Logf("%s of %d tensors: %d KiB", res.Manifest.Format, c.tensors, took>>10)
+		if res.Manifest.Format != c.format || took > c.most {
+			t.Errorf("%s of %d tensors: %d KiB allocated, want at most %d", res.Manifest.Format, c.tensors,
+				took>>10, c.most>>10)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,39 +19,40 @@ import (
 // countedFiles are those of a tree; it counts what is read.
 type countedFiles struct {
 	root string
-	read *int
+	read *atomic.Int64
 }
 
 func (f countedFiles) ReadSmall(p string, _ int64) ([]byte, error) {
-	*f.read++
+	f.read.Add(1)
 	return os.ReadFile(filepath.Join(f.root, p))
 }
 
 func (f countedFiles) Read(string, func(io.ReaderAt, int64) error) error {
-	*f.read++
+	f.read.Add(1)
 	return unix.EIO
 }
 
 // lookedBy is run r as new Steps see it that recall said, and how many files they read.
-func lookedBy(t *testing.T, root string, said map[Print][]byte) (s *Steps, all map[string]*Step, read int) {
+func lookedBy(t *testing.T, root string, said map[Print][]byte) (*Steps, map[string]*Step, int) {
 	t.Helper()
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	s = New(Options{Files: countedFiles{root, &read}})
+	var read atomic.Int64
+	s := New(Options{Files: countedFiles{root, &read}})
 	s.Open(fd)
 	s.Recall(said)
 	found, err := s.Of("r")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = map[string]*Step{}
+	all := map[string]*Step{}
 	for _, st := range found["r"] {
 		all["r/"+st.Name] = st
 	}
-	return s, all, read
+	return s, all, int(read.Load())
 }
 
 // TestRecall: what a step with the print of an earlier look says of itself is not read again. All others are

@@ -40,7 +40,8 @@ func lease(fd, kind int) (release func(), err error) {
 }
 
 // HollowOut frees the blocks of the open file fd and writes the header. The record says
-// hollow already; no process uses the file. The inode's times move.
+// hollow already, but the disk may not: no byte of the old blocks changes, and the filesystem gives them to
+// others only once its journal has the record. No process uses the file. The inode's times move.
 func HollowOut(fd int, h *Header) error {
 	if err := punch(fd, h.Size); err != nil {
 		return err
@@ -61,8 +62,13 @@ func Punch(fd int) error {
 	return punch(fd, st.Size)
 }
 
+// maxBlock is as long as any filesystem's blocks, at least.
+const maxBlock = 1 << 20
+
+// punch goes beyond the end of the last block. A block of which a part lies outside of a hole is overwritten
+// with zeros where it is, whatever the disk knows of the record by then.
 func punch(fd int, size int64) error {
-	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size)
+	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size+maxBlock)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		if err = unix.Ftruncate(fd, 0); err == nil {
 			err = unix.Ftruncate(fd, size)

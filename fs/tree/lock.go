@@ -64,6 +64,7 @@ type Lock struct {
 	self   Holder
 	here   Holder // Boot and Mount as they are now
 	shared bool   // held beside others; nothing is written
+	kept   bool   // f was open since the process before had it: the filesystem stayed mounted
 	sync   func() error
 	mu     sync.Mutex // guards self, once the lock is taken
 
@@ -101,7 +102,7 @@ func Acquire(d *disk.Folder, now time.Time) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return takeLock(d, now, f, fresh)
+	return takeLock(d, now, &Lock{f: f}, fresh)
 }
 
 // Inherit is Acquire by a descriptor of a lock that a process had which did not give it up. It is the lock's
@@ -115,7 +116,7 @@ func Inherit(d *disk.Folder, now time.Time, f *os.File) (*Lock, error) {
 		f.Close()
 		return nil, err
 	}
-	return takeLock(d, now, f, false)
+	return takeLock(d, now, &Lock{f: f, kept: true}, false)
 }
 
 // inherits is nil if f is a store's lock file.
@@ -149,7 +150,9 @@ func locked(dir string, how int) bool {
 	return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
-func takeLock(d *disk.Folder, now time.Time, f *os.File, fresh bool) (*Lock, error) {
+// takeLock takes a lock of which f and kept are set. It closes f after an error.
+func takeLock(d *disk.Folder, now time.Time, l *Lock, fresh bool) (*Lock, error) {
+	f := l.f
 	var before Holder
 	dec := json.NewDecoder(io.LimitReader(f, 64<<10))
 	decErr := dec.Decode(&before)
@@ -168,9 +171,9 @@ func takeLock(d *disk.Folder, now time.Time, f *os.File, fresh bool) (*Lock, err
 		}
 	}
 	host, _ := os.Hostname()
-	here := Holder{Boot: BootID(), Mount: MountID(d.Here())}
-	l := &Lock{f: f, Before: before, here: here, sync: f.Sync,
-		self: Holder{Host: host, PID: os.Getpid(), Started: now, Boot: here.Boot, Mount: here.Mount}}
+	l.Before, l.sync = before, f.Sync
+	l.here = Holder{Boot: BootID(), Mount: MountID(d.Here())}
+	l.self = Holder{Host: host, PID: os.Getpid(), Started: now, Boot: l.here.Boot, Mount: l.here.Mount}
 	l.self.Epoch, l.self.Home = before.Epoch, before.Home
 	if before.Epoch == 0 || !before.Clean && !l.Same() {
 		l.self.Epoch = newEpoch()
@@ -189,7 +192,9 @@ func takeLock(d *disk.Folder, now time.Time, f *os.File, fresh bool) (*Lock, err
 
 // Same reports whether the host has not been started, nor the store's filesystem mounted, since the holder
 // before: what its page cache held, it holds.
-func (l *Lock) Same() bool { return l.Before.Boot == l.here.Boot && l.Before.Mount == l.here.Mount }
+func (l *Lock) Same() bool {
+	return l.Before.Boot == l.here.Boot && l.Before.Mount == l.here.Mount && (l.kept || l.here.Mount != 0)
+}
 
 // Epoch names the time since the host last went down with the store open, or the store's filesystem was
 // mounted again: what happened to one file since then happened in one order. Never 0, but for a reader of a

@@ -164,6 +164,39 @@ func TestLockedErrorWithoutHolder(t *testing.T) {
 	}
 }
 
+// Where the kernel does not tell mounts apart, the filesystem may have been mounted again, unless it was in
+// use all the time.
+func TestSame(t *testing.T) {
+	for _, c := range []struct {
+		before, here Holder
+		kept, same   bool
+	}{
+		{Holder{Boot: "a", Mount: 1}, Holder{Boot: "a", Mount: 1}, false, true},
+		{Holder{Boot: "a", Mount: 1}, Holder{Boot: "a", Mount: 2}, false, false},
+		{Holder{Boot: "a", Mount: 1}, Holder{Boot: "b", Mount: 1}, true, false},
+		{Holder{Boot: "a"}, Holder{Boot: "a"}, false, false},
+		{Holder{Boot: "a"}, Holder{Boot: "a"}, true, true},
+	} {
+		if l := (&Lock{Before: c.before, here: c.here, kept: c.kept}); l.Same() != c.same {
+			t.Errorf("%+v: %v", c, l.Same())
+		}
+	}
+	d := folder(t, t.TempDir())
+	l, err := Acquire(d, born)
+	if err != nil || l.kept {
+		t.Fatalf("acquired: %+v, %v", l, err)
+	}
+	fd, err := unix.FcntlInt(uintptr(l.Fd()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Abandon()
+	if l, err = Inherit(d, born, os.NewFile(uintptr(fd), "lock")); err != nil || !l.kept {
+		t.Fatalf("inherited: %+v, %v", l, err)
+	}
+	l.Release(true)
+}
+
 func TestBootID(t *testing.T) {
 	if id := BootID(); len(id) != 36 || id != BootID() {
 		t.Errorf("%q", id)

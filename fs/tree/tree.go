@@ -154,16 +154,15 @@ const (
 )
 
 // MountID names the mount that dir lies on, 0 where the kernel does not tell: a filesystem that was shut down
-// by an error and mounted again has lost what was not on the disk, within one boot.
+// by an error and mounted again has lost what was not on the disk, within one boot. An older kernel has a
+// number for a mount as well, and gives it to the next one.
 func MountID(dir string) uint64 {
 	const unique = 0x4000 // STATX_MNT_ID_UNIQUE, since Linux 6.8
 	var st unix.Statx_t
-	for _, mask := range []int{unique, unix.STATX_MNT_ID} {
-		if unix.Statx(unix.AT_FDCWD, dir, 0, mask, &st) == nil && st.Mask&uint32(mask) != 0 {
-			return st.Mnt_id
-		}
+	if unix.Statx(unix.AT_FDCWD, dir, 0, unique, &st) != nil || st.Mask&unique == 0 {
+		return 0
 	}
-	return 0
+	return st.Mnt_id
 }
 
 // BootID names the running boot of this host; page caches do not outlive it.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -153,12 +152,4 @@ func (p *phase) print(w *tabwriter.Writer, name string) {
 		fmt.Fprintf(w, "%.2f\t%.2f\t%.3f\t%.0f\t%.3f\t%.0f\t  %s\n", float64(u.Takes)/p.n, float64(u.Shared)/p.n,
 			float64(u.Waited)/p.n, float64(u.Brief)/p.n, float64(u.Long)/p.n, most, lock)
 	}
-}
-
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -36,19 +36,22 @@ func BenchmarkFirstMatch(b *testing.B) {
 		b.StopTimer()
 		r.write("runs/0/2/metrics.json", fmt.Appendf(nil, `{"quality": %d}`, b.N))
 		r = r.again()
-		before := processorTime()
+		before := processorTime(b)
 		b.StartTimer()
 		if a, err := r.Match(context.Background(), like); err != nil || a.Match == nil {
 			b.Fatalf("%+v, %v", a, err)
 		}
-		cpu += processorTime() - before
+		cpu += processorTime(b) - before
 	}
 	b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "core-ms/op")
 }
 
 // processorTime is what this process took until now.
-func processorTime() time.Duration {
+func processorTime(t testing.TB) time.Duration {
+	t.Helper()
 	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -43,7 +43,8 @@ func onDiskOf(t *testing.T, size string, set ...func(*Options)) (r *rig, leave f
 			if err := errors.Join(unix.Statfs(disk, &st), unix.Fstat(int(ballast.Fd()), &is)); err != nil {
 				t.Fatal(err)
 			}
-			size := max(0, is.Size+int64(st.Bavail)*st.Bsize-n)
+			// What it takes: its size may be that of a try that there was no room for.
+			size := max(0, is.Blocks*512+int64(st.Bavail)*st.Bsize-n)
 			err := ballast.Truncate(size)
 			if size > 0 && err == nil {
 				err = unix.Fallocate(int(ballast.Fd()), 0, 0, size)

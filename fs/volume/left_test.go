@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"ckptfs/cas/disk/disktest"
@@ -426,11 +428,11 @@ func TestMatchAfterKill(t *testing.T) {
 // countSmall counts which small files of steps are read.
 type countSmall struct {
 	steps.Files
-	read map[string]bool
+	read *sync.Map
 }
 
 func (f countSmall) ReadSmall(p string, most int64) ([]byte, error) {
-	f.read[p] = true
+	f.read.Store(p, true)
 	return f.Files.ReadSmall(p, most)
 }
 
@@ -449,13 +451,17 @@ func TestMetricsAfterKill(t *testing.T) {
 	}
 	r.write("runs/b/1/metrics.json", []byte(`{"quality": 12}`))
 	r = r.again()
-	files := countSmall{r.steps.Files, map[string]bool{}}
-	r.steps.Files = files
+	var read sync.Map
+	r.steps.Files = countSmall{r.steps.Files, &read}
 	if got := r.like("a/1"); got != "b/1 3" {
 		t.Errorf("like a/1 is %q", got)
 	}
-	if want := map[string]bool{"runs/b/1/metrics.json": true}; !reflect.DeepEqual(files.read, want) {
-		t.Errorf("read %v", files.read)
+	var all []string
+	for p := range read.Range {
+		all = append(all, p.(string))
+	}
+	if !slices.Equal(all, []string{"runs/b/1/metrics.json"}) {
+		t.Errorf("read %v", all)
 	}
 	log := r.runLog("runs/a")
 	if a, b := log["1"].Metrics["quality"], log["2"].Metrics["quality"]; a != 1 || b != 9 {

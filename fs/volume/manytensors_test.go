@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -46,15 +45,10 @@ func TestManyTensors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used := func() time.Duration {
-		var u syscall.Rusage
-		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-	}
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	before, start := m.HeapAlloc, used()
+	before, start := m.HeapAlloc, processorTime(t)
 	for f := range files {
 		n, a, err := r.lookup(fmt.Sprintf(".ckptfs/tensors/f%d.safetensors/a5.npy", f))
 		if err != nil || a.Size != 128+1 {
@@ -62,7 +56,7 @@ func TestManyTensors(t *testing.T) {
 		}
 		defer r.forget(n)
 	}
-	took := used() - start
+	took := processorTime(t) - start
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	stay := int64(m.HeapAlloc) - int64(before)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -82,14 +83,22 @@ func (p *payload) findSafetensors() error {
 	return nil
 }
 
-// change makes the first part of the tensors' bytes new: a number that was never there in each 4 KiB of them.
+// change makes the first part of the tensors' bytes new: the weights change places, so that they are no small
+// difference from those before, and each 4 KiB of them have a number that was never there.
 func (p *payload) change(part float64) {
-	left := int64(part * float64(len(p.bytes)))
+	left := int(part * float64(len(p.bytes)))
 	for _, d := range p.data {
-		for off := 0; off+8 <= len(d) && left > 0; off += 4096 {
+		d = d[:min(left, len(d))&^3]
+		left -= len(d)
+		if len(d) == 0 {
+			return
+		}
+		p.stamps++
+		by := 4 * int(p.stamps*0x9e3779b97f4a7c15%uint64(len(d)/4))
+		copy(d, slices.Concat(d[by:], d[:by]))
+		for off := 0; off+8 <= len(d); off += 4096 {
 			p.stamps++
 			binary.LittleEndian.PutUint64(d[off:], p.stamps*0x9e3779b97f4a7c15)
-			left -= 4096
 		}
 	}
 }

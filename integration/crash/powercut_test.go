@@ -54,73 +54,10 @@ type powerCut struct {
 	rng *rand.Rand
 
 	mu                      sync.Mutex
+	going                   bool // the power goes, or is gone
 	files                   map[string]*durable
 	names                   int
 	fsyncs, syncs, verified int
-}
-
-// durable is a file: its last durable version, and what was written since, which may be there or not.
-type durable struct {
-	base    []byte // nil: may be missing
-	since   [][]byte
-	torn    bool // bytes may be missing as well: the file was made, emptied or replaced since
-	mayGo   bool // it was removed since
-	mustGo  bool // and that is durable
-	mtime   int64
-	inUse   bool
-	version int // counts changes
-}
-
-// change notes bytes that are about to be written.
-func (f *durable) change(p []byte, torn bool) {
-	f.version++
-	f.since = append(f.since, p)
-	f.torn = f.torn || torn
-}
-
-// now is what a reader must see while nothing is cut.
-func (f *durable) now() []byte {
-	if len(f.since) > 0 {
-		return f.since[len(f.since)-1]
-	}
-	return f.base
-}
-
-// settle notes that p is durable.
-func (f *durable) settle(p []byte) {
-	f.base, f.since, f.torn, f.mtime = p, nil, false, 0
-	if p == nil {
-		f.base = []byte{}
-	}
-}
-
-// allows reports whether got may be what is left.
-func (f *durable) allows(got []byte) bool {
-	versions := f.since
-	if f.base != nil {
-		versions = append([][]byte{f.base}, versions...)
-	}
-	shortest, longest := 1<<62, 0
-	for _, v := range versions {
-		shortest, longest = min(shortest, len(v)), max(longest, len(v))
-	}
-	if f.torn {
-		shortest = 0
-	}
-	if len(got) < shortest || len(got) > longest {
-		return false
-	}
-	for i, b := range got {
-		ok := f.torn && b == 0
-		for _, v := range versions {
-			// A hole that a write beyond the end left, too.
-			ok = ok || i < len(v) && v[i] == b || i >= len(v) && b == 0
-		}
-		if !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // round is one life of the disk.
@@ -131,6 +68,7 @@ func (p *powerCut) round(round int) {
 	if p.rng.IntN(2) == 0 {
 		p.Flags = append(p.Flags, "--no-passthrough")
 	}
+	p.said("round %d: %v", round, p.Flags)
 	p.Must(p.Start())
 	p.verify(round)
 	if round > 0 && p.rng.IntN(3) == 0 { // the power goes again, while it recovers
@@ -153,7 +91,7 @@ func (p *powerCut) round(round int) {
 	// Not a wait for something, but the moment of the blow.
 	time.Sleep(time.Duration(500+p.rng.IntN(1500)) * time.Millisecond)
 	cancel()
-	p.Must(p.d.Cut([]uint32{mounttest.JournalFlushed, mounttest.JournalLost}[p.rng.IntN(2)]))
+	p.cut()
 	p.Kill() // which gives errors to the writers
 	all.Wait()
 	p.EndOfPower(p.d)
@@ -162,15 +100,34 @@ func (p *powerCut) round(round int) {
 
 func (p *powerCut) blow() {
 	p.T.Helper()
-	p.Must(p.d.Cut([]uint32{mounttest.JournalFlushed, mounttest.JournalLost}[p.rng.IntN(2)]))
+	p.cut()
 	p.Kill()
 	p.EndOfPower(p.d)
 	p.reboot()
 }
 
+// cut cuts the power, with or without the journal's last entries.
+func (p *powerCut) cut() {
+	p.T.Helper()
+	how := []uint32{mounttest.JournalFlushed, mounttest.JournalLost}[p.rng.IntN(2)]
+	p.said("the power goes, %s", map[uint32]string{
+		mounttest.JournalFlushed: "the journal is flushed", mounttest.JournalLost: "the journal's last entries are lost",
+	}[how])
+	p.mu.Lock()
+	p.going = true
+	p.mu.Unlock()
+	p.Must(p.d.Cut(how))
+	p.said("the power is gone")
+}
+
+// said notes for the log of a failure what happens when.
+func (p *powerCut) said(format string, args ...any) { p.T.Logf(clock()+" "+format, args...) }
+
 // reboot lets the store find another boot; or the same one, as after an error that shut the disk down.
 func (p *powerCut) reboot() {
+	p.going = false
 	if p.rng.IntN(3) > 0 {
+		p.said("another boot")
 		p.AnotherBoot()
 	}
 }
@@ -240,6 +197,7 @@ func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) erro
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		f.change(q, torn)
+		f.did("to be %d bytes, torn %v, fsync %v", len(q), torn, fsync)
 	}
 	path := p.Path(name)
 	const inPlace = os.O_RDWR
@@ -275,6 +233,7 @@ func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) erro
 	default:
 		p.mu.Lock()
 		f.mayGo = true
+		f.did("to be removed, fsync %v", fsync)
 		p.mu.Unlock()
 		if err := os.Remove(path); err != nil || !fsync {
 			return err
@@ -282,10 +241,11 @@ func (p *powerCut) step(rng *rand.Rand, name string, f *durable, made bool) erro
 		if err := p.fsync(filepath.Dir(path)); err != nil {
 			return err
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		f.mustGo = true
-		p.fsyncs++
+		p.promised(func() {
+			f.mustGo = true
+			f.did("removed durably")
+			p.fsyncs++
+		})
 		return nil
 	}
 }
@@ -329,12 +289,24 @@ func (p *powerCut) made(name string, f *durable, after []byte, fsync, named bool
 	if err != nil {
 		return err
 	}
+	p.promised(func() {
+		f.settle(after)
+		f.did("durable by fsync")
+		f.mtime = st.ModTime().UnixNano()
+		p.fsyncs++
+	})
+	return nil
+}
+
+// promised has note say what is durable by the answer that came just now. When the power goes, no program
+// hears an answer any more, and none is to be believed: on a filesystem that was shut down, XFS says of a
+// folder that it is synced.
+func (p *powerCut) promised(note func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f.settle(after)
-	f.mtime = st.ModTime().UnixNano()
-	p.fsyncs++
-	return nil
+	if !p.going {
+		note()
+	}
 }
 
 func (p *powerCut) fsync(path string) error {
@@ -359,21 +331,23 @@ func (p *powerCut) commands(ctx context.Context, rng *rand.Rand) {
 				}
 			}
 			p.mu.Unlock()
+			began := clock()
 			if _, err := p.CLI("sync", p.Dir); err != nil {
 				continue
 			}
-			p.mu.Lock()
-			for f, version := range versions {
-				switch {
-				case f.version != version: // changed since
-				case f.mayGo:
-					// Removed before or after the sync looked.
-				case len(f.since) > 0:
-					f.settle(f.now())
-					p.syncs++
+			p.promised(func() {
+				for f, version := range versions {
+					switch {
+					case f.version != version: // changed since
+					case f.mayGo:
+						// Removed before or after the sync looked.
+					case len(f.since) > 0:
+						f.settle(f.now())
+						f.did("durable by a sync that began at %s", began)
+						p.syncs++
+					}
 				}
-			}
-			p.mu.Unlock()
+			})
 		case 2:
 			_, _ = p.CLI("evict", p.Dir)
 		case 3:
@@ -391,26 +365,26 @@ func (p *powerCut) verify(round int) {
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			if f.base != nil && !f.mayGo {
-				p.T.Errorf("round %d: %s: gone, though it was durable", round, name)
+				f.wrong(p.T, round, name, "gone, though it was durable")
 			}
 			delete(p.files, name)
 			continue
 		case err != nil:
-			p.T.Errorf("round %d: %v", round, err)
+			f.wrong(p.T, round, name, "%v", err)
 			continue
 		case f.mustGo:
-			p.T.Errorf("round %d: %s: it was removed durably", round, name)
+			f.wrong(p.T, round, name, "it was removed durably")
 		case !f.allows(got):
-			p.T.Errorf("round %d: %s: against what was durable: %s; %d changes since; against the last: %s", round, name,
+			f.wrong(p.T, round, name, "against what was durable: %s; %d changes since; against the last: %s",
 				mounttest.Difference(f.base, got), len(f.since), mounttest.Difference(f.now(), got))
 		}
 		st, err := os.Stat(p.Path(name))
 		p.Must(err)
 		if st.Size() != int64(len(got)) {
-			p.T.Errorf("round %d: %s: stat says %d bytes, and there are %d", round, name, st.Size(), len(got))
+			f.wrong(p.T, round, name, "stat says %d bytes, and there are %d", st.Size(), len(got))
 		}
 		if f.mtime != 0 && len(f.since) == 0 && st.ModTime().UnixNano() != f.mtime {
-			p.T.Errorf("round %d: %s: mtime %v, it was durable with %v", round, name, st.ModTime(), time.Unix(0, f.mtime))
+			f.wrong(p.T, round, name, "mtime %v, it was durable with %v", st.ModTime(), time.Unix(0, f.mtime))
 		}
 	}
 	if p.T.Failed() {
@@ -426,18 +400,13 @@ func (p *powerCut) verify(round int) {
 	}
 }
 
-// keep keeps the disk's image for who wants to look.
+// keep ends the daemon, and keeps the disk's image for who wants to look.
 func (p *powerCut) keep() {
-	p.dieInOrder()
+	_ = p.Clean()
+	_ = p.d.Unmount()
 	if kept, err := os.MkdirTemp("", "ckptfs-powercut-"); err == nil {
 		if os.Rename(p.d.Image, filepath.Join(kept, "disk.img")) == nil {
 			p.T.Logf("the disk is kept: %s", filepath.Join(kept, "disk.img"))
 		}
 	}
-}
-
-// dieInOrder ends the daemon and gives the disk back.
-func (p *powerCut) dieInOrder() {
-	_ = p.Clean()
-	_ = p.d.Unmount()
 }

@@ -18,10 +18,10 @@ import (
 // read wrong, and what is lost is named until it is written again.
 func TestWritebackFails(t *testing.T) {
 	d := mounttest.NewThinDisk(t, 96)
-	m := mounttest.PrepareOn(d.Disk, "--hot-size", "1GiB")
+	m := mounttest.PrepareOn(d.Disk, "--hot-size", "20MiB")
 	m.Must(m.Start())
 	const name = "runs/a/1/model.bin"
-	want := mounttest.Noise(1, 12*mib)
+	want := mounttest.Noise(1, 12*mib) // more than half of the bound: only a command hydrates it
 	m.Write(name, want)
 	m.Write("other.bin", want[:mib])
 	m.Write("small/0", []byte("small"))

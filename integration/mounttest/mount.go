@@ -316,13 +316,22 @@ func (m *Mount) Want(name string, data []byte) {
 	}
 }
 
-// Difference tells where two byte strings part.
+// Difference tells where two byte strings part, and how much of what they have in common differs.
 func Difference(want, got []byte) string {
-	i := 0
-	for i < min(len(want), len(got)) && want[i] == got[i] {
-		i++
+	n := min(len(want), len(got))
+	first, last, differ, zeros := n, n, 0, 0
+	for i := range n {
+		if want[i] == got[i] {
+			continue
+		}
+		first, last = min(first, i), i
+		differ++
+		if got[i] == 0 {
+			zeros++
+		}
 	}
-	return fmt.Sprintf("%d bytes, want %d; they part at %d", len(got), len(want), i)
+	return fmt.Sprintf("%d bytes, want %d; they part at %d; up to %d %d differ, %d of them are zero", len(got),
+		len(want), first, last, differ, zeros)
 }
 
 // Sum is the SHA-256 of a file, in hex.

@@ -11,13 +11,13 @@ package heap
 //	     not freed yet, which is held to the rest; packing works with as many cores as an eighth of all,
 //	     64 MiB, has room for, and as many files wait for it as a sixteenth, 32 MiB, has room for
 //
-// With very many files the tables take more: the files that the kernel remembers, local copies, and models an
-// eighth of all each, at most. Steps are not bounded: one of eleven files takes some 900 bytes. What stats
-// and log count of very many chunks lies in files without a name (cas/spilled), whose pages are the kernel's
-// cache.
+// With very many files the tables take more: local copies and models an eighth of all each, at most, and so do
+// the files that the kernel remembers, unless there is room for more. Steps are not bounded: one of eleven
+// files takes some 1,150 bytes (TestStepTakes of fs/steps). What stats and log count of very many chunks lies
+// in files without a name (cas/spilled), whose pages are the kernel's cache.
 //
-// The decoded chunks make room, down to a quarter, where what lives on the heap needs it (Limit.Watch). The
-// tensors of one file take a third of all at most while they are read (LayoutBytes); a file that has more is
+// All these live on the heap. Where that needs more than the last line has, the decoded chunks make room,
+// down to a quarter, and the kernel is asked to forget files beyond their eighth (Limit.Watch). The tensors of one file take a third of all at most while they are read (LayoutBytes); a file that has more is
 // packed as one that has none.
 //
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
@@ -53,7 +53,7 @@ func (b Budget) MaxFiles() int { return int(b.All / 16 / waitingFile) }
 // node is what a file takes, in bytes, that the kernel remembers: as waitingFile, without its place.
 const node = 1200
 
-// Nodes is how many files the kernel may remember: an eighth of all is for them.
+// Nodes is how many files the kernel may remember where memory is short: an eighth of all is for them.
 func (b Budget) Nodes() int { return int(b.All / 8 / node) }
 
 // hotFile is what a packed file takes, in bytes, that has a local copy.
@@ -62,8 +62,8 @@ const hotFile = 40
 // HotFiles is how many may have one: an eighth of all is for them.
 func (b Budget) HotFiles() int { return int(b.All / 8 / hotFile) }
 
-// model is what a model of few tensors takes, in bytes.
-const model = 550
+// model is what a model of few tensors takes, in bytes: 650 to 730 were measured with 122,000.
+const model = 700
 
 // Models is how many models may be known: an eighth of all is for them.
 func (b Budget) Models() int { return int(b.All / 8 / model) }

@@ -18,10 +18,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
 	"ckptfs/cas/codec"
+	"ckptfs/cas/simd"
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
 )
@@ -59,6 +61,10 @@ func run() error {
 	only := flag.String("sets", "", "a regular expression: the sets whose names it matches")
 	peers := flag.String("peers", "integration/programs/codec_peers.py", "the program that runs the others; empty: none")
 	flag.Parse()
+	if err := simd.Check(); err != nil {
+		return err
+	}
+	fmt.Printf("%d cores, %s\n", runtime.NumCPU(), simd.Now())
 	var sets []set
 	p, err := os.ReadFile(filepath.Join(*data, "sets.json"))
 	if err != nil {
