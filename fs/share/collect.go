@@ -250,7 +250,7 @@ func (c *collector) note(p, why string) {
 
 // removed adds tombstones of names that programs removed.
 func (c *collector) removed() error {
-	all := c.Share.intents.all()
+	all := c.Share.intents.All()
 	seen := map[string]bool{}
 	for _, at := range all {
 		if !leads(at, c.path) {

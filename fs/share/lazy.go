@@ -17,6 +17,7 @@ import (
 	"ckptfs/cas/remote/heads"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
+	"ckptfs/fs/names"
 	"ckptfs/fs/steps"
 )
 
@@ -338,7 +339,7 @@ func (z *lazy) root(ctx context.Context) error {
 	dir, err := z.s.o.Names.Resolve(steps.Dir)
 	if err == nil {
 		defer dir.Unpin()
-		if z.tellAll("") && !z.s.o.Names.IsPast(dir.Ino()) {
+		if z.tellAll("") && !names.IsPast(z.s.o.Names, dir.Ino()) {
 			z.tellings.add(z.s.o.Names.Root(), steps.Dir)
 		}
 		return nil

@@ -129,7 +129,7 @@ func (l *level) look() error {
 // told of these. What it asks for anew is no working folder any more, and what is open has no path.
 func (l *level) tellAll() {
 	for name, e := range l.here {
-		if !l.o.Names.IsPast(e.Ino) {
+		if !names.IsPast(l.o.Names, e.Ino) {
 			l.announce(l.dir, name)
 		}
 	}

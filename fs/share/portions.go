@@ -33,8 +33,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
-	defer s.Heard(ctx)
-	if _, err := s.fetch(ctx); err != nil {
+	defer Heard(ctx, s)
+	if _, err := fetchHeads(ctx, s); err != nil {
 		return nil, err
 	}
 	parts := []string{at}

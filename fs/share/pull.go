@@ -23,12 +23,12 @@ import (
 
 // Fetch reads the heads that changed. The kernel knows of no name otherwise than they say when it returns.
 func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
-	out, err := s.fetch(ctx)
-	s.Heard(ctx)
+	out, err := fetchHeads(ctx, s)
+	Heard(ctx, s)
 	return out, err
 }
 
-func (s *Share) fetch(ctx context.Context) (*control.Fetched, error) {
+func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
 	changed, err := s.lazy.fetch(ctx, s.heads.Refresh)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -260,7 +260,7 @@ const changedMeanwhile = "it was changed here meanwhile: push it, and both versi
 
 // goes reports whether a program removed a name, or one above it, and that is not published yet.
 func (p *pull) goes(at string) bool {
-	return slices.ContainsFunc(p.intents.all(), func(gone string) bool { return record.Below(at, gone) })
+	return slices.ContainsFunc(p.intents.All(), func(gone string) bool { return record.Below(at, gone) })
 }
 
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.

@@ -85,7 +85,7 @@ func (s *Share) push(ctx context.Context, at string, how asked, report func(cont
 	if p.out.Skipped == nil {
 		p.out.Skipped = []control.Skip{}
 	}
-	return &p.out, f.soon, s.intents.cut(f.intents)
+	return &p.out, f.soon, s.intents.Cut(f.intents)
 }
 
 // mostWaiting bounds what a status names.

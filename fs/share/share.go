@@ -16,14 +16,8 @@
 //	                   is made; it is published if it says something else than the remote has (known.content)
 //	what it replaces   the entries that the tree showed when the change was made (known.tips)
 //
-// # STORE/remote.log
-//
-// A name that is missing says nothing: a power cut may have taken it. So what a program removes or moves away
-// is noted before that is done, if the remote has it, and published from there:
-//
-//	"CKI1", then records:  4 CRC-32C of what follows    2 length    path
-//
-// A note is forgotten once its removal was published, or when the name is there after all.
+// A name that is missing says nothing. So what a program removes or moves away is noted before (package
+// intents), and published from there.
 //
 // # Stubs
 //
@@ -72,6 +66,7 @@ import (
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/heads"
 	"ckptfs/cas/remote/index"
+	"ckptfs/cas/remote/intents"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/reuse"
 	"ckptfs/cas/remote/writer"
@@ -150,7 +145,7 @@ type Options struct {
 // Share connects a store's tree with its remote.
 type Share struct {
 	o       Options
-	intents *intents
+	intents *intents.Log
 	writer  *writer.Writer
 	heads   *heads.Heads
 	bring   *bring.Bringer
@@ -191,13 +186,13 @@ const parallel = 4
 
 // Open opens what a store knows of its remote. Nothing is asked of the engine yet.
 func Open(o Options) (*Share, error) {
-	in, err := openIntents(o.Folder)
+	in, err := intents.Open(o.Folder)
 	if err != nil {
 		return nil, err
 	}
 	h, err := heads.Open(o.Bucket, o.Joined.ID, o.State)
 	if err != nil {
-		return nil, errors.Join(err, in.close())
+		return nil, errors.Join(err, in.Close())
 	}
 	s := &Share{o: o, intents: in, heads: h,
 		touched: touches{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
@@ -238,7 +233,7 @@ func (s *Share) Stop() {
 
 // Close ends what Open began.
 func (s *Share) Close() error {
-	return errors.Join(s.intents.close(), s.o.State.Close())
+	return errors.Join(s.intents.Close(), s.o.State.Close())
 }
 
 // Status says how far the store and its remote are.
@@ -296,10 +291,10 @@ func (s *Share) Removing(p string) (done func(happened bool)) {
 	if inStep(p) == "" || s.lazy.isQuiet(p) {
 		return func(bool) {}
 	}
-	end := nothingNoted
+	end := intents.Nothing
 	has, err := s.has(p)
 	if err == nil && has {
-		end, err = s.intents.add(p)
+		end, err = s.intents.Add(p)
 	}
 	s.unnoted(p, err)
 	return func(happened bool) {
@@ -342,7 +337,7 @@ func (s *Share) removed(p string) error {
 
 // went notes that a name is gone.
 func (s *Share) went(p string) error {
-	done, err := s.intents.add(p)
+	done, err := s.intents.Add(p)
 	return errors.Join(err, done(true))
 }
 
@@ -369,7 +364,7 @@ func (s *Share) keep(set map[string][]byte, setting func(map[string][]byte) erro
 
 // Sync makes durable what Removing noted.
 func (s *Share) Sync() error {
-	return s.intents.sync()
+	return s.intents.Sync()
 }
 
 // rests is for how long what a run holds was left alone. What is done to it just now may not have been told

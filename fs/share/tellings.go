@@ -27,7 +27,7 @@ type telling struct {
 
 // Heard waits until the kernel heard of the names that appeared, were replaced or went until now. No command
 // about names answers before. Nothing is locked: the kernel may wait for a request.
-func (s *Share) Heard(ctx context.Context) { s.lazy.tellings.heard(ctx) }
+func Heard(ctx context.Context, s *Share) { s.lazy.tellings.heard(ctx) }
 
 func newTellings() tellings {
 	return tellings{wake: make(chan struct{}, 1), ended: make(chan struct{})}

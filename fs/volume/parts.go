@@ -202,14 +202,14 @@ func (v *Volume) openNames(o Options) error {
 	})
 	if err == nil {
 		v.names.Crowd.Bound(o.Most.Nodes)
-		v.share(o)
+		yieldRoom(v, o)
 	}
 	return err
 }
 
-// share has what lives on the heap take the memory of decoded chunks where it needs it, and nodes no more than
-// are theirs then.
-func (v *Volume) share(o Options) {
+// yieldRoom has what lives on the heap take the memory of decoded chunks where it needs it, and nodes no more
+// than are theirs then.
+func yieldRoom(v *Volume, o Options) {
 	if o.Room == nil {
 		return
 	}
