@@ -242,7 +242,7 @@ func (ns *Names) again(dir *Node, r *handover.Node) *Node {
 
 // Folders are the paths of the folders that the kernel may know: it may know names in them, and that there is
 // none of a name.
-func (ns *Names) Folders() (paths []string) {
+func Folders(ns *Names) (paths []string) {
 	ns.ns.RLock()
 	defer ns.ns.RUnlock()
 	t := ns.tab
@@ -263,7 +263,7 @@ func (ns *Names) Folders() (paths []string) {
 }
 
 // IsPast reports whether the kernel knows an inode from an earlier process.
-func (ns *Names) IsPast(ino uint64) bool {
+func IsPast(ns *Names, ino uint64) bool {
 	t := ns.tab
 	t.mu.Lock()
 	defer t.mu.Unlock()

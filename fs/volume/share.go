@@ -134,7 +134,7 @@ func (s *sharing) start() {
 	}
 	var known []string
 	if s.v.mounted.Load() != nil {
-		known = s.v.names.Folders()
+		known = names.Folders(s.v.names)
 	}
 	one.Start(s.o.Publish, known)
 	if s.o.KeepFree > 0 {

@@ -1,4 +1,4 @@
-package share
+package removals
 
 import (
 	"errors"
@@ -11,27 +11,27 @@ import (
 	"ckptfs/cas/disk"
 )
 
-func openLog(t *testing.T, dir string) *intents {
+func openLog(t *testing.T, dir string) *Log {
 	t.Helper()
 	d, err := disk.OpenFolder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := openIntents(d)
+	in, err := Open(d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		in.close()
+		in.Close()
 		d.Close()
 	})
 	return in
 }
 
-func add(t *testing.T, in *intents, paths ...string) {
+func add(t *testing.T, in *Log, paths ...string) {
 	t.Helper()
 	for _, p := range paths {
-		done, err := in.add(p)
+		done, err := in.Add(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,9 +41,9 @@ func add(t *testing.T, in *intents, paths ...string) {
 	}
 }
 
-func holds(t *testing.T, what string, in *intents, want ...string) {
+func holds(t *testing.T, what string, in *Log, want ...string) {
 	t.Helper()
-	if got := in.all(); !slices.Equal(got, want) {
+	if got := in.All(); !slices.Equal(got, want) {
 		t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
@@ -54,13 +54,13 @@ func TestIntents(t *testing.T) {
 	holds(t, "new", in)
 	add(t, in, "runs/a/1", "runs/b", "runs/c")
 	holds(t, "three", in, "runs/a/1", "runs/b", "runs/c")
-	if err := in.cut(1); err != nil {
+	if err := in.Cut(1); err != nil {
 		t.Fatal(err)
 	}
 	add(t, in, "runs/d")
 	again := openLog(t, dir)
 	holds(t, "opened again", again, "runs/b", "runs/c", "runs/d")
-	if err := again.cut(3); err != nil {
+	if err := again.Cut(3); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, "all done", openLog(t, dir))
@@ -70,13 +70,13 @@ func TestIntents(t *testing.T) {
 func TestIntentUnderWay(t *testing.T) {
 	in := openLog(t, t.TempDir())
 	add(t, in, "runs/a")
-	done, err := in.add("runs/b")
+	done, err := in.Add("runs/b")
 	if err != nil {
 		t.Fatal(err)
 	}
 	add(t, in, "runs/c")
 	holds(t, "while b is removed", in, "runs/a")
-	failed, err := in.add("runs/d")
+	failed, err := in.Add("runs/d")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,14 +91,14 @@ func TestIntentUnderWay(t *testing.T) {
 func TestIntentsTorn(t *testing.T) {
 	dir := t.TempDir()
 	add(t, openLog(t, dir), "runs/a", "runs/bb")
-	whole, err := os.ReadFile(filepath.Join(dir, LogFile))
+	whole, err := os.ReadFile(filepath.Join(dir, File))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := len(logMagic) + logHead + len("runs/a")
+	first := len(magic) + head + len("runs/a")
 	for n := range whole {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, LogFile), whole[:n], 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, File), whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var want []string
@@ -111,8 +111,8 @@ func TestIntentsTorn(t *testing.T) {
 		holds(t, "and on", openLog(t, dir), append(want, "runs/d")...)
 	}
 	flipped := slices.Clone(whole)
-	flipped[first+logHead] ^= 1
-	if err := os.WriteFile(filepath.Join(dir, LogFile), flipped, 0o600); err != nil {
+	flipped[first+head] ^= 1
+	if err := os.WriteFile(filepath.Join(dir, File), flipped, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, "a flipped bit", openLog(t, dir), "runs/a")
@@ -120,7 +120,7 @@ func TestIntentsTorn(t *testing.T) {
 
 func TestIntentsForeign(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, LogFile), []byte("something else"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, File), []byte("something else"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d, err := disk.OpenFolder(dir)
@@ -128,7 +128,7 @@ func TestIntentsForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := openIntents(d); err == nil || !strings.Contains(err.Error(), LogFile) {
+	if _, err := Open(d); err == nil || !strings.Contains(err.Error(), File) {
 		t.Errorf("%v", err)
 	}
 }
