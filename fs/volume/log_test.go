@@ -135,7 +135,8 @@ func TestLogCountsWhatChanged(t *testing.T) {
 	var n atomic.Int64
 	var wait atomic.Bool
 	o := inspect.Options{
-		Files: unpacked{walked{files{r.Volume}, &n}, &wait}, Store: stored{r.store, r.asm, r.reads}, Steps: r.steps,
+		Files: unpacked{walked{files{r.Volume}, &n}, &wait},
+		Store: stored{r.store, r.asm, r.reads}, Steps: r.steps,
 	}
 	fresh := inspect.New(o)
 	o.KeepLog = 1 << 20
