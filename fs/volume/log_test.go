@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
 	"ckptfs/fs/control"
 	"ckptfs/fs/inspect"
 )
@@ -102,13 +103,40 @@ func TestLogGoesOn(t *testing.T) {
 	other("again", 0)
 }
 
+// unpacked passes files of the steps 5 and 6 off as such that wait to be packed.
+type unpacked struct {
+	walked
+	wait *atomic.Bool
+}
+
+func (u unpacked) Walk(ctx context.Context, p string, do func(path string, f inspect.File) error) error {
+	return u.walked.Walk(ctx, p, func(path string, f inspect.File) error {
+		if u.wait.Load() && (p == "runs/a/5" || p == "runs/a/6") {
+			f = waiting{f}
+		}
+		return do(path, f)
+	})
+}
+
+type waiting struct{ inspect.File }
+
+func (waiting) Manifest() (cas.Hash, error) { return cas.Hash{}, nil }
+
+func (w waiting) Info() (inspect.Info, error) {
+	i, err := w.File.Info()
+	i.Waits = true
+	return i, err
+}
+
 // A log reads a step again that changed, and no other, where the tensors of the step are its own; all where
 // others have some of them. It says the same as one that reads all.
 func TestLogCountsWhatChanged(t *testing.T) {
 	r := newRig(t)
 	var n atomic.Int64
+	var wait atomic.Bool
 	o := inspect.Options{
-		Files: walked{files{r.Volume}, &n}, Store: stored{r.store, r.asm, r.reads}, Steps: r.steps,
+		Files: unpacked{walked{files{r.Volume}, &n}, &wait},
+		Store: stored{r.store, r.asm, r.reads}, Steps: r.steps,
 	}
 	fresh := inspect.New(o)
 	o.KeepLog = 1 << 20
@@ -166,11 +194,12 @@ func TestLogCountsWhatChanged(t *testing.T) {
 	want("again", 0)
 	for i, step := range []string{"5", "6"} {
 		r.mkdir("runs/a/" + step)
-		r.write("runs/a/"+step+"/m.safetensors", weights(t, []string{"a", "b"}, tensor(30+uint64(i)), frozen))
+		save(step, "m", tensor(30+uint64(i)), frozen)
 	}
+	wait.Store(true)
 	want("two came", 2)
 	want("they wait", 2)
-	r.sync()
+	wait.Store(false)
 	want("they are packed", 2)
 	want("again", 0)
 }
