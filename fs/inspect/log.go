@@ -86,7 +86,8 @@ type runLog struct {
 }
 
 // follow counts those steps again that changed since. false: all are to be counted again.
-func (k *runLog) follow(ctx context.Context, run string, all []*steps.Step, now *control.RunLog) (bool, error) {
+func (k *runLog) follow(ctx context.Context, run string, all []*steps.Step,
+	now *control.RunLog) (bool, error) {
 	if len(k.steps) > len(all) {
 		return false, nil
 	}

@@ -21,9 +21,9 @@ const Quiet = 5 * time.Second
 
 // found is what is to be published.
 type found struct {
-	entries []record.Entry    // ascending by path; those of removed names are tombstones
-	looks   map[string]sum    // of their names, but for the removed
-	same    map[string][]byte // what is known of names that look otherwise, and are what the remote has
+	entries []record.Entry     // ascending by path; those of removed names are tombstones
+	looks   map[string]sum     // of their names, but for the removed
+	same    map[string]revised // what is known of names that look otherwise, and are what the remote has
 	done    map[string]*steps.Step
 	intents int            // how many removals were looked at
 	later   []control.Skip // what is not published yet, and why
@@ -46,7 +46,7 @@ type collector struct {
 // collect finds out what is to be published at or below a path, which is "runs" or below it.
 func (l *looker) collect(ctx context.Context, at string, dirty cleaned, now bool) (*found, error) {
 	c := &collector{looker: *l, path: at, dirty: dirty, now: now}
-	c.looks, c.same, c.done = map[string]sum{}, map[string][]byte{}, map[string]*steps.Step{}
+	c.looks, c.same, c.done = map[string]sum{}, map[string]revised{}, map[string]*steps.Step{}
 	if err := c.removed(); err != nil {
 		return nil, err
 	}
@@ -209,6 +209,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 	if err != nil {
 		return err
 	}
+	was := k.encode()
 	e, look, err := c.entry(n, p, st, k)
 	if err == nil && e != nil && attrBytes(e) > record.MaxEntry/2 {
 		err = fmt.Errorf("its attributes are too long for an entry")
@@ -225,10 +226,10 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		return nil
 	case k != nil && contentOf(e) == k.content:
 		k.look = look
-		c.same[p] = k.encode()
+		c.same[p] = revised{was, k.encode()}
 		return nil
 	case k.arrived(e, look):
-		c.same[p] = k.encode()
+		c.same[p] = revised{was, k.encode()}
 		return nil
 	}
 	c.looks[p] = look
@@ -250,7 +251,7 @@ func (c *collector) note(p, why string) {
 
 // removed adds tombstones of names that programs removed.
 func (c *collector) removed() error {
-	all := c.Share.intents.All()
+	all := c.Share.removals.All()
 	seen := map[string]bool{}
 	for _, at := range all {
 		if !leads(at, c.path) {

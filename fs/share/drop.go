@@ -33,8 +33,8 @@ func (s *Share) Drop(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
-	defer Heard(ctx, s)
-	if _, err := fetchHeads(ctx, s); err != nil { // what was published may not be any more
+	defer s.Heard(ctx)
+	if _, err := s.fetch(ctx); err != nil { // what was published may not be any more
 		return nil, err
 	}
 	n, err := s.o.Names.Resolve(at)

@@ -1,6 +1,7 @@
 package share
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -48,13 +49,45 @@ func (k *known) about(e *record.Entry, tips []record.Replaced) []byte {
 	if k == nil {
 		return (&known{next: next}).encode()
 	}
-	if k.next == nil && k.content == next.content && slices.Equal(k.tips, tips) {
+	last := k
+	if k.next != nil {
+		last = k.next
+	}
+	if last.content == next.content && slices.Equal(last.tips, tips) {
 		return nil
 	}
 	return (&known{look: k.look, content: k.content, tips: k.tips, next: next}).encode()
 }
 
+// revised is what is known of a name, nil: nothing, and what is from then on.
+type revised struct{ was, is []byte }
+
+// revise keeps by setting it what is known of names from now on, of those of which that is still known which
+// it was made from. The others are returned: a push or a look noted something of them meanwhile.
+func (s *Share) revise(names map[string]revised, setting func(map[string][]byte) error) (
+	others map[string]bool, err error) {
+	s.noting.Lock()
+	defer s.noting.Unlock()
+	others = map[string]bool{}
+	set := make(map[string][]byte, len(names))
+	for p, r := range names {
+		now, err := s.o.State.Name(p)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(now, r.was) {
+			others[p] = true
+			continue
+		}
+		set[p] = r.is
+	}
+	return others, setting(set)
+}
+
 func (k *known) encode() []byte {
+	if k == nil {
+		return nil
+	}
 	p := append([]byte("CKN1"), k.look[:]...)
 	p = k.append(p)
 	if k.next != nil {

@@ -18,6 +18,7 @@ import (
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/tell"
 	"ckptfs/fs/steps"
 )
 
@@ -50,11 +51,11 @@ type lazy struct {
 	conflicts map[string]bool // names of which the remote has several versions
 	hidden    map[string]bool // names that do not appear as long as another is there
 
-	tellings tellings
+	tellings *tell.Queue
 }
 
 func newLazy(s *Share) *lazy {
-	return &lazy{s: s, fetched: 1, tellings: newTellings(),
+	return &lazy{s: s, fetched: 1, tellings: tell.New(),
 		upToDate: map[string]uint64{}, failed: map[string]error{}, making: map[string]bool{},
 		untold: map[string]bool{},
 		quiet:  map[string]bool{}, conflicts: map[string]bool{}, hidden: map[string]bool{}}
@@ -62,6 +63,15 @@ func newLazy(s *Share) *lazy {
 
 // lookTimeout bounds for how long a lookup waits for the remote: what was seen last is shown then.
 const lookTimeout = 20 * time.Second
+
+// Heard waits until the kernel heard of the names that appeared, were replaced or went until now, for as long
+// as a request may take at most: the one that the kernel waits for may never be answered. No command about
+// names answers before. Nothing is locked meanwhile.
+func (s *Share) Heard(ctx context.Context) {
+	ctx, end := context.WithTimeout(ctx, lookTimeout)
+	defer end()
+	s.lazy.tellings.Heard(ctx)
+}
 
 // Ensure brings the names in a folder up to date with what the remote said at the last fetch: one level, with
 // stubs for files. "" is the mount's root, in which runs/ appears. Without the network the folder stays as it
@@ -237,6 +247,7 @@ func (z *lazy) refresh(ctx context.Context) {
 		}
 		_ = z.ensure(ctx, at)
 	}
+	_ = z.s.o.State.Sync() // what a crash takes before is found again
 }
 
 // isMaking reports whether names in a folder appear just now.
@@ -315,8 +326,8 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		return nil
 	}
 	l := &level{lazy: z, at: at, dir: dir, lists: entriesOf(all),
-		pull: pull{Share: s, stubs: true, announce: z.tellings.add, notes: map[string][]byte{}}}
-	err = errors.Join(l.locked(ctx), l.removeFolders(ctx))
+		pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{}}}
+	err = errors.Join(l.locked(ctx), l.clearLeft(ctx), l.removeFolders(ctx))
 	if err == nil && (l.again || len(l.out.Skipped) > 0) {
 		err = errAgain
 	}
@@ -340,7 +351,7 @@ func (z *lazy) root(ctx context.Context) error {
 	if err == nil {
 		defer dir.Unpin()
 		if z.tellAll("") && !names.IsPast(z.s.o.Names, dir.Ino()) {
-			z.tellings.add(z.s.o.Names.Root(), steps.Dir)
+			z.tellings.Add(z.s.o.Names.Root(), steps.Dir)
 		}
 		return nil
 	}
@@ -358,7 +369,7 @@ func (z *lazy) root(ctx context.Context) error {
 		}
 		return err
 	}
-	z.tellings.add(z.s.o.Names.Root(), steps.Dir)
+	z.tellings.Add(z.s.o.Names.Root(), steps.Dir)
 	n.Unpin()
 	return nil
 }

@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,14 +43,19 @@ func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept [
 	}
 	for _, e := range list {
 		number, ok := strings.CutPrefix(e.Name, pulling)
+		needed := false
 		if strings.HasPrefix(e.Name, aside) {
-			kept = append(kept, control.Skip{Path: at + "/" + e.Name, Reason: errAside.Error()})
-		}
-		if !ok {
+			if needed, err = l.isOwn(dir, at, e.Name, list); err != nil {
+				return kept, err
+			}
+			if needed {
+				kept = append(kept, control.Skip{Path: at + "/" + e.Name, Reason: errAside.Error()})
+				continue
+			}
+		} else if !ok {
 			continue
 		}
-		needed := false
-		if ino, err := strconv.ParseUint(number, 10, 64); err == nil && ino != e.Ino {
+		if ino, err := strconv.ParseUint(number, 10, 64); ok && err == nil && ino != e.Ino {
 			if needed, err = l.mayBeNeeded(dir, at, e.Name, ino, list); err != nil {
 				return kept, err
 			}
@@ -91,6 +97,35 @@ func (l *looker) mayBeNeeded(dir *names.Node, at, left string, ino uint64, list 
 			if err == nil && has == k.content {
 				return false, nil
 			}
+		}
+	}
+	return true, nil
+}
+
+// isOwn reports whether what was put aside may have been changed by a program: it is not what the remote had
+// of a name that is missing beside it, which the kill kept from being removed as a whole.
+func (l *looker) isOwn(dir *names.Node, at, left string, list []tree.DirEntry) (own bool, err error) {
+	here := make(map[string]bool, len(list))
+	for _, e := range list {
+		here[e.Name] = true
+	}
+	missing := map[string]sum{}
+	err = l.o.State.EachName(at, func(p string, b []byte) error {
+		if k, err := decodeKnown(p, b); err == nil && path.Dir(p) == at && !here[path.Base(p)] {
+			missing[p] = k.content
+		}
+		return nil
+	})
+	if err != nil {
+		return true, err
+	}
+	for p, had := range missing {
+		has, err := l.contentOf(dir, left, p)
+		if err != nil && l.ctx.Err() != nil {
+			return true, err
+		}
+		if err == nil && has == had {
+			return false, nil
 		}
 	}
 	return true, nil

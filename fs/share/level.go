@@ -29,6 +29,7 @@ type level struct {
 	folders map[string]bool // by name: whether heads say of names in it
 	gone    []string        // folders that others removed
 	again   bool            // some of it is in use, and is to be looked at again
+	left    bool            // a pull that was killed left something
 }
 
 // locked brings all up to date but for folders that others removed.
@@ -44,6 +45,16 @@ func (l *level) locked(ctx context.Context) error {
 	for _, s := range l.out.Skipped {
 		z.hidden[s.Path] = true
 	}
+	return err
+}
+
+// clearLeft looks at what a pull that was killed left, unless a pull or a push is under way, which does so.
+func (l *level) clearLeft(ctx context.Context) error {
+	if !l.left || !l.pushing.TryLock() {
+		return nil
+	}
+	defer l.pushing.Unlock()
+	_, err := l.clearFolder(ctx, l.dir, l.at)
 	return err
 }
 
@@ -69,7 +80,7 @@ func (l *level) make(ctx context.Context) error {
 	if l.at == steps.Dir {
 		nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool { return l.empty(ctx, &n) })
 	}
-	if err := l.expect(files, nodes); err != nil {
+	if nodes, err = l.expect(ctx, files, nodes); err != nil {
 		return err
 	}
 	var errs []error
@@ -125,13 +136,14 @@ func (l *level) look() error {
 	})
 }
 
-// tellAll tells the kernel of each name that appeared, or went, but for those of inodes that it knows: it was
-// told of these. What it asks for anew is no working folder any more, and what is open has no path.
+// tellAll tells the kernel of each name that appeared, or went, but for folders that it knows: what it asks
+// for anew is no working folder any more, and nothing is mounted on it.
 func (l *level) tellAll() {
 	for name, e := range l.here {
-		if !names.IsPast(l.o.Names, e.Ino) {
-			l.announce(l.dir, name)
+		if e.Mode&unix.S_IFMT == unix.S_IFDIR && names.IsPast(l.o.Names, e.Ino) {
+			continue
 		}
+		l.announce(l.dir, name)
 	}
 	for name := range l.was {
 		if _, here := l.here[name]; !here {
@@ -152,7 +164,8 @@ func (l *level) wants(n *rnames.Node) bool {
 	}
 	is, here := l.here[name]
 	if _, left := l.here[pulling+strconv.FormatUint(is.Ino, 10)]; left {
-		return false // what a pull put aside for it is looked at first (clear)
+		l.left, l.again = true, true
+		return false // what a pull put aside for it is looked at first (clearLeft)
 	}
 	was := l.was[name]
 	if n.Name == nil {
@@ -204,7 +217,28 @@ func (l *level) removed(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, l.neverCame(said))...)
+}
+
+// neverCame forgets what was about to come before a crash, and is no more.
+func (l *level) neverCame(said map[string][]*record.Entry) error {
+	if !l.pushing.TryLock() { // perhaps a pull makes it just now
+		return nil
+	}
+	defer l.pushing.Unlock()
+	none := map[string]revised{}
+	for name, was := range l.was {
+		if _, here := l.here[name]; here || !was.bare() || l.folders[name] ||
+			rnames.Merge(said[name]).Name != nil {
+			continue
+		}
+		none[path.Join(l.at, name)] = revised{was.encode(), nil}
+	}
+	if len(none) == 0 {
+		return nil
+	}
+	_, err := l.revise(none, l.o.State.NoteNames)
+	return err
 }
 
 // isDeleted is deleted of what is known, and of a stub of which only the heads know something.
@@ -212,7 +246,7 @@ func (l *level) isDeleted(name string, held []*record.Entry) (bool, error) {
 	if was := l.was[name]; !was.bare() {
 		return l.deleted(name, held, was.tips), nil
 	} else if was != nil && was.next != nil && l.deleted(name, held, was.next.tips) {
-		return true, nil
+		return l.here[name].Mode&unix.S_IFMT != unix.S_IFDIR, nil // a program may have made an empty folder
 	}
 	if len(held) == 0 || !l.deleted(name, held, nil) {
 		return false, nil
@@ -285,8 +319,19 @@ func (l *level) remove(ctx context.Context, p, name string, was *known) error {
 		if err := s.o.Tree.Unlink(l.dir, to); err != nil {
 			return err
 		}
-		return s.o.State.SetNames(map[string][]byte{p: nil})
+		return l.forget(p)
 	})
+}
+
+// forget notes that nothing is known of a name.
+func (l *level) forget(paths ...string) error {
+	l.noting.Lock()
+	defer l.noting.Unlock()
+	set := map[string][]byte{}
+	for _, p := range paths {
+		set[p] = nil
+	}
+	return l.o.State.SetNames(set)
 }
 
 // removeFolders removes the folders that others removed, if nothing else is in them.
@@ -312,6 +357,6 @@ func (l *level) removeFolder(ctx context.Context, p, name string) error {
 			return err
 		}
 		l.announce(l.dir, name)
-		return s.o.State.SetNames(map[string][]byte{p: nil})
+		return l.forget(p)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"ckptfs/cas/remote/bucket"
@@ -24,7 +25,7 @@ func (s *Share) Start(publish bool, known []string) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop, s.background = stop, ctx
 	s.lazy.looked(known)
-	s.end.Go(func() { s.lazy.tellings.run(ctx, s.o.Kernel) })
+	s.end.Go(func() { s.lazy.tellings.Run(ctx, s.o.Kernel) })
 	s.end.Go(func() { s.lazy.refresh(ctx) })
 	if s.o.Poll > 0 {
 		s.end.Go(func() { s.poll(ctx) })
@@ -155,24 +156,30 @@ func (s *Share) loop(ctx context.Context) {
 func (s *Share) publish(ctx context.Context) (soon time.Time, gaveWay bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.setGiveWay(cancel)
-	defer s.setGiveWay(nil)
+	s.unasked.set(cancel)
+	defer s.unasked.set(nil)
 	_, soon, err = s.push(ctx, steps.Dir, asked{}, nil)
 	return soon, err != nil && ctx.Err() != nil, err
 }
 
-func (s *Share) setGiveWay(cancel context.CancelFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.giveWay = cancel
+// yielding is what is published in the background: it gives way to a push that somebody waits for.
+type yielding struct {
+	mu     sync.Mutex
+	cancel context.CancelFunc // nil: nothing is
 }
 
-// hurry has what is published in the background give way.
-func (s *Share) hurry() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.giveWay != nil {
-		s.giveWay()
+func (y *yielding) set(cancel context.CancelFunc) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.cancel = cancel
+}
+
+// giveWay ends it.
+func (y *yielding) giveWay() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.cancel != nil {
+		y.cancel()
 	}
 }
 

@@ -182,7 +182,12 @@ func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
 // unchanged is how old is, if it is as it was when it was known; was is bare of a stub that isLost.
 func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.State, err error) {
 	if old.File() == nil {
-		return is, nil
+		l := &looker{Share: p.Share}
+		_, look, err := l.entry(old, at, nil, nil)
+		if err == nil && (was == nil || look != was.look) {
+			err = errChanged
+		}
+		return is, err
 	}
 	st, err := p.stepAt(at)
 	if err != nil {

@@ -33,8 +33,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
-	defer Heard(ctx, s)
-	if _, err := fetchHeads(ctx, s); err != nil {
+	defer s.Heard(ctx)
+	if _, err := s.fetch(ctx); err != nil {
 		return nil, err
 	}
 	parts := []string{at}
@@ -63,7 +63,7 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	}
 	_, after := s.bring.Reader.Stats()
 	p.out.Fetched = after - before
-	return &p.out, nil
+	return &p.out, s.o.State.Sync()
 }
 
 // pull makes names.
@@ -136,7 +136,8 @@ func (p *pull) portion(ctx context.Context, nodes []rnames.Node, changes uint64)
 		}
 	}
 	clear(p.cleared)
-	if err := p.expect(nil, nodes); err != nil {
+	nodes, err := p.expect(ctx, nil, nodes)
+	if err != nil {
 		return err
 	}
 	for i := range nodes {

@@ -23,12 +23,12 @@ import (
 
 // Fetch reads the heads that changed. The kernel knows of no name otherwise than they say when it returns.
 func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
-	out, err := fetchHeads(ctx, s)
-	Heard(ctx, s)
+	out, err := s.fetch(ctx)
+	s.Heard(ctx)
 	return out, err
 }
 
-func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
+func (s *Share) fetch(ctx context.Context) (*control.Fetched, error) {
 	changed, err := s.lazy.fetch(ctx, s.heads.Refresh)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -86,29 +86,75 @@ func (s *Share) heldBelow(ctx context.Context, at string) (map[string][]*record.
 const mostNotes = 256
 
 // expect notes what names are about to get, and keeps where the plans of files are, before it is done: what
-// is there after a crash is not taken for what a program wrote.
-func (p *pull) expect(files []*record.File, nodes []rnames.Node) error {
-	next := map[string][]byte{}
+// is there after a crash is not taken for what a program wrote. The names of which that is noted are returned;
+// the others stay as they are.
+func (p *pull) expect(ctx context.Context, files []*record.File, nodes []rnames.Node) (
+	all []rnames.Node, err error) {
+	next := map[string]revised{}
 	for i := range nodes {
-		n, there := &nodes[i], false
-		if n.Name == nil || n.Folder && n.Name.Kind != record.KindFolder {
-			continue
-		}
-		was, err := p.known(n.Path)
-		if err == nil && was == nil {
-			there, err = p.exists(n.Path) // and stays as it is
-		}
+		n := &nodes[i]
+		r, why, err := p.about(ctx, n)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if there {
+		if why != "" {
+			p.skip(n.Path, why)
 			continue
 		}
-		if b := was.about(n.Name, n.Shown()); b != nil {
-			next[n.Path] = b
+		if r.is != nil {
+			next[n.Path] = r
+		}
+		all = append(all, *n)
+	}
+	others, err := p.revise(next, func(set map[string][]byte) error { return p.o.State.Expect(files, set) })
+	return slices.DeleteFunc(all, func(n rnames.Node) bool {
+		if others[n.Path] {
+			p.skip(n.Path, changedMeanwhile)
+		}
+		return others[n.Path]
+	}), err
+}
+
+// about is what is noted of a name before it is made; nothing, if that is known. why says why it cannot be.
+func (p *pull) about(ctx context.Context, n *rnames.Node) (r revised, why string, err error) {
+	if n.Name == nil || n.Folder && n.Name.Kind != record.KindFolder {
+		return r, "", nil
+	}
+	was, err := p.known(n.Path)
+	if err == nil && was == nil {
+		there, err := p.exists(n.Path)
+		if there || err != nil { // it stays as it is
+			return r, "", err
 		}
 	}
-	return p.o.State.Expect(files, next)
+	if err != nil {
+		return r, "", err
+	}
+	r = revised{was.encode(), was.about(n.Name, n.Shown())}
+	if r.is == nil || was == nil || was.next == nil {
+		return r, "", nil
+	}
+	if why, err = p.cameBefore(ctx, n.Path, was); why != "" || err != nil { // and is known no more hereafter
+		return r, why, err
+	}
+	r.is = was.about(n.Name, n.Shown())
+	return r, "", nil
+}
+
+// cameBefore finds out whether a name has what it was about to get before a crash, as which it is known then.
+func (p *pull) cameBefore(ctx context.Context, at string, was *known) (why string, err error) {
+	n, err := p.o.Names.Resolve(at)
+	if err != nil {
+		if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
+			err = nil
+		}
+		return "", err
+	}
+	defer n.Unpin()
+	if _, _, err = p.has(ctx, n, at, was); err != nil && ctx.Err() == nil {
+		return staysFor(err), nil
+	}
+	return "", err
 }
 
 // flush keeps what was noted. What a crash takes away is found again, by what expect noted.
@@ -258,9 +304,11 @@ const changedHere = "it was changed here and is not published: push it, and both
 
 const changedMeanwhile = "it was changed here meanwhile: push it, and both versions are kept"
 
+func staysFor(err error) string { return "it stays as it is here: " + err.Error() }
+
 // goes reports whether a program removed a name, or one above it, and that is not published yet.
 func (p *pull) goes(at string) bool {
-	return slices.ContainsFunc(p.intents.All(), func(gone string) bool { return record.Below(at, gone) })
+	return slices.ContainsFunc(p.removals.All(), func(gone string) bool { return record.Below(at, gone) })
 }
 
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.
@@ -268,7 +316,7 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 	same bool, why string, err error) {
 	has, look, err := p.has(ctx, n, at, was)
 	if err != nil {
-		return false, "it stays as it is here: " + err.Error(), nil
+		return false, staysFor(err), nil
 	}
 	switch {
 	case has == nil:

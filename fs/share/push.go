@@ -37,7 +37,7 @@ func (s *Share) Push(ctx context.Context, at string, o control.PushOptions, repo
 		return nil, err
 	}
 	if o.Newest {
-		s.hurry()
+		s.unasked.giveWay()
 	}
 	if err := s.o.Settle(ctx); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *Share) push(ctx context.Context, at string, how asked, report func(cont
 		err = l.batch.Commit()
 	}
 	if err == nil && len(f.same) > 0 {
-		err = s.o.State.SetNames(f.same)
+		_, err = s.revise(f.same, s.o.State.SetNames)
 	}
 	if err != nil {
 		return nil, soon, err
@@ -85,7 +85,7 @@ func (s *Share) push(ctx context.Context, at string, how asked, report func(cont
 	if p.out.Skipped == nil {
 		p.out.Skipped = []control.Skip{}
 	}
-	return &p.out, f.soon, s.intents.Cut(f.intents)
+	return &p.out, f.soon, s.removals.Cut(f.intents)
 }
 
 // mostWaiting bounds what a status names.

@@ -16,8 +16,9 @@
 //	                   is made; it is published if it says something else than the remote has (known.content)
 //	what it replaces   the entries that the tree showed when the change was made (known.tips)
 //
-// A name that is missing says nothing. So what a program removes or moves away is noted before (package
-// intents), and published from there.
+// What a program removes or moves away is noted before that is done, if the remote has it, and published from
+// there (package removals). A note is forgotten once its removal was published, or when the name is there
+// after all.
 //
 // # Stubs
 //
@@ -66,7 +67,6 @@ import (
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/heads"
 	"ckptfs/cas/remote/index"
-	"ckptfs/cas/remote/intents"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/reuse"
 	"ckptfs/cas/remote/writer"
@@ -75,6 +75,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/share/removals"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -96,8 +97,9 @@ type State interface {
 	SetFiles([]*record.File) error
 	// Expect is SetFiles and SetNames, together all or nothing.
 	Expect([]*record.File, map[string][]byte) error
-	// NoteNames is SetNames, but that a crash may take it.
+	// NoteNames is SetNames, but that a crash may take it until Sync returns.
 	NoteNames(map[string][]byte) error
+	Sync() error
 	Close() error
 }
 
@@ -144,12 +146,12 @@ type Options struct {
 
 // Share connects a store's tree with its remote.
 type Share struct {
-	o       Options
-	intents *intents.Log
-	writer  *writer.Writer
-	heads   *heads.Heads
-	bring   *bring.Bringer
-	find    *reuse.Finder
+	o        Options
+	removals *removals.Log
+	writer   *writer.Writer
+	heads    *heads.Heads
+	bring    *bring.Bringer
+	find     *reuse.Finder
 
 	pushing sync.Mutex
 	// leaving is held shared while a name goes to where nothing is shared, from when it is known that it is
@@ -157,6 +159,8 @@ type Share struct {
 	leaving   sync.RWMutex
 	lazy      *lazy
 	conflicts conflicts
+	// noting is held to change what is known of names.
+	noting sync.Mutex
 
 	mu      sync.Mutex
 	touched touches
@@ -166,7 +170,7 @@ type Share struct {
 	done    map[string]*steps.Step
 	status  control.RemoteStatus
 
-	giveWay context.CancelFunc // ends what is published in the background; nil: nothing is
+	unasked yielding
 
 	wake chan struct{}
 	stop context.CancelFunc
@@ -186,7 +190,7 @@ const parallel = 4
 
 // Open opens what a store knows of its remote. Nothing is asked of the engine yet.
 func Open(o Options) (*Share, error) {
-	in, err := intents.Open(o.Folder)
+	in, err := removals.Open(o.Folder)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +198,7 @@ func Open(o Options) (*Share, error) {
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	s := &Share{o: o, intents: in, heads: h,
+	s := &Share{o: o, removals: in, heads: h,
 		touched: touches{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
 		wake: make(chan struct{}, 1),
 		bring: &bring.Bringer{
@@ -233,7 +237,7 @@ func (s *Share) Stop() {
 
 // Close ends what Open began.
 func (s *Share) Close() error {
-	return errors.Join(s.intents.Close(), s.o.State.Close())
+	return errors.Join(s.removals.Close(), s.o.State.Close())
 }
 
 // Status says how far the store and its remote are.
@@ -291,10 +295,12 @@ func (s *Share) Removing(p string) (done func(happened bool)) {
 	if inStep(p) == "" || s.lazy.isQuiet(p) {
 		return func(bool) {}
 	}
-	end := intents.Nothing
+	end := removals.Nothing
 	has, err := s.has(p)
 	if err == nil && has {
-		end, err = s.intents.Add(p)
+		serr := s.o.State.Sync() // else a crash may take what is known of what goes
+		end, err = s.removals.Add(p)
+		err = errors.Join(err, serr)
 	}
 	s.unnoted(p, err)
 	return func(happened bool) {
@@ -337,14 +343,17 @@ func (s *Share) removed(p string) error {
 
 // went notes that a name is gone.
 func (s *Share) went(p string) error {
-	done, err := s.intents.Add(p)
+	done, err := s.removals.Add(p)
 	return errors.Join(err, done(true))
 }
 
 // keep keeps what is known of names by setting it, each of which was there a moment ago. What went until now
 // did so unknown to Removing.
 func (s *Share) keep(set map[string][]byte, setting func(map[string][]byte) error) error {
-	if err := setting(set); err != nil {
+	s.noting.Lock()
+	err := setting(set)
+	s.noting.Unlock()
+	if err != nil {
 		return err
 	}
 	for p, k := range set {
@@ -364,7 +373,7 @@ func (s *Share) keep(set map[string][]byte, setting func(map[string][]byte) erro
 
 // Sync makes durable what Removing noted.
 func (s *Share) Sync() error {
-	return s.intents.Sync()
+	return s.removals.Sync()
 }
 
 // rests is for how long what a run holds was left alone. What is done to it just now may not have been told

@@ -14,7 +14,7 @@ import (
 // and looks only into runs that something changed in.
 func (s *Share) Unpublished(ctx context.Context) (*control.Unpublished, error) {
 	c := &counter{Share: s, ctx: ctx, dirty: s.toLookAt()}
-	c.out.Removed = len(s.intents.All())
+	c.out.Removed = len(s.removals.All())
 	top, err := s.o.Names.Resolve(steps.Dir)
 	if err != nil {
 		return &c.out, gone(err)

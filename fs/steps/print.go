@@ -96,7 +96,11 @@ type printing struct {
 	text  []byte
 }
 
+// usualPrint has room for what is printed of a step of few files.
+const usualPrint = 512
+
 func beginPrint(runName, name string) (p printing) {
+	p.text = make([]byte, 0, usualPrint)
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) == nil {
 		p.began = now.Nano()

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -215,25 +216,28 @@ func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run
 func (s *Steps) lookAtSteps(ctx context.Context, fd int, r *run, runName string, entries []tree.DirEntry,
 	areFiles bool) ([]*Step, error) {
 	steps := make([]*Step, len(entries))
+	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(cas.Processors)
-	for i, e := range entries {
-		if steps[i] = r.steps[e.Name]; steps[i] != nil {
-			continue
-		}
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
+	for range min(cas.Processors, len(entries)) {
+		g.Go(func() error { // one for many steps: its stack grows once
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(entries) {
+					return nil
+				}
+				name := entries[i].Name
+				if steps[i] = r.steps[name]; steps[i] != nil {
+					continue
+				}
+				st, err := s.lookAtStep(fd, r, runName, name, areFiles)
+				if err != nil && !noFolder(err) {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				if err == nil {
+					steps[i] = st
+				}
 			}
-			st, err := s.lookAtStep(fd, r, runName, e.Name, areFiles)
-			if noFolder(err) {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", e.Name, err)
-			}
-			steps[i] = st
-			return nil
+			return ctx.Err()
 		})
 	}
 	err := g.Wait()

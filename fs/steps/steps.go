@@ -80,7 +80,7 @@ const mostNames = 4096
 type run struct {
 	access access
 	ino    uint64
-	listed bool             // steps and changed are all its steps, and sorted those with files, as people count
+	listed bool             // steps and changed are all its steps, and sorted those with files, in order
 	steps  map[string]*Step // by their names
 	sorted []*Step          // handed out: it is never written to
 

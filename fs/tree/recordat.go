@@ -14,18 +14,24 @@ func ReadRecordAt(dir int, name string) (Record, error) {
 	path := func() string { return "/proc/self/fd/" + strconv.Itoa(dir) + "/" + name }
 	return readRecord(path, func(b []byte) (int, error) {
 		if !noGetxattrat.Load() {
-			n, err := getxattrat(dir, name, XattrName, b)
-			if err != unix.ENOSYS {
+			n, err := callGetxattrat(dir, name, XattrName, b)
+			if err != unix.ENOSYS && err != unix.EPERM {
 				return n, err
 			}
+		}
+		n, err := unix.Getxattr(path(), XattrName, b)
+		if err != unix.EPERM {
 			noGetxattrat.Store(true)
 		}
-		return unix.Getxattr(path(), XattrName, b)
+		return n, err
 	})
 }
 
-// noGetxattrat: the kernel has no such call; Linux 6.13 was the first that had.
+// noGetxattrat: there is no such call. Linux 6.13 was the first that had it, and a container may deny what
+// its runtime does not know.
 var noGetxattrat atomic.Bool
+
+var callGetxattrat = getxattrat // a test's, too
 
 // getxattrat is getxattrat(2), which golang.org/x/sys/unix has no function for. Symlinks are not followed.
 func getxattrat(dir int, path, attr string, value []byte) (int, error) {
@@ -42,7 +48,8 @@ func getxattrat(dir int, path, attr string, value []byte) (int, error) {
 		size, flags uint32
 	}{value: unsafe.Pointer(unsafe.SliceData(value)), size: uint32(len(value))}
 	n, _, errno := unix.Syscall6(unix.SYS_GETXATTRAT, uintptr(dir), uintptr(unsafe.Pointer(p)),
-		unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args))
+		unix.AT_SYMLINK_NOFOLLOW, uintptr(unsafe.Pointer(a)), uintptr(unsafe.Pointer(&args)),
+		unsafe.Sizeof(args))
 	if errno != 0 {
 		return 0, errno
 	}

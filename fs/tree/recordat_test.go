@@ -30,8 +30,12 @@ func TestReadRecordAt(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v, %v", what, got, err, want, wantErr)
 		}
 	}
-	for _, without := range []bool{false, true} {
-		noGetxattrat.Store(without)
+	defer func() { callGetxattrat = getxattrat }()
+	for _, without := range []error{nil, unix.ENOSYS, unix.EPERM} {
+		noGetxattrat.Store(false)
+		if without != nil {
+			callGetxattrat = func(int, string, string, []byte) (int, error) { return 0, without }
+		}
 		for _, r := range records {
 			if err := WriteRecord(path, &r.rec); err != nil {
 				t.Fatal(err)
@@ -54,6 +58,9 @@ func TestReadRecordAt(t *testing.T) {
 		same("none")
 		if _, err := ReadRecordAt(dir, name+"x"); !errors.Is(err, unix.ENOENT) {
 			t.Errorf("a file that is not there: %v", err)
+		}
+		if without != nil && !noGetxattrat.Load() {
+			t.Errorf("%v: the call is made again", without)
 		}
 	}
 }

@@ -202,14 +202,14 @@ func (v *Volume) openNames(o Options) error {
 	})
 	if err == nil {
 		v.names.Crowd.Bound(o.Most.Nodes)
-		yieldRoom(v, o)
+		shareMemory(v, o)
 	}
 	return err
 }
 
-// yieldRoom has what lives on the heap take the memory of decoded chunks where it needs it, and nodes no more
-// than are theirs then.
-func yieldRoom(v *Volume, o Options) {
+// shareMemory has what lives on the heap take the memory of decoded chunks where it needs it, and nodes no
+// more than is theirs then.
+func shareMemory(v *Volume, o Options) {
 	if o.Room == nil {
 		return
 	}

@@ -1,9 +1,13 @@
 package volume
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
+
+	"ckptfs/cas/remote/state"
 )
 
 // killed has a machine do something, and leaves its state of the remote as it was when the kernel was told of
@@ -156,5 +160,78 @@ func TestKilledPushBeforeNoted(t *testing.T) {
 		m.pulled("")
 		m.conflictsAre()
 		m.same(p, modelFile(t, "XYZ"))
+	}
+}
+
+// ofRemote calls f with what a machine knows of its remote, while the store is not open.
+func (m *machine) ofRemote(f func(db *state.DB)) {
+	m.t.Helper()
+	m.close()
+	db, err := state.Open(m.at(remoteState), m.id)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	f(db)
+	if err := db.Close(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.again()
+}
+
+// A look that is killed when it put aside what others removed, and before it removed that, leaves nothing
+// that somebody has to look at, unless a program changed it.
+func TestKilledWhileRemoving(t *testing.T) {
+	const p, q = "runs/x/1/model.safetensors", "runs/x/1/metrics.json"
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put(p, modelFile(t, "ABC"))
+	a.put(q, []byte("{}"))
+	a.put("runs/x/1/more", []byte("more"))
+	a.published("")
+	b.pulled("")
+	var left []string
+	for i, at := range []string{p, q} {
+		left = append(left, fmt.Sprintf("runs/x/1/.ckptfs-aside-%d", b.stat(at).Ino))
+		cp := exec.Command("cp", "-a", b.at("tree/"+at), b.at(fmt.Sprint(i)))
+		if out, err := cp.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	known := map[string][]byte{}
+	b.ofRemote(func(db *state.DB) {
+		for _, at := range []string{p, q} {
+			var err error
+			if known[at], err = db.Name(at); err != nil || known[at] == nil {
+				t.Fatal(at, err)
+			}
+		}
+	})
+	a.unlink(p)
+	a.unlink(q)
+	a.published("")
+	b.fetched()
+	if b.exists(p) || b.exists(q) {
+		t.Fatal("what others removed is there")
+	}
+	b.ofRemote(func(db *state.DB) {
+		if err := db.SetNames(known); err != nil {
+			t.Fatal(err)
+		}
+		for i := range left {
+			if err := os.Rename(b.at(fmt.Sprint(i)), b.at("tree/"+left[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	b.write(left[1], []byte("own"))
+	b.published("", left[1])
+	b.pulled("", left[1])
+	if b.exists(left[0]) || b.exists(p) || b.exists(q) {
+		t.Errorf("%q", b.names("runs/x/1"))
+	}
+	b.same(left[1], []byte("own"))
+	a.pulled("")
+	if a.exists(p) || a.exists(q) {
+		t.Errorf("what was removed is published: %q", a.names("runs/x/1"))
 	}
 }

@@ -63,6 +63,9 @@ func (db *DB) NoteNames(names map[string][]byte) error {
 	return db.use(func() error { return db.tables.names.Write(namePairs(names)) })
 }
 
+// Sync makes durable what NoteNames keeps.
+func (db *DB) Sync() error { return db.use(db.file.Sync) }
+
 // Expect is SetFiles and SetNames, together all or nothing.
 func (db *DB) Expect(files []*record.File, names map[string][]byte) error {
 	of, is := filePairs(files), namePairs(names)

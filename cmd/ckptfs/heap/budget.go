@@ -11,14 +11,15 @@ package heap
 //	     not freed yet, which is held to the rest; packing works with as many cores as an eighth of all,
 //	     64 MiB, has room for, and as many files wait for it as a sixteenth, 32 MiB, has room for
 //
-// With very many files the tables take more: local copies and models an eighth of all each, at most, and so do
-// the files that the kernel remembers, unless there is room for more. Steps are not bounded: one of eleven
+// With very many files the tables take more: local copies and models an eighth of all each, at most, and so
+// do the files that the kernel remembers, unless there is room for more. Steps are not bounded: one of eleven
 // files takes some 1,150 bytes (TestStepTakes of fs/steps). What stats and log count of very many chunks lies
 // in files without a name (cas/spilled), whose pages are the kernel's cache.
 //
 // All these live on the heap. Where that needs more than the last line has, the decoded chunks make room,
-// down to a quarter, and the kernel is asked to forget files beyond their eighth (Limit.Watch). The tensors of one file take a third of all at most while they are read (LayoutBytes); a file that has more is
-// packed as one that has none.
+// down to a quarter, and the kernel is asked to forget files beyond their eighth (Limit.Watch). The tensors
+// of one file take a third of all at most while they are read (LayoutBytes); a file that has more is packed
+// as one that has none.
 //
 // What the kernel keeps of files, and of the index beyond that, is its page cache, and goes when a program
 // needs it: with two million chunks in the index and --memory 64MiB, 38 MiB were the daemon's own and 92 MiB

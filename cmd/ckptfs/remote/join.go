@@ -257,8 +257,9 @@ func (c *commands) clone() *cobra.Command {
 		Use:   "clone URL STORE",
 		Short: "Make a store that is joined to a remote",
 		Long: `Makes a new store, joins it to the remote (see remote add), and reads the names that others published. They appear once
-the store is mounted. The bytes of a file are fetched when they are read, since a remote may hold more than this disk:
-pull fetches a run or a step, --all everything. A clone that was interrupted goes on when it is run again.
+the store is mounted. The bytes of a file are fetched when they are read, since a remote may hold more than
+this disk: pull fetches a run or a step, --all everything. A clone that was interrupted goes on when it is run
+again.
 
     ckptfs clone s3://models/team ./store
     ckptfs pull ./store/tree/runs/a

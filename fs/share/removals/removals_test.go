@@ -1,4 +1,4 @@
-package intents
+package removals
 
 import (
 	"errors"
@@ -95,7 +95,7 @@ func TestIntentsTorn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := len(logMagic) + logHead + len("runs/a")
+	first := len(magic) + head + len("runs/a")
 	for n := range whole {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, File), whole[:n], 0o600); err != nil {
@@ -111,7 +111,7 @@ func TestIntentsTorn(t *testing.T) {
 		holds(t, "and on", openLog(t, dir), append(want, "runs/d")...)
 	}
 	flipped := slices.Clone(whole)
-	flipped[first+logHead] ^= 1
+	flipped[first+head] ^= 1
 	if err := os.WriteFile(filepath.Join(dir, File), flipped, 0o600); err != nil {
 		t.Fatal(err)
 	}

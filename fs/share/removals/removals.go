@@ -1,11 +1,11 @@
-// Package intents is STORE/remote.log: the names that programs removed, or moved away, and that are not
+// Package removals keeps STORE/remote.log: names that programs removed, or moved away, and that are not
 // published so yet. That a name is missing says nothing of it: a power cut may have taken it, or it was never
-// here. So it is noted before it goes, if the remote has it:
+// here. So what a program removes is noted before that is done.
+//
+// # STORE/remote.log
 //
 //	"CKI1", then records:  4 CRC-32C of what follows    2 length    path
-//
-// A note is forgotten once its removal was published, or when the name is there after all.
-package intents
+package removals
 
 import (
 	"encoding/binary"
@@ -23,26 +23,26 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-// File is the file of a store that has them.
+// File is the name of the file in the store.
 const File = "remote.log"
 
 const (
-	logMagic = "CKI1"
-	logHead  = 6 // bytes of a record before its path
+	magic = "CKI1"
+	head  = 6 // bytes of a record before its path
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Log holds notes of names, in the order in which they were noted.
+// Log is what was noted. It is safe for concurrent use.
 type Log struct {
 	folder *disk.Folder
 
 	mu    sync.Mutex
 	file  *os.File
-	noted []*intent
+	noted []*note // in the order in which they were noted
 }
 
-type intent struct {
+type note struct {
 	path string
 	over bool // it was done
 }
@@ -63,13 +63,13 @@ func Open(folder *disk.Folder) (*Log, error) {
 	paths, n, err := parse(p)
 	if err == nil {
 		for _, path := range paths {
-			l.noted = append(l.noted, &intent{path, true})
+			l.noted = append(l.noted, &note{path, true})
 		}
 		err = f.Truncate(int64(n))
 	}
 	if err == nil && n == 0 {
-		_, err = f.WriteAt([]byte(logMagic), 0)
-		n = len(logMagic)
+		_, err = f.WriteAt([]byte(magic), 0)
+		n = len(magic)
 	}
 	if err == nil {
 		_, err = f.Seek(int64(n), io.SeekStart)
@@ -83,19 +83,19 @@ func Open(folder *disk.Folder) (*Log, error) {
 
 // parse reads the whole records from the begin, and says where they end.
 func parse(p []byte) (paths []string, n int, err error) {
-	if len(p) < len(logMagic) {
+	if len(p) < len(magic) {
 		return nil, 0, nil
 	}
-	if string(p[:len(logMagic)]) != logMagic {
+	if string(p[:len(magic)]) != magic {
 		return nil, 0, fmt.Errorf("%s: not a list of removals that this program knows; move it away, and names that were removed and not published come back", File)
 	}
-	n = len(logMagic)
-	for len(p)-n >= logHead {
-		k := n + logHead + int(binary.LittleEndian.Uint16(p[n+4:]))
+	n = len(magic)
+	for len(p)-n >= head {
+		k := n + head + int(binary.LittleEndian.Uint16(p[n+4:]))
 		if k > len(p) || crc32.Checksum(p[n+4:k], castagnoli) != binary.LittleEndian.Uint32(p[n:]) {
 			break
 		}
-		paths, n = append(paths, string(p[n+logHead:k])), k
+		paths, n = append(paths, string(p[n+head:k])), k
 	}
 	return paths, n, nil
 }
@@ -124,7 +124,7 @@ func (l *Log) Add(path string) (done func(bool) error, err error) {
 		_, serr := l.file.Seek(end, io.SeekStart)
 		return Nothing, errors.Join(fmt.Errorf("%s: %w", File, err), l.file.Truncate(end), serr)
 	}
-	one := &intent{path: path}
+	one := &note{path: path}
 	l.noted = append(l.noted, one)
 	return func(happened bool) error {
 		l.mu.Lock()
@@ -134,11 +134,11 @@ func (l *Log) Add(path string) (done func(bool) error, err error) {
 			return nil
 		}
 		return l.rewriteLocked(slices.DeleteFunc(slices.Clone(l.noted),
-			func(i *intent) bool { return i == one }))
+			func(i *note) bool { return i == one }))
 	}, nil
 }
 
-// Nothing is what Add returns where it notes nothing.
+// Nothing ends a removal of which nothing was noted.
 func Nothing(bool) error { return nil }
 
 // Sync makes durable what was noted, before the folder is in which the names were.
@@ -164,7 +164,7 @@ func (l *Log) All() (paths []string) {
 	return paths
 }
 
-// Cut forgets the first n of All, which were published, or did not happen.
+// Cut forgets the first n of all, which were published, or did not happen.
 func (l *Log) Cut(n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,8 +175,8 @@ func (l *Log) Cut(n int) error {
 }
 
 // rewriteLocked has the file hold these notes alone.
-func (l *Log) rewriteLocked(noted []*intent) error {
-	p := []byte(logMagic)
+func (l *Log) rewriteLocked(noted []*note) error {
+	p := []byte(magic)
 	for _, one := range noted {
 		p = appendNote(p, one.path)
 	}
