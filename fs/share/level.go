@@ -136,14 +136,13 @@ func (l *level) look() error {
 	})
 }
 
-// tellAll tells the kernel of each name that appeared, or went, but for folders that it knows: what it asks
-// for anew is no working folder any more, and nothing is mounted on it.
+// tellAll tells the kernel of each name that appeared, or went, but for those of inodes that it knows: it was
+// told of these. What it asks for anew is no working folder any more, and what is open has no path.
 func (l *level) tellAll() {
 	for name, e := range l.here {
-		if e.Mode&unix.S_IFMT == unix.S_IFDIR && names.IsPast(l.o.Names, e.Ino) {
-			continue
+		if !names.IsPast(l.o.Names, e.Ino) {
+			l.announce(l.dir, name)
 		}
-		l.announce(l.dir, name)
 	}
 	for name := range l.was {
 		if _, here := l.here[name]; !here {

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"os"
+	"path"
 	"slices"
 	"sync"
 	"testing"
@@ -163,6 +164,7 @@ func TestNextProcessTells(t *testing.T) {
 	a, b := c.join("a"), c.join("b")
 	a.put("runs/x/1/f", []byte("f"))
 	a.put("runs/x/g", []byte("g"))
+	a.put("runs/x/h", []byte("h"))
 	a.published("")
 	b.fetched()
 	b.same("runs/x/1/f", []byte("f"))
@@ -172,13 +174,14 @@ func TestNextProcessTells(t *testing.T) {
 	}
 	t.Cleanup(func() { memory.Close() })
 	past := map[uint64]handover.Node{}
-	for i, at := range []struct{ p, name string }{{"runs", "runs"}, {"runs/x", "x"}} {
+	for i, p := range []string{"runs", "runs/x", "runs/x/h"} {
 		var st unix.Stat_t
-		if err := unix.Stat(b.at("tree", at.p), &st); err != nil {
+		if err := unix.Stat(b.at("tree", p), &st); err != nil {
 			t.Fatal(err)
 		}
 		id := uint64(i + 2)
-		past[id] = handover.Node{ID: id, Parent: id - 1, Name: at.name, Ino: st.Ino, Type: unix.S_IFDIR}
+		past[id] = handover.Node{ID: id, Parent: id - 1, Name: path.Base(p), Ino: st.Ino,
+			Type: st.Mode & unix.S_IFMT}
 	}
 	var mu sync.Mutex
 	var heard []string
@@ -209,9 +212,9 @@ func TestNextProcessTells(t *testing.T) {
 	if !slices.Contains(heard, "2") {
 		t.Errorf("the kernel heard of %q alone", heard)
 	}
-	for _, known := range []string{"runs", "x"} {
+	for _, known := range []string{"runs", "x", "h"} {
 		if slices.Contains(heard, known) {
-			t.Errorf("it asks again for the folder %s, which it knows", known)
+			t.Errorf("it asks again for %s, which it knows", known)
 		}
 	}
 }
