@@ -253,14 +253,14 @@ func TestFolders(t *testing.T) {
 	l.r.must("rename", l.r.rename("a", "d", 0))
 	want := []string{"", "d", "d/b"}
 	for life := range 3 {
-		got := Folders(l.r)
+		got := Folders(l.r.Names)
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("life %d: %q", life, got)
 		}
 		if life == 1 {
 			l.look("d")
 		}
-		if life > 0 && (!IsPast(l.r, l.r.InoAt(l.r.root, "d")) || IsPast(l.r, l.r.InoAt(l.r.root, "c"))) {
+		if life > 0 && (!IsPast(l.r.Names, l.r.InoAt(l.r.root, "d")) || IsPast(l.r.Names, l.r.InoAt(l.r.root, "c"))) {
 			t.Errorf("life %d: what the kernel knows is not told apart", life)
 		}
 		l.next()
