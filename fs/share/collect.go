@@ -13,6 +13,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 )
 
@@ -21,9 +22,9 @@ const Quiet = 5 * time.Second
 
 // found is what is to be published.
 type found struct {
-	entries []record.Entry     // ascending by path; those of removed names are tombstones
-	looks   map[string]sum     // of their names, but for the removed
-	same    map[string]revised // what is known of names that look otherwise, and are what the remote has
+	entries []record.Entry       // ascending by path; those of removed names are tombstones
+	looks   map[string]known.Sum // of their names, but for the removed
+	same    map[string]revised   // what is known of names that look otherwise, and are what the remote has
 	done    map[string]*steps.Step
 	intents int            // how many removals were looked at
 	later   []control.Skip // what is not published yet, and why
@@ -46,7 +47,7 @@ type collector struct {
 // collect finds out what is to be published at or below a path, which is "runs" or below it.
 func (l *looker) collect(ctx context.Context, at string, dirty cleaned, now bool) (*found, error) {
 	c := &collector{looker: *l, path: at, dirty: dirty, now: now}
-	c.looks, c.same, c.done = map[string]sum{}, map[string]revised{}, map[string]*steps.Step{}
+	c.looks, c.same, c.done = map[string]known.Sum{}, map[string]revised{}, map[string]*steps.Step{}
 	if err := c.removed(); err != nil {
 		return nil, err
 	}
@@ -197,10 +198,10 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		return nil
 	}
 	k, err := c.known(p)
-	if err == nil && k.bare() && (k != nil || isStub(n)) { // a crash took what was known, or came before
+	if err == nil && k.Bare() && (k != nil || isStub(n)) { // a crash took what was known, or came before
 		lacks := c.lazy.ensure(ctx, path.Dir(p))
 		k, err = c.known(p)
-		if err == nil && k.bare() && n.IsDir() && lacks != nil { // perhaps it has not its attributes yet
+		if err == nil && k.Bare() && n.IsDir() && lacks != nil { // perhaps it has not its attributes yet
 			c.unready = true
 			c.note(p, lacks.Error())
 			return nil
@@ -209,7 +210,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 	if err != nil {
 		return err
 	}
-	was := k.encode()
+	was := k.Encode()
 	e, look, err := c.entry(n, p, st, k)
 	if err == nil && e != nil && attrBytes(e) > record.MaxEntry/2 {
 		err = fmt.Errorf("its attributes are too long for an entry")
@@ -224,12 +225,12 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 			func(soon error) bool { return errors.Is(err, soon) })
 		c.note(p, err.Error())
 		return nil
-	case k != nil && contentOf(e) == k.content:
-		k.look = look
-		c.same[p] = revised{was, k.encode()}
+	case k != nil && known.ContentOf(e) == k.Content:
+		k.Look = look
+		c.same[p] = revised{was, k.Encode()}
 		return nil
-	case k.arrived(e, look):
-		c.same[p] = revised{was, k.encode()}
+	case k.Arrived(e, look):
+		c.same[p] = revised{was, k.Encode()}
 		return nil
 	}
 	c.looks[p] = look

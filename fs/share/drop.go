@@ -33,8 +33,8 @@ func (s *Share) Drop(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
-	defer s.Heard(ctx)
-	if _, err := s.fetch(ctx); err != nil { // what was published may not be any more
+	defer Heard(ctx, s)
+	if _, err := fetchHeads(ctx, s); err != nil { // what was published may not be any more
 		return nil, err
 	}
 	n, err := s.o.Names.Resolve(at)
@@ -103,7 +103,7 @@ func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string
 		return "", err
 	case k == nil:
 		return keepUnpublished, nil
-	case lookOf(&a, &is, st) != k.look:
+	case lookOf(&a, &is, st) != k.Look:
 		return keepChanged, nil
 	case !is.Packed():
 		return keepPlain, nil

@@ -33,7 +33,7 @@ func (s *Share) Export(ctx context.Context, name, at string, serving bool) (*con
 	case inStep(at) == "":
 		return nil, &fs.PathError{Op: "export", Path: at, Err: fmt.Errorf("a run, or what one holds, is exported: %w", unix.EINVAL)}
 	}
-	if _, err := s.fetch(ctx); err != nil {
+	if _, err := fetchHeads(ctx, s); err != nil {
 		return nil, err
 	}
 	e := &export{Share: s, serving: serving}

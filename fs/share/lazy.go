@@ -67,7 +67,7 @@ const lookTimeout = 20 * time.Second
 // Heard waits until the kernel heard of the names that appeared, were replaced or went until now, for as long
 // as a request may take at most: the one that the kernel waits for may never be answered. No command about
 // names answers before. Nothing is locked meanwhile.
-func (s *Share) Heard(ctx context.Context) {
+func Heard(ctx context.Context, s *Share) {
 	ctx, end := context.WithTimeout(ctx, lookTimeout)
 	defer end()
 	s.lazy.tellings.Heard(ctx)

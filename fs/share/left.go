@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/tree"
 )
 
@@ -94,7 +95,7 @@ func (l *looker) mayBeNeeded(dir *names.Node, at, left string, ino uint64, list 
 			if err != nil && l.ctx.Err() != nil {
 				return true, err
 			}
-			if err == nil && has == k.content {
+			if err == nil && has == k.Content {
 				return false, nil
 			}
 		}
@@ -109,10 +110,10 @@ func (l *looker) isOwn(dir *names.Node, at, left string, list []tree.DirEntry) (
 	for _, e := range list {
 		here[e.Name] = true
 	}
-	missing := map[string]sum{}
+	missing := map[string]known.Sum{}
 	err = l.o.State.EachName(at, func(p string, b []byte) error {
-		if k, err := decodeKnown(p, b); err == nil && path.Dir(p) == at && !here[path.Base(p)] {
-			missing[p] = k.content
+		if k, err := known.Decode(p, b); err == nil && path.Dir(p) == at && !here[path.Base(p)] {
+			missing[p] = k.Content
 		}
 		return nil
 	})
@@ -132,7 +133,7 @@ func (l *looker) isOwn(dir *names.Node, at, left string, list []tree.DirEntry) (
 }
 
 // contentOf is the content of what has a name in a folder, as if its path were at.
-func (l *looker) contentOf(dir *names.Node, name, at string) (s sum, err error) {
+func (l *looker) contentOf(dir *names.Node, name, at string) (s known.Sum, err error) {
 	n, _, err := l.o.Names.Child(dir, name)
 	if err != nil {
 		return s, err
@@ -149,7 +150,7 @@ func (l *looker) contentOf(dir *names.Node, name, at string) (s sum, err error) 
 	if err != nil {
 		return s, err
 	}
-	return contentOf(e), nil
+	return known.ContentOf(e), nil
 }
 
 // clearFolder is clear of a folder that is not listed otherwise.

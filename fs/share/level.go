@@ -12,6 +12,7 @@ import (
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -25,7 +26,7 @@ type level struct {
 	lists [][]record.Entry
 
 	here    map[string]tree.DirEntry // what it has
-	was     map[string]*known
+	was     map[string]*known.Name
 	folders map[string]bool // by name: whether heads say of names in it
 	gone    []string        // folders that others removed
 	again   bool            // some of it is in use, and is to be looked at again
@@ -123,12 +124,12 @@ func (l *level) look() error {
 	for _, e := range list {
 		l.here[e.Name] = e
 	}
-	l.was = map[string]*known{}
+	l.was = map[string]*known.Name{}
 	return l.o.State.EachName(l.at, func(p string, b []byte) error {
 		if path.Dir(p) != l.at {
 			return nil
 		}
-		k, err := decodeKnown(p, b)
+		k, err := known.Decode(p, b)
 		if err == nil { // else it is found out again
 			l.was[path.Base(p)] = k
 		}
@@ -170,8 +171,8 @@ func (l *level) wants(n *rnames.Node) bool {
 	if n.Name == nil {
 		return !here
 	}
-	return !here || was == nil || was.next != nil || was.content != contentOf(n.Name) ||
-		!slices.Equal(was.tips, n.Shown())
+	return !here || was == nil || was.Next != nil || was.Content != known.ContentOf(n.Name) ||
+		!slices.Equal(was.Tips, n.Shown())
 }
 
 func (l *level) noteConflict(n *rnames.Node) {
@@ -227,11 +228,11 @@ func (l *level) neverCame(said map[string][]*record.Entry) error {
 	defer l.pushing.Unlock()
 	none := map[string]revised{}
 	for name, was := range l.was {
-		if _, here := l.here[name]; here || !was.bare() || l.folders[name] ||
+		if _, here := l.here[name]; here || !was.Bare() || l.folders[name] ||
 			rnames.Merge(said[name]).Name != nil {
 			continue
 		}
-		none[path.Join(l.at, name)] = revised{was.encode(), nil}
+		none[path.Join(l.at, name)] = revised{was.Encode(), nil}
 	}
 	if len(none) == 0 {
 		return nil
@@ -242,9 +243,9 @@ func (l *level) neverCame(said map[string][]*record.Entry) error {
 
 // isDeleted is deleted of what is known, and of a stub of which only the heads know something.
 func (l *level) isDeleted(name string, held []*record.Entry) (bool, error) {
-	if was := l.was[name]; !was.bare() {
-		return l.deleted(name, held, was.tips), nil
-	} else if was != nil && was.next != nil && l.deleted(name, held, was.next.tips) {
+	if was := l.was[name]; !was.Bare() {
+		return l.deleted(name, held, was.Tips), nil
+	} else if was != nil && was.Next != nil && l.deleted(name, held, was.Next.Tips) {
 		return l.here[name].Mode&unix.S_IFMT != unix.S_IFDIR, nil // a program may have made an empty folder
 	}
 	if len(held) == 0 || !l.deleted(name, held, nil) {
@@ -286,7 +287,7 @@ func (l *level) hasStub(name string) bool {
 
 // remove removes a name that is as it is known. It is moved aside first: what a program did to it until then
 // brings it back.
-func (l *level) remove(ctx context.Context, p, name string, was *known) error {
+func (l *level) remove(ctx context.Context, p, name string, was *known.Name) error {
 	s := l.Share
 	n, _, err := s.o.Names.Child(l.dir, name)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -42,8 +43,8 @@ type looker struct {
 
 // entry makes the entry of a node by its path, but for whose it is. Of a name that is not shared e is nil. If
 // it looks as it did when k was noted, e is nil, too.
-func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known) (
-	e *record.Entry, look sum, err error) {
+func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known.Name) (
+	e *record.Entry, look known.Sum, err error) {
 	if n.File() != nil {
 		return l.file(n, path, st, k)
 	}
@@ -63,22 +64,23 @@ func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known) (
 	default:
 		return nil, look, nil
 	}
-	look = contentOf(e)
-	if k != nil && look == k.look {
+	look = known.ContentOf(e)
+	if k != nil && look == k.Look {
 		return nil, look, err
 	}
 	return e, look, err
 }
 
 // file is entry of a regular file.
-func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*record.Entry, sum, error) {
+func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known.Name) (
+	*record.Entry, known.Sum, error) {
 	a, is, err := settled(n)
 	if l.waits && time.Since(time.Unix(0, nanoseconds(a.Ctime))).Abs() < tick {
 		time.Sleep(tick) // another change might come in the same tick of the host's clock
 		a, is, err = settled(n)
 	}
 	look := lookOf(&a, &is, st)
-	if err != nil || k != nil && look == k.look {
+	if err != nil || k != nil && look == k.Look {
 		return nil, look, err
 	}
 	e := &record.Entry{Path: path, Mode: uint16(a.Mode & 0o777), MTime: nanoseconds(a.Mtime),
@@ -106,8 +108,8 @@ func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known) (*re
 const tick = 20 * time.Millisecond
 
 // lookOf is what tells that a file is as it was.
-func lookOf(a *tree.Attr, is *content.State, st *steps.Step) sum {
-	return sumOf(fmt.Appendf(nil, "%d %o %d %d %x %v", a.Size, a.Mode, nanoseconds(a.Mtime),
+func lookOf(a *tree.Attr, is *content.State, st *steps.Step) known.Sum {
+	return known.SumOf(fmt.Appendf(nil, "%d %o %d %d %x %v", a.Size, a.Mode, nanoseconds(a.Mtime),
 		nanoseconds(a.Ctime), is.Record.Manifest, metricsOf(st)))
 }
 

@@ -11,12 +11,13 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/tree"
 )
 
 // make makes a name, in place of old if that is not nil and is as it was when it was known.
 func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
-	was *known) (*names.Node, error) {
+	was *known.Name) (*names.Node, error) {
 	switch e.Kind {
 	case record.KindFolder:
 		n, err := p.folder(dir, name, e)
@@ -62,7 +63,7 @@ func (p *pull) folder(dir *names.Node, name string, e *record.Entry) (*names.Nod
 
 // file makes a file, first without a name.
 func (p *pull) file(ctx context.Context, dir *names.Node, name string, old *names.Node, e *record.Entry,
-	was *known) (*names.Node, error) {
+	was *known.Name) (*names.Node, error) {
 	if !e.File.Manifest.IsZero() && !p.stubs {
 		if err := p.bringOne(ctx, e); err != nil {
 			return nil, err
@@ -126,7 +127,7 @@ func (p *pull) fill(m names.Made, e *record.Entry) (done func(), err error) {
 }
 
 // place gives a new file its name.
-func (p *pull) place(n, dir *names.Node, name string, old *names.Node, at string, was *known) error {
+func (p *pull) place(n, dir *names.Node, name string, old *names.Node, at string, was *known.Name) error {
 	to := name
 	if old != nil {
 		to = pullingName(n)
@@ -143,7 +144,8 @@ func (p *pull) place(n, dir *names.Node, name string, old *names.Node, at string
 
 // replace puts what is called next in the place of old. They are exchanged, so that what a program did to
 // old, or put in its place, until then comes back. The error is errChanged if there was any.
-func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, at string, was *known) error {
+func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, at string,
+	was *known.Name) error {
 	before, err := p.unchanged(old, at, was)
 	if err == nil {
 		err = p.exchange(dir, next, name)
@@ -180,11 +182,11 @@ func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
 }
 
 // unchanged is how old is, if it is as it was when it was known; was is bare of a stub that isLost.
-func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.State, err error) {
+func (p *pull) unchanged(old *names.Node, at string, was *known.Name) (is content.State, err error) {
 	if old.File() == nil {
 		l := &looker{Share: p.Share}
 		_, look, err := l.entry(old, at, nil, nil)
-		if err == nil && (was == nil || look != was.look) {
+		if err == nil && (was == nil || look != was.Look) {
 			err = errChanged
 		}
 		return is, err
@@ -194,14 +196,14 @@ func (p *pull) unchanged(old *names.Node, at string, was *known) (is content.Sta
 		return is, err
 	}
 	a, is, err := settled(old)
-	if was.bare() && err == nil && is.Record.Remote { // a stub that was changed is none
+	if was.Bare() && err == nil && is.Record.Remote { // a stub that was changed is none
 		gone, err := p.isLost(old)
 		if err == nil && !gone && was != nil {
 			err = errChanged
 		}
 		return is, err
 	}
-	if was == nil || err != nil || lookOf(&a, &is, st) != was.look {
+	if was == nil || err != nil || lookOf(&a, &is, st) != was.Look {
 		return is, errChanged
 	}
 	return is, nil

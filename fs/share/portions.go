@@ -33,8 +33,8 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
-	defer s.Heard(ctx)
-	if _, err := s.fetch(ctx); err != nil {
+	defer Heard(ctx, s)
+	if _, err := fetchHeads(ctx, s); err != nil {
 		return nil, err
 	}
 	parts := []string{at}
@@ -201,7 +201,7 @@ func (p *pull) wants(ctx context.Context, n *rnames.Node) (bool, error) {
 	old, err := p.o.Names.Resolve(n.Path)
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return was.bare() || !p.goes(n.Path), nil
+		return was.Bare() || !p.goes(n.Path), nil
 	case errors.Is(err, unix.ENOTDIR):
 		return false, nil
 	case err != nil:

@@ -17,18 +17,19 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
 
 // Fetch reads the heads that changed. The kernel knows of no name otherwise than they say when it returns.
 func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
-	out, err := s.fetch(ctx)
-	s.Heard(ctx)
+	out, err := fetchHeads(ctx, s)
+	Heard(ctx, s)
 	return out, err
 }
 
-func (s *Share) fetch(ctx context.Context) (*control.Fetched, error) {
+func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
 	changed, err := s.lazy.fetch(ctx, s.heads.Refresh)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -86,8 +87,8 @@ func (s *Share) heldBelow(ctx context.Context, at string) (map[string][]*record.
 const mostNotes = 256
 
 // expect notes what names are about to get, and keeps where the plans of files are, before it is done: what
-// is there after a crash is not taken for what a program wrote. The names of which that is noted are returned;
-// the others stay as they are.
+// is there after a crash is not taken for what a program wrote. The names of which that is noted are
+// returned; the others stay as they are.
 func (p *pull) expect(ctx context.Context, files []*record.File, nodes []rnames.Node) (
 	all []rnames.Node, err error) {
 	next := map[string]revised{}
@@ -130,19 +131,19 @@ func (p *pull) about(ctx context.Context, n *rnames.Node) (r revised, why string
 	if err != nil {
 		return r, "", err
 	}
-	r = revised{was.encode(), was.about(n.Name, n.Shown())}
-	if r.is == nil || was == nil || was.next == nil {
+	r = revised{was.Encode(), was.About(n.Name, n.Shown())}
+	if r.is == nil || was == nil || was.Next == nil {
 		return r, "", nil
 	}
 	if why, err = p.cameBefore(ctx, n.Path, was); why != "" || err != nil { // and is known no more hereafter
 		return r, why, err
 	}
-	r.is = was.about(n.Name, n.Shown())
+	r.is = was.About(n.Name, n.Shown())
 	return r, "", nil
 }
 
 // cameBefore finds out whether a name has what it was about to get before a crash, as which it is known then.
-func (p *pull) cameBefore(ctx context.Context, at string, was *known) (why string, err error) {
+func (p *pull) cameBefore(ctx context.Context, at string, was *known.Name) (why string, err error) {
 	n, err := p.o.Names.Resolve(at)
 	if err != nil {
 		if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
@@ -282,7 +283,7 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 			}
 			return why, err
 		}
-	} else if !was.bare() && p.goes(n.Path) {
+	} else if !was.Bare() && p.goes(n.Path) {
 		return "removed here, and not published yet", nil
 	}
 	made, err := p.make(ctx, dir, name, old, e, was)
@@ -312,7 +313,7 @@ func (p *pull) goes(at string) bool {
 }
 
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.
-func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Entry, was *known) (
+func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Entry, was *known.Name) (
 	same bool, why string, err error) {
 	has, look, err := p.has(ctx, n, at, was)
 	if err != nil {
@@ -323,13 +324,13 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 		return false, "there is something here that is not shared", nil
 	case sameBytes(has, e):
 		return true, "", nil
-	case was.bare():
+	case was.Bare():
 		gone, err := p.isLost(n)
 		if gone || err != nil {
 			return false, "", err
 		}
 		return false, changedHere, nil
-	case was.look != look:
+	case was.Look != look:
 		return false, changedHere, nil
 	case has.Kind == record.KindFolder || e.Kind == record.KindFolder:
 		return false, "it is a folder on one side only", nil
@@ -339,18 +340,19 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 
 // has is what the tree has of a name. Where that is what is published although it looks otherwise (it was
 // changed and changed back, or another name of its inode went), was has its look from here on.
-func (p *pull) has(ctx context.Context, n *names.Node, at string, was *known) (*record.Entry, sum, error) {
+func (p *pull) has(ctx context.Context, n *names.Node, at string, was *known.Name) (
+	*record.Entry, known.Sum, error) {
 	l := &looker{Share: p.Share, ctx: ctx, waits: true, batch: p.o.Store.Begin()}
 	defer l.batch.Release()
 	st, err := p.stepAt(at)
 	if err != nil {
-		return nil, sum{}, err
+		return nil, known.Sum{}, err
 	}
 	e, look, err := l.entry(n, at, st, nil)
-	if err == nil && was != nil && e != nil && contentOf(e) == was.content {
-		was.look = look
+	if err == nil && was != nil && e != nil && known.ContentOf(e) == was.Content {
+		was.Look = look
 	} else if err == nil {
-		was.arrived(e, look)
+		was.Arrived(e, look)
 	}
 	return e, look, err
 }
@@ -364,7 +366,7 @@ func sameBytes(a, b *record.Entry) bool {
 }
 
 // note notes that the tree shows what the remote has. was is what was known of a name that was there before.
-func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry, was *known) error {
+func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry, was *known.Name) error {
 	st, err := p.stepAt(n.Path)
 	if err != nil {
 		return err
@@ -373,31 +375,32 @@ func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry, was *know
 }
 
 // noteAs is note of a name that is a step, or nil.
-func (p *pull) noteAs(st *steps.Step, made *names.Node, n *rnames.Node, e *record.Entry, was *known) error {
+func (p *pull) noteAs(st *steps.Step, made *names.Node, n *rnames.Node, e *record.Entry,
+	was *known.Name) error {
 	l := &looker{Share: p.Share, ctx: context.Background(), batch: p.o.Store.Begin()}
 	defer l.batch.Release()
 	has, look, err := l.entry(made, n.Path, st, nil)
-	k := &known{content: contentOf(e), tips: n.Shown()}
+	k := &known.Name{Content: known.ContentOf(e), Tips: n.Shown()}
 	switch {
 	case err == nil && has != nil && sameBytes(has, e):
 		switch {
-		case !was.bare() && was.look != look && contentOf(has) != k.content,
+		case !was.Bare() && was.Look != look && known.ContentOf(has) != k.Content,
 			was == nil && !slices.Equal(has.Attrs, e.Attrs):
 			return nil // its attributes were changed here, and are not published
-		case was != nil && was.bare() && e.Kind != record.KindFolder: // it got its attributes before its name
+		case was != nil && was.Bare() && e.Kind != record.KindFolder: // it got its attributes before its name
 		case was != nil && !sameAttributes(has, e):
-			if was.bare() {
+			if was.Bare() {
 				has.Attrs = nil // what a program gave it stays
 			}
 			if look, err = p.takeOver(l, made, has, e); err != nil {
 				return err
 			}
 		}
-		k.look = look
+		k.Look = look
 	case was != nil:
 		return nil // it was changed since it was looked at
 	} // else a program changed what was made just now: it looks like nothing that is known
-	if p.notes[n.Path] = k.encode(); len(p.notes) < mostNotes {
+	if p.notes[n.Path] = k.Encode(); len(p.notes) < mostNotes {
 		return nil
 	}
 	return p.flush()

@@ -19,6 +19,7 @@ import (
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cas/segment"
 	"ckptfs/fs/control"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 )
 
@@ -296,7 +297,7 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 		}
 		var shown []record.Replaced
 		if k != nil {
-			shown = k.tips
+			shown = k.Tips
 		}
 		if p.shown != nil {
 			shown = p.shown[e.Path]
@@ -359,7 +360,8 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 			set[e.Path] = nil
 			p.out.Removed++
 		default:
-			set[e.Path] = (&known{look: p.looks[e.Path], content: contentOf(e), tips: tips}).encode()
+			k := &known.Name{Look: p.looks[e.Path], Content: known.ContentOf(e), Tips: tips}
+			set[e.Path] = k.Encode()
 			p.out.Names++
 		}
 	}

@@ -16,7 +16,7 @@ const mostNamed = 8
 // refuse is the error of a push that would leave a name with several versions, as far as heads tell now. A
 // writer that commits at the same moment is not seen.
 func (p *push) refuse(ctx context.Context) error {
-	if _, err := p.fetch(ctx); err != nil {
+	if _, err := fetchHeads(ctx, p.Share); err != nil {
 		return err
 	}
 	ch, err := p.changes(ctx, p.entries)

@@ -14,8 +14,8 @@ import (
 // is still there, this store publishes.
 func (s *Share) RepairRemote(ctx context.Context, from []string, report func(control.Progress)) (
 	*control.RemoteRepaired, error) {
-	defer s.Heard(ctx)
-	if _, err := s.fetch(ctx); err != nil {
+	defer Heard(ctx, s)
+	if _, err := fetchHeads(ctx, s); err != nil {
 		return nil, err
 	}
 	o := mend.Options{Remote: s.o.Joined.ID, Kept: map[record.Writer]*record.Head{}, Now: s.o.Now,

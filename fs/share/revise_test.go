@@ -23,7 +23,8 @@ func TestRevise(t *testing.T) {
 	s := &Share{}
 	n := namesOnly{all: map[string][]byte{"same": {1}, "other": {2}, "came": {3}}}
 	s.o.State = n
-	others, err := s.revise(map[string]revised{"same": {[]byte{1}, []byte{9}}, "other": {[]byte{1}, []byte{9}},
+	others, err := s.revise(map[string]revised{
+		"same": {[]byte{1}, []byte{9}}, "other": {[]byte{1}, []byte{9}},
 		"came": {nil, []byte{9}}, "new": {nil, []byte{9}}}, n.SetNames)
 	if err != nil || len(others) != 2 || !others["other"] || !others["came"] {
 		t.Errorf("%v, %v", others, err)

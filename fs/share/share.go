@@ -12,9 +12,9 @@
 //
 //	what is dirty      of each folder of a run when something in it changed last (Touched). At the start all
 //	                   runs are looked through.
-//	what is new        of a name that looks otherwise than it did when it was published (known.look) an entry
-//	                   is made; it is published if it says something else than the remote has (known.content)
-//	what it replaces   the entries that the tree showed when the change was made (known.tips)
+//	what is new        of a name that looks otherwise than it did when it was published (known.Look) an entry
+//	                   is made; it is published if it says something else than the remote has (known.Content)
+//	what it replaces   the entries that the tree showed when the change was made (Tips)
 //
 // What a program removes or moves away is noted before that is done, if the remote has it, and published from
 // there (package removals). A note is forgotten once its removal was published, or when the name is there
@@ -38,7 +38,7 @@
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in
 // the local store (content.Adopt), its mode and times, then the name, in place of what was there. A program
 // that has the old file open keeps it. What was changed here and not published is left as it is. What a name
-// is about to get is noted before (known.next): after a crash it is no change that was made here.
+// is about to get is noted before (known.Name.Next): after a crash it is no change that was made here.
 //
 // # What goes by itself
 //
@@ -75,6 +75,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/removals"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
@@ -401,18 +402,18 @@ func (s *Share) wasDone(p string, st *steps.Step) bool {
 	return s.done[p] == st
 }
 
-func (s *Share) known(p string) (*known, error) {
+func (s *Share) known(p string) (*known.Name, error) {
 	b, err := s.o.State.Name(p)
 	if b == nil || err != nil {
 		return nil, err
 	}
-	return decodeKnown(p, b)
+	return known.Decode(p, b)
 }
 
 // knownBelow are the names at or below a path that the remote has, and that were here.
 func (s *Share) knownBelow(at string) (paths []string, err error) {
 	err = s.o.State.EachName(at, func(p string, b []byte) error {
-		if k, err := decodeKnown(p, b); err != nil || !k.bare() {
+		if k, err := known.Decode(p, b); err != nil || !k.Bare() {
 			paths = append(paths, p)
 		}
 		return nil

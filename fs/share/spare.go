@@ -32,7 +32,7 @@ func (s *Share) Spare(ctx context.Context, bytes int64, used func(*names.Node) (
 	d := &dropping{Share: s, out: control.Dropped{Skipped: []control.Skip{}}}
 	some, err := oldest(ctx, s, used)
 	if err == nil && len(some) > 0 {
-		_, err = s.fetch(ctx) // as Drop does
+		_, err = fetchHeads(ctx, s) // as Drop does
 	}
 	for _, c := range some {
 		if err != nil || d.out.Bytes >= bytes || unasked(d.unheld) {

@@ -7,6 +7,7 @@ import (
 
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 )
 
@@ -47,7 +48,7 @@ func (s *Share) StateOf(n *names.Node, p string) (string, error) {
 }
 
 // published reports whether the remote has a name as it is here. Where only packing could tell, it has not.
-func (s *Share) published(n *names.Node, p string, st *steps.Step, k *known) (bool, error) {
+func (s *Share) published(n *names.Node, p string, st *steps.Step, k *known.Name) (bool, error) {
 	l := &looker{Share: s, ctx: context.Background()}
 	if n.File() == nil {
 		e, _, err := l.entry(n, p, st, k)
@@ -57,7 +58,7 @@ func (s *Share) published(n *names.Node, p string, st *steps.Step, k *known) (bo
 	if err != nil && !errors.Is(err, errUnpacked) {
 		return false, nil
 	}
-	if lookOf(&a, &is, st) == k.look { // also while it is packed again
+	if lookOf(&a, &is, st) == k.Look { // also while it is packed again
 		return true, nil
 	}
 	if err != nil {
@@ -67,7 +68,7 @@ func (s *Share) published(n *names.Node, p string, st *steps.Step, k *known) (bo
 		return false, nil
 	}
 	e, _, err := l.entry(n, p, st, nil) // its local copy may have come or gone since
-	return err == nil && e != nil && contentOf(e) == k.content, nil
+	return err == nil && e != nil && known.ContentOf(e) == k.Content, nil
 }
 
 // stepAt is the step that a path leads to; nil if it is none.

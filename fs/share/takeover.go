@@ -7,6 +7,7 @@ import (
 
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
 	"ckptfs/fs/tree"
 )
 
@@ -32,7 +33,7 @@ func sameAttributes(has, e *record.Entry) bool {
 
 // takeOver gives a name, which nobody changed here, the attributes that were published with the bytes that it
 // has, and looks at it again.
-func (p *pull) takeOver(l *looker, n *names.Node, has, e *record.Entry) (look sum, err error) {
+func (p *pull) takeOver(l *looker, n *names.Node, has, e *record.Entry) (look known.Sum, err error) {
 	mode := modeOf(e)
 	set := &tree.SetAttr{Mode: &mode}
 	if e.Kind == record.KindFile {

@@ -94,7 +94,7 @@ func (p *pull) tell(ctx context.Context, n *names.Node, e *record.Entry) error {
 
 // ancestors are those of a model's parent, the nearest first, unless that is here.
 func (p *pull) ancestors(ctx context.Context, m *record.Model) (above []record.Ancestor) {
-	if k, err := p.known(m.Parent.Path); m.How == "" || err != nil || !k.bare() {
+	if k, err := p.known(m.Parent.Path); m.How == "" || err != nil || !k.Bare() {
 		return nil
 	}
 	for from := m.Parent; len(above) < mostAbove; {

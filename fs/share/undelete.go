@@ -22,7 +22,7 @@ type deletion struct {
 
 // deletions reads what was deleted at or below a path.
 func (s *Share) deletions(ctx context.Context, at string) (all []deletion, err error) {
-	if _, err := s.fetch(ctx); err != nil {
+	if _, err := fetchHeads(ctx, s); err != nil {
 		return nil, err
 	}
 	of, err := s.heads.Below(ctx, at)

@@ -36,7 +36,7 @@ func (s *sharing) ensureShown(ctx context.Context, one *share.Share, p string) {
 		below(ctx, one, path.Join(steps.Dir, run))
 		ctx, end := context.WithTimeout(ctx, heardWithin)
 		defer end()
-		one.Heard(ctx)
+		share.Heard(ctx, one)
 	case virtual.Tensors.Name():
 		one.Ensure(ctx, shown)
 		if dir := path.Dir(shown); dir != "." {
@@ -59,7 +59,7 @@ func (s *sharing) appear(ctx context.Context, paths ...string) {
 	for _, p := range paths {
 		below(ctx, one, p)
 	}
-	one.Heard(ctx)
+	share.Heard(ctx, one)
 }
 
 // below is appear of one path, before the kernel heard of it.

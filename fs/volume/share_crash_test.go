@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What a killed pull brought and did not note is replaced by what others published since, whoever looks first.
+// What a killed pull brought and did not note is replaced by what others published since, whoever looks
+// first.
 func TestKilledBeforeNotedThenLooked(t *testing.T) {
 	const p, q = "runs/x/1/model.safetensors", "runs/x/1/metrics.json"
 	for name, look := range map[string]func(b *machine){

@@ -1,0 +1,129 @@
+// Package known is what a store and its remote have in common of a name, as fs/share keeps it.
+package known
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/document"
+	"ckptfs/cas/remote/record"
+)
+
+// Sum is the first 16 bytes of a BLAKE3.
+type Sum [16]byte
+
+// Name is what this store and the remote have in common of a name:
+//
+//	"CKN1"
+//	look      16 bytes: of what the tree showed
+//	content   16 bytes: of what the remote has
+//	tips      number n, then n times: string writer, number version: the entries that the tree shows
+//	next      to the end: nothing, or content and tips of what the tree was about to get. It has that, unless
+//	          a crash came before
+//
+// What was not there before has zeros as look and content, and no tips.
+type Name struct {
+	Look, Content Sum
+	Tips          []record.Replaced
+	Next          *Name // without look
+}
+
+// Bare reports whether nothing is known that the tree had.
+func (k *Name) Bare() bool { return k == nil || k.Content == Sum{} && len(k.Tips) == 0 }
+
+// Arrived reports whether the tree has what it was about to get, which is what is known from then on.
+func (k *Name) Arrived(e *record.Entry, look Sum) bool {
+	if k == nil || k.Next == nil || e == nil || ContentOf(e) != k.Next.Content {
+		return false
+	}
+	*k = Name{Look: look, Content: k.Next.Content, Tips: k.Next.Tips}
+	return true
+}
+
+// About is what is noted of a name before the tree gets what entries say: nil if that is known already.
+func (k *Name) About(e *record.Entry, tips []record.Replaced) []byte {
+	next := &Name{Content: ContentOf(e), Tips: tips}
+	if k == nil {
+		return (&Name{Next: next}).Encode()
+	}
+	last := k
+	if k.Next != nil {
+		last = k.Next
+	}
+	if last.Content == next.Content && slices.Equal(last.Tips, tips) {
+		return nil
+	}
+	return (&Name{Look: k.Look, Content: k.Content, Tips: k.Tips, Next: next}).Encode()
+}
+
+// Encode makes the bytes; nil of nil.
+func (k *Name) Encode() []byte {
+	if k == nil {
+		return nil
+	}
+	p := append([]byte("CKN1"), k.Look[:]...)
+	p = k.append(p)
+	if k.Next != nil {
+		p = k.Next.append(p)
+	}
+	return p
+}
+
+func (k *Name) append(p []byte) []byte {
+	p = binary.AppendUvarint(append(p, k.Content[:]...), uint64(len(k.Tips)))
+	for _, t := range k.Tips {
+		p = append(binary.AppendUvarint(p, uint64(len(t.Writer))), t.Writer...)
+		p = binary.AppendUvarint(p, uint64(t.Version))
+	}
+	return p
+}
+
+// Decode reads what Encode made. path is for errors.
+func Decode(path string, p []byte) (*Name, error) {
+	r := &document.Reader{P: p, Of: fmt.Sprintf("what is known of %.200q", path)}
+	k := &Name{}
+	r.Magic("CKN1")
+	copy(k.Look[:], r.Take(len(k.Look)))
+	k.read(r)
+	if len(r.P) > 0 {
+		k.Next = &Name{}
+		k.Next.read(r)
+	}
+	return k, r.End()
+}
+
+func (k *Name) read(r *document.Reader) {
+	copy(k.Content[:], r.Take(len(k.Content)))
+	for range r.Count(2) {
+		k.Tips = append(k.Tips, record.Replaced{Writer: record.Writer(r.String()), Version: r.Num()})
+	}
+}
+
+// ContentOf is the sum of all that an entry says but whose it is and what it replaces. The time of a folder
+// or a link is none of it: on each machine it is when a name came into the one, and when the other was made.
+func ContentOf(e *record.Entry) Sum {
+	mtime := e.MTime
+	if e.Kind != record.KindFile {
+		mtime = 0
+	}
+	p := fmt.Appendf(nil, "%d %o %d %q", e.Kind, e.Mode, mtime, e.Link)
+	if f := e.File; f != nil {
+		p = fmt.Appendf(p, " file %d %q %x", f.Size, f.Inline, f.Manifest)
+	}
+	for _, a := range e.Attrs {
+		p = fmt.Appendf(p, " attr %q %q", a.Name, a.Value)
+	}
+	for _, m := range e.Metrics {
+		p = fmt.Appendf(p, " metric %q %x", m.Name, math.Float64bits(m.Value))
+	}
+	return SumOf(p)
+}
+
+// SumOf is the Sum of bytes.
+func SumOf(p []byte) Sum {
+	h := cas.Sum(p)
+	return Sum(h[:16])
+}
