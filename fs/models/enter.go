@@ -24,7 +24,7 @@ func (s *reconciler) enterLocked(p *stepPlace) error {
 	p.state = 1
 	defer func() { p.state = 2 }()
 	if s.o.Most > 0 && s.book.Len() >= s.o.Most && p.before == nil {
-		s.beyond++
+		s.beyond = true
 		return nil
 	}
 	t := s.told(p)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/ledger"
 )
@@ -107,23 +108,18 @@ func (s *reconciler) lookAtFile(l *looked, at stepAt, i int, present *present) e
 		p.before = e
 		l.again = append(l.again, p)
 	case ok && s.full(l) && len(l.gone.byManifest[p.manifest])+len(l.gone.byPath[p.path]) == 0:
-		s.beyond++
+		s.beyond = true
 	case ok:
 		l.open = append(l.open, p)
 	}
 	return nil
 }
 
-// files is how many files of steps may be models: those that are packed.
-func files(of []stepAt) (n int) {
-	for _, at := range of {
-		for i := range at.step.Files {
-			if at.step.Files[i].Size >= tree.HeaderSize {
-				n++
-			}
-		}
-	}
-	return n
+// anyModel reports whether files of steps may be models: those that are packed.
+func anyModel(of []stepAt) bool {
+	return slices.ContainsFunc(of, func(at stepAt) bool {
+		return slices.ContainsFunc(at.step.Files, func(f steps.File) bool { return f.Size >= tree.HeaderSize })
+	})
 }
 
 // lostModels are models that have no file any more, the earliest first.

@@ -113,7 +113,7 @@ type Models struct {
 	settled uint64                 // steps.gen of the last look; 0: there was none, or it was cut short
 	// foreign are records of a later version; they are kept.
 	foreign  []cas.Hash
-	beyond   int                      // files that were not entered for Options.Most
+	beyond   bool                     // files were not entered for Options.Most
 	problems map[string]string        // of steps: what was wrong with what they say of themselves
 	said     atomic.Pointer[[]string] // the problems, for Status
 

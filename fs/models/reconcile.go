@@ -81,9 +81,9 @@ func (m *Models) settleLocked(ctx context.Context) error {
 			said = append(said, path.Join(steps.Dir, at)+": "+st.Problem)
 		}
 	}
-	if m.beyond > 0 {
-		said = append(said, fmt.Sprintf("%s: %d models are known, as many as --memory has room for: %d files that came later have no lineage",
-			steps.Dir, m.o.Most, m.beyond))
+	if m.beyond {
+		said = append(said, fmt.Sprintf("%s: %d models are known, as many as --memory has room for: files that came later have no lineage",
+			steps.Dir, m.o.Most))
 	}
 	slices.Sort(said)
 	m.said.Store(&said)
@@ -183,7 +183,7 @@ func (s *reconciler) allFilesLocked(ctx context.Context, todo []stepAt, present 
 			return err
 		}
 		if todo = s.passed; len(todo) == 0 || s.o.Most-s.book.Len() < s.o.Most/16+1 {
-			s.beyond += files(todo)
+			s.beyond = s.beyond || anyModel(todo)
 			return nil
 		}
 		s.gone = nil

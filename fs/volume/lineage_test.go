@@ -431,7 +431,7 @@ func TestMostModels(t *testing.T) {
 		t.Errorf("of a model that there is no room for: %+v", l)
 	}
 	st, err := r.Status(context.Background())
-	if err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], "2 files that came later") {
+	if err != nil || len(st.Sidecars) != 1 || !strings.Contains(st.Sidecars[0], ": files that came later") {
 		t.Errorf("%+v, %v", st, err)
 	}
 	looked := 0
