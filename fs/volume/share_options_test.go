@@ -130,6 +130,21 @@ func TestNoConflict(t *testing.T) {
 	}
 }
 
+// Nor does one of a step that two machines made, of which the pusher has seen nothing.
+func TestNoConflictOfNewStep(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put("runs/x/1/f", []byte("a's"))
+	b.put("runs/x/1/f", []byte("b's"))
+	a.published("")
+	_, err := b.Push(context.Background(), "", control.PushOptions{NoConflict: true}, nil)
+	var refused *control.Error
+	if !errors.As(err, &refused) || refused.Code != control.CodeConflict {
+		t.Error(err)
+	}
+	b.conflictsAre()
+}
+
 func (m *machine) unpublished(files int, size int64, removed int) {
 	m.t.Helper()
 	st, err := m.Status(context.Background())

@@ -31,7 +31,7 @@ func Paths(lists ...[]record.Entry) iter.Seq2[string, []*record.Entry] {
 			if n < 0 {
 				n = len(all)
 			}
-			if !yield(path, all[:n]) {
+			if !yield(path, all[:n:n]) { // what is appended to it goes over no other path's
 				return
 			}
 			all = all[n:]
