@@ -26,8 +26,8 @@ func (c *Crowd) Bound(most int) {
 	c.bound, c.tell = most, most
 }
 
-// Short says whether memory is short. As long as it is not, there may be as many nodes as there is room for in
-// what the next process is left. Until Short is called it is.
+// Short says whether memory is short. As long as it is not, there may be as many nodes as there is room for
+// in what the next process is left. Until Short is called it is.
 func (c *Crowd) Short(short bool) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
