@@ -86,6 +86,9 @@ func (n *Nodes) sizeOf(id uint64) int {
 	return 0
 }
 
+// MostNodes is how many nodes there is room for, whatever their names are.
+const MostNodes = 1 << 20
+
 // limit is how many bytes may count: in what is left of a half, several records are appended before it has to
 // be compacted again.
 func (n *Nodes) limit() int { return len(n.both) / 2 / 8 * 7 }

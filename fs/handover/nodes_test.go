@@ -244,3 +244,15 @@ func BenchmarkNodesCompact(b *testing.B) {
 		m.nodes.compact()
 	}
 }
+
+func TestMostNodes(t *testing.T) {
+	m, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	long := Node{Gen: 1, Name: strings.Repeat("x", maxName)}
+	if need := MostNodes * sizeOfPut(&long); need > m.Nodes().limit() {
+		t.Errorf("%d bytes are needed, and there are %d", need, m.Nodes().limit())
+	}
+}

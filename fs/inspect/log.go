@@ -76,8 +76,8 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	return out, nil
 }
 
-// runLog is what the steps of a run added, from the first one on, up to the first new one that is being written
-// or waits to be packed: the next who asks goes on from there.
+// runLog is what the steps of a run added, from the first one on, up to the first new one that is being
+// written or waits to be packed: the next who asks goes on from there.
 type runLog struct {
 	run   string
 	steps []*steps.Step

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/handover"
 )
 
 // crowded reports whether Crowd tells.
@@ -101,6 +102,23 @@ func TestCrowdInAmpleMemory(t *testing.T) {
 	r.Crowd.Short(true)
 	if r.crowded() {
 		t.Error("one is too many")
+	}
+}
+
+// Where memory is ample there are no more nodes than the next process is left: it would not know the others,
+// which programs may have open.
+func TestCrowdIsHandedOn(t *testing.T) {
+	r := newRig(t)
+	r.Crowd.Bound(2)
+	r.Crowd.Short(false)
+	r.tab.mu.Lock()
+	defer r.tab.mu.Unlock()
+	for n, told := range map[int]bool{handover.MostNodes: false, handover.MostNodes + 1: true} {
+		r.Crowd.cameLocked(n)
+		if r.crowded() != told {
+			t.Errorf("%d nodes: told %v", n, !told)
+		}
+		r.Crowd.wentLocked(1)
 	}
 }
 

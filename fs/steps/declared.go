@@ -90,7 +90,9 @@ func (s *Steps) readDeclared(fd int, runName string, st *Step) {
 		if err == nil {
 			st.Declared, err = ledger.ParseDeclared(b)
 		}
-		if gone(err) != nil && !errors.Is(err, ErrRemote) { // then models are told their parents
+		if errors.Is(err, ErrRemote) { // then models are told their parents
+			st.remote = true
+		} else if gone(err) != nil {
 			st.DeclaredProblem = fmt.Sprintf("%s: %v", LineageFile, err)
 		}
 	}

@@ -93,6 +93,7 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 		all[metric] = m
 	}
 	if remote {
+		st.remote = true
 		addTold(self, all)
 	}
 	if len(all) > 0 {

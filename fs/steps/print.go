@@ -37,7 +37,7 @@ const sinceRecorded = 10 * time.Second
 
 // Prints are those of steps, by "run/step", that were looked at, with what each says of itself (Step.Said).
 // Of a step of which files were recorded since it is taken again, if nothing but the ctimes is other than it
-// was.
+// was, and no change is known that was not looked at.
 func (s *Steps) Prints(of map[string]*Step) map[Print][]byte { return s.prints(of, sinceRecorded) }
 
 func (s *Steps) prints(of map[string]*Step, still time.Duration) map[Print][]byte {
@@ -52,6 +52,9 @@ func (s *Steps) prints(of map[string]*Step, still time.Duration) map[Print][]byt
 		} else if print == (Print{}) {
 			print = s.printAgain(at, st, still)
 			w.mu.Lock()
+			if w.changedLocked(st) {
+				print = Print{}
+			}
 			if w.prints[st] == (Print{}) && st.of.steps[st.Name] == st {
 				w.prints[st] = print
 			}

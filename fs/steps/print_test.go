@@ -169,3 +169,26 @@ func TestPrintRecorded(t *testing.T) {
 		want("written, and recorded", 0)
 	}
 }
+
+// TestPrintChanged: what a step says may be another since its look, where nothing but a ctime is.
+func TestPrintChanged(t *testing.T) {
+	for _, file := range []bool{false, true} {
+		root, step := printed(t, file)
+		s, steps := looked(t, root)
+		var st unix.Stat_t
+		err := errors.Join(unix.Setxattr(step, "user.metric.loss", []byte("1"), 0), unix.Stat(step, &st))
+		if err != nil {
+			t.Skip(err)
+		}
+		s.Recorded(st.Ino)
+		disktest.WaitTick(t)
+		if got := s.prints(steps, 0); len(got) != 1 {
+			t.Errorf("recorded: %v", got)
+		}
+		s.Recorded(st.Ino)
+		s.Changed(st.Ino)
+		if got := s.prints(steps, 0); len(got) != 0 {
+			t.Errorf("recorded and changed: %v", got)
+		}
+	}
+}

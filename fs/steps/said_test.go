@@ -121,3 +121,38 @@ func TestSaid(t *testing.T) {
 		t.Errorf("%+v of a step that says nothing", none)
 	}
 }
+
+// notHere are Files whose bytes are not here.
+type notHere struct{ Files }
+
+func (notHere) ReadSmall(string, int64) ([]byte, error) { return nil, ErrRemote }
+
+// TestRecallNothingRemote: what was not here at a look may be here at the next, though nothing changed.
+func TestRecallNothingRemote(t *testing.T) {
+	for _, name := range []string{"metrics.json", LineageFile} {
+		root := t.TempDir()
+		step := filepath.Join(root, Dir, "r", "1")
+		if err := os.MkdirAll(step, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(step, name), []byte(`{"parent": "runs/a/1"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		disktest.WaitTick(t)
+		s, _, _ := lookedBy(t, root, nil)
+		s.Files = notHere{s.Files}
+		var st unix.Stat_t
+		if err := unix.Stat(step, &st); err != nil {
+			t.Fatal(err)
+		}
+		s.Changed(st.Ino)
+		found, err := s.Of("r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := s.prints(map[string]*Step{"r/1": found["r"][0]}, 0)
+		if _, _, n := lookedBy(t, root, said); len(said) != 1 || n != 1 {
+			t.Errorf("%s: %d of 1 file was read, as of %v", name, n, said)
+		}
+	}
+}

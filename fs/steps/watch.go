@@ -65,6 +65,17 @@ func (st *Step) mayHave(ino uint64) bool {
 	return false
 }
 
+// changedLocked reports whether a step has changed since it was looked at.
+func (w *watch) changedLocked(st *Step) bool {
+	w.mu.AssertHeld()
+	for ino := range st.inodes {
+		if w.changes[ino] {
+			return true
+		}
+	}
+	return false
+}
+
 func newWatch() watch {
 	return watch{changes: map[uint64]bool{}, steps: map[uint64][]*Step{}, runs: map[uint64]*run{},
 		prints: map[*Step]Print{}, early: map[uint64]bool{}}

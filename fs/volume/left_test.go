@@ -444,6 +444,7 @@ func TestMetricsAfterKill(t *testing.T) {
 		r.saveGraph(step, "xyz")
 		r.write("runs/"+step+"/metrics.json", []byte(`{"quality": `+quality+`}`))
 	}
+	r.sync() // what is packed behind a look is recorded, and has no print for a while
 	disktest.WaitTick(t)
 	r = r.reopen()
 	if got := r.like("a/1"); got != "a/2 3" {
