@@ -118,7 +118,8 @@ func (s *reconciler) lookAtFile(l *looked, at stepAt, i int, present *present) e
 // anyModel reports whether files of steps may be models: those that are packed.
 func anyModel(of []stepAt) bool {
 	return slices.ContainsFunc(of, func(at stepAt) bool {
-		return slices.ContainsFunc(at.step.Files, func(f steps.File) bool { return f.Size >= tree.HeaderSize })
+		return slices.ContainsFunc(at.step.Files,
+			func(f steps.File) bool { return f.Size >= tree.HeaderSize })
 	})
 }
 

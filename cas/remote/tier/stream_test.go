@@ -173,7 +173,7 @@ func TestAhead(t *testing.T) {
 	}{{1 << 30, true}, {1 << 20, false}} {
 		r.folder = t.TempDir()
 		r.open(t, c.max)
-		for _, h := range append([]cas.Hash{f.Manifest}, f.Hashes[:62]...) {
+		for _, h := range append([]cas.Hash{f.Manifest}, f.Hashes[:90]...) {
 			if _, err := r.Get(h, nil); err != nil {
 				t.Fatal(err)
 			}
