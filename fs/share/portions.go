@@ -43,27 +43,36 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 			return nil, err
 		}
 	}
+	out, some, err := s.pullParts(ctx, parts, report)
+	if err == nil && !some {
+		err = &fs.PathError{Op: "pull", Path: at,
+			Err: fmt.Errorf("the remote has no such name: %w", unix.ENOENT)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// pullParts pulls what heads have at or below paths. some: they have anything there.
+func (s *Share) pullParts(ctx context.Context, parts []string, report func(control.Progress)) (
+	out *control.Pulled, some bool, err error) {
 	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
 		announce: s.announce, notes: map[string][]byte{}, cleared: map[string]bool{},
 		brought: map[cas.Hash]*store.Batch{}}
 	_, before := s.bring.Reader.Stats()
-	some := false
 	for _, part := range parts {
 		if record.Below(part, steps.Dir) {
 			any, err := p.part(ctx, part)
 			if err != nil {
-				return nil, err
+				return nil, some, err
 			}
 			some = some || any
 		}
 	}
-	if !some {
-		return nil, &fs.PathError{Op: "pull", Path: at,
-			Err: fmt.Errorf("the remote has no such name: %w", unix.ENOENT)}
-	}
 	_, after := s.bring.Reader.Stats()
 	p.out.Fetched = after - before
-	return &p.out, s.o.State.Sync()
+	return &p.out, some, s.o.State.Sync()
 }
 
 // pull makes names.

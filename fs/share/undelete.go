@@ -93,11 +93,25 @@ func (s *Share) Undelete(ctx context.Context, at string, report func(control.Pro
 	if out.Names == 0 {
 		return out, nil
 	}
-	pulled, err := s.Pull(ctx, at, report)
+	defer Heard(ctx, s)
+	if _, err := fetchHeads(ctx, s); err != nil {
+		return nil, err
+	}
+	pulled, _, err := s.pullParts(ctx, topmost(all), report)
 	if err == nil {
 		out.Bytes, out.Skipped = pulled.Bytes, append(out.Skipped, pulled.Skipped...)
 	}
 	return out, err
+}
+
+// topmost are the paths of deletions, ascending, that lie below none of the others.
+func topmost(all []deletion) (top []string) {
+	for i := range all {
+		if n := len(top); n == 0 || !record.Below(all[i].path, top[n-1]) {
+			top = append(top, all[i].path)
+		}
+	}
+	return top
 }
 
 func (s *Share) undelete(ctx context.Context, all []deletion, out *control.Undeleted) error {
