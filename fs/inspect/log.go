@@ -76,8 +76,8 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	return out, nil
 }
 
-// runLog is what the steps of a run added, from the first one on, up to the first that is being written or
-// waits to be packed: the next who asks goes on from there.
+// runLog is what the steps of a run added, from the first one on, up to the first new one that is being written
+// or waits to be packed: the next who asks goes on from there.
 type runLog struct {
 	run   string
 	steps []*steps.Step
@@ -85,7 +85,8 @@ type runLog struct {
 	sharing
 }
 
-// follow counts those steps again that changed since. false: all are to be counted again.
+// follow counts those steps again that changed since, or waited to be packed. false: all are to be counted
+// again.
 func (k *runLog) follow(ctx context.Context, run string, all []*steps.Step,
 	now *control.RunLog) (bool, error) {
 	if len(k.steps) > len(all) {
@@ -96,7 +97,7 @@ func (k *runLog) follow(ctx context.Context, run string, all []*steps.Step,
 		if all[i].Name != st.Name {
 			return false, nil
 		}
-		if all[i] != st || now.Steps[i].State == control.StepWriting {
+		if all[i] != st || k.added[i].waits || now.Steps[i].State == control.StepWriting {
 			k.steps[i], changed = all[i], append(changed, i)
 		}
 	}
@@ -124,7 +125,7 @@ func (k *runLog) again(ctx context.Context, run string, some []int) (bool, error
 		if h.problem != "" {
 			return false, nil
 		}
-		k.added[i].plain = h.plain
+		k.added[i].plain, k.added[i].waits = h.plain, h.waits
 		if h.packed != k.added[i].packed {
 			other[i] = h
 		}
@@ -153,7 +154,8 @@ type added struct {
 	problem      string
 
 	packed packed
-	has    has // chunks and lists that were noted of it
+	has    has  // chunks and lists that were noted of it
+	waits  bool // some of its files were to be packed: it is another behind that, and has not changed
 }
 
 func (a *added) tell(out *control.RunLog, i int) {

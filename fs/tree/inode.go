@@ -3,6 +3,7 @@ package tree
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
@@ -68,7 +69,11 @@ const maxBlock = 1 << 20
 // punch goes beyond the end of the last block. A block of which a part lies outside of a hole is overwritten
 // with zeros where it is, whatever the disk knows of the record by then.
 func punch(fd int, size int64) error {
-	err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, size+maxBlock)
+	const how = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	err := unix.Fallocate(fd, how, 0, size+min(maxBlock, math.MaxInt64-size))
+	if err == unix.EFBIG { // no file is as long: to the end of the last page
+		err = unix.Fallocate(fd, how, 0, size+-size&(1<<12-1))
+	}
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		if err = unix.Ftruncate(fd, 0); err == nil {
 			err = unix.Ftruncate(fd, size)

@@ -115,6 +115,27 @@ func TestPunchKeepsNoBlock(t *testing.T) {
 	}
 }
 
+// A file may be as long as files can be.
+func TestPunchLongest(t *testing.T) {
+	f, err := os.OpenFile(stub(t), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size := int64(0)
+	for bit := int64(1) << 62; bit > 0; bit >>= 1 {
+		if f.Truncate(size|bit) == nil {
+			size |= bit
+		}
+	}
+	for _, size := range []int64{size, size - 1} {
+		h := Header{Size: size}
+		if err := errors.Join(f.Truncate(size), Punch(int(f.Fd())), HollowOut(int(f.Fd()), &h)); err != nil {
+			t.Errorf("of %d bytes: %v", size, err)
+		}
+	}
+}
+
 // A lease is had only where no other descriptor and no mapping of the file lives.
 func TestAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
