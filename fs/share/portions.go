@@ -33,46 +33,42 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
+	return s.pullAll(ctx, at, []string{at}, report)
+}
+
+// pullAll is Pull of what is named of a path.
+func (s *Share) pullAll(ctx context.Context, at string, parts []string, report func(control.Progress)) (
+	_ *control.Pulled, err error) {
 	defer Heard(ctx, s)
 	if _, err := fetchHeads(ctx, s); err != nil {
 		return nil, err
 	}
-	parts := []string{at}
-	if at == steps.Dir {
+	if parts[0] == steps.Dir {
 		if parts, err = s.heads.Runs(ctx); err != nil {
 			return nil, err
 		}
 	}
-	out, some, err := s.pullParts(ctx, parts, report)
-	if err == nil && !some {
-		err = &fs.PathError{Op: "pull", Path: at,
-			Err: fmt.Errorf("the remote has no such name: %w", unix.ENOENT)}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// pullParts pulls what heads have at or below paths. some: they have anything there.
-func (s *Share) pullParts(ctx context.Context, parts []string, report func(control.Progress)) (
-	out *control.Pulled, some bool, err error) {
 	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
 		announce: s.announce, notes: map[string][]byte{}, cleared: map[string]bool{},
 		brought: map[cas.Hash]*store.Batch{}}
 	_, before := s.bring.Reader.Stats()
+	some := false
 	for _, part := range parts {
 		if record.Below(part, steps.Dir) {
 			any, err := p.part(ctx, part)
 			if err != nil {
-				return nil, some, err
+				return nil, err
 			}
 			some = some || any
 		}
 	}
+	if !some {
+		return nil, &fs.PathError{Op: "pull", Path: at,
+			Err: fmt.Errorf("the remote has no such name: %w", unix.ENOENT)}
+	}
 	_, after := s.bring.Reader.Stats()
 	p.out.Fetched = after - before
-	return &p.out, some, s.o.State.Sync()
+	return &p.out, s.o.State.Sync()
 }
 
 // pull makes names.
