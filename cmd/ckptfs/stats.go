@@ -60,12 +60,17 @@ func printStats(w io.Writer, st *control.Stats) {
 	if st.Lost > 0 {
 		lost = fmt.Sprintf("%s may have lost bytes; `ckptfs check` names them", text.Plural(st.Lost, "file"))
 	}
+	remote := ""
+	if st.RemoteBytes > 0 {
+		remote = text.Bytes(st.RemoteBytes) + ", which is not here"
+	}
 	text.Pairs(w,
 		"files", fmt.Sprintf("%s, %s packed", humanize.Comma(st.Files), humanize.Comma(st.Packed)),
 		"lost", lost,
 		"tensors", humanize.Comma(st.Tensors),
 		"chunks", humanize.Comma(st.Chunks),
 		"logical", fmt.Sprintf("%s, %s packed", text.Bytes(st.LogicalBytes), text.Bytes(st.PackedBytes)),
+		"remote", remote,
 		"unique", text.Bytes(st.UniqueBytes),
 		"stored", fmt.Sprintf("%s (segments %s, of it dead %s; index %s)", text.Bytes(st.StoredBytes), text.Bytes(st.SegmentBytes),
 			text.Bytes(st.DeadBytes), text.Bytes(st.IndexBytes)),

@@ -34,7 +34,8 @@ type Skip struct {
 //	               the disk
 //	LocalBytes     what files take in the tree: plain files, and the local copies of packed ones; never part
 //	               of StoredBytes. Its name in JSON is older, and means more than that of Status.
-//	PlainBytes     the sizes of the files that are not packed (yet, or ever)
+//	RemoteBytes    the sizes of the files whose bytes the remote alone has
+//	PlainBytes     the sizes of the other files that are not packed (yet, or ever)
 //	Ratio          PackedBytes / StoredBytes, 0 when nothing is stored
 type Stats struct {
 	Files     int64 `json:"files"`
@@ -54,6 +55,7 @@ type Stats struct {
 	DeadBytes    int64 `json:"dead_bytes"` // the part of SegmentBytes that no file needs
 	LocalBytes   int64 `json:"resident_bytes"`
 	PlainBytes   int64 `json:"plain_bytes"`
+	RemoteBytes  int64 `json:"remote_bytes,omitempty"`
 
 	// Chunks that are stored as their difference from another: how many, their bytes raw and stored; and the
 	// bytes of what is kept for their sake alone, since no file refers to it.

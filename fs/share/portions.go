@@ -33,12 +33,17 @@ func (s *Share) Pull(ctx context.Context, at string, report func(control.Progres
 	if err != nil {
 		return nil, err
 	}
+	return s.pullAll(ctx, at, []string{at}, report)
+}
+
+// pullAll is Pull of what is named of a path.
+func (s *Share) pullAll(ctx context.Context, at string, parts []string, report func(control.Progress)) (
+	_ *control.Pulled, err error) {
 	defer Heard(ctx, s)
 	if _, err := fetchHeads(ctx, s); err != nil {
 		return nil, err
 	}
-	parts := []string{at}
-	if at == steps.Dir {
+	if parts[0] == steps.Dir {
 		if parts, err = s.heads.Runs(ctx); err != nil {
 			return nil, err
 		}

@@ -83,17 +83,17 @@ func (s *Share) Undelete(ctx context.Context, at string, report func(control.Pro
 	}
 	if len(all) == 0 {
 		return nil, &fs.PathError{Op: "undelete", Path: at, Err: fmt.Errorf(
-			"nothing is known to have been deleted there; what was deleted is told of until the grace of prune --remote is over: %w",
-			unix.ENOENT)}
+			"nothing is known to have been deleted there; what was deleted is told of until the grace of prune --remote is over: %w", unix.ENOENT)}
 	}
 	out := &control.Undeleted{Skipped: []control.Skip{}}
-	if err := s.undelete(ctx, all, out); err != nil {
-		return nil, err
+	if err := s.undelete(ctx, all, out); err != nil || out.Names == 0 {
+		return out, err
 	}
-	if out.Names == 0 {
-		return out, nil
+	var back []string
+	for i := range all {
+		back = append(back, all[i].path)
 	}
-	pulled, err := s.Pull(ctx, at, report)
+	pulled, err := s.pullAll(ctx, at, record.Topmost(back), report)
 	if err == nil {
 		out.Bytes, out.Skipped = pulled.Bytes, append(out.Skipped, pulled.Skipped...)
 	}

@@ -267,7 +267,7 @@ func (u *Usage) state(dir *names.Node, e tree.DirEntry) (state, error) {
 	rec := f.StateLocked().Record
 	s := state{known: true, lost: rec.Lost, manifest: rec.Manifest, size: a.Size}
 	if rec.Remote {
-		s.manifest = cas.Hash{} // what it needs is not this store's
+		s.remote, s.manifest = true, cas.Hash{} // what it needs is not this store's
 	}
 	var st unix.Stat_t
 	if !rec.Hollow && n.Stat(&st) == nil {

@@ -38,8 +38,8 @@ type mirror struct {
 
 // sizes are what files are.
 type sizes struct {
-	files, packed, lost       int64
-	bytes, packedBytes, local int64
+	files, packed, lost               int64
+	bytes, packedBytes, remote, local int64
 }
 
 // folder is a directory of the tree.
@@ -68,6 +68,7 @@ type in struct{ run, names uint32 }
 type state struct {
 	known       bool     // it was looked at
 	lost        bool     // the disk did not take all that was written
+	remote      bool     // the remote alone has its bytes
 	manifest    cas.Hash // zero: it is not packed
 	size, local int64    // bytes of it, and those that it takes in the tree
 }
@@ -396,6 +397,9 @@ func (z *sizes) add(s *state, by int64) {
 	if !s.manifest.IsZero() {
 		z.packed += by
 		z.packedBytes += by * s.size
+	}
+	if s.remote {
+		z.remote += by * s.size
 	}
 	if s.lost {
 		z.lost += by

@@ -270,7 +270,8 @@ func (u *Usage) statsLocked() (*control.Stats, error) {
 	u.counts.mu.Unlock()
 	s.Files, s.Packed, s.Lost = m.sum.files, m.sum.packed, m.sum.lost
 	s.LogicalBytes, s.PackedBytes, s.LocalBytes = m.sum.bytes, m.sum.packedBytes, m.sum.local
-	s.PlainBytes = s.LogicalBytes - s.PackedBytes
+	s.RemoteBytes = m.sum.remote
+	s.PlainBytes = s.LogicalBytes - s.PackedBytes - s.RemoteBytes
 	if len(hurt) > 0 {
 		for _, f := range m.files {
 			if f.known && hurt[f.manifest] {

@@ -110,6 +110,25 @@ func (m *machine) dropped(at string, left ...string) *control.Dropped {
 	return d
 }
 
+// What the remote alone has is counted as that, and as nothing plain.
+func TestRemoteStats(t *testing.T) {
+	a := newCloud(t).join("a")
+	p := modelFile(t, "ABC")
+	a.put("runs/x/1/model.safetensors", p)
+	a.put("runs/x/1/f", []byte("plain"))
+	a.published("")
+	for _, want := range []int64{0, int64(len(p))} {
+		s, err := a.Stats(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.PlainBytes != 5 || s.RemoteBytes != want {
+			t.Errorf("%d plain, %d remote, want 5, %d", s.PlainBytes, s.RemoteBytes, want)
+		}
+		a.dropped("")
+	}
+}
+
 // What is published and dropped is read from the remote, once the store has pruned it, and comes back by a
 // pull. What is not published stays.
 func TestDrop(t *testing.T) {

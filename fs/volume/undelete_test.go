@@ -108,6 +108,25 @@ func TestUndelete(t *testing.T) {
 	e.deletedAre("", "runs/x/1/f")
 }
 
+// What was not deleted, and has its bytes in the remote alone, keeps them there.
+func TestUndeleteBringsNothingElse(t *testing.T) {
+	c := newCloud(t)
+	a := c.join("a")
+	for i, p := range []string{"runs/x/1/f", "runs/x/2/f", "runs/y/1/f"} {
+		a.put(p, bytesOf(byte(i), 300<<10))
+	}
+	a.published("")
+	a.dropped("runs/x/1")
+	a.dropped("runs/y")
+	a.unlink("runs/x/2/f")
+	if u := a.undeleted(""); u.Names != 1 || u.Bytes != 300<<10 {
+		t.Errorf("%+v", u)
+	}
+	a.same("runs/x/2/f", bytesOf(1, 300<<10))
+	a.remoteIs("runs/x/1/f", "remote")
+	a.remoteIs("runs/y/1/f", "remote")
+}
+
 // bytesOf are n bytes that differ by seed and do not compress.
 func bytesOf(seed byte, n int) []byte {
 	b := make([]byte, n)

@@ -309,8 +309,11 @@ func TestReader(t *testing.T) {
 	if said := a.Run("remote", "status", a.Dir); strings.Contains(said, "so does") {
 		t.Error(said)
 	}
-	if said, code := b.RunFails("push", b.Dir); code != 12 || !strings.Contains(said, "only reads") {
-		t.Errorf("push: %d, %s", code, said)
+	for _, c := range []string{"push", "prune --remote", "remote index"} {
+		said, code := b.RunFails(append(strings.Fields(c), b.Dir)...)
+		if code != 12 || !strings.Contains(said, "only reads") {
+			t.Errorf("%s: %d, %s", c, code, said)
+		}
 	}
 	b.Remount()
 	same(t, filepath.Join(b.Dir, "runs/x/1/model.bin"), model)

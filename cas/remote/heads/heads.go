@@ -250,9 +250,7 @@ func (r *reading) folded(old *head) bool {
 func (r *reading) end() (changed bool, err error) {
 	h := r.h
 	h.mu.Lock()
-	for w, p := range r.problems {
-		h.problems[w] = p
-	}
+	h.problems = r.problems // all: a head that is as it was read is whole, also if it was gone meanwhile
 	if len(r.got) > 0 {
 		h.changes++
 	}
@@ -261,9 +259,6 @@ func (r *reading) end() (changed bool, err error) {
 			delete(h.heads, w)
 		} else {
 			h.heads[w] = got
-		}
-		if r.problems[w] == nil {
-			delete(h.problems, w)
 		}
 	}
 	h.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -351,6 +352,39 @@ func TestProblems(t *testing.T) {
 		t.Errorf("after it was folded: %v", p)
 	}
 	r.below("runs", "bert.00000002 runs/b 1")
+}
+
+// hiding is a bucket that lists nothing while it is hidden.
+type hiding struct {
+	bucket.Bucket
+	hidden bool
+}
+
+func (b *hiding) List(ctx context.Context, prefix, after string) iter.Seq2[bucket.Info, error] {
+	if b.hidden {
+		return func(func(bucket.Info, error) bool) {}
+	}
+	return b.Bucket.List(ctx, prefix, after)
+}
+
+// A head that is there again as it was read, with the ETag that it had, is no problem any more.
+func TestThereAgain(t *testing.T) {
+	r := newRig(t)
+	r.commit(anna, 1, "runs/a 1")
+	b := &hiding{Bucket: r.counted}
+	h, err := Open(b, remoteID, kept{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hidden := range []bool{false, true, false} {
+		b.hidden = hidden
+		if _, err := h.Refresh(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if p := h.Problems(); len(p) > 0 != hidden {
+			t.Errorf("hidden %v: %v", hidden, p)
+		}
+	}
 }
 
 // The archive is read after the heads that were folded into it.

@@ -70,6 +70,16 @@ func Below(p, dir string) bool {
 	return strings.HasPrefix(p, dir) && (len(p) == len(dir) || p[len(dir)] == '/')
 }
 
+// Topmost are those of paths, which ascend, that lie below none of the others.
+func Topmost(paths []string) (top []string) {
+	for _, p := range paths {
+		if n := len(top); n == 0 || !Below(p, top[n-1]) {
+			top = append(top, p)
+		}
+	}
+	return top
+}
+
 // shared is the length of the longest common prefix.
 func shared(a, b string) int {
 	n := min(len(a), len(b))

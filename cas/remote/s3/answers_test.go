@@ -74,6 +74,7 @@ func TestAnswers(t *testing.T) {
 		{403, "RequestTimeTooSkewed", bucket.ErrBusy, bucket.ErrBusy},
 		{403, "QuotaExceeded", bucket.ErrFull, bucket.ErrFull},
 		{404, "NoSuchKey", bucket.ErrNotFound, bucket.ErrNotFound},
+		{404, "XAdminUserNotFound", bucket.ErrDenied, bucket.ErrDenied},
 		{404, "NoSuchBucket", bucket.ErrNoBucket, bucket.ErrNoBucket},
 		{409, "ConditionalRequestConflict", bucket.ErrConflict, bucket.ErrConflict},
 		{409, "ObjectParentIsFile", bucket.ErrRefused, bucket.ErrRefused},

@@ -41,7 +41,8 @@ func kindOf(op string, status int, code string) error {
 		return bucket.ErrBusy
 	case "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "XMinioAdminBucketQuotaExceeded":
 		return bucket.ErrFull
-	case "AccessDenied":
+	case "AccessDenied",
+		"XAdminUserNotFound": // versitygw's 404 for an access key that it does not know
 		return bucket.ErrDenied
 	case "InvalidObjectState":
 		return bucket.ErrArchived

@@ -88,6 +88,15 @@ func (c *commands) joined(ctx context.Context, path string) (*joined, error) {
 	return out, nil
 }
 
+// writer is joined's remote, unless the store only reads it.
+func (c *commands) writer(ctx context.Context, path string) (*joined, error) {
+	j, err := c.joined(ctx, path)
+	if err == nil && j.ReadOnly() {
+		err = fmt.Errorf("this store only reads %s: %w", j.URL(), bucket.ErrDenied)
+	}
+	return j, err
+}
+
 // counts says on the terminal what is being done, and how much of it was, a few times a second.
 func (c *commands) counts() (say func(doing string, n int64), done func()) {
 	tell, done := c.Doing()

@@ -22,7 +22,7 @@ to publish a model which another one has published finds it there, and puts noth
 collector.`,
 		Args: c.args("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			j, err := c.joined(cmd.Context(), args[0])
+			j, err := c.writer(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,11 @@ func (c *commands) prune(ctx context.Context, cmd *cobra.Command, path string) e
 	if err != nil {
 		return err
 	}
-	j, err := c.joined(ctx, path)
+	open := c.writer
+	if dry {
+		open = c.joined
+	}
+	j, err := open(ctx, path)
 	if err != nil {
 		return err
 	}
