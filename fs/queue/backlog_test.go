@@ -224,7 +224,7 @@ func TestCloseOfLarge(t *testing.T) {
 		t.Errorf("%d bytes of chunks, and %d after it was packed", before, held())
 	}
 
-	r = newRig(t, maxUnpacked(mib), func(o *Options) { o.Reserve.least = 1 << 60 })
+	r = newRig(t, maxUnpacked(mib), func(o *Options) { o.Reserve.least.Store(1 << 60) })
 	h = r.open("large")
 	if _, err := h.Write(random(3*mib, 1), 0); err != nil {
 		t.Fatal(err)

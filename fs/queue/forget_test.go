@@ -193,7 +193,7 @@ func TestForgetAhead(t *testing.T) {
 // A removed file is no failure any more, and is not tried again.
 func TestForgetFailed(t *testing.T) {
 	r := newRig(t)
-	r.o.Reserve.least = everything
+	r.o.Reserve.least.Store(everything)
 	r.write("a", random(100<<10, 1))
 	r.Start()
 	r.eventually("it is put off", func() bool { s, ok := r.stage("a"); return ok && s == Delayed })

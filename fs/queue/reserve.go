@@ -26,7 +26,7 @@ const (
 // removed when nothing else would free room.
 type Reserve struct {
 	dir    *disk.Folder // the store's
-	least  int64        // bytes that are left at least: of a test
+	least  atomic.Int64 // bytes that are left at least: of a test
 	space  Space
 	report func(level slog.Level, msg string, args ...any)
 	lent   atomic.Bool // the reserve file was removed; the next sweep makes it again
@@ -168,7 +168,7 @@ func (r *Reserve) free() (free, share int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	share = max(min(int64(st.Blocks)*st.Bsize/100, maxReserve), r.least)
+	share = max(min(int64(st.Blocks)*st.Bsize/100, maxReserve), r.least.Load())
 	return int64(st.Bavail) * st.Bsize, share, nil
 }
 

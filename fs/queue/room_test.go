@@ -24,7 +24,7 @@ func TestAloneBesideAnEnd(t *testing.T) {
 	for _, f := range first {
 		r.packGroup(t.Context(), []*content.File{f}, alone)
 	}
-	r.o.Reserve.least = everything
+	r.o.Reserve.least.Store(everything)
 	large, isAlone := r.take()
 	if alone || len(large) != 1 || !isAlone {
 		t.Fatalf("%v, then %d files, %v", alone, len(large), isAlone)
@@ -43,10 +43,10 @@ func TestAloneBesideAnEnd(t *testing.T) {
 // A PackAll tries a file again once there is more room than it had, though nothing was packed since.
 func TestRoomGivenBack(t *testing.T) {
 	r := newRig(t)
-	r.o.Reserve.least = everything
+	r.o.Reserve.least.Store(everything)
 	r.swept = time.Now() // the workers do not reclaim
 	r.o.Reclaim = func(context.Context) (int64, error) {
-		r.o.Reserve.least = 0 // as an attempt that ends now
+		r.o.Reserve.least.Store(0) // as an attempt that ends now
 		return 0, nil
 	}
 	r.Start()
@@ -61,18 +61,18 @@ func TestAloneMakesRoom(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		evicted := 0
 		r := newRig(t)
-		r.o.Reserve.least = everything
+		r.o.Reserve.least.Store(everything)
 		r.o.Evict = func(enough func() bool) {
 			if evicted++; enough() {
 				t.Error("there is room")
 			}
-			if r.o.Reserve.least = 0; !enough() {
+			if r.o.Reserve.least.Store(0); !enough() {
 				t.Error("there is no room")
 			}
 		}
 		r.write("a", random(200<<10, 1))
 		if !alone {
-			r.o.Reserve.least = 0
+			r.o.Reserve.least.Store(0)
 		}
 		group, _ := r.take()
 		r.packGroup(t.Context(), group, alone)
