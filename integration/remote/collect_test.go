@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/record"
 	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
@@ -56,6 +58,32 @@ func TestPruneRemote(t *testing.T) {
 	}
 }
 
+// removeHead removes the head of a, has a check find that, and puts it back.
+func removeHead(t *testing.T, m *mounttest.Mount, b bucket.Bucket) {
+	t.Helper()
+	for info, err := range b.List(t.Context(), record.Heads+"a.", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, _, err := bucket.Read(t.Context(), b, info.Key, 1<<20, "")
+		if err == nil {
+			err = b.Delete(t.Context(), []string{info.Key})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := m.CLI("check", "--remote", m.Dir)
+		var exit *daemon.ExitError
+		if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(said, "somebody removed it") ||
+			!strings.Contains(said, "repair --remote") {
+			t.Errorf("%v: %s", err, said)
+		}
+		if _, err := b.Put(t.Context(), info.Key, bucket.Bytes(head), bucket.Cond{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A sound remote is sound; of one without an object the files that need it are named.
 func TestCheckRemote(t *testing.T) {
 	e := mounttest.StartEngine(t)
@@ -87,6 +115,8 @@ func TestCheckRemote(t *testing.T) {
 		t.Errorf("%+v", writers)
 	}
 	b := open(t, e, "team/")
+	joined(t, e, "team", "b")
+	removeHead(t, a, b)
 	for info, err := range b.List(t.Context(), "d/", "") {
 		if err == nil {
 			err = b.Delete(t.Context(), []string{info.Key})

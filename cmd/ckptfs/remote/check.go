@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -11,7 +12,9 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/audit"
+	"ckptfs/cas/remote/record"
 	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
 )
 
 func (c *commands) audit(ctx context.Context, path string, o audit.Options) (*joined, *audit.Report, error) {
@@ -42,11 +45,35 @@ func (c *commands) check(ctx context.Context, cmd *cobra.Command, path string) e
 	if err != nil {
 		return err
 	}
+	if err := c.addSeen(ctx, rep, path); err != nil {
+		return err
+	}
 	if err := c.Show(rep, func(w io.Writer) { printAudit(w, rep, path) }); err != nil ||
 		len(rep.Problems) == 0 {
 		return err
 	}
 	return fmt.Errorf("%s is damaged: %w", j.URL(), cas.ErrCorrupt)
+}
+
+// addSeen adds what only a store that read the heads before can tell: that one was removed, or put back.
+func (c *commands) addSeen(ctx context.Context, rep *audit.Report, path string) error {
+	return c.With(ctx, path, func(s *control.Client, _ string) error {
+		f, err := s.Fetch(ctx)
+		if err != nil {
+			return err
+		}
+		for _, what := range f.Problems {
+			told := slices.ContainsFunc(rep.Problems, func(p audit.Problem) bool {
+				w, is := strings.CutPrefix(p.Key, record.Heads)
+				return is && strings.Contains(what, w)
+			})
+			if !told {
+				rep.Problems = append(rep.Problems,
+					audit.Problem{Key: record.Heads, What: what, Kind: audit.Names})
+			}
+		}
+		return nil
+	})
 }
 
 func printAudit(w io.Writer, r *audit.Report, path string) {
