@@ -225,11 +225,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 			func(soon error) bool { return errors.Is(err, soon) })
 		c.note(p, err.Error())
 		return nil
-	case k != nil && known.ContentOf(e) == k.Content:
-		k.Look = look
-		c.same[p] = revised{was, k.Encode()}
-		return nil
-	case k.Arrived(e, look):
+	case k.Shown(e, look):
 		c.same[p] = revised{was, k.Encode()}
 		return nil
 	}

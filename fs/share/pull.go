@@ -349,10 +349,8 @@ func (p *pull) has(ctx context.Context, n *names.Node, at string, was *known.Nam
 		return nil, known.Sum{}, err
 	}
 	e, look, err := l.entry(n, at, st, nil)
-	if err == nil && was != nil && e != nil && known.ContentOf(e) == was.Content {
-		was.Look = look
-	} else if err == nil {
-		was.Arrived(e, look)
+	if err == nil {
+		was.Shown(e, look)
 	}
 	return e, look, err
 }

@@ -43,6 +43,16 @@ func (k *Name) Arrived(e *record.Entry, look Sum) bool {
 	return true
 }
 
+// Shown reports whether an entry of the tree is what is known, or what the tree was about to get. It has that
+// look from then on.
+func (k *Name) Shown(e *record.Entry, look Sum) bool {
+	if k == nil || e == nil || ContentOf(e) != k.Content {
+		return k.Arrived(e, look)
+	}
+	k.Look = look
+	return true
+}
+
 // About is what is noted of a name before the tree gets what entries say: nil if that is known already.
 func (k *Name) About(e *record.Entry, tips []record.Replaced) []byte {
 	next := &Name{Content: ContentOf(e), Tips: tips}
