@@ -44,28 +44,23 @@ func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept [
 	}
 	for _, e := range list {
 		number, ok := strings.CutPrefix(e.Name, pulling)
-		needed := false
-		if strings.HasPrefix(e.Name, aside) {
-			if needed, err = l.isOwn(dir, at, e.Name, list); err != nil {
-				return kept, err
-			}
-			if needed {
-				kept = append(kept, control.Skip{Path: at + "/" + e.Name, Reason: errAside.Error()})
-				continue
-			}
-		} else if !ok {
+		to, needed := e.Name, false // the name that it keeps if it may be needed
+		switch ino, perr := strconv.ParseUint(number, 10, 64); {
+		case strings.HasPrefix(e.Name, aside):
+			needed, err = l.isOwn(dir, at, e.Name, list)
+		case !ok:
 			continue
+		case perr == nil && ino != e.Ino:
+			to = aside + number
+			needed, err = l.mayBeNeeded(dir, at, e.Name, ino, list)
 		}
-		if ino, err := strconv.ParseUint(number, 10, 64); ok && err == nil && ino != e.Ino {
-			if needed, err = l.mayBeNeeded(dir, at, e.Name, ino, list); err != nil {
-				return kept, err
-			}
+		if err == nil && needed && to != e.Name {
+			err = l.o.Tree.Rename(dir, e.Name, dir, to, unix.RENAME_NOREPLACE)
+		}
+		if err != nil {
+			return kept, err
 		}
 		if needed {
-			to := aside + number
-			if err := l.o.Tree.Rename(dir, e.Name, dir, to, unix.RENAME_NOREPLACE); err != nil {
-				return kept, err
-			}
 			kept = append(kept, control.Skip{Path: at + "/" + to, Reason: errAside.Error()})
 			continue
 		}

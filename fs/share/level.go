@@ -138,7 +138,7 @@ func (l *level) look() error {
 }
 
 // tellAll tells the kernel of each name that appeared, or went, but for those of inodes that it knows: it was
-// told of these. What it asks for anew is no working folder any more, and what is open has no path.
+// told of these. What it asks for again is no working folder any more, and what is open has no path.
 func (l *level) tellAll() {
 	for name, e := range l.here {
 		if !names.IsPast(l.o.Names, e.Ino) {
@@ -222,10 +222,6 @@ func (l *level) removed(ctx context.Context) error {
 
 // neverCame forgets what was about to come before a crash, and is no more.
 func (l *level) neverCame(said map[string][]*record.Entry) error {
-	if !l.pushing.TryLock() { // perhaps a pull makes it just now
-		return nil
-	}
-	defer l.pushing.Unlock()
 	none := map[string]revised{}
 	for name, was := range l.was {
 		if _, here := l.here[name]; here || !was.Bare() || l.folders[name] ||
@@ -234,9 +230,10 @@ func (l *level) neverCame(said map[string][]*record.Entry) error {
 		}
 		none[path.Join(l.at, name)] = revised{was.Encode(), nil}
 	}
-	if len(none) == 0 {
+	if len(none) == 0 || !l.pushing.TryLock() { // perhaps a pull makes it just now
 		return nil
 	}
+	defer l.pushing.Unlock()
 	_, err := l.revise(none, l.o.State.NoteNames)
 	return err
 }
@@ -324,14 +321,10 @@ func (l *level) remove(ctx context.Context, p, name string, was *known.Name) err
 }
 
 // forget notes that nothing is known of a name.
-func (l *level) forget(paths ...string) error {
+func (l *level) forget(p string) error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
-	set := map[string][]byte{}
-	for _, p := range paths {
-		set[p] = nil
-	}
-	return l.o.State.SetNames(set)
+	return l.o.State.SetNames(map[string][]byte{p: nil})
 }
 
 // removeFolders removes the folders that others removed, if nothing else is in them.
