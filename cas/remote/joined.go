@@ -26,6 +26,14 @@ type Joined struct {
 // ReadOnly reports whether the store publishes nothing.
 func (j Joined) ReadOnly() bool { return j.Writer == "" }
 
+// MayWrite is an error, which wraps bucket.ErrDenied, of a store that only reads.
+func (j Joined) MayWrite() error {
+	if !j.ReadOnly() {
+		return nil
+	}
+	return fmt.Errorf("this store only reads %s: %w", j.URL(), bucket.ErrDenied)
+}
+
 // Encode is the text of STORE/remote.
 func (j Joined) Encode() []byte {
 	style, writer := "", string(j.Writer)

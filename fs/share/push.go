@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"path"
 	"slices"
 	"time"
 
-	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/local"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/objects"
@@ -31,8 +29,8 @@ const mostEntries = 2000
 func (s *Share) Push(ctx context.Context, at string, o control.PushOptions, report func(control.Progress)) (
 	*control.Pushed, error) {
 	at, err := shared("push", at)
-	if err == nil && s.o.Joined.ReadOnly() {
-		err = fmt.Errorf("this store only reads %s: %w", s.o.Joined.URL(), bucket.ErrDenied)
+	if err == nil {
+		err = s.o.Joined.MayWrite()
 	}
 	if err != nil {
 		return nil, err

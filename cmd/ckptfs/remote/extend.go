@@ -91,8 +91,8 @@ func (c *commands) joined(ctx context.Context, path string) (*joined, error) {
 // writer is joined's remote, unless the store only reads it.
 func (c *commands) writer(ctx context.Context, path string) (*joined, error) {
 	j, err := c.joined(ctx, path)
-	if err == nil && j.ReadOnly() {
-		err = fmt.Errorf("this store only reads %s: %w", j.URL(), bucket.ErrDenied)
+	if err == nil {
+		err = j.MayWrite()
 	}
 	return j, err
 }
