@@ -5,40 +5,14 @@ import (
 	"testing"
 )
 
-// What a killed pull brought and did not note is replaced by what others published since, whoever looks
-// first.
+// What a killed pull brought and did not note is replaced by what others published since, also if a
+// pull or a look comes first.
 func TestKilledBeforeNotedThenLooked(t *testing.T) {
-	const p, q = "runs/x/1/model.safetensors", "runs/x/1/metrics.json"
 	for name, look := range map[string]func(b *machine){
 		"pull":  func(b *machine) { b.pulled("") },
 		"fetch": func(b *machine) { b.fetched(); b.names("runs/x/1") },
 	} {
-		for _, had := range []bool{true, false} {
-			c := newCloud(t)
-			a, b := c.join("a"), c.join("b")
-			save := func(contents string) {
-				a.put(p, modelFile(t, contents))
-				a.put(q, []byte(contents))
-				a.published("")
-			}
-			save("ABC")
-			if had {
-				b.pulled("")
-				save("ABD")
-			}
-			b.killed(func() { b.pulled("") })
-			save("XYZ")
-			look(b)
-			if got := b.published(""); got.Names != 0 {
-				t.Errorf("%s, had %v: published, though nothing was changed: %+v", name, had, got)
-			}
-			for _, m := range []*machine{a, b} {
-				m.pulled("")
-				m.conflictsAre()
-				m.same(p, modelFile(t, "XYZ"))
-				m.same(q, []byte("XYZ"))
-			}
-		}
+		t.Run(name, func(t *testing.T) { killedBeforeNoted(t, look) })
 	}
 }
 

@@ -39,7 +39,12 @@ func (m *machine) killed(do func()) {
 
 // A pull that is killed before it noted what it brought leaves nothing that is taken for a change made here:
 // others may have published another version since.
-func TestKilledBeforeNoted(t *testing.T) {
+func TestKilledBeforeNoted(t *testing.T) { killedBeforeNoted(t, func(*machine) {}) }
+
+// killedBeforeNoted has a machine look after it was killed and others published another version, and before
+// it publishes.
+func killedBeforeNoted(t *testing.T, look func(b *machine)) {
+	t.Helper()
 	const p, q = "runs/x/1/model.safetensors", "runs/x/1/metrics.json"
 	for _, had := range []bool{true, false} {
 		c := newCloud(t)
@@ -56,8 +61,9 @@ func TestKilledBeforeNoted(t *testing.T) {
 		}
 		b.killed(func() { b.pulled("") })
 		save("XYZ")
+		look(b)
 		if got := b.published(""); got.Names != 0 {
-			t.Errorf("published, though nothing was changed: %+v", got)
+			t.Errorf("had %v: published, though nothing was changed: %+v", had, got)
 		}
 		for _, m := range []*machine{a, b} {
 			m.pulled("")
