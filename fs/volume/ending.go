@@ -48,7 +48,9 @@ func (e ending) stop() {
 	v.ids.Stop()
 	v.queue.Stop()
 	v.virtual.Close()
-	v.models.Finish()
+	if !v.abandoned.Load() {
+		v.models.Finish()
+	}
 	v.hydrator.Stop()
 	v.hot.Stop()
 }

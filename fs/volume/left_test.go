@@ -450,6 +450,7 @@ func TestMetricsAfterKill(t *testing.T) {
 	if got := r.like("a/1"); got != "a/2 3" {
 		t.Fatalf("like a/1 is %q", got)
 	}
+	r.models.Keep(t.Context()) // soon after a look
 	r.write("runs/b/1/metrics.json", []byte(`{"quality": 12}`))
 	r = r.again()
 	var read sync.Map
