@@ -54,13 +54,14 @@ func TestBegin(t *testing.T) {
 	if len(blocks) != 2 || !strings.Contains(blocks[0], "mount --remote") {
 		t.Fatalf("%q", blocks)
 	}
-	typed(t, a, e, blocks[0])
+	mounttest.WantSaid(t, typed(t, a, e, blocks[0]), e.URL("team")+": a new remote")
 	model := filepath.Join(a.Dir, "runs/a/1/model.bin")
 	if err := daemon.Until("", func() bool { return remoteState(model) == "pushed" }); err != nil {
 		t.Fatalf("the step was not published: %s", a.Run("status", a.Dir))
 	}
-	if said := typed(t, b, e, blocks[1]); !strings.HasSuffix(said, "\n1\n") {
-		t.Errorf("ls says %s", said)
+	said := typed(t, b, e, blocks[1])
+	if !strings.Contains(said, e.URL("team")+": joined the remote of 2") || !strings.HasSuffix(said, "\n1\n") {
+		t.Errorf("mount and ls say %s", said)
 	}
 	other := filepath.Join(b.Dir, "runs/a/1/model.bin")
 	if is := remoteState(other); is != "remote" {
@@ -118,7 +119,12 @@ func TestMountWithoutStore(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_DATA_HOME", home)
 	m := mounttest.Prepare(t, t.TempDir())
-	m.Run("mount", "--remote", e.URL("team/a"), "--endpoint", e.Endpoint, "--log-file", m.Log, m.Dir)
+	var said struct{ Remote struct{ Made bool } }
+	m.JSON(&said, "mount", "--json", "--remote", e.URL("team/a"), "--endpoint", e.Endpoint,
+		"--log-file", m.Log, m.Dir)
+	if !said.Remote.Made {
+		t.Error("mount does not say that it made the remote")
+	}
 	m.Store = filepath.Join(home, "ckptfs", "models+team+a")
 	save(t, filepath.Join(m.Dir, "runs/x/1/f"), []byte("f"))
 	m.Run("push", m.Dir)
