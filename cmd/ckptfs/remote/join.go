@@ -15,6 +15,7 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/patient"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -161,7 +162,7 @@ func (c *commands) meet(ctx context.Context, a remote.Address, reader, isNew boo
 		return nil, err
 	}
 	if m.reader {
-		m.format, err = remote.Look(ctx, patiently(m.bucket, patience))
+		m.format, err = remote.Look(ctx, patiently(m.bucket, patient.Prompt))
 	} else {
 		if isNew {
 			if _, err := c.probe(ctx, a, m.bucket, false); err != nil {
