@@ -51,7 +51,7 @@ func (c *Contact) tryAgain() {
 
 // Answers returns an error if the remote cannot be reached. It costs one request, and waits for no other.
 func (c *Contact) Answers(ctx context.Context) error {
-	_, _, err := bucket.Read(patient.For(ctx, patient.Prompt), c.o.Bucket, record.HintKey, 1<<10, "")
+	_, _, err := bucket.Read(patient.For(ctx, patient.Prompt), c.o.Bucket, record.FormatKey, 1<<10, "")
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
