@@ -299,6 +299,32 @@ func TestMirrorAlone(t *testing.T) {
 	same(t, p, model)
 }
 
+// A server that gives whole objects alone is refused before anything is made: its files could not be read.
+func TestServerWithoutRanges(t *testing.T) {
+	e := mounttest.StartEngine(t)
+	a := joined(t, e, "team", "a")
+	files := http.FileServer(http.Dir(e.Folder()))
+	mirror := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Range")
+		files.ServeHTTP(w, r)
+	}))
+	defer mirror.Close()
+	url, store := mirror.URL+"/models/team", filepath.Join(t.TempDir(), "store")
+	a.Must(a.Stop())
+	for _, args := range [][]string{{"clone", url, store}, {"mount", "--remote", url, store, t.TempDir()},
+		{"mount", "--mirror", url, a.Store, a.Dir}} {
+		said, code := a.RunFails(args...)
+		if code != 13 || !strings.Contains(said, url) || !strings.Contains(said, "requests with Range") {
+			t.Errorf("%q: %d, %s", args, code, said)
+		}
+	}
+	if _, err := os.Stat(store); err == nil {
+		t.Error("a store was made")
+	}
+	mirror.Close() // one that does not answer is no reason not to mount
+	a.Run("mount", "--mirror", url, a.Store, a.Dir)
+}
+
 // A reader publishes nothing, and is no writer of the remote.
 func TestReader(t *testing.T) {
 	e := mounttest.StartEngine(t)

@@ -17,6 +17,7 @@ import (
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/patient"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/web"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
@@ -163,6 +164,9 @@ func (c *commands) meet(ctx context.Context, a remote.Address, reader, isNew boo
 	}
 	if m.reader {
 		m.format, err = remote.Look(ctx, patiently(m.bucket, patient.Prompt))
+		if server, ok := m.bucket.(*web.Bucket); ok && err == nil {
+			return m, server.CheckRanges(ctx)
+		}
 	} else {
 		if isNew {
 			if _, err := c.probe(ctx, a, m.bucket, false); err != nil {

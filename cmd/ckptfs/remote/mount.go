@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/web"
 	"ckptfs/fs/tree"
 )
 
@@ -49,8 +50,8 @@ func (m *MountFlags) Joins() bool { return m.url != "" }
 // Join joins the store of a mount to the remote that --remote names, and makes it if there is none. It
 // returns nil if the store had joined it before. With an error it may have been joined.
 func (m *MountFlags) Join(ctx context.Context, s Shell, store string) (*Added, error) {
-	if m.url == "" {
-		return nil, nil
+	if err := m.checkMirror(ctx); m.url == "" || err != nil {
+		return nil, err
 	}
 	c := newCommands(s)
 	joined, err := joinedTo(store, m.address)
@@ -76,6 +77,20 @@ func (m *MountFlags) Join(ctx context.Context, s Shell, store string) (*Added, e
 		return nil, err
 	}
 	return added, c.look(ctx, store)
+}
+
+// checkMirror asks a mirror whether it can be read in parts. One that does not answer may do so later.
+func (m *MountFlags) checkMirror(ctx context.Context) error {
+	if m.mirror == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, mirrorPatience)
+	defer cancel()
+	server, err := web.Open(m.mirror, nil)
+	if err == nil {
+		err = server.CheckRanges(ctx)
+	}
+	return err
 }
 
 // OnlyReads reports whether a store has a remote that nothing can be published to.
