@@ -43,14 +43,15 @@ func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
 	s.contact.Reached()
 	s.lazy.refresh(ctx)
 	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{},
-		Problems: []string{}}
+		Problems: []control.BadHead{}}
 	for _, w := range s.heads.Writers() {
 		if w.IsStore() {
 			out.Writers = append(out.Writers, string(w))
 		}
 	}
-	for _, p := range s.heads.Problems() {
-		out.Problems = append(out.Problems, p.Error())
+	bad := s.heads.Problems()
+	for _, w := range slices.Sorted(maps.Keys(bad)) {
+		out.Problems = append(out.Problems, control.BadHead{Key: record.HeadKey(w), What: bad[w].Error()})
 	}
 	return out, nil
 }

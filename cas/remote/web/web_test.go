@@ -140,7 +140,8 @@ func TestCheckRanges(t *testing.T) {
 	} {
 		m, b := server(t, c.wrap)
 		put(t, m, c.has, strings.Repeat("x", 100))
-		if err := b.CheckRanges(t.Context()); errors.Is(err, bucket.ErrUnfit) == c.fit || c.fit && err != nil {
+		err := b.CheckRanges(t.Context())
+		if errors.Is(err, bucket.ErrUnfit) == c.fit || c.fit && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

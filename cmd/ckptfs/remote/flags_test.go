@@ -12,6 +12,9 @@ func TestMountFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "",
 		"--mirror=https://cache.example.org/team --remote-cache=10GiB --remote-timeout=30s": "",
+		"--keep-free=50% --remote-cache=0": "",
+		"--keep-free=51%":                  "at most 50%",
+		"--keep-free=100%":                 "at most 50%",
 		"--mirror=s3://models/team":        "--mirror",
 		"--mirror=https://me:hidden@h/":    "no password",
 		"--remote-timeout=1ms":             "--remote-timeout",
