@@ -134,6 +134,9 @@ func (s *Span) Set(text string) error {
 		}
 	}
 	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("give a time span such as 24h or 7d, or 0")
+	}
 	*s = Span(d)
 	return err
 }
