@@ -35,7 +35,7 @@ type Compaction struct {
 	lowest *spilled.Least // of bases: the number of what is written against them, when it began
 	blind  bool           // a segment cannot be read: what is written against what is not known
 
-	done   *spilled.Set   // columns that were not there, and versions before that were tried
+	done *spilled.Set // columns that were not there, and versions before that were tried
 
 	mu  locks.Mutex[leafLock]
 	old map[uint32]bool // segments that hold what was replaced
