@@ -45,6 +45,7 @@ func python(t *testing.T, program string, args ...string) (out, said []byte, cod
 	if exit != nil {
 		said = exit.Stderr
 	}
+	t.Logf("%s %q: %v of a processor", filepath.Base(program), args, cmd.ProcessState.UserTime())
 	return out, said, cmd.ProcessState.ExitCode()
 }
 
