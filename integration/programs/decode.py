@@ -2,9 +2,10 @@
 
     decode.py READER PAYLOADS
 
-PAYLOADS is JSON, one object a line: codec, stored, raw (bytes), base, columns and hash, bytes as hex. A sound one has
-to become what has the hash. A damaged one may become anything or be refused, and nothing else may happen. Printed are
-the numbers of states that streams had, and each line of the decoders that nothing reached.
+PAYLOADS is JSON, one object a line: codec, stored, raw (bytes), base, columns and hash, bytes as hex. A sound
+one has to become what has the hash. A damaged one may become anything or be refused, and nothing else may
+happen. Printed are the numbers of states that streams had, and each line of the decoders that nothing
+reached.
 """
 import importlib.util
 import inspect

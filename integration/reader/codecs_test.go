@@ -42,8 +42,9 @@ type payloads struct {
 
 func (c *payloads) add(name string, id byte, stored, raw, base, columns []byte) {
 	p := payload{
-		Name: name, Codec: id, Stored: hex.EncodeToString(stored), Raw: len(raw), Base: hex.EncodeToString(base),
-		Columns: hex.EncodeToString(columns), Hash: cas.Sum(raw).String(), Trace: len(raw) < 5<<10 || c.trace,
+		Name: name, Codec: id, Stored: hex.EncodeToString(stored), Raw: len(raw),
+		Base: hex.EncodeToString(base), Columns: hex.EncodeToString(columns), Hash: cas.Sum(raw).String(),
+		Trace: len(raw) < 5<<10 || c.trace,
 	}
 	if len(stored) > 0 && len(raw) < 10<<10 {
 		p.Damage = 5
@@ -128,20 +129,28 @@ var lengths = []int{1, 7, 300, 1027, 4099, 20_000}
 // several bytes have more than one slab.
 const several = 270_001
 
-var types = []codec.Hint{
-	{"F32", 4}, {"BF16", 2}, {"F16", 2}, {"F64", 8}, {"I32", 4}, {"I64", 8}, {"U8", 1}, {"F8_E4M3", 1}, {},
-}
+var (
+	singles = codec.Hint{DType: "F32", Elem: 4}
+	brains  = codec.Hint{DType: "BF16", Elem: 2}
+	halves  = codec.Hint{DType: "F16", Elem: 2}
+	bytes8  = codec.Hint{DType: "U8", Elem: 1}
+
+	types = []codec.Hint{
+		singles, brains, halves, bytes8, {DType: "F64", Elem: 8}, {DType: "I32", Elem: 4}, {DType: "I64", Elem: 8},
+		{DType: "F8_E4M3", Elem: 1}, {},
+	}
+)
 
 func (c *payloads) numbers() {
-	c.alone("weights of several slabs", codectest.Weights(several, 4), types[0])
+	c.alone("weights of several slabs", codectest.Weights(several, 4), singles)
 	for _, n := range lengths {
 		for _, h := range types {
 			c.alone(fmt.Sprintf("%d bytes of weights as %v", n, h), codectest.Weights(n, max(min(h.Elem, 4), 1)), h)
 		}
 		c.alone(fmt.Sprintf("%d bytes of noise", n), codectest.Random(n), codec.Hint{})
-		c.alone(fmt.Sprintf("%d zeros", n), make([]byte, n), codec.Hint{DType: "F32", Elem: 4})
-		c.alone(fmt.Sprintf("%d skewed bytes", n), codectest.Skewed(n, 3), codec.Hint{DType: "U8", Elem: 1})
-		c.alone(fmt.Sprintf("%d bytes, sparse", n), thinned(codectest.Weights(n, 4), 16), codec.Hint{DType: "F32", Elem: 4})
+		c.alone(fmt.Sprintf("%d zeros", n), make([]byte, n), singles)
+		c.alone(fmt.Sprintf("%d skewed bytes", n), codectest.Skewed(n, 3), bytes8)
+		c.alone(fmt.Sprintf("%d bytes, sparse", n), thinned(codectest.Weights(n, 4), 16), singles)
 	}
 }
 
@@ -160,12 +169,11 @@ func thinned(p []byte, every int) []byte {
 func (c *payloads) parts() {
 	c.trace = true
 	defer func() { c.trace = false }()
-	bytes8, single, half := codec.Hint{DType: "U8", Elem: 1}, types[0], types[1]
 	c.alone("few bits", codectest.Skewed(12<<10, 0.3), bytes8)
 	c.alone("many bits", codectest.Skewed(48<<10, 4), bytes8)
-	c.alone("a period", middles(64<<10), single)
+	c.alone("a period", middles(64<<10), singles)
 	for _, n := range []int{128 << 10, 128<<10 + 22} {
-		for h, size := range map[codec.Hint]float64{single: 1e-5, half: 1e-4} {
+		for h, size := range map[codec.Hint]float64{singles: 1e-5, brains: 1e-4} {
 			base := codectest.Weights(n, h.Elem)
 			c.delta(fmt.Sprintf("%d bytes of %v, sorted", n, h), drift(base, h, size), base, h)
 		}
@@ -176,7 +184,7 @@ func (c *payloads) parts() {
 		v := float32(1+rng.Float64()) / float32(int(1)<<(3*rng.IntN(3)))
 		binary.LittleEndian.PutUint32(base[i:], math.Float32bits(v))
 	}
-	c.delta("few exponents", drift(base, single, 1e-5), base, single)
+	c.delta("few exponents", drift(base, singles, 1e-5), base, singles)
 	stored := []byte{2, 0, 0, 0, 0, 3, 0, 0x11, 0, 'a', 'b', 4, 0, 0, 'd'} // planes whose zeros are the same
 	raw, err := codec.Decode(nil, codec.Planes, stored, 16)
 	if err != nil {
@@ -237,7 +245,7 @@ func (c *payloads) text() {
 
 func (c *payloads) changes() {
 	base := codectest.Weights(several, 4)
-	c.delta("changes of several slabs", moved(base, 4, 5), base, types[0])
+	c.delta("changes of several slabs", moved(base, 4, 5), base, singles)
 	for _, n := range lengths[2:] {
 		for _, h := range types {
 			if h.Elem == 0 {
@@ -284,7 +292,7 @@ func (c *payloads) rounded() {
 					le.PutUint32(base[n/2+4*i:], x)
 				}
 			}
-			for _, h := range types[1:3] {
+			for _, h := range []codec.Hint{brains, halves} {
 				to := half.BF16
 				if h.DType == "F16" {
 					to = half.F16
@@ -307,7 +315,7 @@ func (c *payloads) rounded() {
 }
 
 func (c *payloads) lowRank() {
-	for _, h := range []codec.Hint{{"BF16", 2}, {"F16", 2}, {"F32", 4}} {
+	for _, h := range []codec.Hint{brains, halves, singles} {
 		ulps := 4.0
 		if h.Elem == 4 {
 			ulps = 1e5

@@ -36,7 +36,8 @@ func python(t *testing.T, program string, args ...string) (out, said []byte, cod
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), interpreter(t), append([]string{"-I", "-S", "-B", path}, args...)...)
+	args = append([]string{"-I", "-S", "-B", path}, args...)
+	cmd := exec.CommandContext(t.Context(), interpreter(t), args...)
 	out, err = cmd.Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -45,7 +46,6 @@ func python(t *testing.T, program string, args ...string) (out, said []byte, cod
 	if exit != nil {
 		said = exit.Stderr
 	}
-	t.Logf("%s %q: %v of a processor", filepath.Base(program), args, cmd.ProcessState.UserTime())
 	return out, said, cmd.ProcessState.ExitCode()
 }
 

@@ -2,17 +2,17 @@
 """Reads the files of a store without ckptfs and without a mount, by docs/store-format.md and the package
 comments that it names. It needs Python 3.11 and nothing else, and this one file. It is slow.
 
-    python3 reader.py STORE ls [PATH]           state, size and path of every file
-    python3 reader.py STORE cat PATH            its bytes to standard output
-    python3 reader.py STORE cp PATH DEST        a file or a folder to DEST, which must not exist; PATH . is all
+    python3 reader.py STORE ls [PATH]       state, size and path of every file
+    python3 reader.py STORE cat PATH        its bytes to standard output
+    python3 reader.py STORE cp PATH DEST    a file or a folder to DEST, which must not exist; "." is everything
 
-A PATH counts from the mount's root. Nothing is written to the store. The store should not be mounted meanwhile.
+A PATH counts from the mount's root. Nothing is written to the store, which should not be mounted meanwhile.
 
-Every record that is read is compared with its BLAKE3, by the package blake3 where it is installed. The XXH3 and
-the CRC of a payload say no more than that, so they are not looked at. --no-verify leaves the comparison out.
+Every record that is read is compared with its BLAKE3, by the package blake3 where it is installed. The XXH3
+and the CRC of a payload say no more than that, and are not looked at. --no-verify leaves the comparison out.
 
-What a store says is not trusted: a size is checked before memory is taken, links in the tree are not followed out
-of it, and DEST is made new.
+What a store says is not trusted: a size is checked before memory is taken, links in the tree are not followed
+out of it, and DEST is made new.
 """
 
 import argparse
@@ -195,11 +195,13 @@ except ImportError:
 # Zstandard (RFC 8878): one frame that states its length, without a checksum
 
 _LITERALS = [(i, 0) for i in range(16)] + [
-    (16, 1), (18, 1), (20, 1), (22, 1), (24, 2), (28, 2), (32, 3), (40, 3), (48, 4), (64, 6), (128, 7), (256, 8),
-    (512, 9), (1024, 10), (2048, 11), (4096, 12), (8192, 13), (16384, 14), (32768, 15), (65536, 16)]
+    (16, 1), (18, 1), (20, 1), (22, 1), (24, 2), (28, 2), (32, 3), (40, 3), (48, 4), (64, 6),
+    (128, 7), (256, 8), (512, 9), (1024, 10), (2048, 11), (4096, 12), (8192, 13), (16384, 14), (32768, 15),
+    (65536, 16)]
 _MATCHES = [(i + 3, 0) for i in range(32)] + [
-    (35, 1), (37, 1), (39, 1), (41, 1), (43, 2), (47, 2), (51, 3), (59, 3), (67, 4), (83, 4), (99, 5), (131, 7),
-    (259, 8), (515, 9), (1027, 10), (2051, 11), (4099, 12), (8195, 13), (16387, 14), (32771, 15), (65539, 16)]
+    (35, 1), (37, 1), (39, 1), (41, 1), (43, 2), (47, 2), (51, 3), (59, 3), (67, 4), (83, 4),
+    (99, 5), (131, 7), (259, 8), (515, 9), (1027, 10), (2051, 11), (4099, 12), (8195, 13), (16387, 14),
+    (32771, 15), (65539, 16)]
 _OFFSETS = [(1 << i, i) for i in range(32)]
 _DEFAULTS = (  # of literals' lengths, offsets, matches' lengths: shares, their logarithm, the most of it
     ([4, 3] + [2] * 11 + [1] * 3 + [2] * 9 + [3, 2] + [1] * 5 + [-1] * 4, 6, 9, _LITERALS),
@@ -363,7 +365,7 @@ class Frame:
         return self.r.u(1 << kind) + (256 if kind == 1 else 0)
 
     def put(self, data):
-        need(len(self.out) + len(data) <= self.before + self.raw, "a Zstandard frame is longer than it states")
+        need(len(self.out) + len(data) <= self.before + self.raw, "a frame is longer than it states")
         self.out += data
 
     def literals(self, r):
@@ -481,7 +483,8 @@ class Stream:
         return bytes(out)
 
     def end(self):
-        need(all(x == 1 << 15 for x in self.states) and next(self.words, None) is None, "a stream does not end")
+        need(all(x == 1 << 15 for x in self.states), "a stream does not end")
+        need(next(self.words, None) is None, "a stream has words left")
 
 
 class Bits:
@@ -747,7 +750,8 @@ def predict(base, sums, exponent, kind):
     n = len(base) // 2
     bits = struct.unpack(f"<{n}H", base)
     if kind == BF16:
-        before, half, infinite = struct.unpack(f"<{n}f", struct.pack(f"<{n}I", *(b << 16 for b in bits))), to_bf16, 0x7F80
+        before = struct.unpack(f"<{n}f", struct.pack(f"<{n}I", *(b << 16 for b in bits)))
+        half, infinite = to_bf16, 0x7F80
     else:
         before, half, infinite = struct.unpack(f"<{n}e", base), to_f16, 0x7C00
     sums = singles((s + (1 << 31) & 0xFFFFFFFF) - (1 << 31) for s in sums)
@@ -805,6 +809,15 @@ def decode(codec, stored, raw, base=None, columns=None):
 
 # Segments (package segment)
 
+def regular(path):
+    """Opens a regular file to read, and nothing else."""
+    f = open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", 0)
+    if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+        f.close()
+        raise Damaged("not a regular file")
+    return f
+
+
 class Segments:
     """What is packed: the content of every record, by its hash."""
 
@@ -821,11 +834,7 @@ class Segments:
                     self.problems.append(f"segments/{name}: {e}")
 
     def _open(self, name):
-        f = open(os.open(os.path.join(self.folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", 0)
-        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-            f.close()
-            raise Damaged("not a regular file")
-        return f
+        return regular(os.path.join(self.folder, name))
 
     def _list(self, number, name):
         with self._open(name) as f:
@@ -888,7 +897,8 @@ class Segments:
     def _header(self, p, number, at):
         need(len(p) == RECORD_HEADER and p[:4] == b"ckr\n", "no record where one should be")
         kind, codec, raw, stored, key, offset, crc = struct.unpack("<4xBB2xII32s16xQ4xI", p)
-        need(offset == at and crc == crc32c(p[:76] + self.id + number.to_bytes(4, "little")), "a damaged header")
+        need(crc == crc32c(p[:76] + self.id + number.to_bytes(4, "little")), "a damaged header")
+        need(offset == at, "a record of another place")
         need(raw <= MAX_CHUNK and stored <= MAX_CHUNK, "a record is too large")
         return kind, codec, raw, stored, key
 
@@ -1048,8 +1058,9 @@ class Store:
         need(not found or crc.strip() == b"%08x" % crc32c(body + b"\n"), "format: damaged")
         lines = dict(line.split(b" ", 1) for line in p.splitlines() if b" " in line)
         need(b"ckptfs" in lines, f"{self.path} is no store")
-        need(lines[b"ckptfs"].strip() == b"%d" % FORMAT_VERSION,
-             f"the store is of version {lines[b'ckptfs'].decode('ascii', 'replace')}; this program reads {FORMAT_VERSION}")
+        version = lines[b"ckptfs"].decode("ascii", "replace").strip()
+        need(version == str(FORMAT_VERSION),
+             f"the store is of version {version}; this program reads {FORMAT_VERSION}")
         need(re.fullmatch(rb"[0-9a-f]{32}", lines.get(b"id", b"").strip()), "format: no id")
         return bytes.fromhex(lines[b"id"].decode())
 
@@ -1066,7 +1077,7 @@ class Store:
 
     def entry(self, full):
         """The record of a regular file, from its attribute or from the header of a hollow one."""
-        with self._open(full) as f:
+        with regular(full) as f:
             st = os.fstat(f.fileno())
             try:
                 record = os.getxattr(f.fileno(), XATTR)
@@ -1076,17 +1087,10 @@ class Store:
                 record = self._of_header(os.pread(f.fileno(), HOLLOW_HEADER, 0), st.st_size)
         return Entry(full, st, record)
 
-    def _open(self, full):
-        f = open(os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", 0)
-        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-            f.close()
-            raise Damaged("not a regular file")
-        return f
-
     def _of_header(self, p, size):
         if len(p) < HOLLOW_HEADER or p[:64] != HOLLOW_TEXT or p[64:80] != self.id:
             return None
-        if crc32c(p[:156]) != int.from_bytes(p[156:], "little") or int.from_bytes(p[144:152], "little") != size:
+        if crc32c(p[:156]) != int.from_bytes(p[156:], "little") or struct.unpack_from("<Q", p, 144) != (size,):
             return None
         return p[80:144]
 
@@ -1116,7 +1120,7 @@ class Store:
                 length -= len(piece)
 
     def _local(self, entry):
-        with self._open(entry.path) as f:
+        with regular(entry.path) as f:
             left = entry.size
             while left and (p := f.read(min(left, BLOCK))):
                 left -= len(p)
