@@ -136,8 +136,8 @@ var (
 	bytes8  = codec.Hint{DType: "U8", Elem: 1}
 
 	types = []codec.Hint{
-		singles, brains, halves, bytes8, {DType: "F64", Elem: 8}, {DType: "I32", Elem: 4}, {DType: "I64", Elem: 8},
-		{DType: "F8_E4M3", Elem: 1}, {},
+		singles, brains, halves, bytes8, {DType: "F64", Elem: 8}, {DType: "I32", Elem: 4},
+		{DType: "I64", Elem: 8}, {DType: "F8_E4M3", Elem: 1}, {},
 	}
 )
 

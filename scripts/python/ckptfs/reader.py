@@ -4,7 +4,7 @@ comments that it names. It needs Python 3.11 and nothing else, and this one file
 
     python3 reader.py STORE ls [PATH]       state, size and path of every file
     python3 reader.py STORE cat PATH        its bytes to standard output
-    python3 reader.py STORE cp PATH DEST    a file or a folder to DEST, which must not exist; "." is everything
+    python3 reader.py STORE cp PATH DEST    a file or a folder to DEST, which must not exist; . is everything
 
 A PATH counts from the mount's root. Nothing is written to the store, which should not be mounted meanwhile.
 
@@ -1090,7 +1090,8 @@ class Store:
     def _of_header(self, p, size):
         if len(p) < HOLLOW_HEADER or p[:64] != HOLLOW_TEXT or p[64:80] != self.id:
             return None
-        if crc32c(p[:156]) != int.from_bytes(p[156:], "little") or struct.unpack_from("<Q", p, 144) != (size,):
+        stated, crc = struct.unpack_from("<Q4xI", p, 144)
+        if crc != crc32c(p[:156]) or stated != size:
             return None
         return p[80:144]
 
