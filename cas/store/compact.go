@@ -34,10 +34,10 @@ type Compaction struct {
 	lowest map[key]uint8 // of bases: the lowest number of what is written against them, when it began
 	blind  bool          // a segment cannot be read: what is written against what is not known
 
-	mu  locks.Mutex[leafLock]
-	old map[uint32]bool // segments that hold what was replaced
-	put map[key]bool    // columns that were not there
-	st  CompactStats
+	mu   locks.Mutex[leafLock]
+	old  map[uint32]bool // segments that hold what was replaced
+	done map[key]bool    // columns that were not there, and versions before that were tried
+	st   CompactStats
 }
 
 // CompactStats is what a compaction did, or would do.
@@ -54,7 +54,7 @@ func (s *Store) Compact(ctx context.Context, dryRun bool) (*Compaction, error) {
 		return nil, ErrCompacting
 	}
 	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{},
-		put: map[key]bool{}}
+		done: map[key]bool{}}
 	s.pins.beginCompaction()
 	if err := c.begin(ctx); err != nil {
 		c.End()
@@ -118,9 +118,10 @@ func (c *Compaction) Stats() CompactStats {
 
 // Recode stores chunk h, if it is held, as it would be stored today with the help of what it is related to,
 // when that takes less. A rounding of chunks that are not wanted for themselves, as wanted tells, is stored
-// without them though that takes more: then they can go. saved reports whether it was stored again. What is
-// wrong with the chunk is not Recode's business, and it stays as it is. The error is one of writing, or that
-// of Options.Room; after the latter the batch may be committed, and the chunk tried again.
+// without them though that takes more: then they can go. Where it and the version before are stored alone,
+// and others against it, the version before is stored against it instead. saved reports whether anything was
+// stored again. What is wrong with the chunk is not Recode's business, and it stays as it is. The error is one
+// of writing, or that of Options.Room; after the latter the batch may be committed, and the chunk tried again.
 func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related,
 	wanted func(cas.Hash) bool) (saved bool, err error) {
 	s := c.s
@@ -155,7 +156,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	c.st.Looked++
 	c.mu.Unlock()
 	r := &record{hash: h, kind: cas.Chunk, done: make(chan struct{})}
-	id, a := c.encode(r, *raw, hint, rel, was, buf)
+	id, a, fixed := c.encode(r, *raw, hint, rel, was, buf)
 	number := uint8(0)
 	if a != nil {
 		defer scratch.Put(a.raw)
@@ -163,6 +164,9 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	}
 	if now := len(*buf) - segment.RecordHeaderSize; !apart && old.XXH3 == rel.XXH3 &&
 		!delta.Better(now, number > 0, int(at.Stored), was.Number > 0) {
+		if fixed && c.first(rel.Prev) {
+			return c.Recode(b, rel.Prev, hint, cas.Related{Prev: h}, nil)
+		}
 		return false, nil
 	}
 	if !c.dryRun {
@@ -208,9 +212,10 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 }
 
 // encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would
-// be stored today, against a; nil: alone. was is what the record that there is says of its base.
+// be stored today, against a; nil: alone. was is what the record that there is says of its base. fixed: what
+// is stored against it keeps it from being a delta of the version before, but that may be one of it.
 func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base,
-	buf *[]byte) (id byte, a *against) {
+	buf *[]byte) (id byte, a *against, fixed bool) {
 	s := c.s
 	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*buf) < need {
 		*buf = make([]byte, 0, need)
@@ -218,10 +223,11 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 	if len(raw) <= segment.MaxBased {
 		if c.mayRise(r.hash, segment.RoundedNumber) {
 			if id, a = s.encodeRounded(r.hash, raw, hint, rel.Masters, buf); a != nil {
-				return id, a
+				return id, a, false
 			}
 		}
 		if a = s.choose(r.hash, rel); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
+			fixed = a.Number == 1 && c.mayRise(rel.Prev, 1)
 			scratch.Put(a.raw)
 			a = nil
 		}
@@ -231,13 +237,13 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 		if a != nil {
 			id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel)
 			if ok && s.leanOn(r.hash, a.Hash, a) {
-				return id, a
+				return id, a, false
 			}
 			scratch.Put(a.raw)
 		}
 	}
 	id, *buf = codec.Encode((*buf)[:segment.RecordHeaderSize], raw, hint)
-	return id, nil
+	return id, nil, fixed
 }
 
 // columns has the columns that the record of h, encoded against a, needs, put, and says how many more bytes
@@ -258,7 +264,7 @@ func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns
 			return -1, nil
 		}
 	}
-	if was.Segment != 0 || !c.firstPut(cols.Hash) {
+	if was.Segment != 0 || !c.first(cols.Hash) {
 		return 0, nil
 	}
 	if now, err := s.locateNow(false, cols.Hash); err == nil && now.Segment != 0 {
@@ -267,12 +273,12 @@ func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns
 	return segment.Size(len(cols.Raw)), nil
 }
 
-// firstPut notes that columns were put, and reports whether they had not been before.
-func (c *Compaction) firstPut(h cas.Hash) bool {
+// first notes that columns were put, or a version before was tried, and reports whether they had not been.
+func (c *Compaction) first(h cas.Hash) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	had := c.put[keyOf(h)]
-	c.put[keyOf(h)] = true
+	had := c.done[keyOf(h)]
+	c.done[keyOf(h)] = true
 	return !had
 }
 

@@ -92,7 +92,7 @@ func idle(chain []control.Ancestor) int {
 func modelText(m *control.Model) string {
 	s := fmt.Sprintf("%s (%d)", text.Printable(m.Path), m.Seq)
 	if m.Retired {
-		s += ", retired " + timeText(m.RetiredAt)
+		s += ", retired " + text.Time(m.RetiredAt)
 	}
 	return s
 }

@@ -125,20 +125,23 @@ func (s *Steps) List(ctx context.Context, p string) (*control.RunLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.Describe(run, steps), nil
-}
-
-// Describe is List of these steps of a run.
-func (s *Steps) Describe(run string, steps []*Step) *control.RunLog {
 	out, state := &control.RunLog{Run: run, Steps: make([]control.Step, len(steps))}, s.States()
 	for i, st := range steps {
-		l := control.Step{Step: st.Name, State: state(st), Time: st.Time, Files: len(st.Files),
-			LogicalBytes: st.Size,
-			Metrics:      map[string]control.Number{}, Problem: st.Problem}
-		for name, m := range st.Metrics {
-			l.Metrics[name] = control.Number(m)
-		}
-		out.Steps[i] = l
+		Describe(st, state, &out.Steps[i])
 	}
-	return out
+	return out, nil
+}
+
+// Describe sets out to what is said of a step, with state of States. The map of metrics there is used again.
+func Describe(st *Step, state func(*Step) string, out *control.Step) {
+	metrics := out.Metrics
+	if metrics == nil {
+		metrics = make(map[string]control.Number, len(st.Metrics))
+	}
+	clear(metrics)
+	for name, m := range st.Metrics {
+		metrics[name] = control.Number(m)
+	}
+	*out = control.Step{Step: st.Name, State: state(st), Time: st.Time, Files: len(st.Files),
+		LogicalBytes: st.Size, Metrics: metrics, Problem: st.Problem}
 }

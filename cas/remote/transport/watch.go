@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +65,10 @@ func (w *Watch) Unanswered(err error) *bucket.Error {
 		e.Kind = bucket.ErrDenied
 	default:
 		e.Kind = bucket.ErrUnreachable
+		var asked *url.Error // it says what was asked where; what a client wraps around it says nothing more
+		if errors.As(err, &asked) {
+			e.Err = asked
+		}
 	}
 	return e
 }
