@@ -25,7 +25,7 @@ died, until that file is written again or removed. Names such as tmp-checkpoint-
 written.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+			return whole(a, cmd, args[0], readOnly, func(s *session) error {
 				r, err := s.Runs(cmd.Context())
 				if err != nil {
 					return err
@@ -80,6 +80,13 @@ directory, and from its extended attributes user.metric.NAME, which take precede
 	}
 }
 
+// bestStep is what best prints: the step, by its path for programs of this machine.
+type bestStep struct {
+	*control.BestStep
+	Path  string `json:"path"`            // absolute
+	Mount string `json:"mount,omitempty"` // where the store is mounted that the path lies in; "": nowhere
+}
+
 func (a *app) bestCmd() *cobra.Command {
 	mode := ""
 	cmd := &cobra.Command{
@@ -98,9 +105,16 @@ the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN
 				if err != nil {
 					return err
 				}
-				return a.show(b, func(w io.Writer) {
-					fmt.Fprintf(w, "%s  %s=%s\n", text.Printable(s.place.full(b.Path)),
-						text.Printable(b.Metric), b.Value)
+				found := bestStep{BestStep: b}
+				if found.Path = s.place.full(b.Path); s.place.mount != nil {
+					found.Mount = s.place.mount.Mountpoint
+				} else if !a.json {
+					fmt.Fprintf(a.err, "ckptfs: %s is not mounted, and packed files are read through a mount\n",
+						text.Printable(s.place.store))
+				}
+				return a.show(found, func(w io.Writer) {
+					fmt.Fprintf(w, "%s  %s=%s\n", text.Printable(found.Path), text.Printable(b.Metric),
+						b.Value)
 				})
 			})
 		},

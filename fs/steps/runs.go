@@ -2,7 +2,6 @@ package steps
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -95,7 +94,7 @@ func (s *Steps) Run(ctx context.Context, op, p string) (string, []*Step, error) 
 	}
 	steps, ok := found[run]
 	if !ok {
-		return "", nil, &fs.PathError{Op: op, Path: p, Err: fmt.Errorf("there is no such run: %w", unix.ENOENT)}
+		return "", nil, &fs.PathError{Op: op, Path: p, Err: control.NotFound("there is no such run")}
 	}
 	return run, steps, nil
 }
@@ -104,7 +103,7 @@ func (s *Steps) Run(ctx context.Context, op, p string) (string, []*Step, error) 
 func (s *Steps) Best(ctx context.Context, p, metric, mode string) (*control.BestStep, error) {
 	m, err := runs.ParseMode(mode)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, unix.EINVAL)
+		return nil, control.Invalid("%v", err)
 	}
 	run, steps, err := s.Run(ctx, "best", p)
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *Steps) Best(ctx context.Context, p, metric, mode string) (*control.Best
 	all := s.Judged(steps)
 	i, ok := runs.Best(all, metric, m)
 	if !ok {
-		return nil, &fs.PathError{Op: "best", Path: p, Err: fmt.Errorf("no complete step has metric %q with a number; %s: %w", metric, runs.Known(all), unix.ENODATA)}
+		return nil, &fs.PathError{Op: "best", Path: p, Err: control.NoData("no complete step has metric %q with a number; %s", metric, runs.Known(all))}
 	}
 	return &control.BestStep{Run: run, Step: all[i].Name, Path: path.Join(Dir, run, all[i].Name),
 		Metric: metric, Mode: m.String(),

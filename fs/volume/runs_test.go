@@ -73,7 +73,7 @@ func TestRuns(t *testing.T) {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	if _, err := r.Log(context.Background(), "", nil); !errors.Is(err, unix.EINVAL) ||
-		!strings.HasPrefix(err.Error(), "the root: no run") {
+		!strings.HasPrefix(err.Error(), "the root is no run") {
 		t.Error(err)
 	}
 	full, err := r.Log(context.Background(), "runs/a", nil)
