@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 
@@ -71,9 +70,7 @@ func (s *Store) flushLocked() error {
 	if len(recs) == 0 {
 		return s.raiseMark(mark)
 	}
-	slices.SortFunc(recs, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(a.entry.Segment, b.entry.Segment), cmp.Compare(a.entry.Off, b.entry.Off))
-	})
+	slices.SortFunc(recs, func(a, b *record) int { return a.entry.Compare(b.entry.Location) })
 	entries := make([]cas.Entry, 0, len(recs))
 	s.appender.mu.Lock()
 	for _, r := range recs {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"slices"
 
 	"ckptfs/cas"
@@ -77,9 +76,7 @@ func (r *reader) willRead(locs []cas.Location, all []*expected.Stretch) []*expec
 		}
 		return t != nil
 	})
-	slices.SortFunc(locs, func(a, b cas.Location) int {
-		return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Off, b.Off))
-	})
+	slices.SortFunc(locs, cas.Location.Compare)
 	end := func(l cas.Location) int64 { return l.Off + segment.Size(int(l.Stored)) }
 	for len(locs) > 0 {
 		from, to := locs[0], end(locs[0])

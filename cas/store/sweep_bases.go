@@ -103,7 +103,7 @@ func (w *sweep) bases(ctx context.Context) error {
 func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (
 	ds []deltaRecord, unread []uint32, err error) {
 	add := func(n uint32, rec *segment.Record, kept bool) {
-		if known(rec.Kind) && codec.NeedsBase(rec.Codec) {
+		if rec.Kind.Indexed() && codec.NeedsBase(rec.Codec) {
 			ds = append(ds, deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept})
 		}
 	}

@@ -59,6 +59,7 @@ func (b *Batch) TakeBack() (freed int64) {
 	pins.mu.Unlock()
 	a.written = slices.DeleteFunc(a.written, func(r *record) bool { return r.err == errTakenBack })
 	a.mu.Unlock()
+	b.wrote(-freed)
 	for t, slots := range back {
 		_ = t.TakeBack(slots) // where the disk makes no holes the end is used again all the same
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cmd/ckptfs/rundir"
+	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/index/runs"
@@ -221,4 +222,8 @@ func printForgotten(w io.Writer, out *forgotten) {
 	}
 	fmt.Fprintf(w, "%s: %d of %s %s\n", text.Printable(out.Run), gone,
 		text.Plural(int64(len(rows)), "step"), verb)
+	if gone > 0 && !out.DryRun {
+		fmt.Fprintf(w, "The room comes back with `ckptfs prune`: after %s, or now with --grace 0.\n",
+			space.Span(defaultGrace))
+	}
 }

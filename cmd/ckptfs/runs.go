@@ -87,12 +87,15 @@ directory, and from its extended attributes user.metric.NAME, which take precede
 	}
 }
 
+// leastPlain is how much of a step must not be packed to be worth a word: small files never are.
+const leastPlain = 64 << 10
+
 func printLog(w io.Writer, l *control.RunLog) {
 	rows := make([][]string, len(l.Steps))
 	for i := range l.Steps {
 		s := &l.Steps[i]
 		fresh := text.Bytes(s.NewBytes)
-		if s.PlainBytes > 0 {
+		if s.PlainBytes >= leastPlain {
 			fresh += " + " + text.Bytes(s.PlainBytes) + " not packed"
 		}
 		shared := ""
@@ -108,6 +111,9 @@ func printLog(w io.Writer, l *control.RunLog) {
 			text.Printable(strings.Join(metrics, " "))}
 	}
 	text.Table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", "SHARED", "METRICS"}, rows)
+	if len(rows) > 0 {
+		fmt.Fprintln(w, "NEW is what no step above has, before compression and deltas; `ckptfs stats` says what is stored.")
+	}
 	for i := range l.Steps {
 		if s := &l.Steps[i]; s.Problem != "" {
 			fmt.Fprintf(w, "%s: %s\n", text.Printable(s.Step), text.Printable(s.Problem))
