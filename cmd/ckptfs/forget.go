@@ -164,6 +164,8 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		fmt.Fprintf(os.Stderr, "ckptfs: %s: %s with an impossible time, before 2000 or in the future: --keep-within keeps them\n", arg, text.Plural(int64(n), "step"))
 	}
 	out := forgotten{Run: at.path, DryRun: dry, Steps: []forgottenStep{}}
+	var gone []string
+	defer func() { a.logForgotten(context.WithoutCancel(ctx), arg, gone) }()
 	for _, d := range decisions {
 		if !d.Keep && !dry {
 			if ctx.Err() != nil {
@@ -172,6 +174,7 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 			if err := rundir.RemoveStep(run, d.Step.Name); err != nil {
 				return err
 			}
+			gone = append(gone, d.Step.Name)
 		}
 		out.Steps = append(out.Steps, forgottenStep{d.Step.Name, d.Keep, d.Reasons})
 	}
@@ -181,6 +184,15 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		}
 	}
 	return a.show(out, func(w io.Writer) { printForgotten(w, &out) })
+}
+
+// logForgotten has the daemon's log say which steps were removed, and by whom. One that ended meanwhile, or is
+// older, does not.
+func (a *app) logForgotten(ctx context.Context, run string, steps []string) {
+	if len(steps) == 0 {
+		return
+	}
+	_ = a.with(ctx, run, readOnly, func(s *session) error { return s.Forgot(ctx, s.place.path, steps) })
 }
 
 // judged is what a policy decides by. When metrics are to choose, those of a step that cannot be read are an
