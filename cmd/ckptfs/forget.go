@@ -186,8 +186,8 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 	return a.show(out, func(w io.Writer) { printForgotten(w, &out) })
 }
 
-// logForgotten has the daemon's log say which steps were removed, and by whom. One that ended meanwhile, or is
-// older, does not.
+// logForgotten has the daemon's log say which steps were removed, and by whom. A daemon that ended meanwhile,
+// or is older, does not.
 func (a *app) logForgotten(ctx context.Context, run string, steps []string) {
 	if len(steps) == 0 {
 		return

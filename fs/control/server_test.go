@@ -94,7 +94,9 @@ func TestOnlyTheOwnerAndRootMayAsk(t *testing.T) {
 // What is removed is logged with who asked for it; what a dry run looks at is not.
 func TestLogOfRemovals(t *testing.T) {
 	var lines []string
-	m := Mount{Log: func(msg string, args ...any) { lines = append(lines, fmt.Sprintln(append([]any{msg}, args...)...)) }}
+	m := Mount{Log: func(msg string, args ...any) {
+		lines = append(lines, fmt.Sprintln(append([]any{msg}, args...)...))
+	}}
 	store := t.TempDir()
 	srv, err := Serve(store, NewHandler(allOf(newShelf()), m))
 	if err != nil {

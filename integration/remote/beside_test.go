@@ -18,8 +18,8 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
-// besideSize is the bytes of each file that is saved, and besideRate what goes to the remote in a second: less
-// than what is saved, so that there is always something to push.
+// besideSize is the bytes of each file that is saved, and besideRate what goes to the remote in a second:
+// less than what is saved, so that there is always something to push.
 const (
 	besideSize = 64 << 20
 	besideRate = "10MB"
@@ -34,7 +34,8 @@ func BenchmarkBeside(b *testing.B) {
 	}
 	e := mounttest.StartEngine(b)
 	alone, shared := mounted(b), mounted(b, "--push-rate", besideRate)
-	if _, err := shared.CLI("remote", "add", e.URL("beside"), shared.Dir, "--endpoint", e.Endpoint); err != nil {
+	_, err := shared.CLI("remote", "add", e.URL("beside"), shared.Dir, "--endpoint", e.Endpoint)
+	if err != nil {
 		b.Fatal(err)
 	}
 	random := rand.NewChaCha8([32]byte{7})
