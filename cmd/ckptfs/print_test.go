@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ckptfs/cas/golden"
+	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -68,8 +69,8 @@ func TestGoldens(t *testing.T) {
 	}
 	unmounted := &control.Status{Store: "/data/store", Mode: control.ModeUnmounted, HotSize: -1}
 	for name, print := range map[string]func(io.Writer){
-		"stats.golden":       func(w io.Writer) { printStats(w, sampleStats) },
-		"stats-empty.golden": func(w io.Writer) { printStats(w, &control.Stats{}) },
+		"stats.golden":       func(w io.Writer) { space.Stats(w, sampleStats) },
+		"stats-empty.golden": func(w io.Writer) { space.Stats(w, &control.Stats{}) },
 		"show.golden":        func(w io.Writer) { printFile(w, sampleFile) },
 		"show-plain.golden": func(w io.Writer) {
 			printFile(w, &control.File{Path: "notes.txt", Format: "blob",

@@ -221,6 +221,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	asMounted := control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Started: started, Metrics: metricsAt,
+		Log:     log.Info,
 		Unmount: func(_ context.Context, lazy bool) error { return unmount(lazy) },
 	}
 	if link != nil {
