@@ -55,7 +55,7 @@ func Status(w io.Writer, st *control.Status) {
 	}
 	unpacked := Bytes(st.UnpackedBytes)
 	if st.MaxUnpacked > 0 {
-		unpacked += ", closes wait from " + Bytes(st.MaxUnpacked)
+		unpacked += fmt.Sprintf("; from %s on, closing a written file waits", Bytes(st.MaxUnpacked))
 	}
 	if st.WaitingCloses > 0 {
 		unpacked += fmt.Sprintf(", %s waiting", Plural(int64(st.WaitingCloses), "close"))
@@ -66,7 +66,7 @@ func Status(w io.Writer, st *control.Status) {
 	}
 	ids := ""
 	if u := st.Unidentified; u.Files > 0 || u.More {
-		ids = Plural(int64(u.Files), "file") + " without"
+		ids = Plural(int64(u.Files), "file") + " without one yet"
 		if u.More {
 			ids += ", and more"
 		}
