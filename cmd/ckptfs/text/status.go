@@ -43,8 +43,9 @@ func Everything(s *control.Status) string {
 
 // Status prints what a daemon is doing.
 func Status(w io.Writer, st *control.Status) {
-	mounted, mode, process := "no", "", ""
+	mounted, mode, process, waits := "no", "", "", ""
 	if st.Mode != control.ModeUnmounted {
+		waits = st.PackingWaits
 		mounted = Printable(st.Mountpoint)
 		mode = WithReason(st.Mode, st.ModeReason)
 		process = fmt.Sprintf("%d since %s, ckptfs %s", st.PID, st.Started.Format(time.DateTime), st.Version)
@@ -54,7 +55,7 @@ func Status(w io.Writer, st *control.Status) {
 		metrics = "http://" + st.Metrics + "/metrics"
 	}
 	unpacked := Bytes(st.UnpackedBytes)
-	if st.MaxUnpacked > 0 {
+	if st.MaxUnpacked > 0 && process != "" {
 		unpacked += fmt.Sprintf("; from %s on, closing a written file waits", Bytes(st.MaxUnpacked))
 	}
 	if st.WaitingCloses > 0 {
@@ -80,7 +81,7 @@ func Status(w io.Writer, st *control.Status) {
 		"queue", fmt.Sprintf("%s, %s", Plural(int64(st.Queue.Files), "file"),
 			Bytes(st.Queue.Bytes)),
 		"packing", namesOf(st.Packing),
-		"waits", st.PackingWaits,
+		"waits", waits,
 		"not packed", unpacked,
 		"artifact ids", ids,
 		"resident", fmt.Sprintf("%s of %s", Bytes(st.ResidentBytes), hot),
