@@ -60,8 +60,8 @@
 //
 // A base may have been stored again since, with another number. A reader insists that this is less than i: so
 // there are no circles and no long chains, whatever a damaged or hostile store says. It also insists that
-// neither the record nor any of its bases is longer than MaxBased once decoded, so that it knows what memory
-// it takes.
+// neither the record nor any of its bases is longer than MaxBased, 2^20 bytes, once decoded, so that it knows
+// what memory it takes.
 //
 // A record that is rounded (codec.Rounded) has the numbers of its base in half the bytes. So of chunks of one
 // length it has two bases, one behind the other. Its number is 8, whatever theirs are, so that no delta is

@@ -14,6 +14,7 @@ import (
 	"ckptfs/cas/locks"
 	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
+	"ckptfs/cas/spilled"
 )
 
 // ErrCompacting: another compaction is under way.
@@ -31,13 +32,14 @@ var ErrCompacting = errors.New("another compaction is under way: try again once 
 type Compaction struct {
 	s      *Store
 	dryRun bool
-	lowest map[key]uint8 // of bases: the lowest number of what is written against them, when it began
-	blind  bool          // a segment cannot be read: what is written against what is not known
+	lowest *spilled.Least // of bases: the number of what is written against them, when it began
+	blind  bool           // a segment cannot be read: what is written against what is not known
 
-	mu   locks.Mutex[leafLock]
-	old  map[uint32]bool // segments that hold what was replaced
-	done map[key]bool    // columns that were not there, and versions before that were tried
-	st   CompactStats
+	done *spilled.Set // columns that were not there, and versions before that were tried
+
+	mu  locks.Mutex[leafLock]
+	old map[uint32]bool // segments that hold what was replaced
+	st  CompactStats
 }
 
 // CompactStats is what a compaction did, or would do.
@@ -53,8 +55,8 @@ func (s *Store) Compact(ctx context.Context, dryRun bool) (*Compaction, error) {
 	if !s.passes.compacting.TryLock() {
 		return nil, ErrCompacting
 	}
-	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{},
-		done: map[key]bool{}}
+	c := &Compaction{s: s, dryRun: dryRun, lowest: spilled.NewLeast(s.opt.Spill), old: map[uint32]bool{},
+		done: spilled.NewSet(s.opt.Spill)}
 	s.pins.beginCompaction()
 	if err := c.begin(ctx); err != nil {
 		c.End()
@@ -72,33 +74,30 @@ func (c *Compaction) begin(ctx context.Context) error {
 		}
 	}
 	for _, sealed := range []bool{false, true} {
-		ds, unread, err := s.deltasIn(ctx, sealed, 0)
+		unread, err := s.deltasIn(ctx, sealed, 0, c.against)
 		if err != nil {
 			return err
 		}
 		c.blind = c.blind || len(unread) > 0
-		for _, d := range ds {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			b, err := s.reader.baseAt(d.loc, d.hash)
-			if errors.Is(err, cas.ErrCorrupt) {
-				continue
-			}
-			if disk.Unreadable(err) {
-				c.blind = true
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("segment %08d: what is stored against what cannot be told: %w",
-					d.loc.Segment, err)
-			}
-			for _, h := range b.Hashes() {
-				if low, ok := c.lowest[keyOf(h)]; !ok || b.Number < low {
-					c.lowest[keyOf(h)] = b.Number
-				}
-			}
-		}
+	}
+	return nil
+}
+
+// against notes what a delta is written against.
+func (c *Compaction) against(d deltaRecord) error {
+	b, err := c.s.reader.baseAt(d.loc, d.hash)
+	if errors.Is(err, cas.ErrCorrupt) {
+		return nil
+	}
+	if disk.Unreadable(err) {
+		c.blind = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("segment %08d: what is stored against what cannot be told: %w", d.loc.Segment, err)
+	}
+	for _, h := range b.Hashes() {
+		c.lowest.Note(keyOf(h), b.Number)
 	}
 	return nil
 }
@@ -274,27 +273,19 @@ func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns
 }
 
 // first notes that columns were put, or a version before was tried, and reports whether they had not been.
-func (c *Compaction) first(h cas.Hash) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	had := c.done[keyOf(h)]
-	c.done[keyOf(h)] = true
-	return !had
-}
+func (c *Compaction) first(h cas.Hash) bool { return c.done.Add(keyOf(h)) }
 
 // mayRise reports whether the record of h may get a number that is higher than the one that it has.
 func (c *Compaction) mayRise(h cas.Hash, number uint8) bool {
 	c.s.pins.mu.Lock()
-	defer c.s.pins.mu.Unlock()
-	return c.risesLocked(keyOf(h), number)
+	_, linked := c.s.pins.linked[keyOf(h)]
+	c.s.pins.mu.Unlock()
+	return !linked && c.mightRise(h, number)
 }
 
-// risesLocked is mayRise for a caller that holds pins.mu.
-func (c *Compaction) risesLocked(k key, number uint8) bool {
-	c.s.pins.mu.AssertHeld()
-	low, based := c.lowest[k]
-	_, linked := c.s.pins.linked[k]
-	return !c.blind && !linked && (!based || low > number)
+// mightRise is mayRise as far as what was written before the compaction began tells.
+func (c *Compaction) mightRise(h cas.Hash, number uint8) bool {
+	return !c.blind && c.lowest.Over(keyOf(h), number)
 }
 
 // claim has r take the place of the record at a location, if it still is in the index. With true it must be
@@ -324,17 +315,19 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 // it, so that its number may not rise.
 func (c *Compaction) replace(b *Batch, r *record, number, was uint8) (bool, error) {
 	s := c.s
+	might := c.mightRise(r.hash, number)
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
+	_, linked := s.pins.linked[keyOf(r.hash)]
 	switch {
 	case s.appender.closed:
 		return false, ErrClosed
 	case b.done:
 		return false, ErrBatchDone
 	case s.pins.fixedLocked(keyOf(r.hash)) || s.appender.pending[r.hash] != nil ||
-		number > was && !c.risesLocked(keyOf(r.hash), number):
+		number > was && (linked || !might):
 		return false, nil
 	}
 	r.rising = number > was

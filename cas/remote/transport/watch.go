@@ -55,6 +55,9 @@ func (w *Watch) Refused(err error) error {
 	return &bucket.Error{Op: w.Op, Key: w.Key, Kind: bucket.ErrRefused, Err: err}
 }
 
+// Asked reports whether the server was asked.
+func (w *Watch) Asked() bool { return w.asked.Load() }
+
 // Unanswered is the error of a request that has no answer.
 func (w *Watch) Unanswered(err error) *bucket.Error {
 	e := &bucket.Error{Op: w.Op, Key: w.Key, Err: err}
