@@ -76,8 +76,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestStatusChangesNothing: after the death of all of ckptfs status of the store says so, and leaves it to the
-// next mount to repair it and to log that.
+// TestStatusChangesNothing: after the death of all of ckptfs status of the store says so, and leaves it to
+// the next mount to repair it and to log that.
 func TestStatusChangesNothing(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)

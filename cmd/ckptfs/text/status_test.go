@@ -24,7 +24,8 @@ func TestNamesOf(t *testing.T) {
 // A store that nobody has mounted packs nothing, and no close waits.
 func TestStatusOfAnUnmountedStore(t *testing.T) {
 	var b strings.Builder
-	Status(&b, &control.Status{Mode: control.ModeUnmounted, MaxUnpacked: 1 << 30, PackingWaits: "others work"})
+	st := &control.Status{Mode: control.ModeUnmounted, MaxUnpacked: 1 << 30, PackingWaits: "others work"}
+	Status(&b, st)
 	if s := b.String(); strings.Contains(s, "waits") {
 		t.Errorf("%s", s)
 	}
