@@ -30,10 +30,11 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 }
 
 func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
-	if err := s.contact.Answers(ctx); err != nil {
-		return nil, err
-	}
-	changed, err := s.lazy.fetch(ctx, s.heads.Refresh)
+	var changed bool
+	err := s.contact.Answering(ctx, func(ctx context.Context) (err error) {
+		changed, err = s.lazy.fetch(ctx, s.heads.Refresh)
+		return err
+	})
 	if err != nil {
 		if ctx.Err() == nil {
 			s.contact.Failed(err)
