@@ -165,7 +165,7 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 	}
 	out := forgotten{Run: at.path, DryRun: dry, Steps: []forgottenStep{}}
 	var gone []string
-	defer func() { a.logForgotten(context.WithoutCancel(ctx), arg, gone) }()
+	defer func() { logForgotten(context.WithoutCancel(ctx), a, arg, gone) }()
 	for _, d := range decisions {
 		if !d.Keep && !dry {
 			if ctx.Err() != nil {
@@ -188,7 +188,7 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 
 // logForgotten has the daemon's log say which steps were removed, and by whom. A daemon that ended meanwhile,
 // or is older, does not.
-func (a *app) logForgotten(ctx context.Context, run string, steps []string) {
+func logForgotten(ctx context.Context, a *app, run string, steps []string) {
 	if len(steps) == 0 {
 		return
 	}
