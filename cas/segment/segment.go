@@ -111,7 +111,7 @@
 //	 12  4  segment number
 //	 16 16  store id
 //	 32  8  offset of the footer
-//	 40  8  number of entries N; the footer has 56 N bytes and ends where the trailer starts
+//	 40  8  number of entries N, at most 2^18; the footer has 56 N bytes and ends where the trailer starts
 //	 48 24  chunks: how many, their raw bytes, their stored bytes (8 each)
 //	 72 24  lists: likewise
 //	 96 24  manifests: likewise

@@ -52,7 +52,7 @@ func TestGoldens(t *testing.T) {
 	chain := make([]control.Ancestor, 40)
 	for i := range chain {
 		m := control.Model{Seq: uint64(40 - i), Path: fmt.Sprintf("runs/a/%d/model.pt", 40-i),
-			Parent: uint64(39 - i), How: "previous step", Retired: i == 38, RetiredAt: at}
+			Tensors: 63, Parent: uint64(39 - i), How: "previous step", Retired: i == 38, RetiredAt: at}
 		chain[i] = control.Ancestor{Model: m}
 	}
 	chain[0].OwnedTensors, chain[0].OwnedBytes = 2, 5<<20
@@ -80,9 +80,9 @@ func TestGoldens(t *testing.T) {
 			printFile(w, &control.File{Path: "m.safetensors", Format: "safetensors",
 				State: control.StatePacked, View: true, Size: 1 << 20, Stored: 9})
 		},
-		"lineage.golden":          func(w io.Writer) { printLineage(w, lineage) },
-		"lineage-run.golden":      func(w io.Writer) { printLineage(w, run) },
-		"lineage-dot.golden":      func(w io.Writer) { printDot(w, run) },
+		"lineage.golden":          func(w io.Writer) { text.Lineage(w, lineage) },
+		"lineage-run.golden":      func(w io.Writer) { text.Lineage(w, run) },
+		"lineage-dot.golden":      func(w io.Writer) { text.LineageDot(w, run) },
 		"status.golden":           func(w io.Writer) { text.Status(w, status) },
 		"status-unmounted.golden": func(w io.Writer) { text.Status(w, unmounted) },
 	} {

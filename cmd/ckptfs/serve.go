@@ -205,6 +205,9 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		return mountRefused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
+	if c.readOnly {
+		reason = "read-only; " + reason
+	}
 	unmount := func(lazy bool) error { return release(c.mountpoint, c.store, lazy) }
 	metricsAt := c.metrics
 	if ln != nil {

@@ -46,6 +46,9 @@ func (r *reach) links(ctx context.Context, p string) (found []*file, lost int, e
 			}
 			f, err := r.look(at, n)
 			n.Unpin()
+			if err == unix.ENOENT {
+				continue // it went meanwhile
+			}
 			if err != nil {
 				return nil, 0, err
 			}

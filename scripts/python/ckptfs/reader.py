@@ -30,6 +30,7 @@ FORMAT_VERSION, SEGMENT_VERSION, RECORD_VERSION = 4, 8, 2
 MAX_CHUNK = (16 << 20) - 1  # bytes of a record, stored or decoded
 MAX_BASED = 1 << 20  # decoded bytes of a record that has a base, and of its bases
 MAX_OBJECT = 8 << 30
+MAX_RECORDS = 1 << 18  # of a segment
 CHUNK_SIZE = 256 << 10
 FILE_HEADER, RECORD_HEADER, ENTRY, TRAILER = 64, 80, 56, 160  # bytes, in segments
 TREE_RECORD, HOLLOW_HEADER = 64, 160  # bytes, in tree/
@@ -827,7 +828,7 @@ class Segments:
         self.problems = []
         self.cached = functools.lru_cache(64)(self._based)  # what others are decoded with
         for name in sorted(os.listdir(folder)):
-            if re.fullmatch(r"\d{8,10}\.seg", name):
+            if re.fullmatch(r"[0-9]{8,10}\.seg", name) and name == f"{int(name[:-4]):08}.seg":
                 try:
                     self._list(int(name[:-4]), name)
                 except (Damaged, OSError) as e:
@@ -856,9 +857,9 @@ class Segments:
             return None
         version, _, named, store, start, count = struct.unpack_from("<HHI16sQQ", p, 8)
         end = size - TRAILER
-        if version != SEGMENT_VERSION or named != number or store != self.id or count > end // ENTRY:
+        if version != SEGMENT_VERSION or named != number or store != self.id or count > MAX_RECORDS:
             return None
-        if start != end - count * ENTRY:
+        if start < FILE_HEADER or start != end - count * ENTRY:
             return None
         table = self._read(fd, count * ENTRY, start)
         if crc32c(table) != int.from_bytes(p[152:156], "little"):
@@ -1243,6 +1244,8 @@ def main():
     cp.add_argument("path")
     cp.add_argument("dest")
     args = parser.parse_args()
+    sys.setrecursionlimit(10_000)  # folders may lie deep
+    sys.stdout.reconfigure(errors="backslashreplace")
     try:
         store = Store(args.store, not args.no_verify)
         program = Program(store)
