@@ -81,9 +81,8 @@ func (s *Store) flushLocked() error {
 	}
 	s.appender.mu.Unlock()
 	// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file.
-	last := recs[len(recs)-1].entry
-	m := cas.Watermark{Segment: last.Segment, Off: segment.End(last.Location)}
-	if s.appender.top.Before(m) {
+	last := recs[len(recs)-1].entry.Location
+	if m := (cas.Watermark{Segment: last.Segment, Off: segment.End(last)}); s.appender.top.Before(m) {
 		s.appender.top = m
 	}
 	if s.appender.top.Before(mark) {
