@@ -33,12 +33,12 @@ func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
 	var changed bool
 	err := s.contact.Answering(ctx, func(ctx context.Context) (err error) {
 		changed, err = s.lazy.fetch(ctx, s.heads.Refresh)
+		if err != nil && ctx.Err() == nil { // else Answering noted why it ended
+			s.contact.Failed(err)
+		}
 		return err
 	})
 	if err != nil {
-		if ctx.Err() == nil {
-			s.contact.Failed(err)
-		}
 		return nil, err
 	}
 	s.contact.Reached()
