@@ -188,7 +188,8 @@ func TestSweepGrace(t *testing.T) {
 	}
 }
 
-// What waits in the one segment that is being written is told, and a dry run looks at that as a sweep does.
+// What the one segment that is being written could give back is told, and a dry run looks at it as a sweep
+// does.
 func TestSweepOfTheFirstSegment(t *testing.T) {
 	s := filled(t, newMem(), newIndex(), 10, Options{})
 	wanted := cas.Sum(chunk(3))

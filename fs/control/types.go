@@ -138,7 +138,7 @@ type Queue struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Waiting is what waits to be packed, and why it does, if it is not just that packing takes its time.
+// Waiting is the files that are not packed yet, and why not, if it is not just that packing takes its time.
 type Waiting struct {
 	Queue
 	Why string `json:"why,omitempty"`

@@ -404,7 +404,7 @@ func TestPruneUnderLoad(t *testing.T) {
 	}
 }
 
-// What is being packed is not dead, and what waits is told.
+// What is being packed is not dead, and the files in the queue are told.
 func TestStatsWhilePacking(t *testing.T) {
 	r := newRig(t)
 	r.withoutPacking()

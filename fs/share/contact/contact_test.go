@@ -129,7 +129,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What is done soon costs no request more. What waits, for others say, ends if the remote does not answer.
+// What is done soon costs no request more. What takes longer ends if the remote
+// does not answer.
 func TestAnswering(t *testing.T) {
 	r := newRig()
 	r.engine.err = &bucket.Error{Op: "get", Kind: bucket.ErrUnreachable}
