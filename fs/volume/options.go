@@ -28,9 +28,11 @@ type Options struct {
 	Create  bool   // make a store if there is none
 	Foreign bool   // the store may belong to another user than the caller and root
 	// ReadOnly changes nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order.
-	ReadOnly bool
-	NoViews  bool  // no synthesised files
-	HotSize  int64 // bytes of packed files to keep resident; -1: DefaultHotSize
+	ReadOnly  bool
+	NoViews   bool  // no synthesised files
+	Still     bool  // nothing works in the background: no file is packed, hydrated or evicted by itself
+	Untrusted bool  // every read is compared with its hash
+	HotSize   int64 // bytes of packed files to keep resident; -1: DefaultHotSize
 	// MaxUnpacked bytes may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no
 	// bound.
 	MaxUnpacked int64

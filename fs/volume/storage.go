@@ -57,7 +57,7 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 		opt = store.Options{ReadOnly: true, Now: s.now}
 	}
 	opt.ExpectBytes, opt.Spill = o.ExpectBytes, s.spill()
-	opt.Untrusted = o.Foreign || !s.lock.AtHome(s.folder)
+	opt.Untrusted = o.Untrusted || o.Foreign || !s.lock.AtHome(s.folder)
 	opt.Verified = s.verified
 	opt.Unreadable = func(n uint32, err error) {
 		s.report(slog.LevelError, "a segment cannot be read: the files that need it are damaged, the others are not; "+
