@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -144,6 +145,7 @@ func (a *app) groups() []group {
 	return []group{
 		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
 			a.upgradeCmd(), a.versionCmd()}},
+		{"inout", "Bring in, take out:", inout.Commands(places{a})},
 		{"look", "Look:", []*cobra.Command{remote.Extend(shell{a}, a.statsCmd())[0], a.showCmd(),
 			a.catTensorCmd(),
 			a.diffCmd(), a.findCmd()}},

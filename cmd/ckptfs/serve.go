@@ -18,6 +18,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/cmd/ckptfs/remote"
@@ -145,11 +146,19 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		LayoutBytes: budget.LayoutBytes(),
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
+		Outsiders:   c.adopt,
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],
 		Log:         mount.Log,
 	}
 	if before != nil {
 		opt.Create, opt.Resume, opt.Lock = false, before.Resume, before.Lock
+	}
+	var prepared *fusefs.Prepared // is mounted before the store is opened
+	if c.adopt && before == nil {
+		prepared, err = inout.Move(c.store, c.mountpoint, a.foreign, mount, log.Warn)
+		if err != nil {
+			return mountRefused(c.mountpoint, err)
+		}
 	}
 	v, err := volume.Open(opt)
 	if err != nil {
@@ -200,7 +209,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		}
 		srv, serving = before.Server, true
 		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
-	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
+	} else if srv, err = mountOn(prepared, v, c.mountpoint, mount); err != nil {
 		_ = release(c.mountpoint, c.store, true) // what there may be of it already
 		return mountRefused(c.mountpoint, err)
 	}
@@ -292,6 +301,14 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	log.Info("unmounted", "mountpoint", c.mountpoint)
 	ctl.Close()
 	return err
+}
+
+// mountOn mounts, unless that is done.
+func mountOn(prepared *fusefs.Prepared, v *volume.Volume, mountpoint string, o fusefs.Options) (*fusefs.Server, error) {
+	if prepared != nil {
+		return prepared.Serve(v, mountpoint)
+	}
+	return fusefs.Mount(v, mountpoint, o)
 }
 
 // openMetrics serves metrics, of a mount that is there.

@@ -141,13 +141,15 @@ type Files struct {
 
 	kernel      atomic.Pointer[Kernel]
 	Passthrough atomic.Bool // the kernel has it
-	copiers     *copiers
-	Count       Counters
-	Doubt       Doubt
-	Unclean     bool // the last process did not close the store in order; set before any file is known
-	syncs       syncs
-	unsynced    unsyncedInodes
-	copyBufs    sync.Pool
+	// Outsiders: programs may have files open past this process that they opened before there was a mount.
+	Outsiders atomic.Bool
+	copiers   *copiers
+	Count     Counters
+	Doubt     Doubt
+	Unclean   bool // the last process did not close the store in order; set before any file is known
+	syncs     syncs
+	unsynced  unsyncedInodes
+	copyBufs  sync.Pool
 
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
 	Cloning locks.RWMutex[cloningLock]

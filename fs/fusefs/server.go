@@ -118,10 +118,21 @@ func newServer(dev *device, memory *handover.Memory, o Options) *Server {
 
 // Mount mounts v. It returns once the mount answers.
 func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
-	memory, err := handover.New()
+	p, err := Prepare(mountpoint, o)
 	if err != nil {
 		return nil, err
 	}
+	return p.Serve(v, mountpoint)
+}
+
+// Prepared is a mount that nobody serves yet: what programs ask of it waits.
+type Prepared struct {
+	fd int
+	o  Options
+}
+
+// Prepare mounts.
+func Prepare(mountpoint string, o Options) (*Prepared, error) {
 	words, flags := mountWords(o)
 	fd, err := mountDevice(mountpoint, mountOptions{
 		source:     o.FsName,
@@ -131,10 +142,23 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 		flags:      flags,
 	})
 	if err != nil {
-		memory.Close()
 		return nil, err
 	}
-	s := newServer(&device{fd: fd}, memory, o)
+	return &Prepared{fd, o}, nil
+}
+
+// Drop has the mount answer nothing any more. It stays where it is until it is unmounted.
+func (p *Prepared) Drop() { unix.Close(p.fd) }
+
+// Serve serves v, and returns once the mount answers; mountpoint is where it is by now. After an error the
+// mount is dropped.
+func (p *Prepared) Serve(v *volume.Volume, mountpoint string) (*Server, error) {
+	memory, err := handover.New()
+	if err != nil {
+		p.Drop()
+		return nil, err
+	}
+	s := newServer(&device{fd: p.fd}, memory, p.o)
 	if err := s.begin(v, mountpoint); err != nil {
 		s.dev.close()
 		return nil, err

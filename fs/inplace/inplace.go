@@ -49,6 +49,7 @@
 package inplace
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -207,24 +208,91 @@ func (p *Pair) swap(root int) error {
 	return &os.LinkError{Op: "exchange", Old: p.dir, New: p.store.Join(tree.TreeDir), Err: err}
 }
 
-// Settle makes the swap durable: of both folders' parents, and of the two, which name their parents.
-func (p *Pair) Settle() error {
-	errs := []error{p.parent.Sync(), p.store.SyncDir("."), p.store.SyncDir(tree.TreeDir)}
-	dir, err := p.open()
-	if err == nil {
-		err = errors.Join(dir.Sync(), dir.Close())
-	}
-	return errors.Join(append(errs, err)...)
+// Settle makes the swap durable: of both folders' parents, and of the one that moved this way, which names its
+// parent. It does not touch what is mounted on the empty one.
+func (p *Pair) Settle(way string) error {
+	return errors.Join(p.parent.Sync(), p.store.SyncDir("."), p.settleMoved(way))
 }
 
-// open opens the folder. The last name may not be a symbolic link.
-func (p *Pair) open() (*os.File, error) {
+func (p *Pair) settleMoved(way string) error {
+	if way == Adopt {
+		return p.store.SyncDir(tree.TreeDir)
+	}
+	dir, err := p.Open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Open opens the folder to list it. The last name may not be a symbolic link.
+func (p *Pair) Open() (*os.File, error) {
 	fd, err := unix.Openat(int(p.parent.Fd()), p.base,
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: p.dir, Err: err}
 	}
 	return os.NewFile(uintptr(fd), p.dir), nil
+}
+
+// Exchange is Swap and Settle of a folder that moves this way, and Gather of what programs made in the empty
+// one before.
+func (p *Pair) Exchange(way string) error {
+	dir, err := p.Open()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	tr, err := p.store.OpenDir(tree.TreeDir)
+	if err != nil {
+		return err
+	}
+	defer tr.Close()
+	if err := p.Swap(); err != nil {
+		return err
+	}
+	full, empty := dir, tr
+	if way == Leave {
+		full, empty = tr, dir
+	}
+	_, stayed, err := Gather(empty, full)
+	if err == nil && stayed > 0 {
+		err = fmt.Errorf("%d names that were made meanwhile are in the moved folder already; they lie in the other one: %w", stayed, fs.ErrExist)
+	}
+	return errors.Join(err, p.Settle(way))
+}
+
+// Back undoes the move of a folder into a store, of which no file was evicted yet: the folder is where it was,
+// and the journal is gone. Nothing is mounted.
+func Back(ctx context.Context, store *disk.Folder, m *Move) error {
+	p, err := NewPair(store, m.Dir)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	moved, err := p.Moved(m)
+	if err == nil && moved {
+		if err = Strip(ctx, store, tree.TreeDir, Adopt); err == nil {
+			err = p.Exchange(Leave)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return End(store)
+}
+
+// Claim keeps other processes from moving the same folder, until the file is closed.
+func Claim(store *disk.Folder) (*os.File, error) {
+	f, err := store.OpenDir(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: another process is moving its folder: %w", store.Path(), unix.EBUSY)
+	}
+	return f, nil
 }
 
 // End removes the journal, which must not be done before Settle.

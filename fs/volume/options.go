@@ -29,6 +29,7 @@ type Options struct {
 	Foreign bool   // the store may belong to another user than the caller and root
 	// ReadOnly changes nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order.
 	ReadOnly  bool
+	Outsiders bool  // programs may have files open since before there was a mount
 	NoViews   bool  // no synthesised files
 	Still     bool  // nothing works in the background: no file is packed, hydrated or evicted by itself
 	Untrusted bool  // every read is compared with its hash

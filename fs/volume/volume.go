@@ -237,7 +237,7 @@ func (v *Volume) recover(o Options) error {
 				v.report(slog.LevelError, "the next mount looks at every file again", "reason", err)
 			}
 		}()
-	case s.Repair || before.PID == 0:
+	case s.Repair:
 		close(v.surveyed)
 	default:
 		go func() {
