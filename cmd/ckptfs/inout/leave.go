@@ -99,11 +99,14 @@ func (l *leave) begun(path string) (dir string, is bool) {
 	if err != nil {
 		return "", false
 	}
-	d, _, err := folder(dir+beside, l.foreign)
+	d, m, err := folder(dir+beside, l.foreign)
 	if err != nil || d == nil {
 		return "", false
 	}
 	d.Close()
+	if m != nil && m.Way == inplace.Leave && m.Dir == dir {
+		return dir, true
+	}
 	names, err := os.ReadDir(dir)
 	return dir, errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0
 }
