@@ -83,7 +83,7 @@ func (a *adopt) run(ctx context.Context) error {
 		defer d.Close()
 	}
 	begun := m != nil && m.Way == inplace.Adopt && m.Dir == a.dir
-	if begun && a.mounted() {
+	if d != nil && (begun || m == nil) && a.mounted() {
 		return a.end(d)
 	}
 	others, err := a.CanMount()
@@ -95,6 +95,12 @@ func (a *adopt) run(ctx context.Context) error {
 	}
 	if m != nil && !begun {
 		return a.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
+	}
+	if d != nil && m == nil && a.unmounted() {
+		if err := a.Mount(ctx, a.mountArgs(others)...); err != nil {
+			return err
+		}
+		return a.end(d)
 	}
 	if !begun {
 		if err := a.vet(ctx); err != nil {
@@ -124,6 +130,17 @@ func (a *adopt) run(ctx context.Context) error {
 func (a *adopt) mounted() bool {
 	m := mountAt(a.dir)
 	return m != nil && m.FSType == fsType && m.Source == a.store && errors.Is(clear(a.store, a.dir), unix.EBUSY)
+}
+
+// unmounted reports whether the folder was adopted before, and is only to be mounted: the store has the files,
+// and the folder none.
+func (a *adopt) unmounted() bool {
+	inStore, err := os.ReadDir(filepath.Join(a.store, tree.TreeDir))
+	if err != nil || len(inStore) == 0 {
+		return false
+	}
+	inDir, err := os.ReadDir(a.dir)
+	return err == nil && len(inDir) == 0
 }
 
 // vet looks for everything that keeps the folder from being adopted, while nothing is changed.
@@ -266,7 +283,18 @@ func (a *adopt) begin(ctx context.Context, d *disk.Folder) error {
 
 // mount has the folder moved and mounted. If that fails, the folder is put back.
 func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
-	args := []string{"--adopt"}
+	err := a.Mount(ctx, append([]string{"--adopt"}, a.mountArgs(others)...)...)
+	if err == nil {
+		return a.end(d)
+	}
+	if berr := a.back(d); berr != nil {
+		return fmt.Errorf("%w; the folder is in %s, whole, and was not put back: %w; run the command again", err, d.Join(tree.TreeDir), berr)
+	}
+	return fmt.Errorf("%w; %s is as it was", err, a.dir)
+}
+
+// mountArgs are the mount's arguments.
+func (a *adopt) mountArgs(others bool) (args []string) {
 	if a.foreign {
 		args = append(args, "--foreign")
 	}
@@ -276,14 +304,7 @@ func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
 	for _, o := range a.options {
 		args = append(args, "-o", o)
 	}
-	err := a.Mount(ctx, append(args, a.store, a.dir)...)
-	if err == nil {
-		return a.end(d)
-	}
-	if berr := a.back(d); berr != nil {
-		return fmt.Errorf("%w; the folder is in %s, whole, and was not put back: %w; run the command again", err, d.Join(tree.TreeDir), berr)
-	}
-	return fmt.Errorf("%w; %s is as it was", err, a.dir)
+	return append(args, a.store, a.dir)
 }
 
 // back puts the folder back once the daemon has ended that could not serve it.

@@ -141,6 +141,15 @@ func (l *leave) run(ctx context.Context) error {
 	defer claim.Close()
 	out := &left{Dir: l.dir, Store: l.store, Left: &control.Left{}}
 	if m == nil {
+		names, err := d.ReadDir(tree.TreeDir)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 && l.mountpoint == "" {
+			return l.Show(out, func(w io.Writer) {
+				fmt.Fprintf(w, "%s has no files: nothing is to be moved\n", text.Printable(l.store))
+			})
+		}
 		if err := l.place(d); err != nil {
 			return err
 		}
