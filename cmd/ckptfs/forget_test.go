@@ -37,7 +37,8 @@ func TestJudged(t *testing.T) {
 		{Step: "4", State: control.StepComplete, Time: time.Now()},
 	}}
 	steps, err := judged(l, false)
-	if err != nil || !steps[0].Complete || !slices.Equal(steps[0].Metrics, runs.Metrics{{Name: "loss", Value: 0.5}}) {
+	loss := runs.Metrics{{Name: "loss", Value: 0.5}}
+	if err != nil || !steps[0].Complete || !slices.Equal(steps[0].Metrics, loss) {
 		t.Errorf("%+v, %v", steps, err)
 	}
 	for _, s := range steps[1:] {

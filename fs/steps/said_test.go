@@ -105,7 +105,8 @@ func TestRecall(t *testing.T) {
 // TestSaid: what a step says of itself is what it said, and nothing is taken from what is not whole.
 func TestSaid(t *testing.T) {
 	s := New(Options{})
-	st := &Step{Metrics: runs.Metrics{{Name: "", Value: 3}, {Name: "a", Value: math.Inf(1)}, {Name: "b", Value: -0.25}},
+	st := &Step{Metrics: runs.Metrics{{Name: "", Value: 3}, {Name: "a", Value: math.Inf(1)},
+		{Name: "b", Value: -0.25}},
 		declared: &ledger.Declared{Parent: "../2", MergedFrom: []string{"runs/b/7"},
 			Tied: map[string][]string{"x": {"y", "z"}}}}
 	said := st.Said()
