@@ -271,7 +271,7 @@ func (v *Volume) openArtifacts() {
 // counted says what the counts of a volume are of.
 func counted(v *Volume) usage.Options {
 	return usage.Options{
-		Folder: v.folder, Spill: v.spill(), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
-		Records: v.models.Records,
+		Folder: v.folder, Spill: v.spill(), Store: v.store, Names: v.names, Now: v.now,
+		Writing: v.steps.Writing.Open, Records: v.models.Records,
 	}
 }
