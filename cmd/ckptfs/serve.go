@@ -146,7 +146,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		LayoutBytes: budget.LayoutBytes(),
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
-		Outsiders:   c.adopt,
+		Moving:      volume.Moving{Outsiders: c.adopt},
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],
 		Log:         mount.Log,
 	}
@@ -304,7 +304,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 }
 
 // mountOn mounts, unless that is done.
-func mountOn(prepared *fusefs.Prepared, v *volume.Volume, mountpoint string, o fusefs.Options) (*fusefs.Server, error) {
+func mountOn(prepared *fusefs.Prepared, v *volume.Volume, mountpoint string, o fusefs.Options,
+) (*fusefs.Server, error) {
 	if prepared != nil {
 		return prepared.Serve(v, mountpoint)
 	}

@@ -47,4 +47,4 @@ func (f *File) MappedLocked() bool {
 
 // outsideLocked reports whether a program may write the file that had it open before there was a mount: the
 // kernel is to keep neither its attributes nor its bytes.
-func (f *File) outsideLocked() bool { return f.c.Outsiders.Load() && f.MappedLocked() }
+func outsideLocked(f *File) bool { return f.c.Outsiders.Load() && f.MappedLocked() }

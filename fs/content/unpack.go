@@ -28,11 +28,12 @@ func (f *File) UnpackLocked(empty bool) error {
 	return u.wholeLocked()
 }
 
-// UnpackInPlaceLocked is UnpackLocked of a local copy that the caller has compared with the manifest. Where it
-// is not known whether the disk has it, the disk is asked before the bytes are written anew: what is packed may
-// have rotted since.
-func (f *File) UnpackInPlaceLocked() error {
-	f.mu.AssertHeld()
+// UnpackInPlace is UnpackLocked of a local copy that the caller has compared with the manifest. Where
+// it is not known whether the disk has it, the disk is asked before the bytes are written anew: what is
+// packed may have rotted since.
+func UnpackInPlace(f *File) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for f.local.hydrating {
 		f.cond.Wait()
 	}

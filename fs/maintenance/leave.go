@@ -14,10 +14,12 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// Leave makes every file plain: its bytes lie in the tree then, whole and durable, and were compared with what
-// its manifest says. Nothing else uses the store meanwhile. A file that cannot be made plain is a problem, and
-// stays as it is; so it may be cut short, and repeated.
-func (p *Passes) Leave(ctx context.Context, total int64, report func(control.Progress)) (*control.Left, error) {
+// Leave makes every file plain: its bytes lie in the tree then, whole and durable, and were compared with
+// what its manifest says. Nothing else uses the store meanwhile. A file that cannot be made plain is a
+// problem, and stays as it is; so it may be cut short, and repeated.
+func (p *Passes) Leave(
+	ctx context.Context, total int64, report func(control.Progress),
+) (*control.Left, error) {
 	l := &leave{passes: p, ctx: ctx, total: total, report: report}
 	err := p.Names.Walk(ctx, l.file)
 	return &l.moved, err
@@ -39,7 +41,8 @@ func (l *leave) file(path string, n *names.Node) error {
 		return err
 	}
 	if l.looked++; l.report != nil {
-		l.report(control.Progress{DoneBytes: l.moved.Bytes, TotalBytes: l.total, DoneFiles: l.looked, Current: path})
+		l.report(control.Progress{DoneBytes: l.moved.Bytes, TotalBytes: max(l.total, l.moved.Bytes),
+			DoneFiles: l.looked, TotalFiles: l.looked, Current: path})
 	}
 	err := l.plain(path, n)
 	switch {
@@ -80,7 +83,7 @@ func (l *leave) plain(path string, n *names.Node) error {
 	}
 	if !is.Record.Hollow {
 		if l.same(f, m) == nil {
-			return l.count(m.Size, locked(f, f.UnpackInPlaceLocked))
+			return l.count(m.Size, content.UnpackInPlace(f))
 		}
 		if err := locked(f, f.DisbelieveLocked); err != nil {
 			return err
@@ -92,7 +95,7 @@ func (l *leave) plain(path string, n *names.Node) error {
 	if err := l.same(f, m); err != nil {
 		return fmt.Errorf("what was written is not what the disk has: %w", err)
 	}
-	return l.count(m.Size, locked(f, f.UnpackInPlaceLocked))
+	return l.count(m.Size, content.UnpackInPlace(f))
 }
 
 // count counts a file that was made plain.

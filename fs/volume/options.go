@@ -28,12 +28,9 @@ type Options struct {
 	Create  bool   // make a store if there is none
 	Foreign bool   // the store may belong to another user than the caller and root
 	// ReadOnly changes nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order.
-	ReadOnly  bool
-	Outsiders bool  // programs may have files open since before there was a mount
-	NoViews   bool  // no synthesised files
-	Still     bool  // nothing works in the background: no file is packed, hydrated or evicted by itself
-	Untrusted bool  // every read is compared with its hash
-	HotSize   int64 // bytes of packed files to keep resident; -1: DefaultHotSize
+	ReadOnly bool
+	NoViews  bool  // no synthesised files
+	HotSize  int64 // bytes of packed files to keep resident; -1: DefaultHotSize
 	// MaxUnpacked bytes may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no
 	// bound.
 	MaxUnpacked int64
@@ -60,6 +57,7 @@ type Options struct {
 	// negative: at once.
 	HydrateAfter time.Duration
 	RemoteOptions
+	Moving
 	// Resume is called when the parts are made and nothing works in the background yet, if the store is
 	// mounted already, by an earlier process: it makes known what the kernel knows (Attach, Names, Reopen).
 	// Then the store's repair goes on beside the requests; nil: it comes before Open returns.
@@ -71,6 +69,14 @@ type Options struct {
 	Disk queue.Space
 	Now  func() time.Time                                // nil: time.Now
 	Log  func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// Moving is how a store is opened whose files came into it as they were, or are about to leave it so (package
+// ckptfs/fs/inplace).
+type Moving struct {
+	Outsiders bool // programs may have files open since before there was a mount
+	Still     bool // nothing works in the background: no file is packed, hydrated or evicted by itself
+	Untrusted bool // every read is compared with its hash
 }
 
 // RemoteOptions are how the remote is used that a store was joined to.

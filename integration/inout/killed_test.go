@@ -34,8 +34,8 @@ func (f *folder) detach() {
 	}
 }
 
-// place is where the folder is, whole: at its path, or in the store. The other place is empty, or is not there.
-// What is packed of it is compared later.
+// place is where the folder is, whole: at its path, or in the store. The other place is empty, or is not
+// there. What is packed of it is compared later.
 func (f *folder) place(when string) (at string) {
 	f.T.Helper()
 	tree := filepath.Join(f.Store, "tree")

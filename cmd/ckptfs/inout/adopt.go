@@ -129,11 +129,12 @@ func (a *adopt) run(ctx context.Context) error {
 // mounted reports whether the store is mounted on the folder, and served.
 func (a *adopt) mounted() bool {
 	m := mountAt(a.dir)
-	return m != nil && m.FSType == fsType && m.Source == a.store && errors.Is(clear(a.store, a.dir), unix.EBUSY)
+	ours := m != nil && m.FSType == fsType && m.Source == a.store
+	return ours && errors.Is(clear(a.store, a.dir), unix.EBUSY)
 }
 
-// unmounted reports whether the folder was adopted before, and is only to be mounted: the store has the files,
-// and the folder none.
+// unmounted reports whether the folder was adopted before, and is only to be mounted: the store has the
+// files, and the folder none.
 func (a *adopt) unmounted() bool {
 	inStore, err := os.ReadDir(filepath.Join(a.store, tree.TreeDir))
 	if err != nil || len(inStore) == 0 {
@@ -337,7 +338,8 @@ func (a *adopt) end(d *disk.Folder) error {
 	return a.Show(v, func(w io.Writer) {
 		what := ""
 		if a.looked != nil {
-			what = fmt.Sprintf(", with %s of %s", text.Bytes(a.looked.Bytes), text.Plural(a.looked.Files, "file"))
+			files, bytes := text.Plural(a.looked.Files, "file"), text.Bytes(a.looked.Bytes)
+			what = fmt.Sprintf(", with %s, %s", files, bytes)
 		}
 		fmt.Fprintf(w, "%s is a mount of %s now%s\n", text.Printable(a.dir), text.Printable(a.store), what)
 		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, `ckptfs leave %[1]s` undoes it\n", text.Printable(a.dir))

@@ -1,5 +1,5 @@
-// Package inout has the commands that make a folder a mounted store, and a store a plain folder again. Package
-// ckptfs/fs/inplace specifies what is done to the disk, and in which order.
+// Package inout has the commands that make a folder a mounted store, and a store a plain folder again.
+// Package ckptfs/fs/inplace specifies what is done to the disk, and in which order.
 //
 //	ckptfs adopt                        mount --adopt, which it starts
 //	  looks whether that can be done
@@ -10,8 +10,8 @@
 //	  ◀──────────────────── mounted ──
 //	  removes the journal
 //
-// What fails after the folders changed places is undone by adopt. If that was killed, too, the folder is in the
-// store, and the next adopt goes on from there.
+// What fails after the folders changed places is undone by adopt. If that was killed, too, the folder is in
+// the store, and the next adopt goes on from there.
 package inout
 
 import (
@@ -44,8 +44,8 @@ type Shell interface {
 	// Show prints a result, as JSON if that was asked for, and Say a line on standard error.
 	Show(v any, human func(io.Writer)) error
 	Say(format string, args ...any)
-	// Usage is the error of a command line that makes no sense, Busy and Unfit those of what is in use, and of
-	// a folder that cannot be a mountpoint.
+	// Usage is the error of a command line that makes no sense, Busy and Unfit those of what is in use, and
+	// of a folder that cannot be a mountpoint.
 	Usage(cmd *cobra.Command, message string) error
 	Busy(message string) error
 	Unfit(message string) error
@@ -94,7 +94,8 @@ func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// folder opens the folder of a store that may be there, and reads the journal in it. Without a store it is nil.
+// folder opens the folder of a store that may be there, and reads the journal in it. Without a store it is
+// nil.
 func folder(path string, foreign bool) (*disk.Folder, *inplace.Move, error) {
 	if _, err := os.Lstat(filepath.Join(path, tree.FormatFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -151,7 +152,9 @@ func clear(store, at string) error {
 
 // mountAt is the mount on a folder, nil if none is. It asks nobody.
 func mountAt(at string) *mountinfo.Info {
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != at, false })
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Mountpoint != at, false
+	})
 	if err != nil || len(mounts) == 0 {
 		return nil
 	}
@@ -160,7 +163,8 @@ func mountAt(at string) *mountinfo.Info {
 
 // Move is what a mount does first that is made for adopt: the folder of the journal becomes the store's tree,
 // and the mount is where it was. Programs that come wait until it is served.
-func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg string, args ...any)) (*fusefs.Prepared, error) {
+func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg string, args ...any),
+) (*fusefs.Prepared, error) {
 	d, err := tree.OpenStore(store, foreign)
 	if err != nil {
 		return nil, err
@@ -208,8 +212,8 @@ func moveMounted(p *inplace.Pair, d *disk.Folder, o fusefs.Options) *fusefs.Prep
 	return mount
 }
 
-// mountMoved moves the folder, unless it was moved, and mounts where it was. What programs made there meanwhile
-// moves after it.
+// mountMoved moves the folder, unless it was moved, and mounts where it was. What programs made there
+// meanwhile moves after it.
 func mountMoved(p *inplace.Pair, d *disk.Folder, dir string, moved bool, o fusefs.Options,
 	warn func(msg string, args ...any)) (*fusefs.Prepared, error) {
 	if !moved {

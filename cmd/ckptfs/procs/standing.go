@@ -27,8 +27,9 @@ func Standing(proc, dir string) []string {
 		if _, err := strconv.Atoi(e.Name()); err != nil || e.Name() == strconv.Itoa(os.Getpid()) {
 			continue
 		}
-		if how := s.how(filepath.Join(proc, e.Name())); how != "" {
-			out = append(out, fmt.Sprintf("%s (%s: %s)", commandOf(filepath.Join(proc, e.Name())), e.Name(), how))
+		p := filepath.Join(proc, e.Name())
+		if how := s.how(p); how != "" {
+			out = append(out, fmt.Sprintf("%s (%s: %s)", commandOf(p), e.Name(), how))
 		}
 	}
 	return out
