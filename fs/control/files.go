@@ -144,12 +144,12 @@ func (c *Client) Bytes(ctx context.Context, path string, off int64) (*Stretch, e
 		return nil, err
 	}
 	at, err := strconv.ParseInt(resp.Header.Get(offsetHeader), 10, 64)
-	if err == nil && at < off {
-		err = fmt.Errorf("offset %d", at)
-	}
 	var body *wholeBody
 	if err == nil {
 		body, err = wholeBodyOf(ctx, resp, path)
+	}
+	if err == nil && at < off && body.left > 0 {
+		err = fmt.Errorf("bytes from %d, not from %d", at, off)
 	}
 	if err != nil {
 		resp.Body.Close()

@@ -48,13 +48,13 @@ func (q *Requests) Entries(ctx context.Context, p string, some func([]control.En
 		return &fs.PathError{Op: "list", Path: p, Err: err}
 	}
 	defer dir.Unpin()
-	listed, err := q.v.listing(ctx, dir)
+	listed, err := listing(ctx, q.v, dir)
 	if err != nil {
 		return &fs.PathError{Op: "list", Path: p, Err: err}
 	}
 	out := make([]control.Entry, 0, entriesAtOnce)
 	for _, name := range listed {
-		e, err := q.v.entryIn(ctx, dir, name.Name)
+		e, err := entryIn(ctx, q.v, dir, name.Name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -75,7 +75,7 @@ func (q *Requests) Entries(ctx context.Context, p string, some func([]control.En
 }
 
 // listing is the names in a folder and its views, sorted.
-func (v *Volume) listing(ctx context.Context, dir *names.Node) ([]tree.DirEntry, error) {
+func listing(ctx context.Context, v *Volume, dir *names.Node) ([]tree.DirEntry, error) {
 	if !dir.IsDir() {
 		return nil, unix.ENOTDIR
 	}
@@ -96,7 +96,7 @@ func (v *Volume) listing(ctx context.Context, dir *names.Node) ([]tree.DirEntry,
 	return all, nil
 }
 
-func (v *Volume) entryIn(ctx context.Context, dir *names.Node, name string) (control.Entry, error) {
+func entryIn(ctx context.Context, v *Volume, dir *names.Node, name string) (control.Entry, error) {
 	n, a, err := lookup(ctx, v, tree.Caller{}, dir, name)
 	if err != nil {
 		return control.Entry{}, err
@@ -164,8 +164,8 @@ func stretch(n *names.Node, off, size int64) (from, to int64, err error) {
 	if f == nil { // a view
 		return min(off, size), size, nil
 	}
-	if from, err = f.Seek(off, unix.SEEK_DATA); err == nil {
-		to, err = f.Seek(from, unix.SEEK_HOLE)
+	if from, err = content.Seek(f, off, unix.SEEK_DATA); err == nil {
+		to, err = content.Seek(f, from, unix.SEEK_HOLE)
 	}
 	if err == unix.ENXIO {
 		return size, size, nil
