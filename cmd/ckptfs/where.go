@@ -48,8 +48,8 @@ func find(path string) (*place, error) {
 	return findIn(path, mounts)
 }
 
-// findInside is find of a path that may be spelt STORE/PATH, whether the store is mounted or not, and whose last
-// names need not be on the disk: views are not.
+// findInside is find of a path that may be spelt STORE/PATH, whether the store is mounted or not, and whose
+// last names need not be on the disk: views are not.
 func findInside(path string) (*place, error) {
 	there, rest, err := existing(path)
 	if err != nil {

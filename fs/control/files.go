@@ -91,7 +91,9 @@ func (h *Handler) files(f Files) {
 		if err != nil {
 			return nil, err
 		}
-		return struct{}{}, f.Entries(r.Context(), p, func(some []Entry) error { return part(line{Entries: some}) })
+		return struct{}{}, f.Entries(r.Context(), p, func(some []Entry) error {
+			return part(line{Entries: some})
+		})
 	}))
 	h.mux.HandleFunc("GET /v1/bytes", func(w http.ResponseWriter, r *http.Request) {
 		p, err := pathOf(r)

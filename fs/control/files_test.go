@@ -14,8 +14,8 @@ import (
 	"ckptfs/cas"
 )
 
-// attic is a shelf with files: a folder of a thousand, and one file that is half a hole. One called "torn" ends
-// early.
+// attic is a shelf with files: a folder of a thousand, and one file that begins with a hole. One called
+// "torn" ends early.
 type attic struct{ *shelf }
 
 func (a attic) Entry(_ context.Context, path string) (*Entry, error) {

@@ -23,6 +23,7 @@ type copier struct {
 	o         Options
 	top       *os.Root          // the folder that is copied to
 	firstName map[uint64]string // by inode number: the copy of a file with several names, below top
+	fresh     bool              // nobody but copies wrote what is there already
 	meter     *meter
 	buf       []byte
 }
@@ -41,9 +42,10 @@ func lost(err error) error {
 	return &lossError{err}
 }
 
-// Copy copies the file, link or folder at a path of the source to a name in a folder. A file that has the name
-// is replaced; into a folder that has it, a folder is merged.
-func Copy(ctx context.Context, src Source, from string, to *os.Root, name string, o Options) (*Taken, error) {
+// Copy copies the file, link or folder at a path of the source to a name in a folder. A file that has the
+// name is replaced; into a folder that has it, a folder is merged.
+func Copy(ctx context.Context, src Source, from string, to *os.Root, name string,
+	o Options) (*Taken, error) {
 	m, err := newMeter(ctx, src, o, from)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,8 @@ func Copy(ctx context.Context, src Source, from string, to *os.Root, name string
 	if err != nil {
 		return nil, err
 	}
-	c := &copier{src: src, o: o, top: to, firstName: map[uint64]string{}, meter: m, buf: make([]byte, bufferSize)}
+	c := &copier{src: src, o: o, top: to, firstName: map[uint64]string{}, meter: m,
+		buf: make([]byte, bufferSize)}
 	c.Skipped = []control.Skip{}
 	if kindOf(e) == unix.S_IFDIR {
 		err = c.newFolder(ctx, from, e, name)
@@ -67,20 +70,44 @@ func Copy(ctx context.Context, src Source, from string, to *os.Root, name string
 
 // newFolder copies a folder, which has its name last of all unless there is one of that name.
 func (c *copier) newFolder(ctx context.Context, from string, e *control.Entry, name string) error {
-	part := name
-	if _, err := c.top.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-		part = partOf(name)
-	} else if err != nil {
+	if _, err := c.top.Lstat(name); err == nil {
+		return c.folder(ctx, from, e, c.top, name, name)
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := c.folder(ctx, from, e, c.top, part, part); err != nil || part == name {
+	c.fresh = true
+	// What is left of a copy of something else is not used.
+	part := partOf(fmt.Sprint(name, "\x00", from, "\x00", e.Ino))
+	release, err := c.own(part)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := c.folder(ctx, from, e, c.top, part, part); err != nil {
 		return err
 	}
 	return c.top.Rename(part, name)
 }
 
+// own makes a folder that no other copy uses until it is released.
+func (c *copier) own(part string) (release func(), err error) {
+	if err := c.top.Mkdir(part, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	dir, err := c.top.OpenFile(part, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(dir); err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return func() { dir.Close() }, nil
+}
+
 // entry copies one name to a name in a folder; below is its path below the top. What cannot be read is noted.
-func (c *copier) entry(ctx context.Context, from string, e *control.Entry, in *os.Root, name, below string) error {
+func (c *copier) entry(ctx context.Context, from string, e *control.Entry, in *os.Root,
+	name, below string) error {
 	var err error
 	switch kindOf(e) {
 	case unix.S_IFDIR:
@@ -103,7 +130,8 @@ func (c *copier) entry(ctx context.Context, from string, e *control.Entry, in *o
 	return nil
 }
 
-func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *os.Root, name, below string) error {
+func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *os.Root,
+	name, below string) error {
 	all, err := List(ctx, c.src, from)
 	if err != nil {
 		return err
@@ -120,6 +148,9 @@ func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *
 		return lost(err)
 	}
 	defer sub.Close()
+	if err := c.tidy(sub, all); err != nil {
+		return lost(err)
+	}
 	for i := range all {
 		e, name := &all[i], string(all[i].Name)
 		if e.View {
@@ -135,6 +166,34 @@ func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *
 	}
 	defer self.Close()
 	return lost(c.describe(self, e))
+}
+
+// tidy removes from a fresh folder what an earlier copy left and the source has no more.
+func (c *copier) tidy(folder *os.Root, all []control.Entry) error {
+	if !c.fresh {
+		return nil
+	}
+	has := map[string]bool{}
+	for i := range all {
+		has[string(all[i].Name)] = !all[i].View
+	}
+	dir, err := folder.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !has[name] {
+			if err := folder.RemoveAll(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // describe gives a copy the owner, mode and times of what it is of.
@@ -156,7 +215,8 @@ func (c *copier) describe(f *os.File, e *control.Entry) error {
 	return unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
 }
 
-func (c *copier) file(ctx context.Context, from string, e *control.Entry, in *os.Root, name, below string) error {
+func (c *copier) file(ctx context.Context, from string, e *control.Entry, in *os.Root,
+	name, below string) error {
 	st, err := in.Lstat(name)
 	switch {
 	case err == nil && st.Mode().IsRegular() && st.Size() == e.Size && st.ModTime().Equal(e.Mtime):

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// partOf is what a name is called until what has it is whole. It is the same each time, so that a copy that is
-// made again finds what an earlier one left.
+// partOf is what a name is called until what has it is whole. It is the same each time, so that a copy that
+// is made again finds what an earlier one left.
 func partOf(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return fmt.Sprintf(".ckptfs-part-%x", sum[:8])
@@ -40,9 +40,7 @@ func NewPart(in *os.Root, name string) (*Part, error) {
 
 // own locks the file against other copies, which open the same name, and empties it.
 func (p *Part) own(f *os.File) error {
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == unix.EWOULDBLOCK {
-		return fmt.Errorf("another copy is writing it: %w", unix.EBUSY)
-	} else if err != nil {
+	if err := lock(f); err != nil {
 		return err
 	}
 	mine, err := f.Stat()
@@ -57,6 +55,18 @@ func (p *Part) own(f *os.File) error {
 		return fmt.Errorf("%s is no file: remove it", p.part)
 	}
 	return f.Truncate(0)
+}
+
+// lock locks a file or folder against other copies, where the filesystem can.
+func lock(f *os.File) error {
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+	case unix.EBADF, unix.ENOLCK, unix.ENOSYS, unix.EOPNOTSUPP: // NFS locks no folders
+		return nil
+	case unix.EWOULDBLOCK:
+		return fmt.Errorf("another copy is writing it: %w", unix.EBUSY)
+	default:
+		return err
+	}
 }
 
 // Commit gives the file its name. It is durable before that.

@@ -1,12 +1,12 @@
 // Package takeout copies what a store holds to where no store is: to a folder, or into a tar. It reads by a
 // Source, so it needs no mount.
 //
-// What has its name in a folder is whole and durable. A file is written to a name beside it, synced and renamed
-// (part.go); a folder that is new is filled under such a name, too, and renamed last. An interrupted copy that is
-// made again goes on: it keeps the files that it has already, by size and modification time.
+// What has its name in a folder is whole and durable. A file is written to a name beside it, synced and
+// renamed (part.go); a folder that is new is filled under such a name, too, and renamed last. An interrupted
+// copy that is made again goes on: it keeps the files that it has already, by size and modification time.
 //
-// What cannot be read is left out and named, and the rest is copied. What cannot be written ends the copy. Views
-// are left out, unless one is named: they hold nothing that the files do not.
+// What cannot be read is left out and named, and the rest is copied. What cannot be written ends the copy.
+// Views are left out, unless one is named: they hold nothing that the files do not.
 package takeout
 
 import (
@@ -61,7 +61,8 @@ func List(ctx context.Context, src Source, folder string) (all []control.Entry, 
 var errChanged = errors.New("was changed while it was read")
 
 // Read calls do with the bytes of a file and where they begin, in order, without those of holes.
-func Read(ctx context.Context, src Source, file string, buf []byte, do func(p []byte, off int64) error) error {
+func Read(ctx context.Context, src Source, file string, buf []byte,
+	do func(p []byte, off int64) error) error {
 	for off := int64(0); ; {
 		s, err := src.Bytes(ctx, file, off)
 		if err != nil {

@@ -192,7 +192,8 @@ func TestCopy(t *testing.T) {
 	s.opened = nil
 	s.file("run/1/none", "some")
 	took, err = copyTo(t, s, "run", dir, "out")
-	if err != nil || took.Files != 1 || took.Kept != 6 || !slices.Equal(slices.Compact(s.opened), []string{"run/1/none"}) {
+	if err != nil || took.Files != 1 || took.Kept != 6 ||
+		!slices.Equal(slices.Compact(s.opened), []string{"run/1/none"}) {
 		t.Errorf("%+v, %v; read %q", took, err, s.opened)
 	}
 	wantSame(t, s, "run", filepath.Join(dir, "out"))
@@ -225,10 +226,19 @@ func TestCopyCutOff(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "out")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a part has the name: ", err)
 	}
-	// As if it had been killed in a file.
-	left := filepath.Join(dir, partOf("out"), "2", partOf("holey"))
-	if err := os.WriteFile(left, []byte("longer than it is to be, and other bytes"), 0o600); err != nil {
-		t.Fatal(err)
+	// As if it had been killed in a file, and the source had lost what was copied.
+	parts, _ := filepath.Glob(filepath.Join(dir, ".ckptfs-part-*"))
+	if len(parts) != 1 {
+		t.Fatalf("parts: %q", parts)
+	}
+	for _, left := range []string{filepath.Join("2", partOf("holey")), "1/gone", "gone/x"} {
+		left = filepath.Join(parts[0], left)
+		if err := os.MkdirAll(filepath.Dir(left), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(left, []byte("longer than it is to be, and other bytes"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.reading, s.opened = nil, nil
 	took, err := copyTo(t, s, "run", dir, "out")
@@ -319,6 +329,18 @@ func TestPartOfTwo(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(dir, "f")); string(b) != "whole" {
 		t.Errorf("%q, %v", b, err)
 	}
+
+	s := sample()
+	s.reading = func(string) {
+		s.reading = nil
+		if _, err := copyTo(t, s, "run", dir, "out"); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("a second copy of a folder: %v", err)
+		}
+	}
+	if _, err := copyTo(t, s, "run", dir, "out"); err != nil {
+		t.Error(err)
+	}
+	wantSame(t, s, "run", filepath.Join(dir, "out"))
 }
 
 func tarOf(t *testing.T, s *shop, paths ...string) ([]byte, *Taken, error) {

@@ -25,7 +25,8 @@ type archiver struct {
 
 // Tar writes what is at paths as a tar, named as below base. The same files give the same bytes: sorted by
 // name, with times and modes and without owners. What cannot be read ends it: no part of an archive is whole.
-func Tar(ctx context.Context, src Source, paths []string, base string, to io.Writer, o Options) (*Taken, error) {
+func Tar(ctx context.Context, src Source, paths []string, base string, to io.Writer,
+	o Options) (*Taken, error) {
 	m, err := newMeter(ctx, src, o, paths...)
 	if err != nil {
 		return nil, err

@@ -149,8 +149,8 @@ func listing(m *mounttest.Mount, path string) (views, states map[string]bool) {
 	return views, states
 }
 
-// TestWithoutMount: ls, cat, cp and export give what a mount shows, of all formats; beside the daemon, without
-// it, and also where nothing can be mounted and written.
+// TestWithoutMount: ls, cat, cp and export give what a mount shows, of all formats; beside the daemon, and
+// without it.
 func TestWithoutMount(t *testing.T) {
 	t.Parallel()
 	m := withFormats(t)
@@ -215,10 +215,12 @@ func TestWithoutMount(t *testing.T) {
 		!strings.Contains(said, "is in the folder of the store") {
 		t.Errorf("exit %d: %s", code, said)
 	}
-	if said, code := m.RunFails("cat", m.Store+"/runs/gone"); code != 1 || !strings.Contains(said, "no such file") {
+	said, code := m.RunFails("cat", m.Store+"/runs/gone")
+	if code != 1 || !strings.Contains(said, "no such file") {
 		t.Errorf("exit %d: %s", code, said)
 	}
-	if said, code := m.RunFails("cp", m.Store+"/runs", t.TempDir()); code != 2 || !strings.Contains(said, "-r") {
+	said, code = m.RunFails("cp", m.Store+"/runs", t.TempDir())
+	if code != 2 || !strings.Contains(said, "-r") {
 		t.Errorf("exit %d: %s", code, said)
 	}
 	m.Must(m.Start())

@@ -44,7 +44,8 @@ files give the same tar: no owners are in it, and views are not. Packed bytes ar
 				update, done := c.Progress("exporting")
 				var took *takeout.Taken
 				err := write(func(w io.Writer) (err error) {
-					took, err = takeout.Tar(cmd.Context(), s, at, takeout.Parent(at), w, takeout.Options{Progress: update})
+					o := takeout.Options{Progress: update}
+					took, err = takeout.Tar(cmd.Context(), s, at, takeout.Parent(at), w, o)
 					return err
 				})
 				done()

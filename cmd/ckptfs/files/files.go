@@ -21,8 +21,8 @@ type Shell interface {
 	Terminal() bool
 	// Usage is the error of a command line that makes no sense.
 	Usage(cmd *cobra.Command, message string) error
-	// Inside connects to the volume that paths lie in; at are the paths below its root. A path may be one in a
-	// mount, or STORE/PATH.
+	// Inside connects to the volume that paths lie in; at are the paths below its root. A path may be one in
+	// a mount, or STORE/PATH.
 	Inside(ctx context.Context, paths []string, do func(c *control.Client, at []string) error) error
 	// Outside fails for a path in the folder of a store.
 	Outside(path string) error
