@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/nofuse"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -48,8 +48,11 @@ func (p places) Place(path string) (store, mountpoint, inside string, err error)
 }
 
 func (p places) CanMount() (others bool, err error) {
-	const conf = "/etc/fuse.conf"
-	return os.Geteuid() == 0 || allowsOthers(conf), checkFUSE("/dev/fuse", conf, false)
+	const device, conf = "/dev/fuse", "/etc/fuse.conf"
+	if nofuse.Check(device, conf, true) == nil {
+		return true, nil
+	}
+	return false, nofuse.Check(device, conf, false)
 }
 
 func (p places) Mount(ctx context.Context, args ...string) error {

@@ -158,7 +158,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	if c.adopt && before == nil {
 		prepared, err = inout.Move(c.store, c.mountpoint, a.foreign, mount, log.Warn)
 		if err != nil {
-			return mountRefused(c.mountpoint, err)
+			return nofuse.Refused(c.mountpoint, err)
 		}
 	}
 	v, err := volume.Open(opt)
