@@ -227,7 +227,7 @@ var layers = []struct {
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
 	{"cmd/ckptfs/unmount", nil},
 	{"cmd/ckptfs/inout", []string{"cas/disk", "cmd/ckptfs/procs", "cmd/ckptfs/text", "cmd/ckptfs/unmount",
-		"fs/control", "fs/fusefs", "fs/inplace", "fs/tree", "fs/volume"}},
+		"fs/control", "fs/fusefs", "fs/inplace", "fs/takeout", "fs/tree", "fs/volume"}},
 	{"cmd/ckptfs/rundir", []string{"cmd/ckptfs/procs"}},
 	{"cmd/ckptfs/holder", nil},
 	{"cmd/ckptfs/later", nil},

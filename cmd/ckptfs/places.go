@@ -47,6 +47,11 @@ func (p places) Place(path string) (store, mountpoint, inside string, err error)
 	return at.store, mountpointOf(at.store), at.path, nil
 }
 
+func (p places) Inside(ctx context.Context, paths []string,
+	do func(c *control.Client, at []string) error) error {
+	return shell(p).Inside(ctx, paths, do)
+}
+
 func (p places) CanMount() (others bool, err error) {
 	const device, conf = "/dev/fuse", "/etc/fuse.conf"
 	if nofuse.Check(device, conf, true) == nil {

@@ -69,7 +69,8 @@ func Look(ctx context.Context, dir string) (*Looked, error) {
 		return nil, err
 	}
 	for _, f := range l.links {
-		if f.left > 0 {
+		var st unix.Stat_t // a program may have removed a name meanwhile
+		if f.left > 0 && unix.Lstat(f.path, &st) == nil && st.Nlink > 1 {
 			l.out.Linked.add(f.path)
 		}
 	}

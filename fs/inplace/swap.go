@@ -22,11 +22,28 @@ func (p *Pair) SwapMounted() error {
 	}
 	defer root.Close()
 	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		done <- p.swapApart(int(root.Fd()))
-	}()
+	apart(func() { done <- p.swapApart(int(root.Fd())) })
 	return <-done
+}
+
+// apart runs f in a thread that ends with it. It is not the first one of the process, which does not end, and
+// tells others in which namespace the process is.
+func apart(f func()) {
+	go func() {
+		runtime.LockOSThread() // and not unlocked where f runs
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		defer runtime.UnlockOSThread()
+		other := make(chan struct{})
+		go func() {
+			defer close(other)
+			runtime.LockOSThread() // another thread: this goroutine's caller keeps the first
+			f()
+		}()
+		<-other
+	}()
 }
 
 // swapApart is SwapMounted in a thread that is used for nothing else.

@@ -21,6 +21,7 @@ func (p *Passes) Leave(
 	ctx context.Context, total int64, report func(control.Progress),
 ) (*control.Left, error) {
 	l := &leave{passes: p, ctx: ctx, total: total, report: report}
+	l.moved = control.Left{Damaged: []control.Skip{}, Kept: []string{}, Lost: []string{}}
 	err := p.Names.Walk(ctx, l.file)
 	return &l.moved, err
 }

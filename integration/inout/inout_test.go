@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -209,4 +210,50 @@ func TestLeaveNoRoom(t *testing.T) {
 	f.Must(os.Remove(filepath.Join(disk, "full")))
 	f.Run("leave", f.Dir)
 	f.plain("left")
+}
+
+// A copy has every file, whether the store is mounted or not, and is compared.
+func TestLeaveCopy(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.put("holes", append(make([]byte, 3<<20), 1))
+	f.Must(os.Truncate(f.Path("holes"), 5<<20))
+	f.want["holes"] = append(f.want["holes"], make([]byte, 2<<20-1)...)
+	f.Must(f.adopt())
+	f.Sync()
+	f.EvictAll()
+	for _, from := range []string{f.Dir, f.Store} {
+		if from == f.Store {
+			f.Must(f.Stop())
+		}
+		to := filepath.Join(t.TempDir(), "copy")
+		out := f.Run("leave", from, "--copy", to)
+		f.same("copied", to)
+		if !strings.Contains(out, "compared with the store") {
+			t.Error(out)
+		}
+		// A copy that rotted since is found.
+		f.Must(os.Chtimes(filepath.Join(to, "holes"), time.Time{}, rotten(t, filepath.Join(to, "holes"))))
+		out, code := f.RunFails("leave", from, "--copy", to)
+		if code != 6 || !strings.Contains(out, "differs") {
+			t.Errorf("exit code %d: %s", code, out)
+		}
+	}
+}
+
+// rotten changes a byte of a file, and returns its modification time before.
+func rotten(t *testing.T, path string) time.Time {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{1}, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	return st.ModTime()
 }

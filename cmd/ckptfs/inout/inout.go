@@ -51,6 +51,8 @@ type Shell interface {
 	Unfit(message string) error
 	// Place finds the store that a path lies in, where that is mounted, or "", and the path in it.
 	Place(path string) (store, mountpoint, inside string, err error)
+	// Inside reads the store that paths lie in, and changes nothing in it.
+	Inside(ctx context.Context, paths []string, do func(c *control.Client, at []string) error) error
 	// CanMount says what is missing to mount at all, and whether others may be let see the mount.
 	CanMount() (others bool, err error)
 	// Mount runs the mount command with these arguments, and waits until it is mounted.

@@ -30,8 +30,9 @@ type leave struct {
 
 func leaveCommand(s Shell) *cobra.Command {
 	l := &leave{Shell: s}
+	var to string
 	cmd := &cobra.Command{
-		Use:   "leave MOUNTPOINT|STORE [DIR]",
+		Use:   "leave [flags] MOUNTPOINT|STORE [DIR]",
 		Short: "Make a store a plain folder again, in place",
 		Long: `Unmounts the store, makes every file of it plain, and moves its tree to DIR by one rename; without DIR, to where it was
 mounted. Each packed file is read, written and compared with the hashes of its manifest. The store's extended attributes
@@ -39,6 +40,9 @@ go. The room that this takes is counted first.
 
 If the command is killed, or the power goes, run it again: it goes on where it was. Until the rename the store can be
 mounted as before.
+
+With --copy the files are copied to DIR, on any disk, and compared; the store stays as it is, mounted or not. Cut short,
+the copy goes on where it was.
 
 The store's folder remains, with all that was packed, but without files. ` + "`rm -r STORE`" + ` removes it;
 ` + "`ckptfs adopt DIR`" + ` uses it again.`,
@@ -50,12 +54,23 @@ The store's folder remains, with all that was packed, but without files. ` + "`r
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.foreign, _ = cmd.Flags().GetBool("foreign")
+			if to != "" {
+				if len(args) > 1 {
+					return s.Usage(cmd, "leave --copy DIR takes a mountpoint or a store")
+				}
+				var err error
+				if l.dir, err = absolute(to); err != nil {
+					return err
+				}
+				return l.copy(cmd.Context(), args[0])
+			}
 			if err := l.find(args); err != nil {
 				return err
 			}
 			return l.run(cmd.Context())
 		},
 	}
+	cmd.Flags().StringVar(&to, "copy", "", "copy the files to this folder, and leave the store as it is")
 	return cmd
 }
 
