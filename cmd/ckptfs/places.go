@@ -52,6 +52,10 @@ func (p places) Inside(ctx context.Context, paths []string,
 	return shell(p).Inside(ctx, paths, do)
 }
 
+func (p places) With(ctx context.Context, path string, do func(c *control.Client, at string) error) error {
+	return shell(p).With(ctx, path, do)
+}
+
 func (p places) CanMount() (others bool, err error) {
 	const device, conf = "/dev/fuse", "/etc/fuse.conf"
 	if nofuse.Check(device, conf, true) == nil {

@@ -13,7 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
+	"ckptfs/integration/recipe"
 )
 
 // A folder is adopted while a program has a file of it open and mapped, and other programs make files in it:
@@ -215,6 +217,7 @@ func TestLeaveNoRoom(t *testing.T) {
 // A copy has every file, whether the store is mounted or not, and is compared.
 func TestLeaveCopy(t *testing.T) {
 	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	delete(f.want, "absolute") // leads into the mount, which goes
 	f.put("holes", append(make([]byte, 3<<20), 1))
 	f.Must(os.Truncate(f.Path("holes"), 5<<20))
 	f.want["holes"] = append(f.want["holes"], make([]byte, 2<<20-1)...)
@@ -256,4 +259,46 @@ func rotten(t *testing.T, path string) time.Time {
 		t.Fatal(err)
 	}
 	return st.ModTime()
+}
+
+// A folder moves into a mounted store, while a program has a file of it open.
+func TestInto(t *testing.T) {
+	m := mounttest.New(t)
+	dir := filepath.Join(filepath.Dir(m.Dir), "folder")
+	m.Must(os.Mkdir(dir, 0o755))
+	from := &folder{&mounttest.Mount{T: t, Daemon: &daemon.Daemon{Dir: dir}}, map[string][]byte{}}
+	from.fill()
+	from.put("save.pt", recipe.Recipe{Kind: recipe.Kinds[0], Seed: 3, Size: 1 << 20}.Bytes())
+	open, err := os.OpenFile(from.Path("small.json"), os.O_WRONLY|os.O_APPEND, 0)
+	m.Must(err)
+	defer open.Close()
+	delete(from.want, "absolute") // leads to where the folder was
+
+	to := m.Path("runs", "b")
+	if _, err := os.Lstat(to); !os.IsNotExist(err) { // the kernel remembers that there is none
+		t.Fatal(err)
+	}
+	m.Must(os.Mkdir(m.Path("runs"), 0o755))
+	m.Run("adopt", dir, "--into", to)
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+		t.Errorf("the folder is where it was: %v", err)
+	}
+	from.same("moved in", to)
+	_, err = open.WriteString("more")
+	m.Must(err)
+	from.want["small.json"] = append(from.want["small.json"], "more"...)
+	from.same("written past the mount", to)
+	m.Must(open.Close())
+	m.Sync()
+	m.EvictAll()
+	from.same("evicted", to)
+	if s := m.Stats(); s.PackedFiles < 4 {
+		t.Errorf("%d files are packed", s.PackedFiles)
+	}
+	if out, code := m.RunFails("adopt", m.Path("runs", "b"), "--into", m.Path("c")); code != 8 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	m.Must(m.Stop())
+	m.Must(m.Start())
+	from.same("mounted again", to)
 }

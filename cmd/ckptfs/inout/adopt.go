@@ -34,12 +34,15 @@ type adopt struct {
 
 func adoptCommand(s Shell) *cobra.Command {
 	a := &adopt{Shell: s}
+	var into string
 	cmd := &cobra.Command{
 		Use:   "adopt [flags] DIR",
 		Short: "Make a folder a mounted store, in place and without copying it",
 		Long: `Makes the folder DIR a store that is mounted on DIR. Nothing is copied: the folder moves by one rename into the store,
 DIR.ckptfs beside it unless --store names another folder of the same disk. Its files are then packed in the background.
 Files that programs have open stay open, and what they write is there.
+
+With --into the folder moves to a path in a store that there is, mounted or not, and is gone from where it was.
 
 If the command is killed, or the power goes, the folder is where it was or in the store, whole. Run the command again:
 it ends what was begun. If nothing can be mounted, the folder is put back.
@@ -59,6 +62,15 @@ mount. Nor is it if a file in it has another name outside of DIR: that name woul
 			if a.dir, err = absolute(args[0]); err != nil {
 				return err
 			}
+			if into != "" {
+				if a.store != "" || len(a.options) > 0 {
+					return s.Usage(cmd, "--into names a path in a store that there is: without --store and -o")
+				}
+				if into, err = filepath.Abs(into); err != nil {
+					return err
+				}
+				return a.into(cmd.Context(), into)
+			}
 			if a.store == "" {
 				a.store = a.dir + beside
 			}
@@ -70,6 +82,7 @@ mount. Nor is it if a file in it has another name outside of DIR: that name woul
 		},
 	}
 	cmd.Flags().StringVar(&a.store, "store", "", "the store's folder, on the same disk (default DIR.ckptfs)")
+	cmd.Flags().StringVar(&into, "into", "", "move the folder to this path in the mount of a store on the same disk")
 	cmd.Flags().StringArrayVarP(&a.options, "options", "o", nil, "options of the mount, as `ckptfs mount -o` takes them")
 	return cmd
 }
@@ -194,15 +207,18 @@ func (a *adopt) places() error {
 }
 
 func (a *adopt) sameDisk() error {
-	var dir, parent unix.Stat_t
+	var dir, there unix.Stat_t
 	if err := unix.Stat(a.dir, &dir); err != nil {
 		return &os.PathError{Op: "stat", Path: a.dir, Err: err}
 	}
-	up := filepath.Dir(a.store)
-	if err := unix.Stat(up, &parent); err != nil {
-		return &os.PathError{Op: "stat", Path: up, Err: err}
+	err := unix.Stat(a.store, &there)
+	if err == unix.ENOENT {
+		err = unix.Stat(filepath.Dir(a.store), &there)
 	}
-	if dir.Dev != parent.Dev {
+	if err != nil {
+		return &os.PathError{Op: "stat", Path: a.store, Err: err}
+	}
+	if dir.Dev != there.Dev {
 		return a.Unfit(fmt.Sprintf("%s and %s are on different disks, and a folder moves within one: name a store on the same disk, or "+
 			"mount one and copy the files", a.dir, a.store))
 	}

@@ -51,6 +51,8 @@ type Shell interface {
 	Unfit(message string) error
 	// Place finds the store that a path lies in, where that is mounted, or "", and the path in it.
 	Place(path string) (store, mountpoint, inside string, err error)
+	// With connects to the store that a path lies in, which need not be there yet; at is the path in it.
+	With(ctx context.Context, path string, do func(c *control.Client, at string) error) error
 	// Inside reads the store that paths lie in, and changes nothing in it.
 	Inside(ctx context.Context, paths []string, do func(c *control.Client, at []string) error) error
 	// CanMount says what is missing to mount at all, and whether others may be let see the mount.
