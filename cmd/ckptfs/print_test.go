@@ -47,7 +47,9 @@ func TestGoldens(t *testing.T) {
 		ResidentBytes: 3 << 30, HotSize: 32 << 30, OpenFiles: 1,
 		Failures: []control.Failure{{Path: "runs/a/7/model.pt", Reason: "no space left on device", Since: at, Attempts: 3}},
 		Recovery: "2 files queued again",
-		Sidecars: []string{"runs/a/7/arch.json: it goes in circles: a, b"}, MoreSidecars: 2,
+		Refused:  control.Refused{Sidecars: []string{"runs/a/7/arch.json: it goes in circles: a, b"}, MoreSidecars: 2},
+		Upkeep: control.Upkeep{DiskBytes: 1 << 40, FreeBytes: 60 << 30,
+			LastPrune: &control.LastPrune{At: at, FreedBytes: 3 << 30, ByItself: true}},
 	}
 	chain := make([]control.Ancestor, 40)
 	for i := range chain {

@@ -84,6 +84,8 @@ func Status(w io.Writer, st *control.Status) {
 		"waits", waits,
 		"not packed", unpacked,
 		"artifact ids", ids,
+		"disk", diskText(&st.Upkeep),
+		"pruned", prunedText(st.LastPrune),
 		"resident", fmt.Sprintf("%s of %s", Bytes(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", Printable(st.Recovery),
@@ -97,6 +99,26 @@ func Status(w io.Writer, st *control.Status) {
 	}
 	NamePlain(w, st)
 	NameFailures(w, st)
+}
+
+// diskText is the disk of a store.
+func diskText(u *control.Upkeep) string {
+	if u.DiskBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s free", Bytes(u.FreeBytes), Bytes(u.DiskBytes))
+}
+
+// prunedText is the last prune; nothing if there was none.
+func prunedText(p *control.LastPrune) string {
+	if p == nil {
+		return ""
+	}
+	s := fmt.Sprintf("%s, %s freed", p.At.Format(time.DateTime), Bytes(p.FreedBytes))
+	if p.ByItself {
+		s += "; by itself, for the disk fills up"
+	}
+	return s
 }
 
 // namedFiles is how many files a line names: small ones are packed in groups of 64.
