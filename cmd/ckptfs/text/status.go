@@ -61,7 +61,7 @@ func Status(w io.Writer, st *control.Status) {
 	if st.WaitingCloses > 0 {
 		unpacked += fmt.Sprintf(", %s waiting", Plural(int64(st.WaitingCloses), "close"))
 	}
-	hot := Bytes(st.HotSize)
+	hot := "at most " + Bytes(st.HotSize)
 	if st.HotSize < 0 {
 		hot = "not bounded"
 	}
@@ -86,7 +86,7 @@ func Status(w io.Writer, st *control.Status) {
 		"artifact ids", ids,
 		"disk", diskText(&st.Upkeep),
 		"pruned", prunedText(st.LastPrune),
-		"resident", fmt.Sprintf("%s of %s", Bytes(st.ResidentBytes), hot),
+		"copies", fmt.Sprintf("%s of packed files, %s", Bytes(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", Printable(st.Recovery),
 		"remote", Remote(st.Remote),
