@@ -140,7 +140,7 @@ func mountByHelper(mountpoint string, o mountOptions) (fd int, err error) {
 		return -1, err
 	}
 	if !state.Success() {
-		return -1, fmt.Errorf("fusermount exited with code %v", state.Sys())
+		return -1, fmt.Errorf("fusermount3: %v", state)
 	}
 	remote.Close() // where nothing was sent there is an end to be read
 	return receive(pair[0])
