@@ -234,10 +234,7 @@ func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 		age := time.Since(s.Time)
 		writing := s.State == control.StepWriting || age < settled && age > -time.Hour
 		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete &&
-			!writing, Writing: writing, Metrics: map[string]float64{}}
-		for name, v := range s.Metrics {
-			out[i].Metrics[name] = float64(v)
-		}
+			!writing, Writing: writing, Metrics: runs.MetricsOf(s.Metrics)}
 	}
 	return out, nil
 }
