@@ -63,6 +63,7 @@ func (q *Requests) Compact(
 	ctx context.Context, o control.CompactOptions, report func(control.Progress),
 ) (*control.Compacted, error) {
 	defer q.v.usage.Rouse()
+	defer q.v.inspect.Recoded()
 	return q.v.passes.Compact(ctx, o, report)
 }
 
