@@ -39,6 +39,7 @@ type mountConfig struct {
 	noViews       bool
 	allowOther    bool
 	nonEmpty      bool
+	mkdir         bool
 	readOnly      bool
 	metrics       string // address, "" for none
 	remote        remote.MountFlags
@@ -116,6 +117,7 @@ line of /etc/fstab mounts at boot:
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
 	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside other readers")
 	f.BoolVar(&c.nonEmpty, "non-empty", false, "mount over a folder that holds something, which is then covered")
+	f.BoolVar(&c.mkdir, "mkdir", false, "make the mountpoint if it is missing; its parent folder must exist")
 	f.StringVar(&c.metrics, "metrics-listen", "", "answer Prometheus at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	c.remote.Add(f)
 	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")

@@ -74,10 +74,15 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		return &exitError{exitMountpoint,
 			fmt.Errorf(format, args...)}
 	}
+	if c.mkdir && !c.fake && !within(c.mountpoint, c.store) {
+		if err := os.Mkdir(c.mountpoint, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return unfit("mountpoint: %w", err)
+		}
+	}
 	st, err := os.Stat(c.mountpoint)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return unfit("mountpoint %s does not exist: `mkdir -p %[1]s` makes it", c.mountpoint)
+		return unfit("mountpoint %s does not exist: `mkdir -p %[1]s` makes it, or --mkdir", c.mountpoint)
 	case err != nil:
 		return unfit("mountpoint: %w", err)
 	case !st.IsDir():

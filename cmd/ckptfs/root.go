@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/man"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -110,7 +111,7 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(exitCodesTopic())
+	root.AddCommand(exitCodesTopic(), man.Command())
 	root.SetHelpCommandGroupID("mount")
 	return root
 }
