@@ -18,6 +18,7 @@ import (
 	"ckptfs/cas/simd"
 	"ckptfs/cmd/ckptfs/man"
 	"ckptfs/cmd/ckptfs/remote"
+	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -151,7 +152,7 @@ func (a *app) groups() []group {
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),
 			a.ancestorCmd(),
 			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},
-		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(),
+		{"space", "Space:", []*cobra.Command{space.Du(shell{a}), a.evictCmd(), a.hydrateCmd(), a.forgetCmd(),
 			remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd()}},
 		{"repair", "Repair:", remote.Extend(shell{a}, a.checkCmd(), a.repairCmd())},
 		{"remote", "Many machines:", append(remote.Commands(shell{a}), remote.Command(shell{a}))},

@@ -23,6 +23,9 @@ type shelf struct {
 
 func (s *shelf) Stats(context.Context) (*control.Stats, error)   { return sampleStats, s.fail }
 func (s *shelf) Status(context.Context) (*control.Status, error) { return &control.Status{}, s.fail }
+func (s *shelf) Du(context.Context, control.DuOptions) (*control.Du, error) {
+	return &control.Du{}, s.fail
+}
 
 func (s *shelf) Sync(_ context.Context, progress func(control.Progress)) error {
 	progress(control.Progress{DoneBytes: 1, TotalBytes: 2, TotalFiles: 1})

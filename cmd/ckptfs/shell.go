@@ -51,6 +51,28 @@ func (s shell) With(ctx context.Context, name string, do func(c *control.Client,
 	})
 }
 
+// Look takes paths of one store.
+func (s shell) Look(
+	ctx context.Context, paths []string, do func(c *control.Client, at []string) error,
+) error {
+	at := make([]string, len(paths))
+	var first *place
+	for i, p := range paths {
+		found, err := find(p)
+		switch {
+		case err != nil:
+			return err
+		case found.gone:
+			return control.NotFound("%s: no such file or directory", p)
+		case first != nil && found.store != first.store:
+			return fmt.Errorf("%s and %s are in different stores, %s and %s: give paths of one", paths[0], p,
+				first.store, found.store)
+		}
+		first, at[i] = found, found.path
+	}
+	return s.a.with(ctx, paths[0], readOnly, func(k *session) error { return do(k.Client, at) })
+}
+
 func (s shell) Tell(ctx context.Context, store string, do func(c *control.Client) error) error {
 	c, err := reach(ctx, &place{store: store}, gap)
 	if errors.Is(err, control.ErrNoDaemon) {

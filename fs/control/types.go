@@ -212,6 +212,7 @@ type Pruned struct {
 	LiveBytes   int64 `json:"live_bytes"`
 	DeadRecords int64 `json:"dead_records"` // not in use, and removed
 	DeadBytes   int64 `json:"dead_bytes"`
+	RoomBytes   int64 `json:"room_bytes"`   // what these took, with their headers: AloneBytes of a Du
 	FreedBytes  int64 `json:"freed_bytes"`  // the disk got back; of a dry run, about what it would get
 	CopiedBytes int64 `json:"copied_bytes"` // written to that end
 	Punched     int   `json:"punched_segments"`

@@ -36,7 +36,10 @@ type Tour struct {
 const namesAtATime = 64
 
 // Tour goes over the tree. Names that go meanwhile are passed over.
-func (ns *Names) Tour(ctx context.Context, t Tour) error { return ns.tourBelow(ctx, "", ns.root, t) }
+func (ns *Names) Tour(ctx context.Context, t Tour) error {
+	defer ns.tours()()
+	return ns.tourBelow(ctx, "", ns.root, t)
+}
 
 // tourBelow is Tour of the files at or below n, whose path is p.
 func (ns *Names) tourBelow(ctx context.Context, p string, n *Node, t Tour) error {
@@ -66,6 +69,14 @@ func (ns *Names) tourBelow(ctx context.Context, p string, n *Node, t Tour) error
 	helpers.Wait()
 	u.drop()
 	return u.err
+}
+
+// Touring reports whether a Tour or an EachFile is under way.
+func (ns *Names) Touring() bool { return ns.touring.Load() > 0 }
+
+func (ns *Names) tours() (end func()) {
+	ns.touring.Add(1)
+	return func() { ns.touring.Add(-1) }
 }
 
 // tour is one under way.

@@ -95,6 +95,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"ckptfs/cas"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/store"
@@ -133,6 +135,8 @@ type Queue struct {
 	delayed map[*content.File]*delay
 	crowded map[*content.File]crowd
 
+	positions *lru.Cache[string, runs.Position] // by path
+
 	backlog  backlog
 	closed   closedFile // that packAhead had last
 	unsynced unsynced
@@ -170,6 +174,7 @@ type Options struct {
 
 // New makes an empty queue. Files may be added before Start.
 func New(o Options) *Queue {
+	positions, _ := lru.New[string, runs.Position](2 * maxAhead) // which fails for no room alone
 	q := &Queue{
 		o:        o,
 		groups:   max(2, cas.Processors/4),
@@ -181,6 +186,8 @@ func New(o Options) *Queue {
 		backlog:  newBacklog(o.MaxUnpacked, o.MaxFiles),
 		unsynced: unsynced{plain: map[*content.File]bool{}},
 		lost:     lost{files: map[*content.File]*loss{}},
+
+		positions: positions,
 	}
 	q.cond.L = &q.mu
 	q.ctx, q.cancel = context.WithCancel(context.Background())

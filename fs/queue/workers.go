@@ -49,7 +49,7 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 		q.mu.Unlock()
 		positions := make(map[*content.File]runs.Position, len(files))
 		for _, f := range files {
-			positions[f] = runs.PositionOf(f.Path())
+			positions[f] = q.positionOf(f.Path())
 		}
 		room := q.o.Reserve.left()
 		q.mu.Lock()
@@ -61,6 +61,16 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 		}
 	}
 	return nil, false
+}
+
+// positionOf is that of a path. A file that waits is looked at again with every other one that comes.
+func (q *Queue) positionOf(p string) runs.Position {
+	at, ok := q.positions.Get(p)
+	if !ok {
+		at = runs.PositionOf(p)
+		q.positions.Add(p, at)
+	}
+	return at
 }
 
 // nextLocked takes a group out of the queue: no more than a share of it, so that the other workers get

@@ -42,6 +42,12 @@ func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) {
 	return s, nil
 }
 
+// Du says what files take, and what removing them gives back.
+func (q *Requests) Du(ctx context.Context, o control.DuOptions) (*control.Du, error) {
+	q.v.sharing.appear(ctx, o.Paths...)
+	return q.v.usage.Du(ctx, o)
+}
+
 // Check looks for damage and changes nothing.
 func (q *Requests) Check(
 	ctx context.Context, o control.CheckOptions, report func(control.Progress),
