@@ -31,10 +31,7 @@ func (a *app) checkMount(ctx context.Context, c *mountConfig) error {
 	if err := a.checkStore(ctx, c, mounts); err != nil {
 		return err
 	}
-	if err := host.Here().CheckFUSE(c.allowOther); err != nil {
-		return &exitError{exitNoFUSE, err}
-	}
-	return nil
+	return host.Here().CheckFUSE(c.allowOther)
 }
 
 func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/files"
 	"ckptfs/cmd/ckptfs/man"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/space"
@@ -146,9 +147,8 @@ func (a *app) groups() []group {
 	return []group{
 		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
 			a.upgradeCmd(), a.versionCmd()}},
-		{"look", "Look:", []*cobra.Command{remote.Extend(shell{a}, a.statsCmd())[0], a.showCmd(),
-			a.catTensorCmd(),
-			a.diffCmd(), a.findCmd()}},
+		{"look", "Look:", append(files.Commands(shell{a}), remote.Extend(shell{a}, a.statsCmd())[0],
+			a.showCmd(), a.catTensorCmd(), a.diffCmd(), a.findCmd())},
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),
 			a.ancestorCmd(),
 			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},

@@ -203,7 +203,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
 	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
 		_ = release(c.mountpoint, c.store, true) // what there may be of it already
-		return &exitError{exitNoFUSE, host.Here().Refused(c.mountpoint, err)}
+		return host.Here().Refused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
 	if c.readOnly {

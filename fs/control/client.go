@@ -265,7 +265,7 @@ func followParts[T any](ctx context.Context, c *Client, verb string, query url.V
 		switch {
 		case l.Error != nil:
 			return nil, l.Error
-		case l.Tensors != nil || l.Differences != nil:
+		case l.Tensors != nil || l.Differences != nil || l.Entries != nil:
 			if err := part(&l); err != nil {
 				return nil, err
 			}

@@ -77,4 +77,5 @@ type line struct {
 	// of the result, to whom asks for passes
 	Tensors     []Tensor     `json:"tensors,omitempty"`
 	Differences *TensorLists `json:"differences,omitempty"`
+	Entries     []Entry      `json:"entries,omitempty"`
 }

@@ -380,5 +380,6 @@ func allOf(v Volume) Services {
 	s := Services{Volume: v}
 	s.Models, _ = v.(Models)
 	s.Tensors, _ = v.(Tensors)
+	s.Files, _ = v.(Files)
 	return s
 }

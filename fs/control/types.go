@@ -152,11 +152,12 @@ type Failure struct {
 	Attempts int       `json:"attempts"`
 }
 
-// The values of File.State.
+// The values of File.State and Entry.State.
 const (
 	StatePlain    = "plain"    // a file of the host, not packed
 	StateResident = "resident" // packed, with a local copy
 	StatePacked   = "packed"   // packed, without one
+	StateRemote   = "remote"   // packed, and the remote alone may have all of its bytes
 )
 
 // File is one file and its tensors, in the order of their offsets in the file.

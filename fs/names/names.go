@@ -34,7 +34,6 @@ package names
 import (
 	"log/slog"
 	"os"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -109,7 +108,7 @@ type Names struct {
 	rootFd     int
 	syncFd     int // of SyncTree
 	most       int // the descriptor from which on they are spare
-	touring    atomic.Int32
+	Tours      Tours
 
 	// SyncTree is syncfs(2) of the store's filesystem. It tells of everything that could not be written since
 	// the last call, or since Open, wherever on the filesystem, and tells it once: the caller has to act on

@@ -37,7 +37,7 @@ const namesAtATime = 64
 
 // Tour goes over the tree. Names that go meanwhile are passed over.
 func (ns *Names) Tour(ctx context.Context, t Tour) error {
-	defer ns.tours()()
+	defer ns.Tours.begin()()
 	return ns.tourBelow(ctx, "", ns.root, t)
 }
 
@@ -71,12 +71,15 @@ func (ns *Names) tourBelow(ctx context.Context, p string, n *Node, t Tour) error
 	return u.err
 }
 
-// Touring reports whether a Tour or an EachFile is under way.
-func (ns *Names) Touring() bool { return ns.touring.Load() > 0 }
+// Tours counts those that are under way: each Tour, and each EachFile.
+type Tours struct{ n atomic.Int32 }
 
-func (ns *Names) tours() (end func()) {
-	ns.touring.Add(1)
-	return func() { ns.touring.Add(-1) }
+// UnderWay reports whether one is.
+func (t *Tours) UnderWay() bool { return t.n.Load() > 0 }
+
+func (t *Tours) begin() (end func()) {
+	t.n.Add(1)
+	return func() { t.n.Add(-1) }
 }
 
 // tour is one under way.

@@ -3,6 +3,8 @@ package queue
 import (
 	"slices"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"ckptfs/fs/content"
 	"ckptfs/index/runs"
 )
@@ -49,7 +51,7 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 		q.mu.Unlock()
 		positions := make(map[*content.File]runs.Position, len(files))
 		for _, f := range files {
-			positions[f] = q.positionOf(f.Path())
+			positions[f] = q.positions.of(f.Path())
 		}
 		room := q.o.Reserve.left()
 		q.mu.Lock()
@@ -63,12 +65,21 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 	return nil, false
 }
 
-// positionOf is that of a path. A file that waits is looked at again with every other one that comes.
-func (q *Queue) positionOf(p string) runs.Position {
-	at, ok := q.positions.Get(p)
+// positions remembers those of paths: a file that waits is looked at again with every other one that comes.
+type positions struct {
+	byPath *lru.Cache[string, runs.Position]
+}
+
+func newPositions() positions {
+	byPath, _ := lru.New[string, runs.Position](2 * maxAhead) // which fails for no room alone
+	return positions{byPath}
+}
+
+func (p positions) of(path string) runs.Position {
+	at, ok := p.byPath.Get(path)
 	if !ok {
-		at = runs.PositionOf(p)
-		q.positions.Add(p, at)
+		at = runs.PositionOf(path)
+		p.byPath.Add(path, at)
 	}
 	return at
 }

@@ -12,8 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckFUSE says what is missing to mount at all. Another may still refuse: see Refused.
+// CheckFUSE says, as an Error, what is missing to mount at all. Another may still refuse: see Refused.
 func (h *Host) CheckFUSE(allowOther bool) error {
+	if err := h.checkFUSE(allowOther); err != nil {
+		return &Error{err}
+	}
+	return nil
+}
+
+func (h *Host) checkFUSE(allowOther bool) error {
 	if err := h.checkDevice(); err != nil {
 		return err
 	}

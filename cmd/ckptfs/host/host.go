@@ -22,6 +22,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Error is why nothing can be mounted.
+type Error struct{ err error }
+
+func (e *Error) Error() string {
+	return e.err.Error() + ". Without a mount, `ckptfs ls|cat|cp|export STORE/PATH` read a store"
+}
+
+func (e *Error) Unwrap() error { return e.err }
+
 // Host is a process and the machine that it runs on.
 type Host struct {
 	root   string                   // "" or a folder that stands for /

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// Refused is the error of a mount that the kernel or fusermount3 refused: who did, as far as that can be
+// Refused is the Error of a mount that the kernel or fusermount3 refused: who did, as far as that can be
 // known, and what to do. err has what they said.
 func (h *Host) Refused(mountpoint string, err error) error {
 	said := strings.TrimSpace(err.Error())
-	return fmt.Errorf("mount on %s: %s%s", mountpoint, said, h.why(mountpoint, said, err))
+	return &Error{fmt.Errorf("mount on %s: %s%s", mountpoint, said, h.why(mountpoint, said, err))}
 }
 
 func (h *Host) why(mountpoint, said string, err error) string {

@@ -19,7 +19,7 @@ type Shell interface {
 	// Show prints a result, as JSON if that was asked for.
 	Show(v any, human func(io.Writer)) error
 	// Look connects to the volume that paths lie in; at are the paths below the mount's root.
-	Look(ctx context.Context, paths []string, do func(c *control.Client, at []string) error) error
+	Inside(ctx context.Context, paths []string, do func(c *control.Client, at []string) error) error
 }
 
 // Du is the command du.
@@ -50,7 +50,7 @@ that may share.`,
 			if len(args) == 0 {
 				args = []string{"."}
 			}
-			return s.Look(cmd.Context(), args, func(c *control.Client, at []string) error {
+			return s.Inside(cmd.Context(), args, func(c *control.Client, at []string) error {
 				o.Paths = at
 				d, err := c.Du(cmd.Context(), o)
 				if err != nil {
