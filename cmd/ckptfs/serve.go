@@ -18,10 +18,10 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/host"
 	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
-	"ckptfs/cmd/ckptfs/nofuse"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/scrape"
 	"ckptfs/cmd/ckptfs/systemd"
@@ -154,11 +154,10 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	if before != nil {
 		opt.Create, opt.Resume, opt.Lock = false, before.Resume, before.Lock
 	}
-	var prepared *fusefs.Prepared // is mounted before the store is opened
 	if c.adopt && before == nil {
-		prepared, err = inout.Move(c.store, c.mountpoint, a.foreign, mount, log.Warn)
+		mount.Prepared, err = inout.Move(c.store, c.mountpoint, a.foreign, mount, log.Warn)
 		if err != nil {
-			return nofuse.Refused(c.mountpoint, err)
+			return host.Here().Refused(c.mountpoint, err)
 		}
 	}
 	v, err := volume.Open(opt)
@@ -210,9 +209,9 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		}
 		srv, serving = before.Server, true
 		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
-	} else if srv, err = mountOn(prepared, v, c.mountpoint, mount); err != nil {
+	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
 		_ = release(c.mountpoint, c.store, true) // what there may be of it already
-		return nofuse.Refused(c.mountpoint, err)
+		return host.Here().Refused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
 	if c.readOnly {
@@ -271,7 +270,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	log.Info("mounted", "store", c.store, "mountpoint", c.mountpoint, "mode", mode, "reason", reason,
 		"version", version, "pid", os.Getpid())
 	m := &mounted{Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
-		PID: os.Getpid(), Log: logFile}
+		PID: os.Getpid(), Log: logFile,
+		Less: host.Here().Less(mode == control.ModeServed && !c.noPassthrough, !c.noViews && !c.readOnly)}
 	if st, serr := v.Requests().Status(closing); serr == nil {
 		m.Recovery = st.Recovery
 	}
@@ -302,15 +302,6 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	log.Info("unmounted", "mountpoint", c.mountpoint)
 	ctl.Close()
 	return err
-}
-
-// mountOn mounts, unless that is done.
-func mountOn(prepared *fusefs.Prepared, v *volume.Volume, mountpoint string, o fusefs.Options,
-) (*fusefs.Server, error) {
-	if prepared != nil {
-		return prepared.Serve(v, mountpoint)
-	}
-	return fusefs.Mount(v, mountpoint, o)
 }
 
 // openMetrics serves metrics, of a mount that is there.

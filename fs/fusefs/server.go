@@ -60,9 +60,10 @@ type Options struct {
 	ReadOnly      bool
 	// mount(8)'s words for the kernel, such as noexec; later ones go before earlier ones
 	Words      []string
-	Background int    // requests that the kernel may send ahead at a time; at most, and by default, 64
-	FsName     string // the first column of mount(8): the store's absolute path
-	Keeper     Keeper // nil: the mount ends with this process
+	Background int       // requests that the kernel may send ahead at a time; at most, and by default, 64
+	FsName     string    // the first column of mount(8): the store's absolute path
+	Keeper     Keeper    // nil: the mount ends with this process
+	Prepared   *Prepared // is served; nil: it is mounted first
 	Log        func(level slog.Level, msg string, args ...any)
 }
 
@@ -118,11 +119,14 @@ func newServer(dev *device, memory *handover.Memory, o Options) *Server {
 
 // Mount mounts v. It returns once the mount answers.
 func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
-	p, err := Prepare(mountpoint, o)
-	if err != nil {
-		return nil, err
+	p := o.Prepared
+	if p == nil {
+		var err error
+		if p, err = Prepare(mountpoint, o); err != nil {
+			return nil, err
+		}
 	}
-	return p.Serve(v, mountpoint)
+	return p.serve(v, mountpoint)
 }
 
 // Prepared is a mount that nobody serves yet: what programs ask of it waits.
@@ -150,9 +154,9 @@ func Prepare(mountpoint string, o Options) (*Prepared, error) {
 // Drop has the mount answer nothing any more. It stays where it is until it is unmounted.
 func (p *Prepared) Drop() { unix.Close(p.fd) }
 
-// Serve serves v, and returns once the mount answers; mountpoint is where it is by now. After an error the
+// serve serves v, and returns once the mount answers; mountpoint is where it is by now. After an error the
 // mount is dropped.
-func (p *Prepared) Serve(v *volume.Volume, mountpoint string) (*Server, error) {
+func (p *Prepared) serve(v *volume.Volume, mountpoint string) (*Server, error) {
 	memory, err := handover.New()
 	if err != nil {
 		p.Drop()

@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"time"
@@ -143,4 +144,15 @@ func (s *storage) unready(err error) error {
 		}
 	}
 	return err
+}
+
+// empty reports whether no name is in the tree.
+func (s *storage) empty() bool {
+	dir, err := s.folder.OpenDir(tree.TreeDir)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	_, err = dir.Readdirnames(1)
+	return err == io.EOF
 }

@@ -85,6 +85,7 @@ type workers struct {
 	hydrator   *residency.Hydrator
 	sums       *idle.Checksums
 	ids        *identifier
+	keeper     *maintenance.Keeper
 	durability durability
 }
 
@@ -226,6 +227,7 @@ func (v *Volume) recover(o Options) error {
 		v.hydrator.Start()
 		v.sums.Start()
 		v.ids.Start()
+		v.keeper.Start(v.surveyed)
 		v.durability.start()
 		v.sharing.start()
 	}
@@ -237,7 +239,7 @@ func (v *Volume) recover(o Options) error {
 				v.report(slog.LevelError, "the next mount looks at every file again", "reason", err)
 			}
 		}()
-	case s.Repair:
+	case s.Repair || before.PID == 0 && v.empty():
 		close(v.surveyed)
 	default:
 		go func() {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/host"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/inplace"
@@ -99,15 +100,16 @@ func (a *adopt) run(ctx context.Context) error {
 	if d != nil && (begun || m == nil) && a.mounted() {
 		return a.end(d)
 	}
-	others, err := a.CanMount()
-	if err != nil {
+	here := host.Here()
+	if err := here.CheckFUSE(false); err != nil {
 		return err
 	}
+	others := here.CheckFUSE(true) == nil // who saw the folder is to see the mount
 	if err := clear(a.store, a.dir); err != nil {
 		return err
 	}
 	if m != nil && !begun {
-		return a.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
+		return busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
 	}
 	if d != nil && m == nil && a.unmounted() {
 		if err := a.Mount(ctx, a.mountArgs(others)...); err != nil {
@@ -163,7 +165,7 @@ func (a *adopt) vet(ctx context.Context) error {
 		return err
 	}
 	if who := procs.Standing("/proc", a.dir); len(who) > 0 {
-		return a.Busy(fmt.Sprintf("%s: programs reach what is in it by more than its path, and would go on past the mount: %s; "+
+		return busy(fmt.Sprintf("%s: programs reach what is in it by more than its path, and would go on past the mount: %s; "+
 			"have them leave the folder first", a.dir, strings.Join(who, ", ")))
 	}
 	var err error
@@ -271,7 +273,7 @@ func (a *adopt) make() (*disk.Folder, error) {
 // begin writes the journal, for a store that has no files.
 func (a *adopt) begin(ctx context.Context, d *disk.Folder) error {
 	if tree.Used(a.store) {
-		return a.Busy(fmt.Sprintf("the store %s is in use", a.store))
+		return busy(fmt.Sprintf("the store %s is in use", a.store))
 	}
 	names, err := d.ReadDir(tree.TreeDir)
 	if err != nil {

@@ -44,10 +44,9 @@ type Shell interface {
 	// Show prints a result, as JSON if that was asked for, and Say a line on standard error.
 	Show(v any, human func(io.Writer)) error
 	Say(format string, args ...any)
-	// Usage is the error of a command line that makes no sense, Busy and Unfit those of what is in use, and
-	// of a folder that cannot be a mountpoint.
+	// Usage is the error of a command line that makes no sense, Unfit that of a folder that cannot be
+	// a mountpoint.
 	Usage(cmd *cobra.Command, message string) error
-	Busy(message string) error
 	Unfit(message string) error
 	// Place finds the store that a path lies in, where that is mounted, or "", and the path in it.
 	Place(path string) (store, mountpoint, inside string, err error)
@@ -55,8 +54,6 @@ type Shell interface {
 	With(ctx context.Context, path string, do func(c *control.Client, at string) error) error
 	// Inside reads the store that paths lie in, and changes nothing in it.
 	Inside(ctx context.Context, paths []string, do func(c *control.Client, at []string) error) error
-	// CanMount says what is missing to mount at all, and whether others may be let see the mount.
-	CanMount() (others bool, err error)
 	// Mount runs the mount command with these arguments, and waits until it is mounted.
 	Mount(ctx context.Context, args ...string) error
 	// Unmount unmounts without packing. A mount in use stays.
@@ -66,6 +63,11 @@ type Shell interface {
 	Progress(doing string) (update func(control.Progress), done func())
 	// Damaged is the error when damage was found, which was named already.
 	Damaged() error
+}
+
+// busy is the error of what is in use.
+func busy(message string) error {
+	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: message}
 }
 
 // fsType is the type that mountinfo shows for our mounts.

@@ -198,7 +198,7 @@ func (l *leave) other(d *disk.Folder, m *inplace.Move) error {
 	if m.Way == inplace.Adopt && l.mountpoint == m.Dir {
 		return inplace.End(d)
 	}
-	return l.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", l.store, m.Dir, m.Way))
+	return busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", l.store, m.Dir, m.Way))
 }
 
 // place looks whether the tree can be moved there.
