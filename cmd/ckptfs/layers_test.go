@@ -226,7 +226,7 @@ var layers = []struct {
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
 	{"cmd/ckptfs/unmount", nil},
 	{"cmd/ckptfs/host", nil},
-	{"cmd/ckptfs/inout", []string{"cas/disk", "cmd/ckptfs/host", "cmd/ckptfs/procs", "cmd/ckptfs/text",
+	{"cmd/ckptfs/inout", []string{"cas", "cas/disk", "cmd/ckptfs/host", "cmd/ckptfs/procs", "cmd/ckptfs/text",
 		"cmd/ckptfs/unmount",
 		"fs/control", "fs/fusefs", "fs/inplace", "fs/takeout", "fs/tree", "fs/volume"}},
 	{"cmd/ckptfs/rundir", []string{"cmd/ckptfs/procs"}},

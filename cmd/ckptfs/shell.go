@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
 
@@ -76,8 +77,12 @@ func (s shell) Outside(path string) error {
 	if err != nil {
 		return err
 	}
-	if p, err := find(there); err == nil && p.mount == nil {
+	p, err := find(there)
+	if err == nil && p.mount == nil {
 		return control.Invalid("%s is in the folder of the store %s: mount it, and name a path in the mount", path, p.store)
+	}
+	if err != nil && !errors.Is(err, tree.ErrNotStore) { // one of the store's own files
+		return err
 	}
 	return nil
 }

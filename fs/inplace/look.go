@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -238,18 +239,49 @@ func strip(top *disk.Folder, path, way string) error {
 	case rec.Hollow, rec.Packed() && way == Leave:
 		return &fs.PathError{Op: "strip", Path: top.Join(path), Err: ErrPacked}
 	}
-	remove := unix.Lremovexattr
-	if path == "." {
-		remove = unix.Removexattr
-	}
 	for _, mark := range marks {
-		switch err := remove(at, mark); err {
-		case nil, unix.ENODATA, unix.EOPNOTSUPP, unix.ENOENT:
-		default:
+		if err := unmark(at, path == ".", mark); err != nil {
 			return &fs.PathError{Op: "remove an attribute of", Path: top.Join(path), Err: err}
 		}
 	}
 	return nil
+}
+
+// unmark removes an attribute that may be there: the kernel refuses to remove any from a file that nobody may
+// change, also one that it does not have.
+func unmark(at string, follow bool, mark string) error {
+	remove := unix.Lremovexattr
+	if follow {
+		remove = unix.Removexattr
+	}
+	err := remove(at, mark)
+	if err == unix.EACCES || err == unix.EPERM {
+		if has, lerr := marked(at, follow, mark); lerr != nil || !has {
+			return lerr
+		}
+	}
+	if err == unix.EACCES {
+		err = tree.WithOwnerBits(at, func() error { return remove(at, mark) })
+	}
+	switch err {
+	case unix.ENODATA, unix.EOPNOTSUPP, unix.ENOENT:
+		return nil
+	}
+	return err
+}
+
+// marked reports whether a file has an attribute, which anybody may ask.
+func marked(at string, follow bool, mark string) (bool, error) {
+	list := unix.Llistxattr
+	if follow {
+		list = unix.Listxattr
+	}
+	names := make([]byte, 64<<10) // the kernel's bound
+	n, err := list(at, names)
+	if err != nil {
+		return false, err
+	}
+	return slices.Contains(strings.Split(string(names[:n]), "\x00"), mark), nil
 }
 
 // Needed counts what the files of a store's tree take once they are hydrated: how many are, and how many bytes

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -23,9 +24,20 @@ type copier struct {
 	o         Options
 	top       *os.Root          // the folder that is copied to
 	firstName map[uint64]string // by inode number: the copy of a file with several names, below top
+	to        end               // where a folder is copied to
 	fresh     bool              // nobody but copies wrote what is there already
 	meter     *meter
 	buf       []byte
+}
+
+// end is the folder that a folder is copied to. Where that lies in the source, it is met there.
+type end struct {
+	name string
+	ino  uint64
+}
+
+func (d end) is(e *control.Entry) bool {
+	return d.ino == e.Ino && d.name == string(e.Name) && kindOf(e) == unix.S_IFDIR
 }
 
 // lossError is a failure to write: there is no sense in going on.
@@ -148,12 +160,21 @@ func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *
 		return lost(err)
 	}
 	defer sub.Close()
+	if c.to == (end{}) {
+		if c.to, err = endOf(sub, name); err != nil {
+			return lost(err)
+		}
+	}
 	if err := c.tidy(sub, all); err != nil {
 		return lost(err)
 	}
 	for i := range all {
 		e, name := &all[i], string(all[i].Name)
 		if e.View {
+			continue
+		}
+		if c.to.is(e) {
+			c.Skipped = append(c.Skipped, control.Skip{Path: path.Join(from, name), Reason: "the copy goes there"})
 			continue
 		}
 		if err := c.entry(ctx, path.Join(from, name), e, sub, name, path.Join(below, name)); err != nil {
@@ -166,6 +187,14 @@ func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *
 	}
 	defer self.Close()
 	return lost(c.describe(self, e))
+}
+
+func endOf(folder *os.Root, name string) (end, error) {
+	st, err := folder.Stat(".")
+	if err != nil {
+		return end{}, err
+	}
+	return end{name, st.Sys().(*syscall.Stat_t).Ino}, nil
 }
 
 // tidy removes from a fresh folder what an earlier copy left and the source has no more.

@@ -117,6 +117,11 @@ func (a *adopt) run(ctx context.Context) error {
 		}
 		return a.end(d)
 	}
+	if begun { // what is in the folder may be another thing by now
+		if begun, err = a.moved(d, m); err != nil {
+			return err
+		}
+	}
 	if !begun {
 		if err := a.vet(ctx); err != nil {
 			return err
@@ -157,6 +162,20 @@ func (a *adopt) unmounted() bool {
 	}
 	inDir, err := os.ReadDir(a.dir)
 	return err == nil && len(inDir) == 0
+}
+
+// moved reports whether the folder of the journal is in the store.
+func (a *adopt) moved(d *disk.Folder, m *inplace.Move) (bool, error) {
+	p, err := inplace.NewPair(d, a.dir)
+	if err != nil {
+		return false, err
+	}
+	defer p.Close()
+	moved, err := p.Moved(m)
+	if errors.Is(err, inplace.ErrOther) {
+		return false, nil // begin looks whether the store has files
+	}
+	return moved, err
 }
 
 // vet looks for everything that keeps the folder from being adopted, while nothing is changed.

@@ -2,11 +2,13 @@ package inout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
+	"ckptfs/cas"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/takeout"
@@ -17,10 +19,15 @@ type copied struct {
 	takeout.Taken
 	To   string `json:"to"`
 	Same int    `json:"same"` // files that were compared afterwards
+
+	differ bool
 }
 
 // copy copies all files of a store, which stays as it is, to a folder, and compares them.
 func (l *leave) copy(ctx context.Context, from string) error {
+	if err := l.apart(from); err != nil {
+		return err
+	}
 	root, err := os.OpenRoot(filepath.Dir(l.dir))
 	if err != nil {
 		return err
@@ -34,17 +41,37 @@ func (l *leave) copy(ctx context.Context, from string) error {
 		return err
 	}
 	err = l.Show(out, func(w io.Writer) {
-		for _, s := range out.Skipped {
-			l.Say("%s: left out: %s", text.Printable(s.Path), text.Printable(s.Reason))
-		}
 		fmt.Fprintf(w, "copied %s, %s, to %s; %s compared with the store\n",
 			text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes), text.Printable(l.dir),
 			text.Plural(int64(out.Same), "file"))
 	})
-	if err == nil && len(out.Skipped) > 0 {
-		err = l.Damaged()
+	if err != nil || len(out.Skipped) == 0 {
+		return err
 	}
-	return err
+	l.Left(out.Skipped)
+	switch {
+	case errors.Is(out.Failed, cas.ErrCorrupt):
+		return out.Failed
+	case out.differ:
+		return fmt.Errorf("%s is not what the store has: remove the files that differ, and run the command again: %w",
+			l.dir, cas.ErrCorrupt)
+	}
+	return l.Partial()
+}
+
+// apart looks that the copy does not go into the store itself.
+func (l *leave) apart(from string) error {
+	if err := l.Outside(l.dir); err != nil {
+		return err
+	}
+	store, _, _, err := l.Place(from)
+	if err != nil {
+		return nil // who reads it says so
+	}
+	if there, _, _, err := l.Place(filepath.Dir(l.dir)); err == nil && there == store {
+		return l.Unfit(fmt.Sprintf("%s lies in the store %s: name a folder outside of it", l.dir, store))
+	}
+	return nil
 }
 
 func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, root *os.Root,
@@ -62,6 +89,6 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	defer done()
 	var differ []control.Skip
 	out.Same, differ, err = takeout.Compare(ctx, src, at, root, base, takeout.Options{Progress: update})
-	out.Skipped = append(out.Skipped, differ...)
+	out.Skipped, out.differ = append(out.Skipped, differ...), len(differ) > 0
 	return err
 }

@@ -61,6 +61,11 @@ type Shell interface {
 	// Volume is how a store is opened for a command.
 	Volume(store string) volume.Options
 	Progress(doing string) (update func(control.Progress), done func())
+	// Outside fails for a path in the folder of a store.
+	Outside(path string) error
+	// Left names what was left as it is, and Partial is the error of that.
+	Left([]control.Skip)
+	Partial() error
 	// Damaged is the error when damage was found, which was named already.
 	Damaged() error
 }

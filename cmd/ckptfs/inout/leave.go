@@ -177,8 +177,26 @@ func (l *leave) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if moved, err := l.moved(d, m); err != nil || moved {
-		return errors.Join(err, l.end(d, out))
+	moved, err := l.moved(d, m)
+	if err != nil {
+		return err
+	}
+	if moved {
+		return l.end(d, out)
+	}
+	if err := l.out(ctx, d, out); err != nil {
+		if names, rerr := d.ReadDir(tree.TreeDir); rerr == nil && len(names) > 0 {
+			err = fmt.Errorf("%w; %s has files still, and can be mounted as before", err, l.store)
+		}
+		return err
+	}
+	return l.end(d, out)
+}
+
+// out makes every file plain, and moves the tree. The store is not mounted.
+func (l *leave) out(ctx context.Context, d *disk.Folder, out *left) (err error) {
+	if err := l.vacant(); err != nil { // the mount may have covered names
+		return err
 	}
 	if out.Left, err = l.unpack(ctx, out.Room); err != nil {
 		return err
@@ -187,10 +205,7 @@ func (l *leave) run(ctx context.Context) error {
 		l.named(out.Left)
 		return l.Damaged()
 	}
-	if err := l.move(ctx, d); err != nil {
-		return err
-	}
-	return l.end(d, out)
+	return l.move(ctx, d)
 }
 
 // other looks at the journal of another move: one that adopt ended but for the journal is over.
@@ -207,13 +222,8 @@ func (l *leave) place(d *disk.Folder) error {
 		return l.Unfit(fmt.Sprintf("%s and the store %s: neither can lie in the other", l.dir, l.store))
 	}
 	if l.dir != l.mountpoint {
-		names, err := os.ReadDir(l.dir)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-		case err != nil:
+		if err := l.vacant(); err != nil {
 			return err
-		case len(names) > 0:
-			return l.Unfit(fmt.Sprintf("%s is not empty, %q is in it: name a new folder", l.dir, names[0].Name()))
 		}
 	}
 	tr, err := d.Lstat(tree.TreeDir)
@@ -226,6 +236,20 @@ func (l *leave) place(d *disk.Folder) error {
 	}
 	if tr.Dev != up.Dev {
 		return l.Unfit(fmt.Sprintf("%s and the store %s are on different disks, and a folder moves within one: name a folder beside the store", l.dir, l.store))
+	}
+	return nil
+}
+
+// vacant looks that nothing is in the folder that the tree changes places with.
+func (l *leave) vacant() error {
+	names, err := os.ReadDir(l.dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(names) > 0:
+		return l.Unfit(fmt.Sprintf("%s is not empty, %q is in it: move that away, or name a new folder", l.dir, names[0].Name()))
 	}
 	return nil
 }
@@ -281,6 +305,9 @@ func (l *leave) move(ctx context.Context, d *disk.Folder) (err error) {
 	if err := os.Mkdir(l.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+	if err := l.vacant(); err != nil {
+		return err
+	}
 	p, err := inplace.NewPair(d, l.dir)
 	if err != nil {
 		return err
@@ -297,12 +324,23 @@ func (l *leave) end(d *disk.Folder, out *left) error {
 	if err := inplace.End(d); err != nil {
 		return err
 	}
-	return l.Show(out, func(w io.Writer) {
+	stayed, err := d.ReadDir(tree.TreeDir)
+	if err != nil {
+		return err
+	}
+	err = l.Show(out, func(w io.Writer) {
 		l.named(out.Left)
 		fmt.Fprintf(w, "%s is a plain folder; %s, %s, made plain and compared with their hashes\n", text.Printable(l.dir),
 			text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes))
-		fmt.Fprintf(w, "%s keeps what was packed: `rm -r %[1]s` removes that, once you need it no more\n", text.Printable(l.store))
+		if len(stayed) == 0 {
+			fmt.Fprintf(w, "%s keeps what was packed: `rm -r %[1]s` removes that, once you need it no more\n", text.Printable(l.store))
+		}
 	})
+	if err == nil && len(stayed) > 0 {
+		err = fmt.Errorf("%s has files that were made since the folder moved, or whose names it had: %q is one; `ckptfs leave %[1]s DIR` moves them to another folder",
+			l.store, stayed[0])
+	}
+	return err
 }
 
 // named names the files of which there is something to say.

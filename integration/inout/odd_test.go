@@ -1,0 +1,167 @@
+package inout
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/integration/daemon"
+	"ckptfs/integration/mounttest"
+)
+
+// immutable sets the flag of a file that nobody may change, or takes it away.
+func (f *folder) immutable(path string, is bool) error {
+	file, err := os.Open(path)
+	f.Must(err)
+	defer file.Close()
+	flags := 0
+	if is {
+		flags = 0x10 // FS_IMMUTABLE_FL
+	}
+	return unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags)
+}
+
+// A file that nobody may change goes in and out with the others.
+func TestImmutable(t *testing.T) {
+	mounttest.NeedRoot(t, "makes a file immutable")
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	if err := f.immutable(f.Path("small.json"), true); err != nil {
+		t.Skip("no immutable files here: ", err)
+	}
+	t.Cleanup(func() {
+		for _, dir := range []string{f.Dir, filepath.Join(f.Store, "tree")} {
+			if _, err := os.Lstat(filepath.Join(dir, "small.json")); err == nil {
+				_ = f.immutable(filepath.Join(dir, "small.json"), false)
+			}
+		}
+	})
+	f.Must(f.adopt())
+	_, _ = f.CLI("sync", f.Dir)
+	f.Run("leave", f.Dir)
+	f.plain("left")
+}
+
+// Somebody who is not root gets back files whose modes deny their owner.
+func TestLeaveDenied(t *testing.T) {
+	m := mounttest.NewFor(t, mounttest.Nobody)
+	m.ShAsUser("dd if=/dev/urandom of=a bs=100k count=5 status=none; cp a none; cp a read; cp a small; chmod 0 none small; chmod 400 read")
+	m.Sync()
+	out, err := m.CLI("leave", m.Dir)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, mode := range map[string]os.FileMode{"a": 0o644, "none": 0, "read": 0o400} {
+		st, err := os.Lstat(m.Path(name))
+		if err != nil || st.Mode() != mode || st.Size() != 500<<10 {
+			t.Errorf("%s: %v, %v", name, st, err)
+		}
+	}
+}
+
+// Names that a mount covered are not mixed with those of the store.
+func TestLeaveCovered(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	f.Must(f.Stop())
+	f.Must(os.WriteFile(f.Path("small.json"), []byte("covered"), 0o600))
+	f.Run("mount", "--non-empty", f.Store, f.Dir)
+	out, code := f.RunFails("leave", f.Dir)
+	if code != 8 || !strings.Contains(out, "is not empty") || !strings.Contains(out, f.Store) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if b, err := os.ReadFile(f.Path("small.json")); string(b) != "covered" {
+		t.Errorf("%q: %v", b, err)
+	}
+	f.Must(os.Remove(f.Path("small.json")))
+	f.Run("leave", f.Store, f.Dir)
+	f.plain("left")
+}
+
+// journal writes the one of a move that was cut short.
+func (f *folder) journal(way string) {
+	f.T.Helper()
+	var st unix.Statx_t
+	f.Must(unix.Statx(unix.AT_FDCWD, f.Dir, 0, unix.STATX_INO|unix.STATX_BTIME, &st))
+	born := st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+	s := fmt.Sprintf(`{"way":%q,"dir":%q,"ino":%d,"born":%d}`, way, f.Dir, st.Ino, born)
+	f.Must(os.WriteFile(filepath.Join(f.Store, "moving"), []byte(s), 0o600))
+}
+
+// A store that was written to after the folder had left, and before that was over, is not said to be empty.
+func TestLeaveThenWritten(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	f.Run("leave", f.Dir)
+	f.journal("leave")
+	at := &mounttest.Mount{T: t, Daemon: &daemon.Daemon{Bin: f.Bin, Store: f.Store, Dir: t.TempDir()}}
+	f.Run("mount", at.Store, at.Dir)
+	f.Must(os.WriteFile(at.Path("new"), []byte("new"), 0o600))
+	f.Run("umount", at.Dir)
+	out, code := f.RunFails("leave", f.Store)
+	if code == 0 || !strings.Contains(out, `"new" is one`) || strings.Contains(out, "rm -r") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	f.plain("left")
+	f.Run("leave", f.Store, at.Dir)
+	if b, err := os.ReadFile(at.Path("new")); string(b) != "new" {
+		t.Errorf("%q: %v", b, err)
+	}
+}
+
+// A folder that was about to be adopted is looked at again.
+func TestAdoptBegun(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	f.Run("leave", f.Dir)
+	f.journal("adopt")
+	outside := filepath.Join(filepath.Dir(f.Dir), "outside")
+	f.Must(os.Link(f.Path("hard"), outside))
+	out, code := f.RunFails("adopt", "--store", f.Store, f.Dir)
+	if code != 8 || !strings.Contains(out, "names outside of the folder") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	f.same("refused", f.Dir)
+	f.Must(os.Remove(outside))
+	f.Must(os.Rename(f.Dir, f.Dir+".copied")) // another folder by now
+	f.Must(os.CopyFS(f.Dir, os.DirFS(f.Dir+".copied")))
+	f.Must(os.RemoveAll(f.Dir + ".copied"))
+	f.Must(f.adopt())
+	f.same("adopted", f.Dir)
+}
+
+// A copy does not go into what is copied.
+func TestCopyIntoItself(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	segments := filepath.Join(f.Store, "segments", "x")
+	for _, to := range []string{f.Path("copy"), filepath.Join(f.Store, "copy"), segments} {
+		if out, code := f.RunFails("leave", f.Dir, "--copy", to); code == 0 || code == 6 {
+			t.Errorf("%s: exit code %d: %s", to, code, out)
+		}
+	}
+	for _, to := range []string{f.Path("runs", "copy"), segments} {
+		out, code := f.RunFails("cp", "-r", f.Dir, to)
+		if code == 0 || code == 124 {
+			t.Errorf("%s: exit code %d: %s", to, code, out)
+		}
+	}
+	f.same("copied", f.Path("runs", "copy"))
+	f.same("copied", f.Dir)
+}
+
+// What is no file is left out of a copy, which is no damage.
+func TestLeaveCopyPipes(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(unix.Mkfifo(f.Path("pipe"), 0o600))
+	f.Must(f.adopt())
+	to := filepath.Join(t.TempDir(), "copy")
+	out, code := f.RunFails("leave", f.Dir, "--copy", to)
+	if code != 7 || !strings.Contains(out, "pipe") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	f.same("copied", to)
+}
