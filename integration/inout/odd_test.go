@@ -165,3 +165,20 @@ func TestLeaveCopyPipes(t *testing.T) {
 	}
 	f.same("copied", to)
 }
+
+// A mount that is bound elsewhere, too, stays.
+func TestLeaveBound(t *testing.T) {
+	mounttest.NeedRoot(t, "mounts")
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	at := t.TempDir()
+	f.Must(unix.Mount(f.Dir, at, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { unix.Unmount(at, unix.MNT_DETACH) })
+	if out, code := f.RunFails("leave", f.Dir); code != 4 || !strings.Contains(out, at) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	f.same("refused", f.Dir)
+	f.Must(unix.Unmount(at, 0))
+	f.Run("leave", f.Dir)
+	f.plain("left")
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -173,6 +174,9 @@ func (l *leave) run(ctx context.Context) error {
 		}
 	}
 	if l.mountpoint != "" {
+		if err := l.bound(); err != nil {
+			return err
+		}
 		if err := l.Unmount(ctx, l.mountpoint); err != nil {
 			return err
 		}
@@ -236,6 +240,21 @@ func (l *leave) place(d *disk.Folder) error {
 	}
 	if tr.Dev != up.Dev {
 		return l.Unfit(fmt.Sprintf("%s and the store %s are on different disks, and a folder moves within one: name a folder beside the store", l.dir, l.store))
+	}
+	return nil
+}
+
+// bound looks that the mount is nowhere else, where its daemon would go on to serve it.
+func (l *leave) bound() error {
+	mount := mountAt(l.mountpoint)
+	all, err := mountinfo.GetMounts(nil)
+	if err != nil || mount == nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Major == mount.Major && m.Minor == mount.Minor && m.ID != mount.ID {
+			return busy(fmt.Sprintf("%s is mounted on %s, too: unmount that first", l.mountpoint, m.Mountpoint))
+		}
 	}
 	return nil
 }
