@@ -57,6 +57,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -77,9 +78,23 @@ const (
 // Move is what the journal says: the folder that moves, from Dir to the store's tree (Adopt) or back (Leave).
 type Move struct {
 	Way  string `json:"way"`
-	Dir  string `json:"dir"` // absolute
+	Dir  Path   `json:"dir"` // absolute
 	Ino  uint64 `json:"ino"`
 	Born int64  `json:"born,omitempty"` // nanoseconds since 1970; 0 where the filesystem does not tell
+}
+
+// Path is a path as JSON has it: any byte may be in it, quoted as in Go.
+type Path string
+
+func (p Path) MarshalText() ([]byte, error) {
+	quoted := strconv.Quote(string(p))
+	return []byte(quoted[1 : len(quoted)-1]), nil
+}
+
+func (p *Path) UnmarshalText(b []byte) error {
+	s, err := strconv.Unquote(`"` + string(b) + `"`)
+	*p = Path(s)
+	return err
 }
 
 // inode tells a folder from every other one of its filesystem.
@@ -163,7 +178,7 @@ func (p *Pair) Begin(way string) error {
 	if err != nil {
 		return err
 	}
-	m := Move{Way: way, Dir: p.dir, Ino: dir.ino, Born: dir.born}
+	m := Move{Way: way, Dir: Path(p.dir), Ino: dir.ino, Born: dir.born}
 	if way == Leave {
 		m.Ino, m.Born = tr.ino, tr.born
 	}
@@ -265,7 +280,7 @@ func (p *Pair) Exchange(way string) error {
 // Back undoes the move of a folder into a store, of which no file was evicted yet: the folder is where it was,
 // and the journal is gone. Nothing is mounted.
 func Back(ctx context.Context, store *disk.Folder, m *Move) error {
-	p, err := NewPair(store, m.Dir)
+	p, err := NewPair(store, string(m.Dir))
 	if err != nil {
 		return err
 	}
@@ -316,7 +331,7 @@ func Read(store *disk.Folder) (*Move, error) {
 	defer f.Close()
 	var m Move
 	err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&m)
-	if err == nil && (m.Way != Adopt && m.Way != Leave || !filepath.IsAbs(m.Dir)) {
+	if err == nil && (m.Way != Adopt && m.Way != Leave || !filepath.IsAbs(string(m.Dir))) {
 		err = errors.New("it names no move")
 	}
 	if err != nil {

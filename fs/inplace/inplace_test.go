@@ -286,6 +286,32 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// The journal of a folder has its name, whatever bytes are in that.
+func TestJournalNames(t *testing.T) {
+	for _, name := range []string{"plain", "ünï", "inv\xff\xfe", "new\nline", `"quoted\"`, "tab\t<&>\u2028"} {
+		top := t.TempDir()
+		dir, store := filepath.Join(top, name), filepath.Join(top, "store")
+		want := files(t, dir)
+		d, err := tree.OpenOrCreate(store, false, time.Now())
+		must(t, err)
+		defer d.Close()
+		p, err := NewPair(d, dir)
+		must(t, err)
+		defer p.Close()
+		must(t, p.Begin(Adopt))
+		must(t, p.Exchange(Adopt))
+		m, err := Read(d)
+		must(t, err)
+		if string(m.Dir) != dir {
+			t.Errorf("%q, want %q", m.Dir, dir)
+		}
+		must(t, Back(t.Context(), d, m))
+		if got := held(t, dir); !maps.Equal(got, want) {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
+
 // A journal that is damaged, or names what is elsewhere by now, moves nothing.
 func TestJournal(t *testing.T) {
 	top := t.TempDir()

@@ -96,7 +96,7 @@ func (a *adopt) run(ctx context.Context) error {
 	if d != nil {
 		defer d.Close()
 	}
-	begun := m != nil && m.Way == inplace.Adopt && m.Dir == a.dir
+	begun := m != nil && m.Way == inplace.Adopt && string(m.Dir) == a.dir
 	if d != nil && (begun || m == nil) && a.mounted() {
 		return a.end(d)
 	}
@@ -326,7 +326,8 @@ func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
 		return a.end(d)
 	}
 	if berr := a.back(d); berr != nil {
-		return fmt.Errorf("%w; the folder is in %s, whole, and was not put back: %w; run the command again", err, d.Join(tree.TreeDir), berr)
+		return fmt.Errorf("%w; the folder is whole, at %s or in %s, and was not put back: %w; run the command again",
+			err, a.dir, d.Join(tree.TreeDir), berr)
 	}
 	return fmt.Errorf("%w; %s is as it was", err, a.dir)
 }

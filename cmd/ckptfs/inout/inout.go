@@ -182,7 +182,7 @@ func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg strin
 	}
 	defer d.Close()
 	m, err := inplace.Read(d)
-	if err == nil && (m == nil || m.Way != inplace.Adopt || m.Dir != dir) {
+	if err == nil && (m == nil || m.Way != inplace.Adopt || string(m.Dir) != dir) {
 		err = fmt.Errorf("%s: no folder is about to move there: `ckptfs adopt %s` begins that", store, dir)
 	}
 	if err != nil {

@@ -99,7 +99,7 @@ func (l *leave) find(args []string) (err error) {
 	}
 	if l.dir == "" {
 		if _, m, err := folder(l.store, l.foreign); err == nil && m != nil && m.Way == inplace.Leave {
-			l.dir = m.Dir
+			l.dir = string(m.Dir)
 		}
 	}
 	if l.dir == "" {
@@ -120,7 +120,7 @@ func (l *leave) begun(path string) (dir string, is bool) {
 		return "", false
 	}
 	d.Close()
-	if m != nil && m.Way == inplace.Leave && m.Dir == dir {
+	if m != nil && m.Way == inplace.Leave && string(m.Dir) == dir {
 		return dir, true
 	}
 	names, err := os.ReadDir(dir)
@@ -144,7 +144,7 @@ func (l *leave) run(ctx context.Context) error {
 		return l.Unfit(l.store + " is no store")
 	}
 	defer d.Close()
-	if m != nil && (m.Way != inplace.Leave || m.Dir != l.dir) {
+	if m != nil && (m.Way != inplace.Leave || string(m.Dir) != l.dir) {
 		if err := l.other(d, m); err != nil {
 			return err
 		}
@@ -214,7 +214,7 @@ func (l *leave) out(ctx context.Context, d *disk.Folder, out *left) (err error) 
 
 // other looks at the journal of another move: one that adopt ended but for the journal is over.
 func (l *leave) other(d *disk.Folder, m *inplace.Move) error {
-	if m.Way == inplace.Adopt && l.mountpoint == m.Dir {
+	if m.Way == inplace.Adopt && l.mountpoint == string(m.Dir) {
 		return inplace.End(d)
 	}
 	return busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", l.store, m.Dir, m.Way))
