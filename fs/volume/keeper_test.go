@@ -13,8 +13,7 @@ import (
 func TestFillingDiskIsPruned(t *testing.T) {
 	const size = int64(100 << 30)
 	free, clock := size/2, time.Now()
-	var r *rig
-	r = newRig(t, func(o *Options) {
+	r := newRig(t, func(o *Options) {
 		o.Disk = func() (int64, int64, error) { return size, free, nil }
 		o.Now = func() time.Time { return clock }
 	})
