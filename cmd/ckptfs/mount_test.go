@@ -89,6 +89,21 @@ func TestCheckMountpoint(t *testing.T) {
 	if err := (&app{}).checkMountpoint(t.Context(), c, mounts); err != nil {
 		t.Errorf("--non-empty: %v", err)
 	}
+	for name, says := range map[string]string{
+		"made": "", "mnt": "", "file": "is not a directory", "store/made": "does not exist", "no/parent": "no such file",
+	} {
+		c := &mountConfig{mkdir: true}
+		if err := c.setPlaces(store, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		err := (&app{}).checkMountpoint(t.Context(), c, mounts)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("--mkdir %s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(store + "/made"); err == nil {
+		t.Error("--mkdir makes a folder in the store")
+	}
 }
 
 func TestCheckStore(t *testing.T) {

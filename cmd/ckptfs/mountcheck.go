@@ -13,7 +13,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cmd/ckptfs/nofuse"
+	"ckptfs/cmd/ckptfs/host"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/unmount"
 	"ckptfs/fs/control"
@@ -32,7 +32,7 @@ func (a *app) checkMount(ctx context.Context, c *mountConfig) error {
 	if err := a.checkStore(ctx, c, mounts); err != nil {
 		return err
 	}
-	return nofuse.Check("/dev/fuse", "/etc/fuse.conf", c.allowOther)
+	return host.Here().CheckFUSE(c.allowOther)
 }
 
 func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
@@ -72,10 +72,15 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		return &exitError{exitMountpoint,
 			fmt.Errorf(format, args...)}
 	}
+	if c.mkdir && !c.fake && !within(c.mountpoint, c.store) {
+		if err := os.Mkdir(c.mountpoint, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return unfit("mountpoint: %w", err)
+		}
+	}
 	st, err := os.Stat(c.mountpoint)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return unfit("mountpoint %s does not exist: `mkdir -p %[1]s` makes it", c.mountpoint)
+		return unfit("mountpoint %s does not exist: `mkdir -p %[1]s` makes it, or --mkdir", c.mountpoint)
 	case err != nil:
 		return unfit("mountpoint: %w", err)
 	case !st.IsDir():
