@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/fs/tree"
 )
 
 // parseMount runs the mount command's own flags and options up to the point where it would mount.
@@ -130,6 +132,28 @@ func TestCheckStore(t *testing.T) {
 		if exitCode(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v (%d)", tc.store, err, exitCode(err))
 		}
+	}
+}
+
+// A store that was copied without its attributes is told of, with the repair, and mounted.
+func TestLostAttributesAreTold(t *testing.T) {
+	store := packedStore(t)
+	ckptfs(t, exitOK, "evict", store)
+	check := func() string {
+		var said strings.Builder
+		if err := (&app{err: &said}).checkStore(t.Context(), &mountConfig{store: store}, nil); err != nil {
+			t.Error(err)
+		}
+		return said.String()
+	}
+	if said := check(); said != "" {
+		t.Error(said)
+	}
+	if err := unix.Removexattr(filepath.Join(store, "tree", "kept"), tree.XattrName); err != nil {
+		t.Fatal(err)
+	}
+	if said := check(); !strings.Contains(said, "tree/kept") || !strings.Contains(said, "`ckptfs repair tree "+store+"`") {
+		t.Errorf("%q", said)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/host"
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/unmount"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -170,6 +171,10 @@ func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinf
 	defer d.Close()
 	if _, err := tree.ReadFormat(d); err != nil && !errors.Is(err, tree.ErrNotStore) {
 		return err
+	}
+	if lost := tree.LostAttributes(d); lost != "" {
+		fmt.Fprintf(a.err, "ckptfs: %s has lost the record of what it is: the store was copied without its extended attributes, "+
+			"and reads of such files fail; unmounted, `ckptfs repair tree %s` restores them\n", text.Printable(lost), text.Printable(c.store))
 	}
 	return nil
 }
