@@ -24,6 +24,8 @@ var clients = []struct {
 	{"tensorstore_", false}, {"orbax_", false}, {"dcp", false}, {"transformers_", true},
 	{"accelerate_", true},
 	{"lightning_", true}, {"keras_", true}, {"mlflow_", true}, {"dvc_", true}, {"dvc_few", true},
+	{"lfs_", false}, {"folders", false}, {"wandb_", false}, {"hf_cache", true}, {"peft_", true},
+	{"mergekit_", true}, {"deepspeed_", true},
 }
 
 // fewClients are those that also run where the daemon serves every byte, as somebody else with a daemon of
