@@ -1,9 +1,9 @@
 """The cache of huggingface_hub: blobs, links to them by revision, and revisions that share blobs; `hf cache ls`, `verify`
 and `rm`; transformers from the cache alone."""
+import contextlib
 import functools
+import io
 import os
-import subprocess
-import sys
 import tempfile
 
 from hub import Hub
@@ -11,9 +11,10 @@ from hub import Hub
 hub = Hub()
 # The library reads these when it is imported.
 os.environ |= {"HF_ENDPOINT": hub.endpoint, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
-               "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+               "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_COLOR": "1"}
 
 from huggingface_hub import HfApi, scan_cache_dir, snapshot_download  # noqa: E402
+from huggingface_hub.cli.hf import app  # noqa: E402
 from transformers import GPT2LMHeadModel  # noqa: E402
 
 from transformers_ import model  # noqa: E402
@@ -38,11 +39,11 @@ def pushed(version, size):
 
 
 def hf(cache, *args):
-    env = os.environ | {"HF_HUB_CACHE": cache, "NO_COLOR": "1"}
-    done = subprocess.run([sys.executable, "-m", "huggingface_hub.cli.hf", "cache", *args], env=env, capture_output=True, text=True)
-    if done.returncode:
-        raise AssertionError(f"hf cache {args}: {done.stdout} {done.stderr}")
-    return done.stdout
+    """`hf cache …`, in this process: another user may not start the interpreter."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        app(["cache", *args, "--cache-dir", cache], standalone_mode=False)
+    return said.getvalue()
 
 
 def revisions(cache):
