@@ -164,7 +164,7 @@ func TestRecipes(t *testing.T) {
 				k.t.Errorf("the folder is of user %s, %v", out, err)
 			}
 		},
-		"The way back": func(k *kitchen, block string) {
+		"A copy elsewhere": func(k *kitchen, block string) {
 			k.write("data/finetunes/a/model.bin", 1)
 			k.cook(blocks["A folder of fine-tunes"] + "ckptfs evict /mnt/ckpt\nckptfs umount /mnt/ckpt\n" + block)
 			k.want("data/models/finetunes/a/model.bin", 1)
