@@ -25,11 +25,7 @@ var clients = []struct {
 	{"accelerate_", true},
 	{"lightning_", true}, {"keras_", true}, {"mlflow_", true}, {"dvc_", true}, {"dvc_few", true},
 	{"lfs_", false}, {"folders", false}, {"wandb_", false}, {"hf_cache", true}, {"peft_", true},
-	{"mergekit_", true}, {"deepspeed_", true},
 }
-
-// rareClients run where CKPTFS_CLIENTS=all asks for every one: they take long to import.
-var rareClients = []string{"mergekit_", "deepspeed_"}
 
 // ownClients run as the user who runs the tests: they start programs of the Python environment, which others
 // may not read.
@@ -173,8 +169,7 @@ func TestClients(t *testing.T) {
 				if p.name == "dvc_few" && (all || how == "passthrough") {
 					continue // dvc_ has its cases
 				}
-				if slices.Contains(rareClients, p.name) && !all ||
-					slices.Contains(ownClients, p.name) && (how == "nobody" || how == "other") {
+				if slices.Contains(ownClients, p.name) && (how == "nobody" || how == "other") {
 					continue
 				}
 				if how != "passthrough" && !all && !slices.Contains(fewClients[how], p.name) {
