@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/moby/sys/mountinfo"
+	"github.com/spf13/cobra"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/space"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
+	"ckptfs/fs/estimate"
+)
+
+func estimateCmd(a *app) *cobra.Command {
+	o := estimate.Options{Within: 0.01, Leave: leftToStores}
+	cmd := &cobra.Command{
+		Use:   "estimate PATH...",
+		Short: "Say what folders would take in a store, without one",
+		Long: `Says what the files below PATH, a folder or a file outside of any store, would take in a store:
+
+    equal      what another file has too
+    delta      stored as the difference from an earlier version
+    low rank   stored as a difference that is a merged adapter
+    rounding   what rounding another tensor to half precision gives
+    alone      compressed by itself, or left as it is
+
+It packs samples and keeps nothing. It ends when the answer is sure to within a hundredth of all bytes. Ctrl-C ends it,
+too: the answer so far is printed. With --full everything is read, and the answer is what a store takes. Of content that
+is equal under other names, samples find less than is there.
+
+Files count once, whatever links lead to them. Files that cannot be read are named, and do not count (exit code 7).
+Nothing is written but temporary files in TMPDIR.`,
+		Args: somePaths,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, p := range args {
+				if _, err := find(p); err == nil {
+					return fmt.Errorf("%s is in a store already: `ckptfs stats %[1]s` says what that takes", p)
+				}
+			}
+			var err error
+			if o.Temp, err = disk.OpenFolder(os.TempDir()); err != nil {
+				return err
+			}
+			defer o.Temp.Close()
+			if a.tty && !a.json {
+				saying := "estimating"
+				update, done := text.ProgressSaying(a.err, func() string { return saying })
+				defer done()
+				o.Progress = func(p control.Progress, so *estimate.Answer) {
+					saying = space.SoFar(so)
+					update(p)
+				}
+			}
+			answer, err := estimate.Run(cmd.Context(), args, o)
+			if err != nil {
+				return err
+			}
+			if err := a.show(answer, func(w io.Writer) { space.Estimate(w, answer) }); err != nil {
+				return err
+			}
+			if answer.LeftFiles > 0 {
+				return errPartial
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&o.Full, "full", false, "read everything")
+	return cmd
+}
+
+// leftToStores says why an estimate leaves a folder out.
+func leftToStores(dir string) string {
+	if isStore(dir) {
+		return "it is a store"
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
+	if err == nil && len(mounts) > 0 && mounts[len(mounts)-1].FSType == fsType {
+		return "it is the mount of a store"
+	}
+	return ""
+}

@@ -1,0 +1,256 @@
+package estimate
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"ckptfs/cas/dry"
+)
+
+// Answer is what files would take. Bytes of parts are rounded.
+type Answer struct {
+	Complete bool  `json:"complete"` // everything was read
+	Files    int   `json:"files"`    // each inode once
+	Bytes    int64 `json:"bytes"`    // what they have: of files with holes, what they hold
+	// Stored is what they would take, most likely between Low and High (19 times of 20).
+	StoredBytes int64   `json:"stored_bytes"`
+	LowBytes    int64   `json:"low_bytes"`
+	HighBytes   int64   `json:"high_bytes"`
+	ReadBytes   int64   `json:"read_bytes"`
+	Seconds     float64 `json:"seconds"`
+
+	Kinds   []Part `json:"kinds"`
+	Formats []Part `json:"formats"`
+	// Groups are files of which one is stored with the help of another, the largest groups first.
+	Groups []Group `json:"groups"`
+	// Left could not be read and do not count; LeftFiles is how many they are, the first of which are named.
+	Left      []Left `json:"left"`
+	LeftFiles int    `json:"left_files"`
+	// Changed files went, or became shorter, while they were read. They do not count either.
+	Changed int `json:"changed_files"`
+	Links   int `json:"links_to_folders"` // which are not followed
+}
+
+// Part is some of the bytes.
+type Part struct {
+	Name        string `json:"name"`
+	Files       int    `json:"files,omitempty"`
+	Bytes       int64  `json:"bytes"`
+	StoredBytes int64  `json:"stored_bytes"`
+}
+
+// Left is a file, or a folder, that could not be read.
+type Left struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// kinds are what Answer.Kinds calls them, in order. Zeros are pads.
+var kinds = []struct {
+	name string
+	of   []dry.Kind
+}{
+	{"equal", []dry.Kind{dry.Equal}},
+	{"delta", []dry.Kind{dry.Delta}},
+	{"low rank", []dry.Kind{dry.LowRank, dry.Columns}},
+	{"rounding", []dry.Kind{dry.Rounded}},
+	{"alone", []dry.Kind{dry.Alone}},
+	{"lists and manifests", []dry.Kind{dry.Names}},
+}
+
+// taken is what a file takes, by kinds.
+type taken [dry.Kinds]struct{ raw, stored float64 }
+
+func (t *taken) stored() (sum float64) {
+	for _, c := range t {
+		sum += c.stored
+	}
+	return sum
+}
+
+// scale is a file's sample in proportion. rank is how much of its tensors the sample has: columns are there
+// once for all of a tensor, and a slice would count them again.
+func scale(tally *[dry.Kinds]dry.Count, sampled, size int64, rank float64) (t taken) {
+	by := float64(size) / float64(sampled)
+	for k, c := range tally {
+		own := by
+		if dry.Kind(k) == dry.Columns {
+			own *= rank
+		}
+		t[k].raw, t[k].stored = own*float64(c.Raw), own*float64(c.Stored)
+	}
+	return t
+}
+
+// pooled is what files of one format have taken.
+type pooled struct {
+	tally   [dry.Kinds]dry.Count
+	sampled int64
+	rank    [2]int64
+}
+
+func (p *pooled) add(f *file) {
+	p.sampled += f.sampled
+	for k, c := range f.tally {
+		p.tally[k].Raw += c.Raw
+		p.tally[k].Stored += c.Stored
+	}
+	p.rank[0] += f.rank[0]
+	p.rank[1] += f.rank[1]
+}
+
+func share(rank [2]int64) float64 {
+	if rank[1] == 0 {
+		return 1
+	}
+	return float64(rank[0]) / float64(rank[1])
+}
+
+// of is what a file would take that has no sample of its own.
+func (p *pooled) of(size int64) (t taken) {
+	if p == nil || p.sampled == 0 {
+		t[dry.Alone].raw, t[dry.Alone].stored = float64(size), float64(size)
+		return t
+	}
+	return scale(&p.tally, p.sampled, size, share(p.rank))
+}
+
+// estimates are what each file takes; plain files are alone.
+func (e *estimator) estimates() []taken {
+	byFormat, all := map[string]*pooled{}, &pooled{}
+	for _, f := range e.files {
+		if f.sampled == 0 || f.out {
+			continue
+		}
+		if byFormat[f.format] == nil {
+			byFormat[f.format] = &pooled{}
+		}
+		byFormat[f.format].add(f)
+		all.add(f)
+	}
+	takes := make([]taken, len(e.files))
+	for i, f := range e.files {
+		size := max(0, f.size-f.pads)
+		switch {
+		case f.out:
+		case f.plain:
+			takes[i][dry.Alone].raw, takes[i][dry.Alone].stored = float64(f.size), float64(f.size)
+		case f.sampled > 0:
+			takes[i] = scale(&f.tally, f.sampled, size, share(f.rank))
+		case byFormat[f.format] != nil:
+			takes[i] = byFormat[f.format].of(size)
+		default:
+			takes[i] = all.of(size)
+		}
+	}
+	return takes
+}
+
+// answer is the answer by what was read.
+func (e *estimator) answer() *Answer {
+	a := &Answer{Complete: e.complete, ReadBytes: e.read, Seconds: e.o.Now().Sub(e.began).Seconds(),
+		Kinds: []Part{}, Formats: []Part{}, Groups: []Group{}, Left: append([]Left{}, e.left.named...),
+		LeftFiles: e.left.files, Changed: e.changed, Links: e.links}
+	takes := e.estimates()
+	var sum taken
+	formats := map[string]*Part{}
+	stored := 0.0
+	for i, f := range e.files {
+		if f.out {
+			continue
+		}
+		a.Files++
+		a.Bytes += f.size
+		own := takes[i].stored()
+		stored += own
+		for k, c := range takes[i] {
+			sum[k].raw += c.raw
+			sum[k].stored += c.stored
+		}
+		name := cmp.Or(f.format, "not looked at yet")
+		if formats[name] == nil {
+			formats[name] = &Part{Name: name}
+		}
+		p := formats[name]
+		p.Files++
+		p.Bytes += f.size
+		p.StoredBytes += int64(own)
+	}
+	a.StoredBytes = int64(stored)
+	off := e.off(a.Bytes)
+	a.LowBytes = max(0, a.StoredBytes-off)
+	a.HighBytes = max(a.StoredBytes, min(a.Bytes, a.StoredBytes+off))
+	for _, k := range kinds {
+		p := Part{Name: k.name}
+		for _, of := range k.of {
+			p.Bytes += int64(sum[of].raw)
+			p.StoredBytes += int64(sum[of].stored)
+		}
+		if p.Bytes > 0 {
+			a.Kinds = append(a.Kinds, p)
+		}
+	}
+	for _, p := range slices.SortedFunc(maps.Values(formats), func(a, b *Part) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Name, b.Name))
+	}) {
+		a.Formats = append(a.Formats, *p)
+	}
+	return a
+}
+
+// last is the answer with all that is in it.
+func (e *estimator) last() *Answer {
+	a := e.answer()
+	a.Groups = e.groups(e.estimates())
+	return a
+}
+
+// replicate is what one shell took.
+type replicate struct{ raw, stored float64 }
+
+func (r *replicate) add(raw, stored int64) {
+	r.raw += float64(raw)
+	r.stored += float64(stored)
+}
+
+// quantiles are those of Student's t for an error of 1 in 20 to both sides, by degrees of freedom from 1 on;
+// later is that of all others.
+var quantiles = []float64{12.7, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
+
+const later = 2.2
+
+// doubt is the error of what one shell says, as a share of all bytes.
+const doubt = 0.5
+
+// off is the error of an answer, in bytes, 19 times of 20: of a ratio that replicates give, of a population
+// that is finite. A shell that just began does not count.
+func (e *estimator) off(size int64) int64 {
+	if e.complete {
+		return 0
+	}
+	var n, raw, stored float64
+	for _, r := range e.replicates {
+		if r.raw > 0 {
+			n++
+			raw += r.raw
+			stored += r.stored
+		}
+	}
+	rest := max(0, 1-float64(e.read)/float64(max(size, 1)))
+	if n < 2 {
+		return int64(doubt * rest * float64(size))
+	}
+	var squares float64
+	for _, r := range e.replicates {
+		d := r.stored - stored/raw*r.raw
+		squares += d * d
+	}
+	t := later
+	if int(n) <= len(quantiles) {
+		t = quantiles[int(n)-2]
+	}
+	sigma := math.Sqrt(squares*n/(n-1)) / raw
+	return int64(min(t*sigma, doubt) * math.Sqrt(rest) * float64(size))
+}
