@@ -185,10 +185,12 @@ func (e *estimator) answer() *Answer {
 	for _, k := range kinds {
 		p := Part{Name: k.name}
 		for _, of := range k.of {
-			p.Bytes += int64(sum[of].raw)
+			if of != dry.Names { // these are not in the files
+				p.Bytes += int64(sum[of].raw)
+			}
 			p.StoredBytes += int64(sum[of].stored)
 		}
-		if p.Bytes > 0 {
+		if p.Bytes+p.StoredBytes > 0 {
 			a.Kinds = append(a.Kinds, p)
 		}
 	}
