@@ -66,6 +66,8 @@ type Options struct {
 	// Progress is told now and then how far it is, and the answer so far, which is nil at first.
 	Progress func(control.Progress, *Answer)
 	Now      func() time.Time
+
+	shell int64 // bytes that a shell has at least; 0: shellBytes
 }
 
 const (
@@ -111,25 +113,31 @@ func Run(ctx context.Context, paths []string, o Options) (*Answer, error) {
 		o.Now = time.Now
 	}
 	e := &estimator{o: o, began: o.Now()}
+	e.told = e.began
 	if err := e.walk(ctx, paths); err != nil {
 		return nil, err
 	}
+	return e.run(ctx)
+}
+
+// run is Run after the walk.
+func (e *estimator) run(ctx context.Context) (*Answer, error) {
 	fd, err := os.Open(e.root)
 	if err != nil {
 		return nil, err
 	}
 	defer fd.Close()
 	e.rootFD = fd
-	shells := int(max(1, min(mostShells, e.bytes()/max(shellBytes, int64(len(e.files))*shellShare))))
+	shells := e.numShells()
 	if shells >= fewShells {
 		n := shells
-		if o.Full {
+		if e.o.Full {
 			n = firstShells
 		}
 		if err := e.sample(ctx, n, shells); err != nil {
 			return e.soFar(ctx, err)
 		}
-		if !o.Full {
+		if !e.o.Full {
 			return e.last(), nil
 		}
 	}
@@ -144,6 +152,15 @@ func Run(ctx context.Context, paths []string, o Options) (*Answer, error) {
 		return e.soFar(ctx, err)
 	}
 	return e.last(), nil
+}
+
+// numShells is how many shells there are.
+func (e *estimator) numShells() int {
+	each := max(shellBytes, int64(len(e.files))*shellShare)
+	if e.o.shell > 0 {
+		each = e.o.shell
+	}
+	return int(max(1, min(mostShells, e.bytes()/each)))
 }
 
 // soFar is what becomes of an estimate that ends with err.
