@@ -3,7 +3,6 @@ package estimate
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 
 	"ckptfs/cas/dry"
@@ -207,52 +206,4 @@ func (e *estimator) last() *Answer {
 	a := e.answer()
 	a.Groups = e.groups(e.estimates())
 	return a
-}
-
-// replicate is what one shell took.
-type replicate struct{ raw, stored float64 }
-
-func (r *replicate) add(raw, stored int64) {
-	r.raw += float64(raw)
-	r.stored += float64(stored)
-}
-
-// quantiles are those of Student's t for an error of 1 in 20 to both sides, by degrees of freedom from 1 on;
-// later is that of all others.
-var quantiles = []float64{12.7, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
-
-const later = 2.2
-
-// doubt is the error of what one shell says, as a share of all bytes.
-const doubt = 0.5
-
-// off is the error of an answer, in bytes, 19 times of 20: of a ratio that replicates give, of a population
-// that is finite. A shell that just began does not count.
-func (e *estimator) off(size int64) int64 {
-	if e.complete {
-		return 0
-	}
-	var n, raw, stored float64
-	for _, r := range e.replicates {
-		if r.raw > 0 {
-			n++
-			raw += r.raw
-			stored += r.stored
-		}
-	}
-	rest := max(0, 1-float64(e.read)/float64(max(size, 1)))
-	if n < 2 {
-		return int64(doubt * rest * float64(size))
-	}
-	var squares float64
-	for _, r := range e.replicates {
-		d := r.stored - stored/raw*r.raw
-		squares += d * d
-	}
-	t := later
-	if int(n) <= len(quantiles) {
-		t = quantiles[int(n)-2]
-	}
-	sigma := math.Sqrt(squares*n/(n-1)) / raw
-	return int64(min(t*sigma, doubt) * math.Sqrt(rest) * float64(size))
 }

@@ -138,12 +138,13 @@ func (p *pass) pack(ctx context.Context, n uint32, what bases.Packing, place fun
 	if _, err := p.finder.Pack(ctx, what); err != nil {
 		return err
 	}
-	p.add(f, b.Tally(), what.Size)
+	p.add(n, b.Tally(), what.Size)
 	return nil
 }
 
 // add counts what was packed of a file.
-func (p *pass) add(f *file, t dry.Tally, size int64) {
+func (p *pass) add(n uint32, t dry.Tally, size int64) {
+	f := p.files[n]
 	f.sampled += size
 	p.read += size
 	// What was packed twice, since the first layout did not do, is equal to itself.
@@ -159,7 +160,7 @@ func (p *pass) add(f *file, t dry.Tally, size int64) {
 		f.kin[int32(other)] += n
 	}
 	if p.shells > 1 {
-		p.replicates[len(p.replicates)-1].add(size, t.Stored())
+		p.replicates[len(p.replicates)-1].add(p.stratum(n), size, t.Stored())
 	}
 }
 
