@@ -16,7 +16,7 @@ import (
 )
 
 func estimateCmd(a *app) *cobra.Command {
-	o := estimate.Options{Within: 0.01, Leave: leftToStores}
+	o := estimate.Options{Within: 0.01}
 	cmd := &cobra.Command{
 		Use:   "estimate PATH...",
 		Short: "Say what folders would take in a store, without one",
@@ -42,6 +42,9 @@ Nothing is written but temporary files in TMPDIR.`,
 				}
 			}
 			var err error
+			if o.Leave, err = storesIn(); err != nil {
+				return err
+			}
 			if o.Temp, err = disk.OpenFolder(os.TempDir()); err != nil {
 				return err
 			}
@@ -72,14 +75,23 @@ Nothing is written but temporary files in TMPDIR.`,
 	return cmd
 }
 
-// leftToStores says why an estimate leaves a folder out.
-func leftToStores(dir string) string {
-	if isStore(dir) {
-		return "it is a store"
+// storesIn returns what says why an estimate leaves a folder out.
+func storesIn() (func(dir string) string, error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter(fsType))
+	if err != nil {
+		return nil, fmt.Errorf("read the list of mounts: %w", err)
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
-	if err == nil && len(mounts) > 0 && mounts[len(mounts)-1].FSType == fsType {
-		return "it is the mount of a store"
+	mounted := map[string]bool{}
+	for _, m := range mounts {
+		mounted[m.Mountpoint] = true
 	}
-	return ""
+	return func(dir string) string {
+		switch {
+		case mounted[dir]:
+			return "it is the mount of a store"
+		case isStore(dir):
+			return "it is a store"
+		}
+		return ""
+	}, nil
 }

@@ -116,8 +116,8 @@ func (p *pooled) of(size int64) (t taken) {
 	return scale(&p.tally, p.sampled, size, share(p.rank))
 }
 
-// estimates are what each file takes; plain files are alone.
-func (e *estimator) estimates() []taken {
+// takes returns what tells of each file what it takes; a plain one takes itself.
+func (e *estimator) takes() func(f *file) taken {
 	byFormat, all := map[string]*pooled{}, &pooled{}
 	for _, f := range e.files {
 		if f.sampled == 0 || f.out {
@@ -129,22 +129,21 @@ func (e *estimator) estimates() []taken {
 		byFormat[f.format].add(f)
 		all.add(f)
 	}
-	takes := make([]taken, len(e.files))
-	for i, f := range e.files {
+	return func(f *file) (t taken) {
 		size := max(0, f.size-f.pads)
 		switch {
 		case f.out:
 		case f.plain:
-			takes[i][dry.Alone].raw, takes[i][dry.Alone].stored = float64(f.size), float64(f.size)
+			t[dry.Alone].raw, t[dry.Alone].stored = float64(f.size), float64(f.size)
 		case f.sampled > 0:
-			takes[i] = scale(&f.tally, f.sampled, size, share(f.rank))
+			t = scale(&f.tally, f.sampled, size, share(f.rank))
 		case byFormat[f.format] != nil:
-			takes[i] = byFormat[f.format].of(size)
+			t = byFormat[f.format].of(size)
 		default:
-			takes[i] = all.of(size)
+			t = all.of(size)
 		}
+		return t
 	}
-	return takes
 }
 
 // answer is the answer by what was read.
@@ -152,19 +151,20 @@ func (e *estimator) answer() *Answer {
 	a := &Answer{Complete: e.complete, ReadBytes: e.read, Seconds: e.o.Now().Sub(e.began).Seconds(),
 		Kinds: []Part{}, Formats: []Part{}, Groups: []Group{}, Left: append([]Left{}, e.left.named...),
 		LeftFiles: e.left.files, Changed: e.changed, Links: e.links}
-	takes := e.estimates()
+	takes := e.takes()
 	var sum taken
 	formats := map[string]*Part{}
 	stored := 0.0
-	for i, f := range e.files {
+	for _, f := range e.files {
 		if f.out {
 			continue
 		}
 		a.Files++
 		a.Bytes += f.size
-		own := takes[i].stored()
+		t := takes(f)
+		own := t.stored()
 		stored += own
-		for k, c := range takes[i] {
+		for k, c := range t {
 			sum[k].raw += c.raw
 			sum[k].stored += c.stored
 		}
@@ -204,6 +204,6 @@ func (e *estimator) answer() *Answer {
 // last is the answer with all that is in it.
 func (e *estimator) last() *Answer {
 	a := e.answer()
-	a.Groups = e.groups(e.estimates())
+	a.Groups = e.groups(e.takes())
 	return a
 }

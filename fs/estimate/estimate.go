@@ -73,13 +73,13 @@ type Options struct {
 const (
 	// shellBytes is how much a shell has at least, and shellShare how much of each file on average.
 	shellBytes = 64 << 20
-	shellShare = 2 << 20
+	shellShare = 64 << 10
 	// mostShells bounds the shells: each has every file looked at again.
 	mostShells = 1024
 	// fewShells is the number below which everything is read at once.
 	fewShells = 8
 	// firstShells are what is read before everything is.
-	firstShells = 2
+	firstShells = 3
 	// minShells is how many shells have to agree before an estimate ends.
 	minShells = 6
 	openFiles = 64

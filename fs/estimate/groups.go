@@ -12,6 +12,8 @@ import (
 const (
 	// related is the share of a file's bytes from which on it belongs to the file that has them.
 	related = 0.2
+	// mostKin bounds the files that a file is known to be related to.
+	mostKin = 64
 	// mostGroups is how many groups are named.
 	mostGroups = 10
 )
@@ -64,7 +66,7 @@ func (f forest) join(i, k int32) {
 }
 
 // groups are the largest groups of relatives.
-func (e *estimator) groups(takes []taken) (all []Group) {
+func (e *estimator) groups(takes func(*file) taken) (all []Group) {
 	sets := newForest(len(e.files))
 	shards := map[string]int32{}
 	for i, f := range e.files {
@@ -76,7 +78,7 @@ func (e *estimator) groups(takes []taken) (all []Group) {
 				sets.join(int32(i), other)
 			}
 		}
-		if m := modelOf(f.path); m != f.path {
+		if m := modelOf(f.shown); m != f.shown {
 			if first, ok := shards[m]; ok {
 				sets.join(int32(i), first)
 			} else {
@@ -102,21 +104,22 @@ func (e *estimator) groups(takes []taken) (all []Group) {
 }
 
 // group describes files of which the last is the oldest.
-func (e *estimator) group(files []int32, takes []taken) (g Group) {
+func (e *estimator) group(files []int32, takes func(*file) taken) (g Group) {
 	first := e.files[files[len(files)-1]]
 	g.Name = modelOf(first.shown)
 	models := map[string]bool{}
 	var how [dry.Kinds]float64
 	for _, i := range files {
 		f := e.files[i]
-		models[modelOf(f.path)] = true
+		m, t := modelOf(f.shown), takes(f)
+		models[m] = true
 		g.Files++
 		g.Bytes += f.size
-		g.StoredBytes += int64(takes[i].stored())
-		if modelOf(f.path) == modelOf(first.path) {
+		g.StoredBytes += int64(t.stored())
+		if m == g.Name {
 			continue
 		}
-		for k, c := range takes[i] {
+		for k, c := range t {
 			how[k] += c.raw
 		}
 	}

@@ -157,7 +157,9 @@ func (p *pass) add(n uint32, t dry.Tally, size int64) {
 		if f.kin == nil {
 			f.kin = map[int32]int64{}
 		}
-		f.kin[int32(other)] += n
+		if _, known := f.kin[int32(other)]; known || len(f.kin) < mostKin {
+			f.kin[int32(other)] += n
+		}
 	}
 	if p.shells > 1 {
 		p.replicates[len(p.replicates)-1].add(p.stratum(n), size, t.Stored())
