@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -58,6 +59,9 @@ Nothing is written but temporary files in TMPDIR.`,
 					update(p)
 				}
 			}
+			budget := heap.Budget{All: defaultMemory}
+			heap.NewLimit(budget.Limit())
+			o.LayoutBytes = budget.LayoutBytes()
 			answer, err := estimate.Run(cmd.Context(), args, o)
 			if err != nil {
 				return err

@@ -48,11 +48,9 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/dry"
 	"ckptfs/fs/control"
-	"ckptfs/index/manifest"
 )
 
 // Options say how far an estimate goes.
@@ -61,6 +59,8 @@ type Options struct {
 	// Within is the error, as a share of all bytes, at which an estimate by samples ends.
 	Within float64
 	Temp   *disk.Folder // for tables and a temporary file
+	// LayoutBytes is what the tensors of a file may take while they are read, as for a mount.
+	LayoutBytes int64
 	// Leave says of a folder why it is left out; "": it is not. nil: none is.
 	Leave func(dir string) string
 	// Progress is told now and then how far it is, and the answer so far, which is nil at first.
@@ -97,11 +97,12 @@ type estimator struct {
 	changed int // files
 	store   *dry.Store
 	open    *simplelru.LRU[uint32, *os.File]
-	known   *simplelru.LRU[cas.Hash, *manifest.Manifest]
+	known   known
 	opening openLock
 
 	replicates []replicate // that were done, and the one that is being done
 	read       int64       // bytes
+	heads      int64       // bytes that are parsed for each shell
 	told       time.Time
 	complete   bool // everything was read
 }
@@ -128,16 +129,16 @@ func (e *estimator) run(ctx context.Context) (*Answer, error) {
 	}
 	defer fd.Close()
 	e.rootFD = fd
-	shells := e.numShells()
-	if shells >= fewShells {
+	if shells := e.numShells(); shells >= fewShells {
 		n := shells
 		if e.o.Full {
 			n = firstShells
 		}
-		if err := e.sample(ctx, n, shells); err != nil {
+		enough, err := e.sample(ctx, n, shells)
+		if err != nil {
 			return e.soFar(ctx, err)
 		}
-		if !e.o.Full {
+		if enough {
 			return e.last(), nil
 		}
 	}
@@ -178,26 +179,30 @@ func (e *estimator) bytes() (sum int64) {
 	return sum
 }
 
-// sample reads up to n shells, until they agree. If all of them are read, everything was.
-func (e *estimator) sample(ctx context.Context, n, shells int) error {
+// sample reads up to n shells, until they agree. enough says that nothing more is to be read.
+func (e *estimator) sample(ctx context.Context, n, shells int) (enough bool, err error) {
 	done, err := e.begin()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer done()
 	for k := range n {
 		e.replicates = append(e.replicates, replicate{})
 		if err := e.pass(ctx, k, shells); err != nil {
-			return err
+			return false, err
 		}
 		a := e.tell(int64(n)*e.read/int64(k+1), len(e.files))
-		if !e.o.Full && k+1 >= minShells && k+1 < n && float64(a.HighBytes-a.LowBytes)/2 <=
-			e.o.Within*float64(a.Bytes) {
-			return nil
+		switch {
+		case e.o.Full:
+		case e.heads > e.bytes()/fewShells:
+			return false, nil // to parse them for each shell takes longer than to read everything
+		case k+1 >= minShells && float64(a.HighBytes-a.LowBytes)/2 <= e.o.Within*float64(a.Bytes):
+			e.complete = k+1 == shells
+			return true, nil
 		}
 	}
 	e.complete = n == shells
-	return nil
+	return !e.o.Full, nil
 }
 
 // whole reads everything.
@@ -226,7 +231,7 @@ func (e *estimator) begin() (done func(), err error) {
 	}
 	// The sizes are positive.
 	e.open, _ = simplelru.NewLRU(openFiles, func(_ uint32, f *os.File) { f.Close() })
-	e.known, _ = simplelru.NewLRU[cas.Hash, *manifest.Manifest](openFiles, nil)
+	e.known = newKnown(e.o.LayoutBytes)
 	return func() {
 		e.open.Purge()
 		e.store.Close()
@@ -247,25 +252,6 @@ func (e *estimator) openFile(n uint32) (io.ReaderAt, error) {
 	e.open.Add(n, f)
 	return f, nil
 }
-
-// Manifest, Latest and At are what fs/bases asks.
-func (e *estimator) Manifest(h cas.Hash) (*manifest.Manifest, error) {
-	if m, ok := e.known.Get(h); ok {
-		return m, nil
-	}
-	p, err := e.store.Get(h, nil)
-	if err != nil {
-		return nil, err
-	}
-	m, err := manifest.Decode(p)
-	if err == nil {
-		e.known.Add(h, m)
-	}
-	return m, err
-}
-
-// Latest lists nothing: there was no store before.
-func (e *estimator) Latest(int) []cas.Hash { return nil }
 
 // tellEvery is how often progress is told of within a shell.
 const tellEvery = 500 * time.Millisecond

@@ -41,7 +41,7 @@ func newModel(seed uint64, layers, width int) (m model) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for i := range layers {
 		for k, rows := range []int{width, width, 2 * width} {
-			t := tensor{name: fmt.Sprintf("model.layers.%d.%c.weight", i, 'a'+k), rows: rows, cols: width}
+			t := tensor{name: fmt.Sprintf("model.layers.%03d.%c.weight", i, 'a'+k), rows: rows, cols: width}
 			for range t.rows * t.cols {
 				t.w = append(t.w, float32(0.02*r.NormFloat64()))
 			}
@@ -463,5 +463,32 @@ func TestChanged(t *testing.T) {
 	}
 	if len(a.Groups) != 0 || a.Files != 2 || a.Changed != 0 {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestHeads: where most of a folder is what has to be parsed for each shell, everything is read at once.
+func TestHeads(t *testing.T) {
+	f := newFolder(t)
+	for i := range 8 {
+		f.write(fmt.Sprintf("%c/model.safetensors", 'a'+i), newModel(uint64(i), 200, 4).file(t, "F32"))
+	}
+	a := f.estimate(Options{shell: 16 << 10})
+	if !a.Complete || a.ReadBytes != a.Bytes {
+		t.Errorf("%d of %d bytes read", a.ReadBytes, a.Bytes)
+	}
+}
+
+// TestKnown: manifests are kept in so much memory, the last one in any case.
+func TestKnown(t *testing.T) {
+	k := newKnown(1000)
+	for i := range 5 {
+		k.add(cas.Hash{byte(i)}, &manifest.Manifest{Tensors: make([]formats.Tensor, 3)})
+	}
+	if k.last.Len() != 2 || k.bytes != 2*3*160 {
+		t.Errorf("%d manifests, %d bytes", k.last.Len(), k.bytes)
+	}
+	k.add(cas.Hash{9}, &manifest.Manifest{Tensors: make([]formats.Tensor, 300)})
+	if k.last.Len() != 1 || !k.last.Contains(cas.Hash{9}) {
+		t.Errorf("%d manifests", k.last.Len())
 	}
 }

@@ -30,7 +30,8 @@ type pass struct {
 
 // pass packs one shell of all files.
 func (e *estimator) pass(ctx context.Context, shell, shells int) error {
-	p := &pass{estimator: e, shell: shell, shells: shells, packer: pack.New(e.store, pack.Options{}),
+	p := &pass{estimator: e, shell: shell, shells: shells,
+		packer: pack.New(e.store, pack.Options{LayoutBytes: e.o.LayoutBytes}),
 		byPath: make(map[string]*file, len(e.files))}
 	p.finder = bases.New(bases.Options{Store: e, Root: int(e.rootFD.Fd()), At: p.at})
 	for i, f := range e.files {
@@ -131,7 +132,7 @@ func (p *pass) pack(ctx context.Context, n uint32, what bases.Packing, place fun
 		res, err := p.packer.Layout(ctx, b, what.Raw, what.Size, l, rel)
 		if err == nil {
 			f.manifest, f.format = res.Hash, res.Manifest.Format
-			p.known.Add(res.Hash, res.Manifest)
+			p.known.add(res.Hash, res.Manifest)
 		}
 		return res, err
 	}

@@ -95,6 +95,9 @@ func (p *pass) sampleOf(f *file, raw io.ReaderAt, l *formats.Layout) *sampled {
 		case r.Kind == formats.Pad:
 			f.pads += r.Len
 		case r.Kind == formats.Blob && (l.Fine || r.Len < smallBlob):
+			if p.shell == 0 {
+				p.heads += r.Len
+			}
 			if d.mine(d.name) {
 				d.s.add(r.Off, r.Len, r.Kind)
 			}
