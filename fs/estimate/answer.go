@@ -184,7 +184,7 @@ func (e *estimator) answer() *Answer {
 	for _, k := range kinds {
 		p := Part{Name: k.name}
 		for _, of := range k.of {
-			if of != dry.Names { // these are not in the files
+			if of != dry.Names && of != dry.Columns { // these are not in the files
 				p.Bytes += int64(sum[of].raw)
 			}
 			p.StoredBytes += int64(sum[of].stored)

@@ -68,6 +68,7 @@ type Options struct {
 	Now      func() time.Time
 
 	shell int64 // bytes that a shell has at least; 0: shellBytes
+	slice int64 // elements of a slice; 0: sliceElements
 }
 
 const (

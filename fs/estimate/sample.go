@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -139,7 +140,7 @@ func (d *dealer) windows(r *formats.Region) {
 func (d *dealer) tensors(r *formats.Region, all []formats.Tensor, in []int32) {
 	t := &all[in[0]]
 	key := pack.Kin(t)
-	if rows := sliceRows(t, r); rows > 0 {
+	if rows := d.sliceRows(t, r); rows > 0 {
 		each := r.Len / t.Shape[0]
 		for k := range (t.Shape[0] + rows - 1) / rows {
 			if !d.mine(part(key, k)) {
@@ -176,14 +177,14 @@ func (d *dealer) count(n, of int64) {
 }
 
 // sliceRows is how many rows of a tensor that fills a region are a slice; 0: it is not cut.
-func sliceRows(t *formats.Tensor, r *formats.Region) int64 {
+func (d *dealer) sliceRows(t *formats.Tensor, r *formats.Region) int64 {
+	slice := cmp.Or(d.o.slice, sliceElements)
 	if t.Stride != nil || t.Offset != 0 || len(t.Shape) == 0 || t.NumBytes() != r.Len {
 		return 0
 	}
 	n := t.NumElements()
-	if n < 2*sliceElements || r.Len%t.Shape[0] != 0 {
+	if n < 2*slice || r.Len%t.Shape[0] != 0 {
 		return 0
 	}
-	rows := sliceElements / (n / t.Shape[0])
-	return max(rows, 1)
+	return max(1, slice/(n/t.Shape[0]))
 }
