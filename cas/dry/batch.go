@@ -50,20 +50,22 @@ func (t *Tally) Raw() int64 {
 	return t.Of[Delta].Raw + t.Of[LowRank].Raw + t.Of[Rounded].Raw + t.Of[Alone].Raw
 }
 
+// Place turns an offset in what is packed, from which on so many bytes are asked for, into one in the file;
+// false: they do not lie there in one piece.
+type Place func(off int64, n int) (int64, bool)
+
 // Batch takes the chunks of one file. It may be used by several goroutines at once.
 type Batch struct {
-	s    *Store
-	file uint32
-	// place turns an offset in what is packed into one in the file.
-	place func(int64) int64
+	s     *Store
+	file  uint32
+	place Place
 
 	mu    sync.Mutex
 	tally Tally
 }
 
-// Begin starts the Batch of a file, of which Open knows the number. place turns an offset in what is packed
-// into one in the file.
-func (s *Store) Begin(file uint32, place func(int64) int64) *Batch {
+// Begin starts the Batch of a file, of which Open knows the number.
+func (s *Store) Begin(file uint32, place Place) *Batch {
 	return &Batch{s: s, file: file, place: place, tally: Tally{From: map[uint32]int64{}}}
 }
 
@@ -102,7 +104,7 @@ func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
 func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (
 	fresh bool, id byte, err error) {
 	if rel.InFile {
-		rel.Off = b.place(rel.Off)
+		rel.Off, rel.InFile = b.place(rel.Off, len(raw))
 	}
 	n, of, err := b.s.claim(kind, h, raw, b.file, &rel)
 	if err != nil {

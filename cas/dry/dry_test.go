@@ -34,7 +34,7 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	b := s.Begin(7, func(off int64) int64 { return off + 1000 })
+	b := s.Begin(7, func(off int64, n int) (int64, bool) { return off + 1000, true })
 	put := func(raw []byte, rel cas.Related) cas.Hash {
 		t.Helper()
 		h := cas.Sum(raw)

@@ -106,7 +106,7 @@ func (p *pass) file(ctx context.Context, n uint32) error {
 	f.size = st.Size
 	var r io.ReaderAt = raw
 	size := st.Size
-	place := func(off int64) int64 { return off }
+	place := func(off int64, _ int) (int64, bool) { return off, true }
 	layout := func() (*formats.Layout, error) { return p.layout(f, raw, st.Size) }
 	if p.shells > 1 {
 		l, err := layout()
@@ -125,7 +125,7 @@ func (p *pass) file(ctx context.Context, n uint32) error {
 }
 
 // pack packs a file and adds what it takes.
-func (p *pass) pack(ctx context.Context, n uint32, what bases.Packing, place func(int64) int64) error {
+func (p *pass) pack(ctx context.Context, n uint32, what bases.Packing, place dry.Place) error {
 	f := p.files[n]
 	b := p.store.Begin(n, place)
 	what.Pack = func(l *formats.Layout, rel pack.Related) (*pack.Result, error) {

@@ -35,10 +35,16 @@ type sampled struct {
 	size   int64
 }
 
-// place is where what is at off lies in the file.
-func (s *sampled) place(off int64) int64 {
+// place is where the n bytes at off lie in the file; false: not in one piece.
+func (s *sampled) place(off int64, n int) (int64, bool) {
 	i := sort.Search(len(s.starts), func(i int) bool { return s.starts[i] > off }) - 1
-	return s.places[i] + off - s.starts[i]
+	by := s.places[i] - s.starts[i]
+	for ; i < len(s.starts) && s.starts[i] < off+int64(n); i++ {
+		if s.places[i]-s.starts[i] != by {
+			return 0, false
+		}
+	}
+	return off + by, true
 }
 
 // ReadAt reads the file where the regions lie.

@@ -158,7 +158,9 @@ func (b *batch) sum() {
 	for i := range b.pieces {
 		p := &b.pieces[i]
 		p.rel.XXH3 = cas.SumXXH3(b.buf[p.at : p.at+p.len])
-		p.rel.InFile, p.rel.Off = !b.held, b.off+int64(p.at)
+		if !b.held {
+			p.rel.InFile, p.rel.Off = true, b.off+int64(p.at)
+		}
 		if p.span.Hash.IsZero() {
 			b.raws = append(b.raws, b.buf[p.at:p.at+p.len])
 		}
