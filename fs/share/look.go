@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -207,8 +206,8 @@ func metricsOf(st *steps.Step) (all []record.Metric) {
 	if st == nil {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(st.Metrics)) {
-		m := record.Metric{Name: name, Value: st.Metrics[name]}
+	for _, of := range st.Metrics {
+		m := record.Metric{Name: of.Name, Value: of.Value}
 		if math.IsNaN(m.Value) {
 			m.Value = math.NaN() // of which there is one
 		}
