@@ -17,6 +17,7 @@ import (
 
 	"ckptfs/cas/simd"
 	"ckptfs/cmd/ckptfs/files"
+	"ckptfs/cmd/ckptfs/man"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
@@ -112,7 +113,7 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(exitCodesTopic())
+	root.AddCommand(exitCodesTopic(), man.Command())
 	root.SetHelpCommandGroupID("mount")
 	return root
 }

@@ -85,6 +85,7 @@ type workers struct {
 	hydrator   *residency.Hydrator
 	sums       *idle.Checksums
 	ids        *identifier
+	keeper     *maintenance.Keeper
 	durability durability
 }
 
@@ -225,6 +226,7 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		v.hydrator.Start()
 		v.sums.Start()
 		v.ids.Start()
+		v.keeper.Start(v.surveyed)
 		v.durability.start()
 		v.sharing.start()
 	}
