@@ -10,13 +10,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Progress shows a long operation on a terminal. done clears it away.
-func Progress(to io.Writer, doing string) (update func(control.Progress), done func()) {
-	return ProgressSaying(to, func() string { return doing })
-}
-
-// ProgressSaying is Progress of an operation that has something to say meanwhile.
-func ProgressSaying(to io.Writer, doing func() string) (update func(control.Progress), done func()) {
+// Progress shows a long operation on a terminal, and what it is doing. done clears it away.
+func Progress(to io.Writer, doing func() string) (update func(control.Progress), done func()) {
 	var bar *progressbar.ProgressBar
 	update = func(p control.Progress) {
 		total := max(p.TotalBytes, 1)
