@@ -133,7 +133,7 @@ func (e *estimator) takes() func(f *file) taken {
 		size := max(0, f.size-f.pads)
 		switch {
 		case f.out:
-		case f.plain:
+		case f.plain, f.format == "" && f.size < smallBlob: // not looked at yet, most likely plain
 			t[dry.Alone].raw, t[dry.Alone].stored = float64(f.size), float64(f.size)
 		case f.sampled > 0:
 			t = scale(&f.tally, f.sampled, size, share(f.rank))

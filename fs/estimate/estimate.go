@@ -158,7 +158,13 @@ func (e *estimator) run(ctx context.Context) (*Answer, error) {
 
 // numShells is how many shells there are.
 func (e *estimator) numShells() int {
-	each := max(shellBytes, int64(len(e.files))*shellShare)
+	var long int64 // files that are looked at for each shell
+	for _, f := range e.files {
+		if f.size >= smallBlob {
+			long++
+		}
+	}
+	each := max(shellBytes, long*shellShare)
 	if e.o.shell > 0 {
 		each = e.o.shell
 	}

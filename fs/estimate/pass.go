@@ -83,7 +83,7 @@ func (p *pass) at(rel string) (cas.Hash, bool) {
 // file packs what the shell has of a file.
 func (p *pass) file(ctx context.Context, n uint32) error {
 	f := p.files[n]
-	if f.plain {
+	if f.plain || p.shells > 1 && f.size < smallBlob && !p.mine(nameOf(f)) {
 		return nil
 	}
 	raw, err := openRegular(filepath.Join(p.root, f.path))

@@ -87,8 +87,7 @@ type dealer struct {
 
 // sampleOf is what the shell has of a file.
 func (p *pass) sampleOf(f *file, raw io.ReaderAt, l *formats.Layout) *sampled {
-	pattern, _ := runs.Numbers(path.Base(f.path))
-	d := &dealer{pass: p, f: f, name: hashOf(pattern),
+	d := &dealer{pass: p, f: f, name: nameOf(f),
 		s: &sampled{r: raw, layout: &formats.Layout{Format: l.Format, Partial: l.Partial, Fine: l.Fine}}}
 	f.pads = 0
 	in := make([][]int32, len(l.Regions))
@@ -117,13 +116,19 @@ func (p *pass) sampleOf(f *file, raw io.ReaderAt, l *formats.Layout) *sampled {
 	return d.s
 }
 
+// nameOf is what a file is dealt by, as far as it has no tensors. A small file is dealt as a whole.
+func nameOf(f *file) uint64 {
+	pattern, _ := runs.Numbers(path.Base(f.path))
+	return hashOf(pattern)
+}
+
 func hashOf(s string) uint64 {
 	x := cas.SumXXH3([]byte(s))
 	return binary.BigEndian.Uint64(x[:])
 }
 
 // mine reports whether the shell has what is called so.
-func (d *dealer) mine(key uint64) bool { return key%uint64(d.shells) == uint64(d.shell) }
+func (p *pass) mine(key uint64) bool { return key%uint64(p.shells) == uint64(p.shell) }
 
 // part is the name of the k-th part of something.
 func part(key uint64, k int64) uint64 {
