@@ -50,8 +50,14 @@ type mountConfig struct {
 	logLevel   string
 	options    []string // -o, as given
 	kernel     []string // those of them that the kernel keeps, in order
-	sloppy     bool     // an unknown option is no error
-	fake       bool     // everything but the mount
+	untold
+}
+
+// untold is what no help tells of: mount(8) says it, or ckptfs adopt.
+type untold struct {
+	sloppy bool // an unknown option is no error
+	fake   bool // everything but the mount
+	adopt  bool // the folder at the mountpoint becomes the store's tree first
 }
 
 func (a *app) mountCmd() *cobra.Command {
@@ -127,7 +133,8 @@ line of /etc/fstab mounts at boot:
 	f.StringArrayVarP(&c.options, "options", "o", nil, "options as mount(8) gives them: name[=value],…")
 	f.BoolVar(&c.sloppy, "sloppy", false, "")
 	f.BoolVar(&c.fake, "fake", false, "")
-	for _, hidden := range []string{"sloppy", "fake"} { // mount(8)'s -s and -f
+	f.BoolVar(&c.adopt, "adopt", false, "")
+	for _, hidden := range []string{"sloppy", "fake", "adopt"} { // mount(8)'s -s and -f; of ckptfs adopt
 		f.Lookup(hidden).Hidden = true
 	}
 	return cmd

@@ -17,6 +17,7 @@ import (
 
 	"ckptfs/cas/simd"
 	"ckptfs/cmd/ckptfs/files"
+	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/man"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/space"
@@ -145,8 +146,8 @@ type group struct {
 // groups are all commands, in the order of the help. Within a group cobra sorts them.
 func (a *app) groups() []group {
 	return []group{
-		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
-			a.upgradeCmd(), a.versionCmd()}},
+		{"mount", "Mount:", append(inout.Commands(places{shell{a}}), a.mountCmd(), a.umountCmd(), a.syncCmd(),
+			a.statusCmd(), a.upgradeCmd(), a.versionCmd())},
 		{"look", "Look:", append(files.Commands(shell{a}), remote.Extend(shell{a}, a.statsCmd())[0],
 			a.showCmd(), a.catTensorCmd(), a.diffCmd(), a.findCmd())},
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),

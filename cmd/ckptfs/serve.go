@@ -19,6 +19,7 @@ import (
 	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/host"
+	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/cmd/ckptfs/remote"
@@ -146,11 +147,18 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		LayoutBytes: budget.LayoutBytes(),
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
+		Moving:      volume.Moving{Outsiders: c.adopt},
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],
 		Log:         mount.Log,
 	}
 	if before != nil {
 		opt.Create, opt.Resume, opt.Lock = false, before.Resume, before.Lock
+	}
+	if c.adopt && before == nil {
+		mount.Prepared, err = inout.Move(c.store, c.mountpoint, a.foreign, mount, log.Warn)
+		if err != nil {
+			return host.Here().Refused(c.mountpoint, err)
+		}
 	}
 	v, err := volume.Open(opt)
 	if err != nil {

@@ -313,6 +313,15 @@ type Repaired struct {
 	Left    int      `json:"left"`    // damaged segments that could not be moved aside
 }
 
+// Left is what was done to make every file of a store plain. Of files that were plain before nothing is said.
+type Left struct {
+	Files   int      `json:"files"`   // made plain
+	Bytes   int64    `json:"bytes"`   // of them
+	Damaged []Skip   `json:"damaged"` // that could not be made plain, and why
+	Kept    []string `json:"kept"`    // whose manifest cannot be read, and whose local copy is the file now
+	Lost    []string `json:"lost"`    // that may have lost bytes before, since the disk did not take them
+}
+
 // Action is one thing that was done to a file of the tree, or of the store.
 type Action struct {
 	Path string `json:"path"`

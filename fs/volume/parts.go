@@ -165,6 +165,7 @@ func (v *Volume) openContent(o Options) {
 		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
 		Now: v.now, Report: v.report, Events: events{v}, Remote: v.reads,
 	})
+	v.content.Outsiders.Store(o.Outsiders)
 }
 
 // openNames makes the tree of names.

@@ -24,7 +24,7 @@ func (v *Volume) Requests() *Requests { return &Requests{v} }
 // Services are the services of the volume in the control protocol.
 func (v *Volume) Services() control.Services {
 	q := v.Requests()
-	return control.Services{Volume: q, Models: q, Tensors: q, Remote: q, Files: q}
+	return control.Services{Volume: q, Models: q, Tensors: q, Remote: q, Files: q, Folders: q}
 }
 
 // Stats counts what the store holds and what it costs.
