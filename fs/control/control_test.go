@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -168,6 +169,16 @@ func TestQueries(t *testing.T) {
 		if got, err := c.Show(t.Context(), "runs/a/1/model.pt", nil); err != nil ||
 			!reflect.DeepEqual(got, wantFile) {
 			t.Errorf("show: %+v, %v", got, err)
+		}
+		for _, o := range []DuOptions{
+			{Paths: []string{"runs/a", "\xff&\n=1"}, ByUser: true},
+			{Paths: slices.Repeat([]string{strings.Repeat("x", 999)}, 2000), Brief: true},
+		} {
+			want := &Du{Parts: []Use{}, SharedWith: []Sharer{}}
+			want.Name = strings.ToValidUTF8(fmt.Sprint(o), "\ufffd")
+			if got, err := c.Du(t.Context(), o); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("du: %.100v, %v", got, err)
+			}
 		}
 		if c.PID() != os.Getpid() {
 			t.Errorf("pid %d, am %d", c.PID(), os.Getpid())
