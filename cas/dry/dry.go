@@ -1,12 +1,12 @@
-// Package dry is a store that keeps nothing: it takes chunks as package store does, stores them in the ways in
-// which that would (delta, codec, segment.Next), and counts what they would take.
+// Package dry is a store that keeps nothing: it takes chunks as package store does, stores them in the ways
+// in which that would (delta, codec, segment.Next), and counts what they would take.
 //
-// What a chunk is stored against has to be read again. A chunk whose place in its file is known is read from
-// that file, and is gone if the file has changed since. Everything else, such as lists, manifests and the
-// small pieces between tensors, goes to a temporary file without a name.
+// What a chunk is stored against has to be read again. A chunk that lies in its file in one piece is read
+// from that file, and is gone if the file has changed since. Everything else, such as lists, manifests and
+// chunks of several pieces, goes to a temporary file without a name.
 //
 //	hash ──▶ number of the record ──▶ record: raw bytes, number in its chain, bases, where the content lies
-//	         (spilled.Table)          (spilled.Slab, 80 bytes)
+//	         (spilled.Table)          (spilled.Slab, 64 bytes)
 //
 // Both tables lie in files that the kernel may write out, so memory does not grow with the number of chunks.
 // What is decided by chance in a store with many writers, such as which of two equal chunks comes first, is
@@ -126,7 +126,8 @@ func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 		for i, h := range hashes {
 			locs[i] = cas.Location{}
 			if _, r := s.findLocked(h); r != nil && r.settled {
-				locs[i] = cas.Location{Segment: 1, Stored: r.stored, Raw: r.raw, Kind: r.kind, Delta: r.number > 0}
+				locs[i] = cas.Location{Segment: 1, Stored: r.stored, Raw: r.raw, Kind: r.kind,
+					Delta: r.number > 0}
 			}
 		}
 	})

@@ -30,7 +30,8 @@ func Progress(to io.Writer, doing func() string) (update func(control.Progress),
 		if bar.GetMax64() != total {
 			bar.ChangeMax64(total)
 		}
-		bar.Describe(fmt.Sprintf("%s, file %d of %d", doing(), min(p.DoneFiles+1, p.TotalFiles), p.TotalFiles))
+		bar.Describe(fmt.Sprintf("%s, file %d of %d", doing(), min(p.DoneFiles+1, p.TotalFiles),
+			p.TotalFiles))
 		// A bar that reached its end never moves again, and the total may still grow.
 		_ = bar.Set64(min(p.DoneBytes, total-1))
 	}
