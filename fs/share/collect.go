@@ -198,10 +198,11 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		return nil
 	}
 	k, err := c.known(p)
-	if err == nil && k.Bare() && (k != nil || isStub(n)) { // a crash took what was known, or came before
+	if err == nil && (k != nil && k.Next != nil || k == nil && isStub(n)) { // a crash came, or took what was known
 		lacks := c.lazy.ensure(ctx, path.Dir(p))
 		k, err = c.known(p)
-		if err == nil && k.Bare() && n.IsDir() && lacks != nil { // perhaps it has not its attributes yet
+		cut := k.Bare() && n.IsDir() || k != nil && k.Next != nil && !errors.Is(lacks, errAgain)
+		if err == nil && lacks != nil && cut { // perhaps it has not all its attributes yet
 			c.unready = true
 			c.note(p, lacks.Error())
 			return nil

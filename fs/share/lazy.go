@@ -326,7 +326,7 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		return nil
 	}
 	l := &level{lazy: z, at: at, dir: dir, lists: entriesOf(all),
-		pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{}}}
+		pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{}, cut: map[string]bool{}}}
 	err = errors.Join(l.locked(ctx), l.clearLeft(ctx), l.removeFolders(ctx))
 	if err == nil && (l.again || len(l.out.Skipped) > 0) {
 		err = errAgain

@@ -148,6 +148,21 @@ func (l *looker) contentOf(dir *names.Node, name, at string) (s known.Sum, err e
 	return known.ContentOf(e), nil
 }
 
+// clearUnasked is clearFolder, unless a pull or a push is under way, which does so.
+func (s *Share) clearUnasked(ctx context.Context, at string) (did bool, err error) {
+	if !s.pushing.TryLock() {
+		return false, nil
+	}
+	defer s.pushing.Unlock()
+	dir, err := s.o.Names.Resolve(at)
+	if err != nil {
+		return true, gone(err)
+	}
+	defer dir.Unpin()
+	_, err = s.clearFolder(ctx, dir, at)
+	return true, err
+}
+
 // clearFolder is clear of a folder that is not listed otherwise.
 func (s *Share) clearFolder(ctx context.Context, dir *names.Node, at string) ([]control.Skip, error) {
 	list, err := dir.ListQuietly()

@@ -51,11 +51,10 @@ func (l *level) locked(ctx context.Context) error {
 
 // clearLeft looks at what a pull that was killed left, unless a pull or a push is under way, which does so.
 func (l *level) clearLeft(ctx context.Context) error {
-	if !l.left || !l.pushing.TryLock() {
+	if !l.left {
 		return nil
 	}
-	defer l.pushing.Unlock()
-	_, err := l.clearFolder(ctx, l.dir, l.at)
+	_, err := l.clearUnasked(ctx, l.at)
 	return err
 }
 
@@ -297,7 +296,7 @@ func (l *level) remove(ctx context.Context, p, name string, was *known.Name) err
 	}
 	before, err := l.unchanged(n, p, was)
 	if errors.Is(err, errChanged) { // perhaps in nothing that is published
-		if _, _, herr := l.has(ctx, n, p, was); herr == nil {
+		if _, _, herr := l.shown(ctx, n, p, was); herr == nil {
 			before, err = l.unchanged(n, p, was)
 		}
 	}
@@ -339,6 +338,10 @@ func (l *level) removeFolders(ctx context.Context) error {
 func (l *level) removeFolder(ctx context.Context, p, name string) error {
 	s := l.Share
 	if err := l.lazy.below(ctx, p); err != nil {
+		return err
+	}
+	if did, err := l.clearUnasked(ctx, p); !did || err != nil {
+		l.again = true
 		return err
 	}
 	return l.lazy.quietly(p, func() error {

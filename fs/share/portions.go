@@ -49,7 +49,7 @@ func (s *Share) pullAll(ctx context.Context, at string, parts []string, report f
 		}
 	}
 	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
-		announce: s.announce, notes: map[string][]byte{}, cleared: map[string]bool{},
+		announce: s.announce, notes: map[string][]byte{}, cut: map[string]bool{}, cleared: map[string]bool{},
 		brought: map[cas.Hash]*store.Batch{}}
 	_, before := s.bring.Reader.Stats()
 	some := false
@@ -79,6 +79,7 @@ type pull struct {
 	total   control.Progress
 	stubs   bool                      // files are made without their bytes
 	notes   map[string][]byte         // that are not kept yet
+	cut     map[string]bool           // names that a crash may have left between what they had and what they get
 	cleared map[string]bool           // folders of a portion that hold nothing which an earlier pull left
 	brought map[cas.Hash]*store.Batch // by manifest: they hold what a portion's files consist of
 	// announce tells the kernel of a name that appeared or was replaced.

@@ -240,6 +240,9 @@ func (p *push) commit(ctx context.Context, entries []record.Entry) error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
+	if err := p.begun(entries); err != nil {
+		return err
+	}
 	var res writer.Result
 	for tries := 0; ; tries++ {
 		ch, err := p.changes(ctx, entries)
@@ -264,6 +267,32 @@ func (p *push) commit(ctx context.Context, entries []record.Entry) error {
 		}
 	}
 	return p.committed(entries, res)
+}
+
+// begun notes of names that the remote may have them from here on: what a program removes of them is removed
+// there, too, if a kill comes before that is known.
+func (p *push) begun(entries []record.Entry) error {
+	if p.shown != nil {
+		return nil
+	}
+	first := map[string]revised{}
+	for i := range entries {
+		if entries[i].Kind == record.KindTombstone {
+			continue
+		}
+		k, err := p.known(entries[i].Path)
+		if err != nil {
+			return err
+		}
+		if k.Bare() {
+			first[entries[i].Path] = revised{k.Encode(), known.Begun(record.Writer(p.out.Writer)).Encode()}
+		}
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	_, err := p.revise(first, p.o.State.SetNames)
+	return err
 }
 
 // renamed notes that the store publishes under another name from now on.

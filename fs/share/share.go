@@ -297,11 +297,11 @@ func (s *Share) Removing(p string) (done func(happened bool)) {
 		return func(bool) {}
 	}
 	end := removals.Nothing
-	has, err := s.has(p)
-	if err == nil && has {
-		serr := s.o.State.Sync() // else a crash may take what is known of what goes
-		end, err = s.removals.Add(p)
-		err = errors.Join(err, serr)
+	has, err := s.settleBelow(p)
+	if has {
+		var nerr error
+		end, nerr = s.removals.Add(p)
+		err = errors.Join(err, nerr)
 	}
 	s.unnoted(p, err)
 	return func(happened bool) {
@@ -321,6 +321,25 @@ func (s *Share) unnoted(p string, err error) {
 	if err != nil {
 		s.o.Report(slog.LevelWarn, "a removal could not be noted for the remote", "path", p, "reason", err)
 	}
+}
+
+// settleBelow is settle of what is known at or below a path. It reports whether that is anything.
+func (s *Share) settleBelow(at string) (has bool, err error) {
+	var pending []string
+	err = s.o.State.EachName(at, func(p string, b []byte) error {
+		k, err := known.Decode(p, b)
+		if has = true; err == nil && k.Next != nil { // else it is found out again
+			pending = append(pending, p)
+		}
+		return nil
+	})
+	for _, p := range pending {
+		err = errors.Join(err, s.settle(p))
+	}
+	if err == nil && has {
+		err = s.o.State.Sync() // else a crash may take what is known of what goes
+	}
+	return has, err
 }
 
 // has reports whether the remote has a name, or one below it.

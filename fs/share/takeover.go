@@ -40,7 +40,11 @@ func (p *pull) takeOver(l *looker, n *names.Node, has, e *record.Entry) (look kn
 		mtime := tree.TimespecOf(time.Unix(0, e.MTime))
 		set.Mtime = &mtime
 	}
-	if _, err := p.o.Tree.Setattr(n, set); err != nil {
+	err = p.lazy.quietly(e.Path, func() error {
+		_, err := p.o.Tree.Setattr(n, set)
+		return err
+	})
+	if err != nil {
 		return look, err
 	}
 	if e.Kind == record.KindFolder {

@@ -24,12 +24,16 @@ type Sum [16]byte
 //	next      to the end: nothing, or content and tips of what the tree was about to get. It has that, unless
 //	          a crash came before
 //
-// What was not there before has zeros as look and content, and no tips.
+// What was not there before has zeros as look and content, and no tips. What is published for the first time
+// has zeros, and version 0 of this store as its tip.
 type Name struct {
 	Look, Content Sum
 	Tips          []record.Replaced
 	Next          *Name // without look
 }
+
+// Begun is what is known of a name while a writer publishes it for the first time: the remote may have it.
+func Begun(w record.Writer) *Name { return &Name{Tips: []record.Replaced{{Writer: w}}} }
 
 // Bare reports whether nothing is known that the tree had.
 func (k *Name) Bare() bool { return k == nil || k.Content == Sum{} && len(k.Tips) == 0 }
