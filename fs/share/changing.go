@@ -6,33 +6,40 @@ import (
 	"log/slog"
 	"path"
 	"strings"
+
+	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 )
 
 // Changing is called before a program changes what a name has, or puts something else in its place. What the
 // name shows is noted for good: what the program does to it is a change of that, after a kill, too.
-func (s *Share) Changing(p string) {
-	if inStep(p) == "" || s.lazy.isQuiet(p) || strings.HasPrefix(path.Base(p), working) {
+func Changing(s *Share, p string) {
+	if shared.Step(p) == "" || s.lazy.isQuiet(p) || strings.HasPrefix(path.Base(p), working) {
 		return
 	}
-	if err := s.settle(p); err != nil {
+	if err := (settling{s}).settle(p); err != nil {
 		s.o.Report(slog.LevelWarn, "what a name showed could not be noted: its change may be a conflict",
 			"path", p, "reason", err)
 	}
 }
 
 // Replacing is Changing of a name that gets what has another now, as a pull does itself.
-func (s *Share) Replacing(from, p string) {
+func Replacing(s *Share, from, p string) {
 	if !strings.HasPrefix(from, working) {
-		s.Changing(p)
+		Changing(s, p)
 	}
 }
 
+// settling finds out what a kill left of names.
+type settling struct{ *Share }
+
 // settle finds out whether a name has what it was about to get, if that is not known. From here on nothing is
 // about to come: what a program does to the name is not taken for what a kill left of it.
-func (s *Share) settle(p string) error {
+func (s settling) settle(p string) error {
 	k, err := s.known(p)
 	if err == nil && k != nil && k.Next != nil {
-		_, cerr := s.clearUnasked(context.Background(), path.Dir(p)) // while it can be told whose that is
+		// What a pull left beside it is looked at while it can be told whose that is.
+		_, cerr := clearUnasked(context.Background(), s.Share, path.Dir(p))
 		var left bool
 		if left, err = s.arrived(p, false); left && err == nil {
 			_ = s.lazy.ensure(context.Background(), path.Dir(p)) // it ends what the kill cut off
@@ -46,9 +53,28 @@ func (s *Share) settle(p string) error {
 	return s.o.State.Sync()
 }
 
+// settleBelow is settle of what is known at or below a path. It reports whether that is anything.
+func (s settling) settleBelow(at string) (has bool, err error) {
+	var pending []string
+	err = s.o.State.EachName(at, func(p string, b []byte) error {
+		k, err := known.Decode(p, b)
+		if has = true; err == nil && k.Next != nil { // else it is found out again
+			pending = append(pending, p)
+		}
+		return nil
+	})
+	for _, p := range pending {
+		err = errors.Join(err, s.settle(p))
+	}
+	if err == nil && has {
+		err = s.o.State.Sync() // else a crash may take what is known of what goes
+	}
+	return has, err
+}
+
 // arrived notes which of what it had and what it was about to get a name has. left: a kill left it between
 // both, or a program made something else of it. With end set it is not about to get anything then.
-func (s *Share) arrived(p string, end bool) (left bool, err error) {
+func (s settling) arrived(p string, end bool) (left bool, err error) {
 	k, err := s.known(p)
 	if err != nil || k == nil || k.Next == nil {
 		return false, err
@@ -59,7 +85,7 @@ func (s *Share) arrived(p string, end bool) (left bool, err error) {
 	}
 	defer n.Unpin()
 	was := k.Encode()
-	_, look, err := s.shown(context.Background(), n, p, k)
+	_, look, err := shown(context.Background(), s.Share, n, p, k)
 	if err != nil {
 		return false, err
 	}

@@ -14,6 +14,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
 
@@ -89,7 +90,7 @@ func (c *collector) each(ctx context.Context, dir *names.Node, at string,
 			return err
 		}
 		p := at + "/" + e.Name
-		if !mayPublish(e.Name) || !leads(p, c.path) {
+		if !shared.MayPublish(e.Name) || !shared.Leads(p, c.path) {
 			continue
 		}
 		if err := record.CheckPath(p); err != nil {
@@ -198,7 +199,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		return nil
 	}
 	k, err := c.known(p)
-	if err == nil && (k != nil && k.Next != nil || k == nil && isStub(n)) { // a crash came, or took what was known
+	if err == nil && (k != nil && k.Next != nil || k == nil && isStub(n)) { // after a crash
 		lacks := c.lazy.ensure(ctx, path.Dir(p))
 		k, err = c.known(p)
 		cut := k.Bare() && n.IsDir() || k != nil && k.Next != nil && !errors.Is(lacks, errAgain)
@@ -252,7 +253,7 @@ func (c *collector) removed() error {
 	all := c.Share.removals.All()
 	seen := map[string]bool{}
 	for _, at := range all {
-		if !leads(at, c.path) {
+		if !shared.Leads(at, c.path) {
 			continue
 		}
 		paths, err := c.knownBelow(at)

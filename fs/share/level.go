@@ -13,6 +13,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -54,7 +55,7 @@ func (l *level) clearLeft(ctx context.Context) error {
 	if !l.left {
 		return nil
 	}
-	_, err := l.clearUnasked(ctx, l.at)
+	_, err := clearUnasked(ctx, l.Share, l.at)
 	return err
 }
 
@@ -155,7 +156,7 @@ func (l *level) tellAll() {
 func (l *level) wants(n *rnames.Node) bool {
 	name := path.Base(n.Path)
 	l.noteConflict(n)
-	if !mayPublish(name) || record.CheckPath(n.Path) != nil {
+	if !shared.MayPublish(name) || record.CheckPath(n.Path) != nil {
 		return false
 	}
 	if l.at == steps.Dir && !l.shows(n.Path) {
@@ -296,7 +297,7 @@ func (l *level) remove(ctx context.Context, p, name string, was *known.Name) err
 	}
 	before, err := l.unchanged(n, p, was)
 	if errors.Is(err, errChanged) { // perhaps in nothing that is published
-		if _, _, herr := l.shown(ctx, n, p, was); herr == nil {
+		if _, _, herr := shown(ctx, l.Share, n, p, was); herr == nil {
 			before, err = l.unchanged(n, p, was)
 		}
 	}
@@ -340,7 +341,7 @@ func (l *level) removeFolder(ctx context.Context, p, name string) error {
 	if err := l.lazy.below(ctx, p); err != nil {
 		return err
 	}
-	if did, err := l.clearUnasked(ctx, p); !did || err != nil {
+	if did, err := clearUnasked(ctx, l.Share, p); !did || err != nil {
 		l.again = true
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/attrs"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
@@ -155,7 +156,7 @@ func (p *pull) asKnown(ctx context.Context, at string, was *known.Name) (is bool
 	}
 	defer n.Unpin()
 	cut := was.Next != nil
-	_, look, err := p.shown(ctx, n, at, was)
+	_, look, err := shown(ctx, p.Share, n, at, was)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		return false, staysFor(err), nil
@@ -323,7 +324,7 @@ func (p *pull) goes(at string) bool {
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.
 func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Entry, was *known.Name) (
 	same bool, why string, err error) {
-	has, look, err := p.shown(ctx, n, at, was)
+	has, look, err := shown(ctx, p.Share, n, at, was)
 	if err != nil {
 		return false, staysFor(err), nil
 	}
@@ -348,7 +349,7 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 
 // shown is what the tree has of a name. Where that is what is published although it looks otherwise (it was
 // changed and changed back, or another name of its inode went), was has its look from here on.
-func (s *Share) shown(ctx context.Context, n *names.Node, at string, was *known.Name) (
+func shown(ctx context.Context, s *Share, n *names.Node, at string, was *known.Name) (
 	*record.Entry, known.Sum, error) {
 	l := &looker{Share: s, ctx: ctx, waits: true, batch: s.o.Store.Begin()}
 	defer l.batch.Release()
@@ -394,7 +395,7 @@ func (p *pull) noteAs(st *steps.Step, made *names.Node, n *rnames.Node, e *recor
 			was == nil && !slices.Equal(has.Attrs, e.Attrs):
 			return nil // its attributes were changed here, and are not published
 		case was != nil && was.Bare() && e.Kind != record.KindFolder: // it got its attributes before its name
-		case was != nil && !sameAttributes(has, e):
+		case was != nil && !attrs.Same(has, e):
 			if was.Bare() {
 				has.Attrs = nil // what a program gave it stays
 			}

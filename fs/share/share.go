@@ -77,6 +77,8 @@ import (
 	"ckptfs/fs/pack"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/removals"
+	"ckptfs/fs/share/shared"
+	"ckptfs/fs/share/yield"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -171,7 +173,7 @@ type Share struct {
 	done    map[string]*steps.Step
 	status  control.RemoteStatus
 
-	unasked yielding
+	unasked yield.Yielding
 
 	wake chan struct{}
 	stop context.CancelFunc
@@ -262,13 +264,13 @@ func (s *Share) Touched(p string) {
 	if p == steps.Dir { // a folder that was moved here
 		s.TouchedAll()
 	}
-	at := inStep(p)
+	at := shared.Step(p)
 	if at == "" {
 		return
 	}
 	s.mu.Lock()
 	s.touched[at] = s.o.Now()
-	s.dirty[runOf(p)] = true
+	s.dirty[shared.Run(p)] = true
 	delete(s.done, at)
 	s.mu.Unlock()
 	s.wakeUp()
@@ -293,11 +295,11 @@ func (s *Share) wakeUp() {
 // Removing notes that a name is about to be removed, or moved away. done says whether that was done. What
 // cannot be noted is removed all the same, and comes back: nothing is lost by that.
 func (s *Share) Removing(p string) (done func(happened bool)) {
-	if inStep(p) == "" || s.lazy.isQuiet(p) {
+	if shared.Step(p) == "" || s.lazy.isQuiet(p) {
 		return func(bool) {}
 	}
 	end := removals.Nothing
-	has, err := s.settleBelow(p)
+	has, err := settling{s}.settleBelow(p)
 	if has {
 		var nerr error
 		end, nerr = s.removals.Add(p)
@@ -321,25 +323,6 @@ func (s *Share) unnoted(p string, err error) {
 	if err != nil {
 		s.o.Report(slog.LevelWarn, "a removal could not be noted for the remote", "path", p, "reason", err)
 	}
-}
-
-// settleBelow is settle of what is known at or below a path. It reports whether that is anything.
-func (s *Share) settleBelow(at string) (has bool, err error) {
-	var pending []string
-	err = s.o.State.EachName(at, func(p string, b []byte) error {
-		k, err := known.Decode(p, b)
-		if has = true; err == nil && k.Next != nil { // else it is found out again
-			pending = append(pending, p)
-		}
-		return nil
-	})
-	for _, p := range pending {
-		err = errors.Join(err, s.settle(p))
-	}
-	if err == nil && has {
-		err = s.o.State.Sync() // else a crash may take what is known of what goes
-	}
-	return has, err
 }
 
 // has reports whether the remote has a name, or one below it.
@@ -408,7 +391,7 @@ func (s *Share) rests(n *names.Node, p string) time.Duration {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, ok := s.touched[inStep(p)]; ok {
+	if at, ok := s.touched[shared.Step(p)]; ok {
 		rest = min(rest, now.Sub(at))
 	}
 	return rest

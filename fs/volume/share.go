@@ -254,7 +254,7 @@ func (s *sharing) changing(n *names.Node) error {
 		return nil
 	}
 	for _, p := range n.Paths() {
-		one.Changing(p)
+		share.Changing(one, p)
 		if n.Dead() {
 			return unix.ESTALE
 		}
@@ -286,7 +286,7 @@ func (s *sharing) removing(dir *names.Node, name string) (done func(bool)) {
 // replacing is told before a program puts what has a name in the place of another.
 func (s *sharing) replacing(oldName string, dir *names.Node, name string) {
 	if one := s.get(); one != nil && dir.Synth() == nil {
-		one.Replacing(oldName, path.Join(dir.Path(), name))
+		share.Replacing(one, oldName, path.Join(dir.Path(), name))
 	}
 }
 

@@ -42,6 +42,8 @@ type scene struct {
 	does  func(b *machine)
 	own   bool     // what the machine shows is what is to be published; else what a shows
 	both  []string // names of which both versions are kept
+
+	changes int // how many it makes
 }
 
 func firstVersion(m *machine) {
@@ -113,7 +115,11 @@ var scenes = []scene{
 	{name: "look", begin: func(a, _ *machine) { firstVersion(a) }, does: looks},
 	{name: "pull again", begin: othersChange, does: pulls},
 	{name: "look again", begin: othersChange, does: looks},
-	{name: "look at stubs", begin: func(a, b *machine) { firstVersion(a); looks(b); secondVersion(a) }, does: looks},
+	{name: "look at stubs", begin: func(a, b *machine) {
+		firstVersion(a)
+		looks(b)
+		secondVersion(a)
+	}, does: looks},
 	{name: "push", begin: func(a, b *machine) {
 		bothHave(a, b)
 		b.write(killModel, modelFile(b.test.(*testing.T), "XYZ"))
@@ -128,8 +134,15 @@ var scenes = []scene{
 		b.rename(killSame, killModel)
 		pushes(b)
 	}, own: true},
-	{name: "conflict", begin: bothChange, does: func(b *machine) { pushes(b); looks(b); pulls(b) }, both: conflicting},
-	{name: "conflict pulled", begin: bothChange, does: func(b *machine) { pulls(b); pushes(b) }, both: conflicting},
+	{name: "conflict", begin: bothChange, both: conflicting, does: func(b *machine) {
+		pushes(b)
+		looks(b)
+		pulls(b)
+	}},
+	{name: "conflict pulled", begin: bothChange, both: conflicting, does: func(b *machine) {
+		pulls(b)
+		pushes(b)
+	}},
 }
 
 // shown is what a tree shows of a name.
@@ -344,7 +357,7 @@ var afters = []after{
 
 // TestKilledAnywhere kills a machine before each change that it makes to a file while it pulls, looks,
 // publishes and removes, has a program or another machine do something right after the restart, and compares
-// what all machines show then. It takes a few kills of each, all with CKPTFS_KILLS=all.
+// what all machines show then: all of them with CKPTFS_KILLS=all, which takes half an hour, else a few.
 func TestKilledAnywhere(t *testing.T) {
 	if name := os.Getenv(sceneOf); name != "" {
 		victim(t, name)
@@ -373,23 +386,29 @@ func onMemory(t *testing.T) {
 	}
 }
 
-// fewKills is how many kills of each kind are enough for a start.
-const fewKills = 2
-
+// anywhere kills before each change, or before one of them.
 func (s *scene) anywhere(t *testing.T, then *after, seed int) {
-	all := os.Getenv("CKPTFS_KILLS") == "all"
 	if len(s.both) > 0 && then.name != "nothing" || s.own && then.name == "others" {
-		t.Skip("who may have what is told by the other scenes")
+		t.Skip("who has what then is told by the other scenes")
 	}
-	total := len(s.kill(t, then, 1<<30))
-	step := 1
-	if !all {
-		step = max(1, total/fewKills)
+	if s.changes == 0 {
+		s.changes = len(s.kill(t, then, never))
 	}
-	for n := seed * 7 % step; n < total && !t.Failed(); n += step {
-		s.kill(t, then, n)
+	if os.Getenv("CKPTFS_KILLS") == "all" {
+		for n := 0; n <= s.changes && !t.Failed(); n++ {
+			s.kill(t, then, n)
+		}
+		return
 	}
+	n := s.changes // it is done
+	if seed%2 == 1 {
+		n = seed * 7 % s.changes
+	}
+	s.kill(t, then, n)
 }
+
+// never is before a change that nobody makes.
+const never = 1 << 30
 
 // kill is one kill, and what follows. It returns the changes that were made before.
 func (s *scene) kill(t *testing.T, then *after, n int) []killtest.Change {

@@ -74,7 +74,8 @@ func Watch() error {
 	code := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
 	left := len(calls)
 	for nr := range calls {
-		code = append(code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(left), K: uint32(nr)})
+		code = append(code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
+			Jt: uint8(left), K: uint32(nr)})
 		left--
 	}
 	code = append(code, unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW},
@@ -184,7 +185,9 @@ func watch(child *os.Process, fd, n int) (changes []Change, killed bool, err err
 			}
 		}
 		a := answer{id: of.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		if err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)); err != 0 && err != unix.ENOENT {
+		switch err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)); err {
+		case 0, unix.ENOENT:
+		default:
 			return changes, false, err
 		}
 	}

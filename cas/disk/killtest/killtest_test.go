@@ -32,8 +32,9 @@ func TestRun(t *testing.T) {
 		if made, err := os.ReadDir(dir); len(made) != n || err != nil {
 			t.Errorf("%d: %v, %v", n, made, err)
 		}
-		if last := changes[len(changes)-1]; last.String() != "mkdir "+filepath.Join(dir, fmt.Sprint(len(changes)-1)) {
-			t.Errorf("%d: %v", n, last)
+		last := len(changes) - 1
+		if want := "mkdir " + filepath.Join(dir, fmt.Sprint(last)); changes[last].String() != want {
+			t.Errorf("%d: %v, want %s", n, changes[last], want)
 		}
 	}
 }
