@@ -38,7 +38,8 @@
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in
 // the local store (content.Adopt), its mode and times, then the name, in place of what was there. A program
 // that has the old file open keeps it. What was changed here and not published is left as it is. What a name
-// is about to get is noted before (known.Name.Next): after a crash it is no change that was made here.
+// is about to get is noted before (known.Name.Next): after a crash it is no change that was made here. That
+// is settled before a program changes the name (Changing); package known lists what kills leave.
 //
 // # What goes by itself
 //

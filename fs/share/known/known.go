@@ -1,4 +1,23 @@
 // Package known is what a store and its remote have in common of a name, as fs/share keeps it.
+//
+// # Kills
+//
+// The tree and what is known of it change in two steps. What a kill between them leaves, and what mends it:
+//
+//	a pull, a look     next is noted before the tree changes. The tree has what it had, or what it was about
+//	                   to get: Shown tells. It has some attributes of either: the next look gives it the
+//	                   others, since no program changed it meanwhile (share.Changing notes before, and ends
+//	                   next). A step whose small file the pull still held open is not torn by that.
+//	a replaced name    .ckptfs-pull- has what was there; left.go tells whose it is before a program may change
+//	                   the name, and before the folder is removed
+//	a late note        what a look noted may be late: it is made durable before a program changes the name
+//	a program removes  the note of the removal comes first; next is settled before, so that it is published
+//	others removed     .ckptfs-aside- has it until it is gone; what is known of it then says nothing
+//	a push             Begun is noted before the commit: what is removed after it is removed for others. What
+//	                   was known of other names stays: the tree is what the remote has, as the next look sees
+//	a cut of removals  a removal that was published is looked at once more, and the name is not known
+//
+// TestKilledAnywhere of fs/volume kills before each change of a file in all of these.
 package known
 
 import (
