@@ -119,7 +119,7 @@ bench-scale: build
 bench-remote:
 	$(GO) test ./cas/remote/remotetest -run Network -count 1 -v -timeout 10m
 	scripts/setup-engine
-	CKPTFS_BIN=/bin/true $(GO) test ./integration/remote -run '^$$' -bench Remote -benchtime 1x -timeout 30m
+	CKPTFS_BIN=/bin/true $(GO) test ./integration/remote -run '^$$' -bench 'Remote|Beside' -benchtime 1x -timeout 30m
 
 bench-dedup: build
 	$(BENCH) -only dedup,resnet

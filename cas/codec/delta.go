@@ -12,8 +12,8 @@ import (
 //
 // Floats are mapped to integers of the same order (IEEE 754's totalOrder): the sign bit is inverted, and with
 // it all others of a negative number. A step of training moves a weight by few places in that order, across
-// zero and powers of two as well, where XOR would change most of the bits. The differences, modulo 2^(8w),
-// are zigzag-coded, 0 -1 1 -2 to 0 1 2 3, and stored as planes:
+// zero and powers of two as well, where XOR would change most of the bits. The differences, the content less
+// the base, modulo 2^(8w), are zigzag-coded, 0 -1 1 -2 to 0 1 2 3, and stored as planes:
 //
 //	0  1  kind: 1 the elements are floats, 0 integers, which are subtracted as they are
 //	1  1  the width w of an element in bytes, 1, 2, 4 or 8

@@ -23,8 +23,9 @@
 //	                     product is rounded to that, and the sum, and that to the type of b
 //	single precision     the same in double precision, in which s is exact, rounded to single at last
 //
-// always to the nearest, ties to even; but b itself where that is not finite. So the prediction is the same
-// on every machine, in whatever order s is summed up.
+// always to the nearest, ties to even. Where the result is not finite, because b is not or the sum is too
+// large, predicted is b itself. So the prediction is the same on every machine, in whatever order s is summed
+// up.
 package lowrank
 
 import (

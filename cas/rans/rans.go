@@ -26,9 +26,9 @@
 // Frequencies are stored apart from the stream, as bits, the lowest bit of a byte first:
 //
 //	3 bits   k
-//	         for each value from 0 on, until 4096 is reached: the frequency less that of the value before,
-//	         zigzag-coded, as a number of order k; and after a frequency of zero how many more zeros follow,
-//	         as a number of order 0
+//	         for each value from 0 on, until the frequencies add up to 4096: the frequency less that of the
+//	         value before (0 of the first), zigzag-coded, as a number of order k; and after a frequency of
+//	         zero how many more zeros follow, as a number of order 0
 //	         zeros to the end of the byte
 //
 // A number n of order k (Exp-Golomb coding; Teuhola 1978) is as many zeros as n >> k plus 1 has bits below

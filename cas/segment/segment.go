@@ -60,8 +60,8 @@
 //
 // A base may have been stored again since, with another number. A reader insists that this is less than i: so
 // there are no circles and no long chains, whatever a damaged or hostile store says. It also insists that
-// neither the record nor any of its bases is longer than MaxBased once decoded, so that it knows what memory
-// it takes.
+// neither the record nor any of its bases is longer than MaxBased, 2^20 bytes, once decoded, so that it knows
+// what memory it takes.
 //
 // A record that is rounded (codec.Rounded) has the numbers of its base in half the bytes. So of chunks of one
 // length it has two bases, one behind the other. Its number is 8, whatever theirs are, so that no delta is
@@ -111,7 +111,7 @@
 //	 12  4  segment number
 //	 16 16  store id
 //	 32  8  offset of the footer
-//	 40  8  number of entries N; the footer has 56 N bytes and ends where the trailer starts
+//	 40  8  number of entries N, at most 2^18; the footer has 56 N bytes and ends where the trailer starts
 //	 48 24  chunks: how many, their raw bytes, their stored bytes (8 each)
 //	 72 24  lists: likewise
 //	 96 24  manifests: likewise

@@ -2,6 +2,7 @@ package spilled
 
 import (
 	"errors"
+	"runtime"
 	"runtime/debug"
 	"unsafe"
 
@@ -13,7 +14,8 @@ import (
 type Slab[T any] struct {
 	dir    *disk.Folder
 	free   []*T
-	chunk  []T // that values are taken from
+	chunks [][]T
+	chunk  []T // what is left of the last one
 	values int
 	heap   int
 	files  []*mapping
@@ -56,12 +58,31 @@ func (s *Slab[T]) grow() {
 	if size := n * int(unsafe.Sizeof(*new(T))); s.dir != nil && size >= mappedFrom*slotBytes {
 		if m := newMapping(s.dir, size); m != nil {
 			s.files = append(s.files, m)
-			s.chunk = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m.bytes))), n)
+			s.begin(unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m.bytes))), n))
 			return
 		}
 	}
 	s.heap += n
-	s.chunk = make([]T, n)
+	s.begin(make([]T, n))
+}
+
+func (s *Slab[T]) begin(chunk []T) { s.chunks, s.chunk = append(s.chunks, chunk), chunk }
+
+// Each calls f with all values, in the order in which they were made, also with those that were given back.
+// An error of f ends it.
+func (s *Slab[T]) Each(f func(*T) error) error {
+	defer runtime.KeepAlive(s) // what lies in its files is not the collector's
+	for i, chunk := range s.chunks {
+		if i == len(s.chunks)-1 {
+			chunk = chunk[:len(chunk)-len(s.chunk)]
+		}
+		for k := range chunk {
+			if err := f(&chunk[k]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // ErrLost says that the disk does not give back what the kernel wrote out.

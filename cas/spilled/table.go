@@ -2,6 +2,11 @@
 // name: its pages are the kernel's cache, which writes them out where memory is short. It is gone with the
 // process.
 //
+//	Table  numbers, by the beginnings of hashes and by whom they are of
+//	Set    the beginnings of hashes
+//	Least  the least number that was noted for each beginning of a hash
+//	Slab   values
+//
 // A table is sorted by keys, with gaps: each key has a home in proportion to its value, and lies there, or
 // behind it with no gap between (linear probing, in order). So keys are to be spread evenly, as the
 // beginnings of hashes are, and all slots of one key lie side by side.

@@ -14,6 +14,7 @@ import (
 	"ckptfs/cas/locks"
 	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
+	"ckptfs/cas/spilled"
 )
 
 // ErrCompacting: another compaction is under way.
@@ -31,12 +32,13 @@ var ErrCompacting = errors.New("another compaction is under way: try again once 
 type Compaction struct {
 	s      *Store
 	dryRun bool
-	lowest map[key]uint8 // of bases: the lowest number of what is written against them, when it began
-	blind  bool          // a segment cannot be read: what is written against what is not known
+	lowest *spilled.Least // of bases: the number of what is written against them, when it began
+	blind  bool           // a segment cannot be read: what is written against what is not known
+
+	done *spilled.Set // columns that were not there, and versions before that were tried
 
 	mu  locks.Mutex[leafLock]
 	old map[uint32]bool // segments that hold what was replaced
-	put map[key]bool    // columns that were not there
 	st  CompactStats
 }
 
@@ -53,8 +55,8 @@ func (s *Store) Compact(ctx context.Context, dryRun bool) (*Compaction, error) {
 	if !s.passes.compacting.TryLock() {
 		return nil, ErrCompacting
 	}
-	c := &Compaction{s: s, dryRun: dryRun, lowest: map[key]uint8{}, old: map[uint32]bool{},
-		put: map[key]bool{}}
+	c := &Compaction{s: s, dryRun: dryRun, lowest: spilled.NewLeast(s.opt.Spill), old: map[uint32]bool{},
+		done: spilled.NewSet(s.opt.Spill)}
 	s.pins.beginCompaction()
 	if err := c.begin(ctx); err != nil {
 		c.End()
@@ -72,33 +74,30 @@ func (c *Compaction) begin(ctx context.Context) error {
 		}
 	}
 	for _, sealed := range []bool{false, true} {
-		ds, unread, err := s.deltasIn(ctx, sealed, 0)
+		unread, err := s.deltasIn(ctx, sealed, 0, c.against)
 		if err != nil {
 			return err
 		}
 		c.blind = c.blind || len(unread) > 0
-		for _, d := range ds {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			b, err := s.reader.baseAt(d.loc, d.hash)
-			if errors.Is(err, cas.ErrCorrupt) {
-				continue
-			}
-			if disk.Unreadable(err) {
-				c.blind = true
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("segment %08d: what is stored against what cannot be told: %w",
-					d.loc.Segment, err)
-			}
-			for _, h := range b.Hashes() {
-				if low, ok := c.lowest[keyOf(h)]; !ok || b.Number < low {
-					c.lowest[keyOf(h)] = b.Number
-				}
-			}
-		}
+	}
+	return nil
+}
+
+// against notes what a delta is written against.
+func (c *Compaction) against(d deltaRecord) error {
+	b, err := c.s.reader.baseAt(d.loc, d.hash)
+	if errors.Is(err, cas.ErrCorrupt) {
+		return nil
+	}
+	if disk.Unreadable(err) {
+		c.blind = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("segment %08d: what is stored against what cannot be told: %w", d.loc.Segment, err)
+	}
+	for _, h := range b.Hashes() {
+		c.lowest.Note(keyOf(h), b.Number)
 	}
 	return nil
 }
@@ -118,9 +117,10 @@ func (c *Compaction) Stats() CompactStats {
 
 // Recode stores chunk h, if it is held, as it would be stored today with the help of what it is related to,
 // when that takes less. A rounding of chunks that are not wanted for themselves, as wanted tells, is stored
-// without them though that takes more: then they can go. saved reports whether it was stored again. What is
-// wrong with the chunk is not Recode's business, and it stays as it is. The error is one of writing, or that
-// of Options.Room; after the latter the batch may be committed, and the chunk tried again.
+// without them though that takes more: then they can go. Where it and the version before are stored alone,
+// and others against it, the version before is stored against it instead. saved reports whether anything was
+// stored again. What is wrong with the chunk is not Recode's business, and it stays as it is. The error is one
+// of writing, or that of Options.Room; after the latter the batch may be committed, and the chunk tried again.
 func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related,
 	wanted func(cas.Hash) bool) (saved bool, err error) {
 	s := c.s
@@ -155,7 +155,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	c.st.Looked++
 	c.mu.Unlock()
 	r := &record{hash: h, kind: cas.Chunk, done: make(chan struct{})}
-	id, a := c.encode(r, *raw, hint, rel, was, buf)
+	id, a, fixed := c.encode(r, *raw, hint, rel, was, buf)
 	number := uint8(0)
 	if a != nil {
 		defer scratch.Put(a.raw)
@@ -163,6 +163,9 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	}
 	if now := len(*buf) - segment.RecordHeaderSize; !apart && old.XXH3 == rel.XXH3 &&
 		!delta.Better(now, number > 0, int(at.Stored), was.Number > 0) {
+		if fixed && c.first(rel.Prev) {
+			return c.Recode(b, rel.Prev, hint, cas.Related{Prev: h}, nil)
+		}
 		return false, nil
 	}
 	if !c.dryRun {
@@ -208,9 +211,10 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 }
 
 // encode sets buf to room for a record's header and the payload of r, which is not claimed yet, as it would
-// be stored today, against a; nil: alone. was is what the record that there is says of its base.
+// be stored today, against a; nil: alone. was is what the record that there is says of its base. fixed: what
+// is stored against it keeps it from being a delta of the version before, but that may be one of it.
 func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Related, was segment.Base,
-	buf *[]byte) (id byte, a *against) {
+	buf *[]byte) (id byte, a *against, fixed bool) {
 	s := c.s
 	if need := int(segment.Size(len(raw) + segment.MaxBaseSize)); cap(*buf) < need {
 		*buf = make([]byte, 0, need)
@@ -218,10 +222,11 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 	if len(raw) <= segment.MaxBased {
 		if c.mayRise(r.hash, segment.RoundedNumber) {
 			if id, a = s.encodeRounded(r.hash, raw, hint, rel.Masters, buf); a != nil {
-				return id, a
+				return id, a, false
 			}
 		}
 		if a = s.choose(r.hash, rel); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
+			fixed = a.Number == 1 && c.mayRise(rel.Prev, 1)
 			scratch.Put(a.raw)
 			a = nil
 		}
@@ -231,13 +236,13 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 		if a != nil {
 			id, ok := delta.Encode(buf, &a.Base, *a.raw, raw, hint, rel)
 			if ok && s.leanOn(r.hash, a.Hash, a) {
-				return id, a
+				return id, a, false
 			}
 			scratch.Put(a.raw)
 		}
 	}
 	id, *buf = codec.Encode((*buf)[:segment.RecordHeaderSize], raw, hint)
-	return id, nil
+	return id, nil, fixed
 }
 
 // columns has the columns that the record of h, encoded against a, needs, put, and says how many more bytes
@@ -258,7 +263,7 @@ func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns
 			return -1, nil
 		}
 	}
-	if was.Segment != 0 || !c.firstPut(cols.Hash) {
+	if was.Segment != 0 || !c.first(cols.Hash) {
 		return 0, nil
 	}
 	if now, err := s.locateNow(false, cols.Hash); err == nil && now.Segment != 0 {
@@ -267,28 +272,20 @@ func (c *Compaction) columns(b *Batch, h cas.Hash, a *against, cols *cas.Columns
 	return segment.Size(len(cols.Raw)), nil
 }
 
-// firstPut notes that columns were put, and reports whether they had not been before.
-func (c *Compaction) firstPut(h cas.Hash) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	had := c.put[keyOf(h)]
-	c.put[keyOf(h)] = true
-	return !had
-}
+// first notes that columns were put, or a version before was tried, and reports whether they had not been.
+func (c *Compaction) first(h cas.Hash) bool { return c.done.Add(keyOf(h)) }
 
 // mayRise reports whether the record of h may get a number that is higher than the one that it has.
 func (c *Compaction) mayRise(h cas.Hash, number uint8) bool {
 	c.s.pins.mu.Lock()
-	defer c.s.pins.mu.Unlock()
-	return c.risesLocked(keyOf(h), number)
+	_, linked := c.s.pins.linked[keyOf(h)]
+	c.s.pins.mu.Unlock()
+	return !linked && c.mightRise(h, number)
 }
 
-// risesLocked is mayRise for a caller that holds pins.mu.
-func (c *Compaction) risesLocked(k key, number uint8) bool {
-	c.s.pins.mu.AssertHeld()
-	low, based := c.lowest[k]
-	_, linked := c.s.pins.linked[k]
-	return !c.blind && !linked && (!based || low > number)
+// mightRise is mayRise as far as what was written before the compaction began tells.
+func (c *Compaction) mightRise(h cas.Hash, number uint8) bool {
+	return !c.blind && c.lowest.Over(keyOf(h), number)
 }
 
 // claim has r take the place of the record at a location, if it still is in the index. With true it must be
@@ -318,17 +315,19 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 // it, so that its number may not rise.
 func (c *Compaction) replace(b *Batch, r *record, number, was uint8) (bool, error) {
 	s := c.s
+	might := c.mightRise(r.hash, number)
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
+	_, linked := s.pins.linked[keyOf(r.hash)]
 	switch {
 	case s.appender.closed:
 		return false, ErrClosed
 	case b.done:
 		return false, ErrBatchDone
 	case s.pins.fixedLocked(keyOf(r.hash)) || s.appender.pending[r.hash] != nil ||
-		number > was && !c.risesLocked(keyOf(r.hash), number):
+		number > was && (linked || !might):
 		return false, nil
 	}
 	r.rising = number > was

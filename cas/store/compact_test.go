@@ -116,6 +116,64 @@ func TestCompact(t *testing.T) {
 	wantGet(t, s, version(1, 10))
 }
 
+// from puts a version against another one.
+func from(t testing.TB, b *Batch, line, v, prev int) {
+	t.Helper()
+	if _, id, err := putVersion(b, line, v, prev); !codec.NeedsBase(id) || err != nil {
+		t.Fatal(id, err)
+	}
+}
+
+// A record against which others are written, and which is to be a delta of one against which none are, has
+// that one become a delta of it: now, and when there is no index any more.
+func TestCompactTheOtherWayRound(t *testing.T) {
+	m := newMem()
+	s := open(t, m, newIndex(), Options{SegmentSize: 4 << 10})
+	alone(t, s, [2]int{1, 0}, [2]int{1, 1})
+	b := s.Begin()
+	evolve(t, b, 1, 2)
+	commit(t, b)
+	for want := int64(1); want >= 0; want-- {
+		for _, dry := range []bool{true, false} {
+			c, err := s.Compact(t.Context(), dry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := s.Begin()
+			hint, rel := relatedTo(1, 1, 0)
+			saved, err := c.Recode(b, cas.Sum(version(1, 1)), hint, rel, nil)
+			if saved != (want > 0) || err != nil {
+				t.Error(saved, err)
+			}
+			commit(t, b)
+			if err := c.Retire(t.Context()); err != nil {
+				t.Error(err)
+			}
+			c.End()
+			if st := c.Stats(); st.Records != want || want > 0 && st.After > st.Before*9/10 {
+				t.Errorf("dry %v: %+v", dry, st)
+			}
+		}
+	}
+	check := func(s *Store) {
+		t.Helper()
+		for v, want := range []uint8{1, 0, 1} {
+			if got := numberOf(t, s, cas.Sum(version(1, v))); got.Number != want {
+				t.Errorf("version %d has number %d", v, got.Number)
+			}
+			wantGet(t, s, version(1, v))
+		}
+	}
+	check(s)
+	sweepNow(t, s, SweepOptions{}, keeping(map[[2]int]bool{{1, 0}: true}))
+	wantGet(t, s, version(1, 0))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, m, newIndex(), Options{})
+	wantGet(t, s, version(1, 0))
+}
+
 // A record against which others are written gets no number that these do not allow, now or when they are
 // stored while the compaction goes on.
 func TestCompactKeepsNumbers(t *testing.T) {
@@ -123,6 +181,7 @@ func TestCompactKeepsNumbers(t *testing.T) {
 	alone(t, s, [2]int{1, 0}, [2]int{1, 1})
 	b := s.Begin()
 	evolve(t, b, 1, 2) // number 1, against version 1
+	from(t, b, 1, 3, 0)
 	commit(t, b)
 	if st, err := recode(t.Context(), s, [][2]int{{1, 1}}, stepBefore, nil); err != nil || st.Records != 0 {
 		t.Errorf("%+v, %v", st, err)
@@ -130,12 +189,16 @@ func TestCompactKeepsNumbers(t *testing.T) {
 	wantGet(t, s, version(1, 2))
 
 	alone(t, s, [2]int{2, 0}, [2]int{2, 1})
+	b = s.Begin()
+	from(t, b, 2, 4, 0)
+	commit(t, b)
 	c, err := s.Compact(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.End()
-	b, other := s.Begin(), s.Begin()
+	b = s.Begin()
+	other := s.Begin()
 	if _, delta := evolve(t, other, 2, 2); !delta {
 		t.Fatal("no delta")
 	}

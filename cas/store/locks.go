@@ -20,7 +20,7 @@ type (
 	appenderLock   struct{} // appender.mu
 	pinsLock       struct{} // pins.mu
 	tellingLock    struct{} // checker.telling
-	leafLock       struct{} // Compaction.mu, Marking.mu, checker.mu
+	leafLock       struct{} // Compaction.mu, checker.mu
 )
 
 func (pruningLock) Rank() (int, string)    { return locks.Outer + 900, "passes.pruning" }

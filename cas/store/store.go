@@ -112,6 +112,8 @@ type Options struct {
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
 	ExpectBytes int64 // memory for what is expected; 24 MiB
+	// Spill is where a pass keeps what it notes of very many records (package spilled); nil: in memory.
+	Spill *disk.Folder
 	// ReadOnly opens a store that was closed in order, and changes nothing; the disk.FS should be a
 	// disk.ReadOnly. Open fails with ErrNeedsRecovery when the index lacks records that the segments have.
 	ReadOnly bool

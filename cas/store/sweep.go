@@ -11,8 +11,8 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
-	"ckptfs/cas/locks"
 	"ckptfs/cas/segment"
+	"ckptfs/cas/spilled"
 )
 
 // Defaults of a sweep.
@@ -59,18 +59,13 @@ type Mark func(ctx context.Context, m *Marking) error
 
 // Marking is what a Mark reports to, from any number of goroutines, until it returns.
 type Marking struct {
-	s  *Store
-	mu locks.Mutex[leafLock]
-	// marked is what is wanted.
-	marked map[key]struct{}
+	s *Store
+	// marked is what is wanted. What it takes for that by mistake stays, too.
+	marked *spilled.Set
 }
 
 // Keep says that a record is wanted.
-func (m *Marking) Keep(h cas.Hash) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.marked[keyOf(h)] = struct{}{}
-}
+func (m *Marking) Keep(h cas.Hash) { m.marked.Add(keyOf(h)) }
 
 // Named lists the manifests and lists that batches have put since the sweep began, or had put before and not
 // released. They are wanted themselves; what they name may not be, if it was not put with them.
@@ -96,18 +91,14 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	defer s.passes.pruning.Unlock()
 	s.passes.sweeping.Lock() // of a compaction a moment at a time
 	defer s.passes.sweeping.Unlock()
-	m := &Marking{s: s, marked: map[key]struct{}{}}
+	m := &Marking{s: s, marked: spilled.NewSet(s.opt.Spill)}
 	w := sweep{s: s, opt: opt, marked: m.marked}
 
 	// From here on what is put is wanted: the mark may have been where it is named already.
 	s.pins.beginSweep()
 	defer s.pins.endSweep()
 
-	err := mark(ctx, m)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := cmp.Or(mark(ctx, m), m.marked.Err(), ctx.Err()); err != nil {
 		return w.st, err
 	}
 	if !opt.DryRun {
@@ -124,7 +115,7 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	}
 	w.st.Segments = len(numbers)
 	w.deadline = s.opt.Now().Add(-opt.Grace)
-	if err := w.bases(ctx); err != nil {
+	if err := spilled.Guard(func() error { return w.bases(ctx) }); err != nil {
 		return w.st, err
 	}
 	again, err := w.segments(ctx, numbers)
@@ -197,7 +188,7 @@ type sweep struct {
 	s        *Store
 	opt      SweepOptions
 	deadline time.Time
-	marked   map[key]struct{}
+	marked   *spilled.Set
 	keep     bool // whatever is in the index is wanted
 	// blind is a segment of which it cannot be read what its deltas need; 0: there is none. spared: chunks
 	// stay because of it.

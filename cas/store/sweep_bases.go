@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
+	"ckptfs/cas/spilled"
 )
 
 // deltaRecord is a delta that a segment holds.
@@ -33,78 +33,98 @@ type deltaRecord struct {
 // none. What one needs that the disk does not read may be any chunk: then blind says so, and the sweep takes
 // no chunk that the index has.
 func (w *sweep) bases(ctx context.Context) error {
-	var ds []deltaRecord
+	ds := spilled.NewSlab[deltaRecord](w.s.opt.Spill)
+	add := func(d deltaRecord) error { *ds.New() = d; return nil }
 	var unread []uint32
 	for _, sealed := range []bool{false, true} {
 		// First those that are being written: one that is sealed meanwhile is looked at twice, not never.
-		recs, not, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix())
+		not, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix(), add)
 		if err != nil {
 			return err
 		}
-		ds, unread = append(ds, recs...), append(unread, not...)
+		unread = append(unread, not...)
 	}
 	for again := true; again; {
 		again = false
-		for i := range ds {
-			d := &ds[i]
-			if _, marked := w.marked[keyOf(d.hash)]; d.done ||
-				!d.kept && !marked && !w.s.pins.inUse(keyOf(d.hash)) {
-				continue
+		if err := ds.Each(func(d *deltaRecord) error {
+			k := keyOf(d.hash)
+			if d.done || !d.kept && !w.marked.MayHave(k) && !w.s.pins.inUse(k) {
+				return nil
 			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			d.done, again = true, true
-			b, _, err := w.s.reader.baseOf(d.hash, d.loc)
-			if errors.Is(err, cas.ErrCorrupt) {
-				continue
-			}
-			if disk.Unreadable(err) {
-				w.blind = cmp.Or(w.blind, d.loc.Segment)
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", d.loc.Segment,
-					err)
-			}
-			for _, h := range b.Hashes() {
-				w.marked[keyOf(h)] = struct{}{}
-			}
+			d.done = true
+			more, err := w.needs(ctx, d.hash, d.loc)
+			again = again || more
+			return err
+		}); err != nil {
+			return err
 		}
 	}
-	if len(unread) == 0 {
+	if len(unread) > 0 {
+		if err := w.suspect(ds, unread); err != nil {
+			return err
+		}
+	}
+	return w.marked.Err()
+}
+
+// needs marks the bases of a delta that stays, and reports whether one was not marked before.
+func (w *sweep) needs(ctx context.Context, h cas.Hash, loc cas.Location) (more bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	b, _, err := w.s.reader.baseOf(h, loc)
+	if errors.Is(err, cas.ErrCorrupt) {
+		return false, nil
+	}
+	if disk.Unreadable(err) {
+		w.blind = cmp.Or(w.blind, loc.Segment)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", loc.Segment, err)
+	}
+	for _, h := range b.Hashes() {
+		more = w.marked.Add(keyOf(h)) || more
+	}
+	return more, nil
+}
+
+// suspect has the sweep be blind if segments that the disk does not read may have deltas that stay, besides
+// ds.
+func (w *sweep) suspect(ds *spilled.Slab[deltaRecord], unread []uint32) error {
+	done, held := spilled.NewSet(w.s.opt.Spill), spilled.NewSet(w.s.opt.Spill)
+	if err := ds.Each(func(d *deltaRecord) error {
+		if d.done {
+			done.Add(keyOf(d.hash))
+		}
 		return nil
+	}); err != nil {
+		return err
 	}
-	done := map[key]bool{}
-	for i := range ds {
-		done[keyOf(ds[i].hash)] = done[keyOf(ds[i].hash)] || ds[i].done
-	}
-	// What is wanted and in no index may lie there, too: a start could not read its late entry.
-	nowhere := maps.Clone(w.marked)
 	err := w.s.indexer.forEach(func(e cas.Entry) error {
 		k := keyOf(e.Hash)
-		_, marked := w.marked[k]
-		delete(nowhere, k)
-		if e.Delta && !done[k] && slices.Contains(unread, e.Segment) && (marked || w.s.pins.inUse(k)) {
+		held.Add(k)
+		if e.Delta && !done.Has(k) && slices.Contains(unread, e.Segment) &&
+			(w.marked.MayHave(k) || w.s.pins.inUse(k)) {
 			w.blind = e.Segment
 		}
 		return nil
 	})
-	for k := range nowhere {
-		if !done[k] {
-			w.blind = cmp.Or(w.blind, unread[0])
-		}
+	// What is wanted and in no index may lie there, too: a start could not read its late entry.
+	if !w.marked.Within(done, held) {
+		w.blind = cmp.Or(w.blind, unread[0])
 	}
 	return err
 }
 
-// deltasIn lists the deltas of the segments that are sealed, or of those that are being written. All are kept
-// of those that were sealed after the deadline. unread are the segments that may have more of them.
-func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (
-	ds []deltaRecord, unread []uint32, err error) {
+// deltasIn calls f with the deltas of the segments that are sealed, or of those that are being written. All
+// are kept of those that were sealed after the deadline. unread are the segments that may have more of them.
+func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64, f func(deltaRecord) error) (
+	unread []uint32, err error) {
+	var own error // f's, or the context's
 	add := func(n uint32, rec *segment.Record, kept bool) {
-		if known(rec.Kind) && codec.NeedsBase(rec.Codec) {
-			ds = append(ds, deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept})
+		if own == nil && known(rec.Kind) && codec.NeedsBase(rec.Codec) {
+			own = cmp.Or(ctx.Err(), f(deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept}))
 		}
 	}
 	if !sealed {
@@ -114,25 +134,28 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64) (
 				add(t.Number(), &rec, true)
 			}
 		}
-		return ds, nil, nil
+		return nil, own
 	}
 	numbers, err := s.appender.tails.Sealed()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, n := range numbers {
 		if err := ctx.Err(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		err := s.listed(n, deadline, add)
+		if own != nil {
+			return nil, own
+		}
 		if disk.Unreadable(err) {
 			unread, err = append(unread, n), nil
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", n, err)
+			return nil, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", n, err)
 		}
 	}
-	return ds, unread, nil
+	return unread, nil
 }
 
 // listed calls f with the records of a segment that is not being written. kept: it was sealed after the

@@ -40,12 +40,13 @@ func (p *part) judge() error {
 	s := p.s
 	p.fates = make([]fate, len(p.recs))
 	p.gen = s.indexer.generation()
-	hashes, locs := make([]cas.Hash, step), make([]cas.Location, step)
+	hashes, locs, marked := make([]cas.Hash, step), make([]cas.Location, step), make([]bool, step)
 	var found []cas.Entry // wanted, and not where the index says
 	for at := 0; at < len(p.recs); at += step {
 		recs := p.recs[at:min(at+step, len(p.recs))]
 		for i := range recs {
 			hashes[i] = recs[i].Hash
+			marked[i] = p.marked != nil && p.marked.MayHave(keyOf(recs[i].Hash))
 		}
 		if err := s.Locate(hashes[:len(recs)], locs[:len(recs)]); err != nil {
 			return err
@@ -54,8 +55,7 @@ func (p *part) judge() error {
 		s.pins.mu.Lock()
 		for i := range recs {
 			rec, loc, k := &recs[i], &locs[i], keyOf(recs[i].Hash)
-			_, wanted := p.marked[k]
-			wanted = wanted || p.keep || s.pins.inUseLocked(k)
+			wanted := marked[i] || p.keep || s.pins.inUseLocked(k)
 			here := loc.Segment == p.n && loc.Off == rec.Off
 			switch {
 			case !known(rec.Kind) || here && wanted || p.keep && loc.Segment == 0:
@@ -80,6 +80,9 @@ func (p *part) judge() error {
 				found = append(found, rec.Entry(p.n))
 			}
 		}
+	}
+	if p.marked != nil && p.marked.Err() != nil {
+		return errors.Join(errStop, p.marked.Err()) // what is wanted is not known any more
 	}
 	if len(found) == 0 {
 		return nil

@@ -36,7 +36,7 @@ code is then 6.`,
 				}
 				o.ReadData, o.Subset = true, subset.share
 			}
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+			return whole(a, cmd, args[0], readOnly, func(s *session) error {
 				update, done := a.progress("checking")
 				c, err := s.Check(cmd.Context(), o, update)
 				done()

@@ -27,7 +27,7 @@ With --dry-run everything is read and encoded, and nothing written. The true gai
 were re-encoded could serve as bases for others.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], unlessDry(o.DryRun), func(s *session) error {
+			return whole(a, cmd, args[0], unlessDry(o.DryRun), func(s *session) error {
 				update, done := a.progress("compacting")
 				c, err := s.Compact(cmd.Context(), o, update)
 				done()

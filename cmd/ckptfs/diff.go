@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -162,6 +161,10 @@ enough), or whose content is that of TENSOR in FILE. Names, types and shapes may
 				if err != nil {
 					return err
 				}
+				if len(f.Tensors) == 0 {
+					return control.NotFound("no packed file of %s has a tensor whose content has hash %s",
+						s.place.store, hash)
+				}
 				return a.show(f, func(w io.Writer) {
 					slices.SortStableFunc(f.Tensors,
 						func(a, b control.TensorRef) int { return strings.Compare(a.File, b.File) })
@@ -185,7 +188,7 @@ func splitTensor(s string) (file, tensor string, err error) {
 		}
 	}
 	if file == "" {
-		return "", "", errors.New("it is to be FILE:TENSOR")
+		return "", "", fmt.Errorf("%s: after the file a colon and the name of a tensor are missing, as in %[1]s:layer.weight", s)
 	}
 	return file, tensor, nil
 }

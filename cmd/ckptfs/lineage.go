@@ -31,7 +31,7 @@ attribute user.parent; what the file was before it was written again; the step b
 inferred, the model that has half of its bytes. A removed model stays in the chain, marked as retired.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+			return a.with(cmd.Context(), args[0], readPast, func(s *session) error {
 				l, err := s.Lineage(cmd.Context(), s.place.path)
 				if err != nil {
 					return err
@@ -92,7 +92,7 @@ func idle(chain []control.Ancestor) int {
 func modelText(m *control.Model) string {
 	s := fmt.Sprintf("%s (%d)", text.Printable(m.Path), m.Seq)
 	if m.Retired {
-		s += ", retired " + timeText(m.RetiredAt)
+		s += ", retired " + text.Time(m.RetiredAt)
 	}
 	return s
 }
@@ -196,7 +196,7 @@ func (a *app) ownerCmd() *cobra.Command {
 			if err != nil {
 				return &usageError{msg: err.Error(), cmd: cmd}
 			}
-			return a.with(cmd.Context(), file, readOnly, func(s *session) error {
+			return a.with(cmd.Context(), file, readPast, func(s *session) error {
 				o, err := s.Owner(cmd.Context(), s.place.path, tensor)
 				if err != nil {
 					return err

@@ -210,6 +210,8 @@ type mounted struct {
 	PID        int    `json:"pid"`
 	Log        string `json:"log,omitempty"`
 	Recovery   string `json:"recovery,omitempty"`
+
+	Remote *remote.Added `json:"remote,omitempty"` // that the store joined just now; not with --foreground
 }
 
 // mount is three processes: the one that was called, which waits until there is a mount; the holder, which
@@ -232,7 +234,11 @@ func (a *app) mount(ctx context.Context, c *mountConfig) error {
 	if c.fake {
 		return nil
 	}
-	if err := c.remote.Join(ctx, shell{a}, c.store); err != nil {
+	joined, err := c.remote.Join(ctx, shell{a}, c.store)
+	if joined != nil && !a.json {
+		joined.Print(a.out)
+	}
+	if err != nil {
 		return err
 	}
 	if c.foreground {
@@ -242,6 +248,7 @@ func (a *app) mount(ctx context.Context, c *mountConfig) error {
 	if err != nil {
 		return err
 	}
+	m.Remote = joined
 	return a.sayMounted(m)
 }
 

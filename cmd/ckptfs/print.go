@@ -1,17 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
+
+	"ckptfs/cmd/ckptfs/text"
 )
 
 // show prints the result: as JSON if asked, else by human.
 func (a *app) show(v any, human func(io.Writer)) error {
 	if a.json {
-		enc := json.NewEncoder(a.out)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(v)
+		return text.JSON(a.out, "").Encode(v)
 	}
 	human(a.out)
 	return nil

@@ -42,7 +42,7 @@ Other machines may publish and read meanwhile. Until then what was removed can b
 			if o.Grace < 0 {
 				return &usageError{msg: "--grace is a time span such as 24h, or 0", cmd: cmd}
 			}
-			return a.with(cmd.Context(), args[0], unlessDry(o.DryRun), func(s *session) error {
+			return whole(a, cmd, args[0], unlessDry(o.DryRun), func(s *session) error {
 				if m := s.place.mount; m != nil && !o.DryRun {
 					if err := rundir.RemoveLeftBelow(m.Mountpoint, s.place.device()); err != nil {
 						fmt.Fprintf(os.Stderr, "ckptfs: what an interrupted forget left stays: %v\n", err)

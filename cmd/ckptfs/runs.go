@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
+	"path"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -27,7 +25,7 @@ died, until that file is written again or removed. Names such as tmp-checkpoint-
 written.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+			return whole(a, cmd, args[0], readOnly, func(s *session) error {
 				r, err := s.Runs(cmd.Context())
 				if err != nil {
 					return err
@@ -51,16 +49,9 @@ func printRuns(w io.Writer, l *control.RunList) {
 		}
 		rows[i] = []string{text.Printable(r.Run), humanize.Comma(int64(r.Steps)), strings.Join(not, ", "),
 			text.Bytes(r.LogicalBytes),
-			timeText(r.Last), text.Printable(strings.Join(r.Metrics, ", "))}
+			text.Time(r.Last), text.Printable(strings.Join(r.Metrics, ", "))}
 	}
 	text.Table(w, []string{"RUN", ">STEPS", "NOT COMPLETE", ">SIZE", "LAST WRITTEN", "METRICS"}, rows)
-}
-
-func timeText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.Local().Format(time.DateTime)
 }
 
 func (a *app) logCmd() *cobra.Command {
@@ -77,42 +68,23 @@ directory, and from its extended attributes user.metric.NAME, which take precede
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
-				l, err := s.Log(cmd.Context(), s.place.path)
-				if err != nil {
-					return err
+				log := func(to control.Listed) (*control.RunLog, error) {
+					return s.Log(cmd.Context(), s.place.path, to)
 				}
-				return a.show(l, func(w io.Writer) { printLog(w, l) })
+				if a.json {
+					return text.LogAsJSON(a.out, path.Base(s.place.path), log)
+				}
+				return text.Log(a.out, log)
 			})
 		},
 	}
 }
 
-func printLog(w io.Writer, l *control.RunLog) {
-	rows := make([][]string, len(l.Steps))
-	for i := range l.Steps {
-		s := &l.Steps[i]
-		fresh := text.Bytes(s.NewBytes)
-		if s.PlainBytes > 0 {
-			fresh += " + " + text.Bytes(s.PlainBytes) + " not packed"
-		}
-		shared := ""
-		if s.SharedWith != "" {
-			shared = fmt.Sprintf("%s with %s", text.Bytes(s.SharedBytes), s.SharedWith)
-		}
-		metrics := make([]string, 0, len(s.Metrics))
-		for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
-			metrics = append(metrics, fmt.Sprintf("%s=%s", name, s.Metrics[name]))
-		}
-		rows[i] = []string{text.Printable(s.Step), s.State, timeText(s.Time), text.Bytes(s.LogicalBytes),
-			fresh, text.Printable(shared),
-			text.Printable(strings.Join(metrics, " "))}
-	}
-	text.Table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", "SHARED", "METRICS"}, rows)
-	for i := range l.Steps {
-		if s := &l.Steps[i]; s.Problem != "" {
-			fmt.Fprintf(w, "%s: %s\n", text.Printable(s.Step), text.Printable(s.Problem))
-		}
-	}
+// bestStep is what best prints: the step, by its path for programs of this machine.
+type bestStep struct {
+	*control.BestStep
+	Path  string `json:"path"`            // absolute
+	Mount string `json:"mount,omitempty"` // where the store is mounted that the path lies in; "": nowhere
 }
 
 func (a *app) bestCmd() *cobra.Command {
@@ -133,9 +105,16 @@ the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN
 				if err != nil {
 					return err
 				}
-				return a.show(b, func(w io.Writer) {
-					fmt.Fprintf(w, "%s  %s=%s\n", text.Printable(s.place.full(b.Path)),
-						text.Printable(b.Metric), b.Value)
+				found := bestStep{BestStep: b}
+				if found.Path = s.place.full(b.Path); s.place.mount != nil {
+					found.Mount = s.place.mount.Mountpoint
+				} else if !a.json {
+					fmt.Fprintf(a.err, "ckptfs: %s is not mounted, and packed files are read through a mount\n",
+						text.Printable(s.place.store))
+				}
+				return a.show(found, func(w io.Writer) {
+					fmt.Fprintf(w, "%s  %s=%s\n", text.Printable(found.Path), text.Printable(b.Metric),
+						b.Value)
 				})
 			})
 		},

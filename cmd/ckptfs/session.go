@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -28,6 +32,7 @@ const (
 	readOnly  access = iota // it changes nothing, but a store that was not closed in order is repaired first
 	readWrite               // it changes the store
 	untouched               // nothing is written at all, not even to repair the store
+	readPast                // readOnly; and the path may be of what is gone
 )
 
 // unlessDry is what a command does to a store that it changes, or only says how it would.
@@ -44,6 +49,11 @@ func (a *app) with(ctx context.Context, path string, how access, do func(*sessio
 	if err != nil {
 		return err
 	}
+	if how == readPast {
+		how = readOnly
+	} else if p.gone {
+		return control.NotFound("%s: no such file or directory", path)
+	}
 	s, err := a.connect(ctx, p, how)
 	if err != nil {
 		return err
@@ -56,6 +66,17 @@ func (a *app) with(ctx context.Context, path string, how access, do func(*sessio
 	return err
 }
 
+// whole is with, for what a command does to the whole store, whichever path in it is named.
+func whole(a *app, cmd *cobra.Command, path string, how access, do func(*session) error) error {
+	return a.with(cmd.Context(), path, how, func(s *session) error {
+		if s.place.path != "" && !a.json {
+			fmt.Fprintf(a.err, "ckptfs: %s is of the whole store %s, not of %s alone\n", cmd.Name(),
+				text.Printable(s.place.store), text.Printable(path))
+		}
+		return do(s)
+	})
+}
+
 // withTwo is with, to look at two paths of one store; do is told the other one's place in it.
 func (a *app) withTwo(ctx context.Context, path, otherPath string,
 	do func(s *session, other string) error) error {
@@ -63,7 +84,7 @@ func (a *app) withTwo(ctx context.Context, path, otherPath string,
 	if err != nil {
 		return err
 	}
-	return a.with(ctx, path, readOnly, func(s *session) error {
+	return a.with(ctx, path, readPast, func(s *session) error {
 		if s.place.store != other.store {
 			return fmt.Errorf("%s and %s are in different stores, %s and %s: give two paths of one", path, otherPath, s.place.store, other.store)
 		}
@@ -76,6 +97,9 @@ func (a *app) connect(ctx context.Context, p *place, how access) (*session, erro
 	c, err := reach(ctx, p, gap)
 	if err == nil {
 		return &session{Client: c, place: p, close: func() error { return nil }}, nil
+	}
+	if p.mount != nil && errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%s: only the owner of its store and root may ask for it; all who see the mount may read %[1]s/.ckptfs/best: %w", p.mount.Mountpoint, unix.EACCES)
 	}
 	if !errors.Is(err, control.ErrNoDaemon) {
 		return nil, err

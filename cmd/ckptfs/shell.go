@@ -30,6 +30,9 @@ func (s shell) Store(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if p.gone {
+		return "", control.NotFound("%s: no such file or directory", path)
+	}
 	return p.store, nil
 }
 

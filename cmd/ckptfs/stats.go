@@ -29,7 +29,7 @@ that no run listed above it uses.
 The first answer after a mount reads every manifest. The daemon keeps it up to date for the later ones.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+			return whole(a, cmd, args[0], readOnly, func(s *session) error {
 				st, err := s.Stats(cmd.Context())
 				if err != nil {
 					return err

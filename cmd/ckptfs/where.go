@@ -23,6 +23,7 @@ type place struct {
 	store string          // absolute
 	mount *mountinfo.Info // the mount that the path lies in; nil when it was found through the store's folder
 	path  string          // relative to the mount's root, "" is the root
+	gone  bool            // the mount has no such path; the store may know what was there
 }
 
 // full is where this process finds a path of the place's store: in its mount, else in the store's folder.
@@ -60,8 +61,9 @@ func findIn(path string, mounts []*mountinfo.Info) (*place, error) {
 	}
 	resolved, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		if spelt != nil {
-			return spelt, nil // the daemon will say what is wrong with it, if it lives
+		if spelt != nil { // the daemon will say what is wrong with it, if it lives
+			spelt.gone = errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+			return spelt, nil
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, &exitError{exitNotStore, fmt.Errorf("%s: no such file or directory; give a path inside a ckptfs mount, or a store's folder", path)}

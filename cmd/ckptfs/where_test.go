@@ -105,7 +105,8 @@ func TestFindInMounts(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || p.store != tc.store || p.path != tc.inside || p.mount == nil {
+		if err != nil || p.store != tc.store || p.path != tc.inside || p.mount == nil ||
+			p.gone != (tc.inside == "not/there") {
 			t.Errorf("%s: %+v, %v; want %s in %s", tc.path, p, err, tc.inside, tc.store)
 		}
 	}

@@ -13,18 +13,22 @@
 //	                   a run's base, say. They may have nothing else in common: that is for samples to tell
 //
 // Of each it takes what has tensors that are not found yet, by the names that package pack finds them under.
+// Files that look for what is alike are packed one after the other if they are alike, so that a base and
+// fine-tunes that are copied in at once find each other.
+//
 // After a start the first two are found by the names as they are, and what is alike among the files that were
 // packed last.
 //
 // Which of a tensor's regions is compared with which is decided by package pack, which record by cas/store,
 // and whether a difference pays by cas/delta.
 //
-// Its state is what it remembers: paths (Finder), samples of signs (Signatures) and the names in folders
-// (folders). All are bounded, and none outlives the process. Their locks are leaves: nothing is locked under
+// Its state is what it remembers: paths (Finder), samples of signs (Signatures), the names in folders
+// (folders) and the files that are being packed (underway). All are bounded, and none outlives the process. Their locks are leaves: nothing is locked under
 // them.
 package bases
 
 import (
+	"context"
 	"strconv"
 	"sync"
 
@@ -44,10 +48,12 @@ import (
 type (
 	signaturesLock struct{} // Signatures.mu
 	foldersLock    struct{} // folders.mu
+	underwayLock   struct{} // underway.mu
 )
 
 func (signaturesLock) Rank() (int, string) { return locks.Volume + 900, "bases.Signatures.mu" }
 func (foldersLock) Rank() (int, string)    { return locks.Volume + 901, "bases.folders.mu" }
+func (underwayLock) Rank() (int, string)   { return locks.Volume + 902, "bases.underway.mu" }
 
 const rememberedPaths = 4096
 
@@ -74,6 +80,7 @@ type Finder struct {
 	o        Options
 	paths    *lru.Cache[string, cas.Hash] // the last manifest of each path, which may not be published yet
 	alike    Signatures
+	underway underway
 	folders  *folders
 	recalled sync.Once
 }
@@ -123,14 +130,20 @@ func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
 }
 
 // Related is what the file at p, of a layout l, may be stored with the help of; was are those of which it is
-// the next version.
-func (f *Finder) Related(p string, l *formats.Layout) (rel pack.Related, was []cas.Hash) {
+// the next version. A file that looks for what is alike waits, until ctx ends, for those that are alike and
+// did so before. end says that it is noted, or will not be: others may wait for that.
+func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
+	rel pack.Related, was []cas.Hash, end func()) {
+	end = func() {}
 	if f == nil {
-		return rel, nil
+		return rel, nil, end
 	}
-	rel, was = f.earlier(p, l, nil, f.alikeTo)
+	rel, was = f.earlier(p, l, nil, func(signs []uint64) []cas.Hash {
+		end = f.underway.come(ctx, signs)
+		return f.alikeTo(signs)
+	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
-	return rel, was
+	return rel, was, end
 }
 
 // RelatedAmong is Related for a walk over stored files, the oldest first: not says of a manifest that the

@@ -133,7 +133,7 @@ func TestNone(t *testing.T) {
 	var f *Finder
 	f.NotePath("a", cas.Hash{})
 	f.Note("a", cas.Hash{}, nil, nil)
-	if rel, was := f.Related("a", nil); rel.Before != nil || was != nil {
+	if rel, was, _ := f.Related(t.Context(), "a", nil); rel.Before != nil || was != nil {
 		t.Error("something")
 	}
 	if l, _, err := f.Presume("a", nil, 0); l != nil || err != nil {

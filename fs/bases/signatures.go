@@ -28,6 +28,16 @@ type signature struct {
 	signs    []uint64
 }
 
+// common is how many of its signs are among others, which are in order.
+func (f *signature) common(signs []uint64) (n int) {
+	for _, sign := range f.signs {
+		if _, ok := slices.BinarySearch(signs, sign); ok {
+			n++
+		}
+	}
+	return n
+}
+
 // Note remembers the signs of h, in order, in place of those of was.
 func (s *Signatures) Note(all []uint64, h cas.Hash, was []cas.Hash) {
 	if len(all) == 0 {
@@ -63,13 +73,7 @@ func (s *Signatures) of(signs []uint64) []cas.Hash {
 	defer s.mu.Unlock()
 	var most, few []cas.Hash
 	for _, f := range slices.Backward(s.files) {
-		common := 0
-		for _, sign := range f.signs {
-			if _, ok := slices.BinarySearch(signs, sign); ok {
-				common++
-			}
-		}
-		switch {
+		switch common := f.common(signs); {
 		case common == 0: // of fewer than four signs a quarter is none
 		case common >= len(f.signs)/4:
 			most = append(most, f.manifest)

@@ -61,6 +61,7 @@ func DialAt(ctx context.Context, socket string) (*Client, error) {
 	c.conns = make(chan net.Conn, 1)
 	c.conns <- first
 	c.http = &http.Client{Transport: &http.Transport{
+		ReadBufferSize: wireBuffer,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			select {
 			case conn := <-c.conns:

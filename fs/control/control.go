@@ -31,7 +31,7 @@
 //	GET  /v1/find?…                  Found; FindOptions
 //
 //	GET  /v1/runs                    RunList
-//	GET  /v1/log?path=P              RunLog
+//	GET  /v1/log?path=P              RunLog, whose steps are sent as they are described
 //	GET  /v1/steps?path=P            RunLog
 //	GET  /v1/best?path=P…            BestStep; metric, mode
 //	GET  /v1/lineage?path=P          Lineage
@@ -54,7 +54,7 @@
 //
 // A plain answer is one JSON object (200), or an Error's object (4xx, 5xx). A stream is 200 with one JSON
 // object a line (application/x-ndjson): any number of progress lines, then exactly one result or error line.
-// A stream that ends without one means that the daemon went away.
+// A stream that ends without one means that the daemon went away, and so does an object without an end.
 //
 //	{"progress":{"done_bytes":1048576,"total_bytes":4194304,"done_files":0,"total_files":1,"current":"runs/a/1/model.pt"}}
 //	{"result":{"files":1,"bytes":4194304,"skipped":[]}}

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"sync"
@@ -19,7 +20,7 @@ type Code string
 
 const (
 	CodeInternal Code = "internal"
-	// the request makes no sense: a bug, or programs of different versions
+	// the request makes no sense, because of the user, or of programs of different versions
 	CodeInvalid     Code = "invalid"
 	CodeNotFound    Code = "not_found"    // no such file
 	CodeDenied      Code = "denied"       // not this user
@@ -45,6 +46,21 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Message }
+
+// NotFound is the failure to find what was asked for, in a sentence: no text of an errno follows it.
+func NotFound(format string, args ...any) *Error {
+	return &Error{Code: CodeNotFound, Errno: "ENOENT", Message: fmt.Sprintf(format, args...)}
+}
+
+// NoData is NotFound of what is not known of a file that may be there.
+func NoData(format string, args ...any) *Error {
+	return &Error{Code: CodeNotFound, Errno: "ENODATA", Message: fmt.Sprintf(format, args...)}
+}
+
+// Invalid is a request that makes no sense, in a sentence.
+func Invalid(format string, args ...any) *Error {
+	return &Error{Code: CodeInvalid, Errno: "EINVAL", Message: fmt.Sprintf(format, args...)}
+}
 
 // Unwrap gives the errno and the sentinel that the error stands for.
 func (e *Error) Unwrap() []error {

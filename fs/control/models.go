@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math"
@@ -15,7 +16,7 @@ type Models interface {
 	// Runs lists the directories below runs/.
 	Runs(ctx context.Context) (*RunList, error)
 	// Log lists the steps of a run, in their order.
-	Log(ctx context.Context, run string) (*RunLog, error)
+	Log(ctx context.Context, run string, steps Listed) (*RunLog, error)
 	// Steps is Log without what each step added to those before it: no manifest is read.
 	Steps(ctx context.Context, run string) (*RunLog, error)
 	// Best is the complete step of a run with the least (mode "min") or greatest ("max") value of a metric.
@@ -121,12 +122,12 @@ func (n Number) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (n *Number) UnmarshalJSON(p []byte) error {
-	if len(p) > 0 && p[0] == '"' {
-		f, err := strconv.ParseFloat(string(p[1:len(p)-1]), 64)
-		*n = Number(f)
-		return err
+	if string(p) == "null" {
+		return nil
 	}
-	return json.Unmarshal(p, (*float64)(n))
+	f, err := strconv.ParseFloat(string(bytes.Trim(p, `"`)), 64)
+	*n = Number(f)
+	return err
 }
 
 // models adds what Models answers.
@@ -135,16 +136,14 @@ func (h *Handler) models(m Models) {
 	h.lineage(m)
 	h.matching(m)
 	h.mux.HandleFunc("GET /v1/runs", plain(func(r *http.Request) (any, error) { return m.Runs(r.Context()) }))
-	for name, list := range map[string]func(context.Context, string) (*RunLog, error){"log": m.Log,
-		"steps": m.Steps} {
-		h.mux.HandleFunc("GET /v1/"+name, plain(func(r *http.Request) (any, error) {
-			p, err := pathOf(r)
-			if err != nil {
-				return nil, err
-			}
-			return list(r.Context(), p)
-		}))
-	}
+	h.mux.HandleFunc("GET /v1/log", h.log(m))
+	h.mux.HandleFunc("GET /v1/steps", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return m.Steps(r.Context(), p)
+	}))
 	h.mux.HandleFunc("GET /v1/best", plain(func(r *http.Request) (any, error) {
 		p, err := pathOf(r)
 		if err != nil {
@@ -158,11 +157,6 @@ func (h *Handler) models(m Models) {
 // Runs is Models.Runs.
 func (c *Client) Runs(ctx context.Context) (*RunList, error) {
 	return ask[RunList](ctx, c, http.MethodGet, "runs", nil)
-}
-
-// Log is Models.Log.
-func (c *Client) Log(ctx context.Context, run string) (*RunLog, error) {
-	return ask[RunLog](ctx, c, http.MethodGet, "log", url.Values{"path": {run}})
 }
 
 // Steps is Models.Steps.

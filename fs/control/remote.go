@@ -122,10 +122,16 @@ type Pushed struct {
 
 // Fetched is what the remote has, as far as Fetch looked.
 type Fetched struct {
-	Remote   string   `json:"remote"`
-	Changed  bool     `json:"changed"` // since the last look
-	Writers  []string `json:"writers"`
-	Problems []string `json:"problems"` // what is wrong with heads
+	Remote   string    `json:"remote"`
+	Changed  bool      `json:"changed"` // since the last look
+	Writers  []string  `json:"writers"`
+	Problems []BadHead `json:"problems"`
+}
+
+// BadHead is a head that is not as it should be.
+type BadHead struct {
+	Key  string `json:"key"` // of the object
+	What string `json:"what"`
 }
 
 // Pulled is what Pull did.

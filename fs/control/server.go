@@ -51,6 +51,7 @@ func ServeIn(dir *os.File, name string, h http.Handler) (*Server, error) {
 	s.http = &http.Server{
 		Handler: allowed(h, uint32(os.Geteuid())),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			roomToSend(c)
 			if cred, err := peerOf(c); err == nil {
 				ctx = context.WithValue(ctx, peerKey{}, cred.Uid)
 			}

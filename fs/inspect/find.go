@@ -22,7 +22,7 @@ func (ins *Inspector) Find(ctx context.Context, o control.FindOptions) (*control
 			return nil, err
 		}
 	} else if len(hash) < 8 || len(hash) > 64 || strings.Trim(hash, "0123456789abcdef") != "" {
-		return nil, fmt.Errorf("hash %q: 8 to 64 hexadecimal digits are needed: %w", o.Hash, unix.EINVAL)
+		return nil, control.Invalid("hash %q: 8 to 64 hexadecimal digits are needed", o.Hash)
 	}
 	out := &control.Found{Hash: hash, Tensors: []control.TensorRef{}}
 	err := ins.files.Walk(ctx, "", func(p string, n File) error {
@@ -60,13 +60,13 @@ func (ins *Inspector) contentOf(ctx context.Context, p, tensor string) (string, 
 	a := c.find(tensor)
 	switch {
 	case a == nil:
-		return fail(fmt.Errorf("no tensor %q in it: %w", tensor, unix.ENOENT))
+		return fail(control.NotFound("no tensor %q in it", tensor))
 	case len(a.pieces) != 1:
-		return fail(fmt.Errorf("tensor %s has no hash of its own: it is stored in pieces: %w", tensor, unix.ENODATA))
+		return fail(control.NoData("tensor %s has no hash of its own: it is stored in pieces", tensor))
 	case a.pieces[0].f.digests == nil:
 		return fail(fmt.Errorf("it is not packed yet, and its tensors have no hashes; `ckptfs sync` packs: %w", unix.EAGAIN))
 	case a.digest().IsZero():
-		return fail(fmt.Errorf("tensor %s has no hash of its own: it is empty, larger than an object, or in a file that is stored by its content: %w", tensor, unix.ENODATA))
+		return fail(control.NoData("tensor %s has no hash of its own: it is empty, larger than an object, or in a file that is stored by its content", tensor))
 	}
 	return a.digest().String(), nil
 }

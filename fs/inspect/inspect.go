@@ -29,6 +29,8 @@ import (
 type Files interface {
 	// Open finds a file, a folder or a view, and pins it.
 	Open(path string) (File, error)
+	// Follow is Open of the file that the symbolic link at a path leads to, within the mount.
+	Follow(path string) (File, error)
 	// Walk calls f with every regular file at or below a path. It is pinned while f runs.
 	Walk(ctx context.Context, path string, f func(path string, file File) error) error
 	// List reads the names of a folder, "." and ".." among them, views not.

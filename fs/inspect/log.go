@@ -21,16 +21,49 @@ import (
 // stepsAtATime is how many steps of a run are read beside each other.
 const stepsAtATime = 64
 
-// Log lists the steps of a run, with what each added to those before it.
-func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error) {
+// Log lists the steps of a run, with what each added to those before it. All are counted first, so whoever
+// takes them may be slow.
+func (ins *Inspector) Log(ctx context.Context, p string, to control.Listed) (*control.RunLog, error) {
 	run, all, err := ins.steps.Run(ctx, "log", p)
 	if err != nil {
 		return nil, err
 	}
-	out := ins.steps.Describe(run, all)
+	state := ins.steps.States()
+	counted, err := ins.count(ctx, run, all, state)
+	if err != nil {
+		return nil, err
+	}
+	out, n := &control.RunLog{Run: run, Steps: []control.Step{}}, 0
+	describe := func(some []control.Step) {
+		for i := range some {
+			st := &some[i]
+			steps.Describe(all[n], state, st)
+			counted[n].tell(st, all)
+			n++
+		}
+	}
+	if to == nil {
+		out.Steps = make([]control.Step, len(all))
+		describe(out.Steps)
+		return out, nil
+	}
+	some := make([]control.Step, stepsAtATime)
+	for n < len(all) {
+		some = some[:min(len(some), len(all)-n)]
+		describe(some)
+		if err := to(some); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// count finds out what each step of a run added.
+func (ins *Inspector) count(ctx context.Context, run string, all []*steps.Step,
+	state func(*steps.Step) string) ([]added, error) {
 	k := ins.logs.take(run)
 	if k != nil {
-		if follows, err := k.follow(ctx, p, all, out); err != nil {
+		if follows, err := k.follow(ctx, all, state); err != nil {
 			return nil, err
 		} else if !follows {
 			k = nil
@@ -39,12 +72,10 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	if k == nil {
 		k = &runLog{run: run, sharing: sharing{ins: ins, last: spilled.New(ins.spill)}}
 	}
-	for i := range k.added {
-		k.added[i].tell(out, i)
-	}
+	counted := append(make([]added, 0, len(all)), k.added...)
 	whole, now := true, &k.sharing
 	for n := len(k.steps); n < len(all); {
-		held, err := ins.holdings(ctx, p, all[n:min(n+stepsAtATime, len(all))])
+		held, err := ins.holdings(ctx, run, all[n:min(n+stepsAtATime, len(all))])
 		if err != nil {
 			if whole && ctx.Err() != nil {
 				ins.logs.keep(k)
@@ -52,14 +83,14 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 			return nil, err
 		}
 		for i := range held {
-			if now == &k.sharing && (held[i].waits || out.Steps[n].State == control.StepWriting) {
+			if now == &k.sharing && (held[i].waits || state(all[n]) == control.StepWriting) {
 				now = &sharing{ins: ins, before: now, last: spilled.New(ins.spill)}
 			}
 			a, err := now.add(n, &held[i])
 			if err != nil {
 				return nil, err
 			}
-			a.tell(out, n)
+			counted = append(counted, a)
 			whole = whole && a.problem == ""
 			if now == &k.sharing {
 				k.steps, k.added = append(k.steps, all[n]), append(k.added, a)
@@ -73,7 +104,7 @@ func (ins *Inspector) Log(ctx context.Context, p string) (*control.RunLog, error
 	if whole {
 		ins.logs.keep(k)
 	}
-	return out, nil
+	return counted, nil
 }
 
 // runLog is what the steps of a run added, from the first one on, up to the first new one that is being
@@ -87,8 +118,8 @@ type runLog struct {
 
 // follow counts those steps again that changed since, or waited to be packed. false: all are to be counted
 // again.
-func (k *runLog) follow(ctx context.Context, run string, all []*steps.Step,
-	now *control.RunLog) (bool, error) {
+func (k *runLog) follow(ctx context.Context, all []*steps.Step,
+	state func(*steps.Step) string) (bool, error) {
 	if len(k.steps) > len(all) {
 		return false, nil
 	}
@@ -97,12 +128,12 @@ func (k *runLog) follow(ctx context.Context, run string, all []*steps.Step,
 		if all[i].Name != st.Name {
 			return false, nil
 		}
-		if all[i] != st || k.added[i].waits || now.Steps[i].State == control.StepWriting {
+		if all[i] != st || k.added[i].waits || state(all[i]) == control.StepWriting {
 			k.steps[i], changed = all[i], append(changed, i)
 		}
 	}
 	for some := range slices.Chunk(changed, stepsAtATime) {
-		if same, err := k.again(ctx, run, some); !same || err != nil {
+		if same, err := k.again(ctx, some); !same || err != nil {
 			return false, err
 		}
 	}
@@ -110,12 +141,12 @@ func (k *runLog) follow(ctx context.Context, run string, all []*steps.Step,
 }
 
 // again counts some steps again, in ascending order. false: all are to be counted again.
-func (k *runLog) again(ctx context.Context, run string, some []int) (bool, error) {
+func (k *runLog) again(ctx context.Context, some []int) (bool, error) {
 	of := make([]*steps.Step, len(some))
 	for j, i := range some {
 		of[j] = k.steps[i]
 	}
-	held, err := k.ins.holdings(ctx, run, of)
+	held, err := k.ins.holdings(ctx, k.run, of)
 	if err != nil {
 		return false, err
 	}
@@ -158,11 +189,11 @@ type added struct {
 	waits  bool // some of its files were to be packed: it is another behind that, and has not changed
 }
 
-func (a *added) tell(out *control.RunLog, i int) {
-	st := &out.Steps[i]
+// tell adds it to what is said of a step of these.
+func (a *added) tell(st *control.Step, all []*steps.Step) {
 	st.NewBytes, st.PlainBytes = a.fresh, a.plain
 	if a.from >= 0 {
-		st.SharedWith, st.SharedBytes = out.Steps[a.from].Step, a.shared
+		st.SharedWith, st.SharedBytes = all[a.from].Name, a.shared
 	}
 	st.Problem = cmp.Or(a.problem, st.Problem)
 }
@@ -194,7 +225,7 @@ func (ins *Inspector) holdings(ctx context.Context, run string, all []*steps.Ste
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(cas.Processors)
 	for i, st := range all {
-		g.Go(func() error { return ins.holding(inner, path.Join(run, st.Name), &out[i]) })
+		g.Go(func() error { return ins.holding(inner, path.Join(steps.Dir, run, st.Name), &out[i]) })
 	}
 	return out, g.Wait()
 }

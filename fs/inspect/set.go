@@ -13,6 +13,7 @@ import (
 	"ckptfs/formats/dcp"
 	"ckptfs/formats/orbax"
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
 
@@ -293,6 +294,13 @@ func (r *reach) below(ctx context.Context, p string) ([]*set, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	linked, lost, err := r.links(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if all = append(all, linked...); len(all) == 0 && lost > 0 {
+		return nil, control.Invalid("it holds symbolic links alone, and they lead to no file of the mount")
 	}
 	var out []*set
 	belongs := map[*file]bool{}

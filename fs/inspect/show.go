@@ -14,14 +14,16 @@ import (
 	"ckptfs/formats/canonical"
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 	"ckptfs/index/manifest"
 )
 
 // maxShared bounds the paths that Show names for one tensor.
 const maxShared = 16
 
-// Inspect describes one file and its tensors, or those of a set: an index, or a folder that has one; and what
-// it takes a reading of the tensors to say. tensors and progress may be nil.
+// Inspect describes one file and its tensors, or those of a set: an index, or a folder that has one, or the
+// only checkpoint of a folder; and what it takes a reading of the tensors to say. tensors and
+// progress may be nil.
 func (ins *Inspector) Inspect(ctx context.Context, path string, o control.InspectOptions,
 	tensors control.Passes, progress func(control.Progress)) (*control.File, error) {
 	n, err := ins.files.Open(path)
@@ -29,7 +31,7 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 	}
 	defer n.Unpin()
-	out := &control.File{Path: path, State: control.StatePlain}
+	out, asked := &control.File{Path: path, State: control.StatePlain}, tensors
 	if tensors == nil {
 		out.Tensors = []control.Tensor{}
 		tensors = func(some []control.Tensor) error {
@@ -48,6 +50,12 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 		out.Format, only = w.Format, w.Only
 		n = w.Source
 	} else if set, err := ins.showSet(ctx, path, n, info, o, out, tensors, progress); set || err != nil {
+		if err == tree.ErrNotRegular && info.Dir {
+			if path, err = ins.only(path); err == nil {
+				return ins.Inspect(ctx, path, o, asked, progress)
+			}
+			path = out.Path
+		}
 		if err != nil {
 			return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 		}

@@ -218,7 +218,7 @@ func (ins *Inspector) Tensor(ctx context.Context, path, name string,
 	}
 	a := c.find(name)
 	if a == nil {
-		return fail(fmt.Errorf("%w: no tensor called %q; `ckptfs show` lists them", fs.ErrNotExist, name))
+		return fail(control.NotFound("no tensor called %q; `ckptfs show` lists them", name))
 	}
 	var head []byte
 	if withHeader {

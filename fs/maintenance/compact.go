@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/spilled"
 	"ckptfs/cas/store"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/control"
@@ -60,7 +61,7 @@ func (p *Passes) Compact(
 	defer p.Throttle.Press()()
 	k := &compaction{
 		Compaction: c, passes: p, out: &control.Compacted{DryRun: o.DryRun},
-		to: map[cas.Hash]bool{}, seen: map[[16]byte]bool{}, trials: pack.NewTrials(),
+		to: map[cas.Hash]bool{}, seen: spilled.NewSet(p.Spill), trials: pack.NewTrials(),
 	}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil && !o.DryRun {
@@ -92,21 +93,20 @@ type compaction struct {
 	to      map[cas.Hash]bool // manifests of the files to come
 	alike   bases.Signatures  // of the files that are done
 	trials  *pack.Trials
-	retired int64 // bytes that had been encoded again when Retire was called last
+	retired int64        // bytes that had been encoded again when Retire was called last
+	seen    *spilled.Set // chunks
 
-	mu   sync.Mutex
-	seen map[[16]byte]bool // chunks
-
-	naming sync.Once
-	named  map[[16]byte]bool // chunks that files name
+	naming sync.Mutex
+	named  *spilled.Set // chunks that files name; nil: not known yet
 }
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
 	var total, done int64
+	var mu sync.Mutex
 	err := k.passes.tour(ctx, func(path string, n *names.Node, st *unix.Stat_t) error {
 		rec, size, err := packedFile(n, st)
-		k.mu.Lock()
-		defer k.mu.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
 		if err != nil || !rec.Packed() || rec.Remote || k.to[rec.Manifest] {
 			return nil // gone meanwhile, damaged, or plain
 		}
@@ -139,22 +139,29 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 // wanted reports whether a file names a chunk. The first call reads all manifests. The store asks only of
 // chunks that are the rounding of another.
 func (k *compaction) wanted(h cas.Hash) bool {
-	k.naming.Do(func() {
-		k.named = map[[16]byte]bool{}
-		for _, f := range k.all {
-			m, err := k.passes.Assemble.Manifest(f.manifest)
-			if err != nil {
-				continue
-			}
-			for _, o := range m.Objects {
-				spans, _ := o.Spans(k.passes.Store.Get)
-				for _, s := range spans {
-					k.named[short(s.Hash)] = true
-				}
+	k.naming.Lock()
+	defer k.naming.Unlock()
+	if k.named == nil {
+		k.name()
+	}
+	return k.named.MayHave(short(h)) || k.named.Err() != nil
+}
+
+// name notes which chunks files name.
+func (k *compaction) name() {
+	k.named = spilled.NewSet(k.passes.Spill)
+	for _, f := range k.all {
+		m, err := k.passes.Assemble.Manifest(f.manifest)
+		if err != nil {
+			continue
+		}
+		for _, o := range m.Objects {
+			spans, _ := o.Spans(k.passes.Store.Get)
+			for _, s := range spans {
+				k.named.Add(short(s.Hash))
 			}
 		}
-	})
-	return k.named[short(h)]
+	}
 }
 
 // packedFile is the record of a file, packed or not, and its size.
@@ -239,20 +246,10 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, again pac
 }
 
 // claim reports whether a chunk was not tried yet; it is from now on.
-func (k *compaction) claim(h cas.Hash) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	had := k.seen[short(h)]
-	k.seen[short(h)] = true
-	return !had
-}
+func (k *compaction) claim(h cas.Hash) bool { return k.seen.Add(short(h)) }
 
 // unclaim has a chunk tried again.
-func (k *compaction) unclaim(h cas.Hash) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.seen, short(h))
-}
+func (k *compaction) unclaim(h cas.Hash) { k.seen.Remove(short(h)) }
 
 // retire frees what was replaced.
 func (k *compaction) retire(ctx context.Context) error {

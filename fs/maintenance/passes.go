@@ -26,6 +26,7 @@ import (
 // Passes go over a whole store. Its fields are the parts of the store, and do not change.
 type Passes struct {
 	Folder   *disk.Folder // the store's
+	Spill    *disk.Folder // where lies what a pass notes of very many records; nil: in memory
 	ReadOnly bool
 	Now      func() time.Time
 	Report   func(level slog.Level, msg string, args ...any)

@@ -224,7 +224,7 @@ func (m *Models) Match(ctx context.Context,
 				return err
 			}
 			if len(e.Graph) == 0 {
-				return &fs.PathError{Op: "match", Path: o.Like, Err: fmt.Errorf("its architecture is not known: %w", unix.ENODATA)}
+				return &fs.PathError{Op: "match", Path: o.Like, Err: control.NoData("its architecture is not known")}
 			}
 			if g, err = m.readGraph(e.Graph); err != nil {
 				return &fs.PathError{Op: "match", Path: o.Like, Err: err}
@@ -239,7 +239,7 @@ func (m *Models) Match(ctx context.Context,
 	}
 	g, err := source.ParseExplicit(o.Graph, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("match: %w: %w", err, unix.EINVAL)
+		return nil, nil, control.Invalid("match: %v", err)
 	}
 	if c := cmp.Or(m.catalogue.Load(), m.leftBehind()); o.AsKnown && c != nil {
 		if !m.o.ReadOnly && m.o.Steps.Touched() {

@@ -3,6 +3,7 @@ package models
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -140,11 +141,16 @@ func (m *Models) notPacked(p string) (found string) {
 
 // noModel is the error for a path at which no model is known.
 func (m *Models) noModel(op, p, src string) error {
+	if n, err := m.o.Files.OpenInode(p, 0); err == nil {
+		n.Unpin()
+	} else if errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: op, Path: p, Err: unix.ENOENT}
+	}
 	err := ledger.ErrUnknown
 	if waits := m.notPacked(src); waits != "" {
 		err = fmt.Errorf("no model yet: %s is not packed, `ckptfs sync` packs it", waits)
 	}
-	return &fs.PathError{Op: op, Path: p, Err: fmt.Errorf("%w: %w", err, unix.ENODATA)}
+	return &fs.PathError{Op: op, Path: p, Err: control.NoData("%v", err)}
 }
 
 // oneModelLocked finds the model that a path names: a file, or a step with one.
@@ -161,7 +167,7 @@ func (m *Models) oneModelLocked(op, p string) (*ledger.Entry, error) {
 		return entries[len(entries)-1], nil // one file, written over and over
 	}
 	return nil, &fs.PathError{Op: op, Path: p,
-		Err: fmt.Errorf("%d models are there, among them %s and %s: name the file: %w", len(entries), entries[0].Path, entries[1].Path, unix.EINVAL)}
+		Err: control.Invalid("%d models are there, among them %s and %s: name the file", len(entries), entries[0].Path, entries[1].Path)}
 }
 
 // Ancestor finds the most recent model that both come from.
@@ -205,14 +211,14 @@ func (m *Models) Owner(ctx context.Context, p, tensor string) (*control.Ownershi
 			return err
 		}
 		if e.RetiredAt != 0 {
-			return &fs.PathError{Op: "owner", Path: p, Err: fmt.Errorf("it is retired: whose its tensors were is forgotten: %w", unix.ENODATA)}
+			return &fs.PathError{Op: "owner", Path: p, Err: control.NoData("it is retired: whose its tensors were is forgotten")}
 		}
 		doc, err := m.o.Manifest(e.Manifest)
 		if err != nil {
 			return &fs.PathError{Op: "owner", Path: p, Err: err}
 		}
 		if e.Tensors == 0 && len(doc.Tensors) > 0 {
-			return &fs.PathError{Op: "owner", Path: p, Err: fmt.Errorf("a remote alone has its bytes, and until `ckptfs pull` brings them it is not known whose its tensors are: %w", unix.ENODATA)}
+			return &fs.PathError{Op: "owner", Path: p, Err: control.NoData("a remote alone has its bytes, and until `ckptfs pull` brings them it is not known whose its tensors are")}
 		}
 		for i := range doc.Tensors {
 			if doc.Tensors[i].Name == own && i < len(e.Owners) {
@@ -222,7 +228,7 @@ func (m *Models) Owner(ctx context.Context, p, tensor string) (*control.Ownershi
 				}
 			}
 		}
-		return &fs.PathError{Op: "owner", Path: p, Err: fmt.Errorf("no tensor %q in it: %w", tensor, unix.ENOENT)}
+		return &fs.PathError{Op: "owner", Path: p, Err: control.NotFound("no tensor %q in it", tensor)}
 	})
 	return out, err
 }

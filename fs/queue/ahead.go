@@ -112,7 +112,8 @@ func (q *Queue) putAhead(ctx context.Context, b *store.Batch, f *content.File) e
 	if err != nil {
 		return err
 	}
-	rel, _ := q.o.Bases.Related(f.Path(), layout)
+	rel, _, end := q.o.Bases.Related(ctx, f.Path(), layout)
+	defer end()
 	if _, err = q.o.Pack.Layout(ctx, b, guard(q, raw), st.Size, layout, rel); err != nil {
 		return err
 	}

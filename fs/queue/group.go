@@ -174,7 +174,9 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 		if p.Awaits(layout) {
 			return j, errAwaited
 		}
-		rel, was = q.o.Bases.Related(f.Path(), layout)
+		var end func()
+		rel, was, end = q.o.Bases.Related(ctx, f.Path(), layout)
+		defer end()
 		j.res, err = q.o.Pack.Layout(ctx, b, guard(q, p.Raw), p.Size, layout, rel)
 	}
 	if err == nil {

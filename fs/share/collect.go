@@ -136,7 +136,9 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 		c.steps[st.Name] = st
 	}
 	if why := c.waits(dir, at, nil); why != "" {
-		c.note(at, why)
+		if k, err := c.known(at); k == nil || err != nil { // else what it holds is named
+			c.note(at, why)
+		}
 	} else if err := c.add(ctx, dir, at, nil); err != nil {
 		return err
 	}
@@ -146,7 +148,9 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 			return nil
 		}
 		if why := c.waits(n, p, st); why != "" {
-			c.note(p, why)
+			if c.own(ctx, n, p, st) {
+				c.note(p, why)
+			}
 			return nil
 		}
 		waiting, entries := len(c.later), len(c.entries)
@@ -246,6 +250,16 @@ func attrBytes(e *record.Entry) (n int) {
 
 func (c *collector) note(p, why string) {
 	c.later = append(c.later, control.Skip{Path: p, Reason: why})
+}
+
+// own reports whether anything of what changed just now may be this machine's: names of others that appeared
+// are no more than what the remote has.
+func (c *collector) own(ctx context.Context, n *names.Node, p string, st *steps.Step) bool {
+	if k, err := c.known(p); k == nil || err != nil {
+		return true
+	}
+	mine := &counter{Share: c.Share, ctx: ctx}
+	return mine.count(n, p, st) != nil || mine.out.Files > 0
 }
 
 // removed adds tombstones of names that programs removed.

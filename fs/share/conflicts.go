@@ -3,6 +3,7 @@ package share
 import (
 	"context"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -49,6 +50,22 @@ func (c *conflicts) all(ctx context.Context) ([]rnames.Node, error) {
 		return nil, ctx.Err()
 	}
 }
+
+// has reports whether a name is among them, as far as that can be told in a moment.
+func (c *conflicts) has(p string) bool {
+	ctx, end := context.WithTimeout(context.Background(), attrTimeout)
+	defer end()
+	nodes, err := c.all(ctx)
+	if err != nil {
+		c.mu.Lock()
+		nodes = c.nodes // as they were seen last
+		c.mu.Unlock()
+	}
+	return slices.ContainsFunc(nodes, func(n rnames.Node) bool { return n.Path == p })
+}
+
+// attrTimeout bounds for how long who asks for an attribute waits for the remote.
+const attrTimeout = 500 * time.Millisecond
 
 func (c *conflicts) look(ctx context.Context) (nodes []rnames.Node, err error) {
 	as := c.s.heads.Changes() // what changes meanwhile is looked for again

@@ -30,9 +30,9 @@ func (s *Share) Export(ctx context.Context, name, at string, serving bool) (*con
 	case err != nil:
 		return nil, err
 	case strings.Contains(name, "/") || strings.HasPrefix(name, ".") || record.CheckPath(run) != nil:
-		return nil, &fs.PathError{Op: "export", Path: name, Err: fmt.Errorf("it is the name of a run, without a slash: %w", unix.EINVAL)}
+		return nil, &fs.PathError{Op: "export", Path: name, Err: control.Invalid("it is the name of a run, without a slash")}
 	case shared.Step(at) == "":
-		return nil, &fs.PathError{Op: "export", Path: at, Err: fmt.Errorf("a run, or what one holds, is exported: %w", unix.EINVAL)}
+		return nil, &fs.PathError{Op: "export", Path: at, Err: control.Invalid("a run, or what one holds, is exported")}
 	}
 	if _, err := fetchHeads(ctx, s); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (e *export) find(ctx context.Context, run, at string) error {
 		e.entries = append(e.entries, one)
 	}
 	if len(e.entries) == 0 {
-		return &fs.PathError{Op: "export", Path: at, Err: fmt.Errorf("the remote has no such name: push it first: %w", unix.ENOENT)}
+		return &fs.PathError{Op: "export", Path: at, Err: control.NotFound("the remote has no such name: push it first")}
 	}
 	before, err := e.nodes(ctx, run)
 	if err != nil {

@@ -42,15 +42,14 @@ type lazy struct {
 	// changing is held shared while names are made, which have other names for a moment.
 	changing sync.RWMutex
 
-	mu        sync.Mutex
-	fetched   uint64
-	upToDate  map[string]uint64
-	failed    map[string]error
-	making    map[string]bool
-	untold    map[string]bool
-	quiet     map[string]bool
-	conflicts map[string]bool // names of which the remote has several versions
-	hidden    map[string]bool // names that do not appear as long as another is there
+	mu       sync.Mutex
+	fetched  uint64
+	upToDate map[string]uint64
+	failed   map[string]error
+	making   map[string]bool
+	untold   map[string]bool
+	quiet    map[string]bool
+	hidden   map[string]bool // names that do not appear as long as another is there
 
 	tellings *tell.Queue
 }
@@ -59,7 +58,7 @@ func newLazy(s *Share) *lazy {
 	return &lazy{s: s, fetched: 1, tellings: tell.New(),
 		upToDate: map[string]uint64{}, failed: map[string]error{}, making: map[string]bool{},
 		untold: map[string]bool{},
-		quiet:  map[string]bool{}, conflicts: map[string]bool{}, hidden: map[string]bool{}}
+		quiet:  map[string]bool{}, hidden: map[string]bool{}}
 }
 
 // lookTimeout bounds for how long a lookup waits for the remote: what was seen last is shown then.
@@ -374,11 +373,4 @@ func (z *lazy) root(ctx context.Context) error {
 	z.tellings.Add(z.s.o.Names.Root(), steps.Dir)
 	n.Unpin()
 	return nil
-}
-
-// inConflict reports whether the remote has several versions of a name in a folder that somebody looked into.
-func (z *lazy) inConflict(p string) bool {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return z.conflicts[p]
 }

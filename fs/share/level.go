@@ -155,7 +155,6 @@ func (l *level) tellAll() {
 // wants reports whether a name is to be made, or compared with what is there.
 func (l *level) wants(n *rnames.Node) bool {
 	name := path.Base(n.Path)
-	l.noteConflict(n)
 	if !shared.MayPublish(name) || record.CheckPath(n.Path) != nil {
 		return false
 	}
@@ -173,16 +172,6 @@ func (l *level) wants(n *rnames.Node) bool {
 	}
 	return !here || was == nil || was.Next != nil || was.Content != known.ContentOf(n.Name) ||
 		!slices.Equal(was.Tips, n.Shown())
-}
-
-func (l *level) noteConflict(n *rnames.Node) {
-	l.lazy.mu.Lock()
-	defer l.lazy.mu.Unlock()
-	if len(n.Conflicts) > 0 {
-		l.lazy.conflicts[n.Path] = true
-	} else {
-		delete(l.lazy.conflicts, n.Path)
-	}
 }
 
 // empty reports whether all of a run is removed whose folder nobody has an entry of. Its names are read for

@@ -31,34 +31,30 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 }
 
 func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
+	if err := s.contact.Answers(ctx); err != nil {
+		return nil, err
+	}
 	changed, err := s.lazy.fetch(ctx, s.heads.Refresh)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.noteOffline(err)
+			s.contact.Failed(err)
 		}
 		return nil, err
 	}
-	s.contact()
+	s.contact.Reached()
 	s.lazy.refresh(ctx)
 	out := &control.Fetched{Remote: s.o.Joined.URL(), Changed: changed, Writers: []string{},
-		Problems: []string{}}
+		Problems: []control.BadHead{}}
 	for _, w := range s.heads.Writers() {
 		if w.IsStore() {
 			out.Writers = append(out.Writers, string(w))
 		}
 	}
-	for _, p := range s.heads.Problems() {
-		out.Problems = append(out.Problems, p.Error())
+	bad := s.heads.Problems()
+	for _, w := range slices.Sorted(maps.Keys(bad)) {
+		out.Problems = append(out.Problems, control.BadHead{Key: record.HeadKey(w), What: bad[w].Error()})
 	}
 	return out, nil
-}
-
-// contact notes that the remote answered.
-func (s *Share) contact() {
-	s.mu.Lock()
-	s.status.LastContact = s.o.Now()
-	s.mu.Unlock()
-	s.unreached(nil)
 }
 
 // announce tells the kernel of a name that appeared or was replaced. No request waits for the caller.

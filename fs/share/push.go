@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"path"
 	"slices"
 	"time"
 
+	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/local"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/objects"
@@ -36,6 +38,9 @@ func (s *Share) Push(ctx context.Context, at string, o control.PushOptions, repo
 	if err != nil {
 		return nil, err
 	}
+	if err := s.answers(ctx); err != nil {
+		return nil, err
+	}
 	if o.Newest {
 		s.unasked.GiveWay()
 	}
@@ -44,6 +49,15 @@ func (s *Share) Push(ctx context.Context, at string, o control.PushOptions, repo
 	}
 	out, _, err := s.push(ctx, at, asked{o, true}, report)
 	return out, err
+}
+
+// answers returns an error if the remote does not answer who asked for a push.
+func (s *Share) answers(ctx context.Context) error {
+	err := s.contact.Answers(ctx)
+	if errors.Is(err, bucket.ErrUnreachable) && s.publishes {
+		err = fmt.Errorf("%w; what is complete is published in the background once it does", err)
+	}
+	return err
 }
 
 // asked is how a push was asked for.
@@ -406,8 +420,8 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	}
 	p.mu.Lock()
 	p.status.LastCommit = p.o.Now()
-	p.status.LastContact = p.status.LastCommit
 	p.mu.Unlock()
+	p.contact.Published()
 	if p.shown != nil {
 		return nil
 	}

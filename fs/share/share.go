@@ -76,6 +76,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/share/contact"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/removals"
 	"ckptfs/fs/share/shared"
@@ -176,9 +177,13 @@ type Share struct {
 
 	unasked yield.Yielding
 
+	contact *contact.Contact
+
 	wake chan struct{}
 	stop context.CancelFunc
 	end  sync.WaitGroup
+	// publishes: what is complete is published in the background.
+	publishes bool
 	// background ends with Stop.
 	background context.Context
 }
@@ -218,6 +223,8 @@ func Open(o Options) (*Share, error) {
 		},
 		Now: o.Now, Random: o.Random, Parallel: parallel,
 	})
+	s.contact = contact.New(contact.Options{Bucket: o.Bucket, URL: o.Joined.URL(), Now: o.Now,
+		Report: o.Report})
 	s.lazy = newLazy(s)
 	s.conflicts.s = s
 	s.status = control.RemoteStatus{URL: o.Joined.URL(), Writer: string(o.Joined.Writer),
@@ -249,6 +256,7 @@ func (s *Share) Status() *control.RemoteStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.status
+	s.contact.Tell(&st)
 	return &st
 }
 

@@ -40,7 +40,7 @@ func (s *Share) StateOf(n *names.Node, p string) (string, error) {
 		return "", err
 	case !same:
 		return Pending, nil
-	case s.lazy.inConflict(p):
+	case s.conflicts.has(p):
 		return Conflict, nil
 	case isStub(n):
 		return Remote, nil

@@ -2,7 +2,6 @@ package steps
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -95,7 +94,7 @@ func (s *Steps) Run(ctx context.Context, op, p string) (string, []*Step, error) 
 	}
 	steps, ok := found[run]
 	if !ok {
-		return "", nil, &fs.PathError{Op: op, Path: p, Err: fmt.Errorf("there is no such run: %w", unix.ENOENT)}
+		return "", nil, &fs.PathError{Op: op, Path: p, Err: control.NotFound("there is no such run")}
 	}
 	return run, steps, nil
 }
@@ -104,7 +103,7 @@ func (s *Steps) Run(ctx context.Context, op, p string) (string, []*Step, error) 
 func (s *Steps) Best(ctx context.Context, p, metric, mode string) (*control.BestStep, error) {
 	m, err := runs.ParseMode(mode)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, unix.EINVAL)
+		return nil, control.Invalid("%v", err)
 	}
 	run, steps, err := s.Run(ctx, "best", p)
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *Steps) Best(ctx context.Context, p, metric, mode string) (*control.Best
 	all := s.Judged(steps)
 	i, ok := runs.Best(all, metric, m)
 	if !ok {
-		return nil, &fs.PathError{Op: "best", Path: p, Err: fmt.Errorf("no complete step has metric %q with a number; %s: %w", metric, runs.Known(all), unix.ENODATA)}
+		return nil, &fs.PathError{Op: "best", Path: p, Err: control.NoData("no complete step has metric %q with a number; %s", metric, runs.Known(all))}
 	}
 	return &control.BestStep{Run: run, Step: all[i].Name, Path: path.Join(Dir, run, all[i].Name),
 		Metric: metric, Mode: m.String(),
@@ -126,20 +125,23 @@ func (s *Steps) List(ctx context.Context, p string) (*control.RunLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.Describe(run, steps), nil
-}
-
-// Describe is List of these steps of a run.
-func (s *Steps) Describe(run string, steps []*Step) *control.RunLog {
 	out, state := &control.RunLog{Run: run, Steps: make([]control.Step, len(steps))}, s.States()
 	for i, st := range steps {
-		l := control.Step{Step: st.Name, State: state(st), Time: st.Time, Files: len(st.Files),
-			LogicalBytes: st.Size,
-			Metrics:      map[string]control.Number{}, Problem: st.Problem}
-		for name, m := range st.Metrics {
-			l.Metrics[name] = control.Number(m)
-		}
-		out.Steps[i] = l
+		Describe(st, state, &out.Steps[i])
 	}
-	return out
+	return out, nil
+}
+
+// Describe sets out to what is said of a step, with state of States. The map of metrics there is used again.
+func Describe(st *Step, state func(*Step) string, out *control.Step) {
+	metrics := out.Metrics
+	if metrics == nil {
+		metrics = make(map[string]control.Number, len(st.Metrics))
+	}
+	clear(metrics)
+	for name, m := range st.Metrics {
+		metrics[name] = control.Number(m)
+	}
+	*out = control.Step{Step: st.Name, State: state(st), Time: st.Time, Files: len(st.Files),
+		LogicalBytes: st.Size, Metrics: metrics, Problem: st.Problem}
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas/document"
 	"ckptfs/index/ledger"
 )
@@ -65,6 +67,45 @@ func (st *Step) recall(said []byte) bool {
 		st.Metrics = all
 	}
 	return true
+}
+
+// recall has a step say what one with its print said before. False where that is not known.
+func (s *Steps) recall(st *Step) bool {
+	said, ok := s.recalled[st.Print]
+	return ok && st.recall(said)
+}
+
+// recallLike looks at a step without listing it, if it has files of the same names as another, and was known
+// as it is now; else nil. Those are all its files then: with one more, or one less, its folder had another
+// ctime, and the step another print.
+func (s *Steps) recallLike(like *Step, run int, of *run, runName, name string) *Step {
+	if len(s.recalled) == 0 || like == nil || like.IsFile || len(like.Dirs) > 1 {
+		return nil
+	}
+	st := &Step{of: of, Name: name, Files: make([]File, 0, len(like.Files))}
+	print := beginPrint(runName, name)
+	var info unix.Stat_t
+	stat := func(at string, kind uint32) bool {
+		err := unix.Fstatat(run, at, &info, unix.AT_SYMLINK_NOFOLLOW)
+		return err == nil && info.Mode&unix.S_IFMT == kind
+	}
+	if !stat(name, unix.S_IFDIR) {
+		return nil
+	}
+	print.add("", &info)
+	st.isFolder(&info)
+	for i := range like.Files {
+		rel := like.Files[i].Rel
+		if !stat(name+"/"+rel, unix.S_IFREG) {
+			return nil
+		}
+		print.add(rel, &info)
+		st.has(rel, &info, nil)
+	}
+	if st.Print = print.end(); !s.recall(st) {
+		return nil
+	}
+	return st
 }
 
 // Recall spares the next looks to read what steps say of themselves: those with these prints said it before.

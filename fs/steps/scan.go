@@ -220,6 +220,7 @@ func (s *Steps) lookAtSteps(ctx context.Context, fd int, r *run, runName string,
 	g, ctx := errgroup.WithContext(ctx)
 	for range min(cas.Processors, len(entries)) {
 		g.Go(func() error { // one for many steps: its stack grows once
+			var like *Step
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= len(entries) {
@@ -229,12 +230,15 @@ func (s *Steps) lookAtSteps(ctx context.Context, fd int, r *run, runName string,
 				if steps[i] = r.steps[name]; steps[i] != nil {
 					continue
 				}
+				if steps[i] = s.recallLike(like, fd, r, runName, name); steps[i] != nil {
+					continue
+				}
 				st, err := s.lookAtStep(fd, r, runName, name, areFiles)
 				if err != nil && !noFolder(err) {
 					return fmt.Errorf("%s: %w", name, err)
 				}
 				if err == nil {
-					steps[i] = st
+					steps[i], like = st, st
 				}
 			}
 			return ctx.Err()
@@ -303,7 +307,7 @@ func (s *Steps) lookAtStep(dir int, of *run, runName, name string, isFile bool) 
 		return st, err
 	}
 	st.Print = print.end()
-	if said, ok := s.recalled[st.Print]; ok && st.recall(said) {
+	if s.recall(st) {
 		return st, nil
 	}
 	s.readMetrics(fd, runName, st)
@@ -337,8 +341,7 @@ func (st *Step) list(fd int, print *printing) error {
 	}
 	print.add("", &info)
 	if !st.IsFile {
-		st.Dirs = []uint64{info.Ino}
-		st.guard(guardOf(&info, tree.MayRead|tree.MayEnter))
+		st.isFolder(&info)
 		return st.lookInto(fd, "", 0, nil, print)
 	}
 	if info.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -371,18 +374,11 @@ func (st *Step) lookInto(fd int, rel string, depth int, way []tree.Guard, print 
 		print.add(at, &info)
 		switch info.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			if hasMetrics(at) {
-				st.guard(append(slices.Clip(way), guardOf(&info, tree.MayRead))...)
-			}
 			if len(st.Files) == maxStepFiles {
 				st.Problem = fmt.Sprintf("more than %d files: the others are left out", maxStepFiles)
 				return nil
 			}
-			st.Files = append(st.Files, File{at, info.Ino, info.Size, info.Mtim.Nano()})
-			st.Size += info.Size
-			if t := time.Unix(0, info.Mtim.Nano()); t.After(st.Time) {
-				st.Time = t
-			}
+			st.has(at, &info, way)
 		case unix.S_IFDIR:
 			if depth == maxStepDepth {
 				st.Problem = fmt.Sprintf("folders nested deeper than %d are left out", maxStepDepth)
@@ -405,6 +401,24 @@ func (st *Step) lookInto(fd int, rel string, depth int, way []tree.Guard, print 
 		}
 	}
 	return nil
+}
+
+// isFolder notes the step's own folder.
+func (st *Step) isFolder(info *unix.Stat_t) {
+	st.Dirs = []uint64{info.Ino}
+	st.guard(guardOf(info, tree.MayRead|tree.MayEnter))
+}
+
+// has notes a file of the step. way are the guards of the directories down to it.
+func (st *Step) has(rel string, info *unix.Stat_t, way []tree.Guard) {
+	if hasMetrics(rel) {
+		st.guard(append(slices.Clip(way), guardOf(info, tree.MayRead))...)
+	}
+	st.Files = append(st.Files, File{rel, info.Ino, info.Size, info.Mtim.Nano()})
+	st.Size += info.Size
+	if t := time.Unix(0, info.Mtim.Nano()); t.After(st.Time) {
+		st.Time = t
+	}
 }
 
 // access is the owner and permissions of an inode.

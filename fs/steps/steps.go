@@ -17,7 +17,6 @@ package steps
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"path"
 	"slices"
@@ -26,7 +25,6 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/locks"
 	"ckptfs/fs/control"
@@ -218,7 +216,11 @@ func (s *Steps) beingWritten(steps []*Step) bool {
 func RunOf(p string) (string, error) {
 	name, ok := strings.CutPrefix(p, Dir+"/")
 	if !ok || name == "" || strings.Contains(name, "/") {
-		return "", fmt.Errorf("%s: no run: it is to be a folder in %s/: %w", cmp.Or(p, "the root"), Dir, unix.EINVAL)
+		if run, _, _ := In(p); run != "" {
+			return "", control.Invalid("%s is no run, it lies in one: is it %s/%s?", p, Dir, run)
+		}
+		return "", control.Invalid("%s is no run: a run is a folder in %s/, and `ckptfs runs` lists them",
+			cmp.Or(p, "the root"), Dir)
 	}
 	return name, nil
 }

@@ -30,7 +30,7 @@ var ErrOlder = fmt.Errorf("this program reads format %d only: copy the files out
 
 // Format is the content of the file `format`: lines of a key, a space and a value.
 //
-//	ckptfs 3
+//	ckptfs 4
 //	id 6f0c…  (32 hex characters)
 //	created 2026-11-21T12:00:00Z
 //	sum 1c291ca3  (CRC-32C of all before this line, 8 hex characters)

@@ -3,7 +3,6 @@ package virtual
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -363,14 +362,14 @@ func (o openQuery) Flush(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.lost {
-		return fmt.Errorf("match: other queries took the room of this one: %w", unix.EINVAL)
+		return control.Invalid("match: other queries took the room of this one")
 	}
 	defer q.weighLocked()
 	if !q.fresh {
 		return q.err
 	}
 	q.fresh = false
-	err := fmt.Errorf("match: over %d bytes, which is the most: %w", control.MaxGraph, unix.EINVAL)
+	var err error = control.Invalid("match: over %d bytes, which is the most", control.MaxGraph)
 	if !q.large {
 		_, err = q.askLocked(ctx, v, control.MatchOptions{Graph: q.asked, AsKnown: true})
 	}
@@ -410,10 +409,10 @@ func (v *Virtual) Ask(
 ) (*control.MatchAnswer, error) {
 	dots := name == "." || name == ".."
 	if dots || strings.Contains(name, "/") || len(name)+len(view.Suffix) > unix.NAME_MAX {
-		return nil, fmt.Errorf("match: %q is no name for %s/query: %w", name, Name, unix.EINVAL)
+		return nil, control.Invalid("match: %q is no name for %s/query", name, Name)
 	}
 	if v.o.Off {
-		return nil, fmt.Errorf("match: there is no %s/query without views: %w", Name, unix.EINVAL)
+		return nil, control.Invalid("match: there is no %s/query without views", Name)
 	}
 	q := v.queries.find(name)
 	if q == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"reflect"
 	"runtime/metrics"
 	"strings"
@@ -308,4 +309,73 @@ func TestDiffOfBytes(t *testing.T) {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
+}
+
+// Folders of symbolic links, such as snapshots of the Hugging Face cache, are compared by the files that the
+// links lead to, under the names of the links.
+func TestDiffFollowsLinks(t *testing.T) {
+	r := newRig(t)
+	for i, model := range []string{"a", "b"} {
+		entries := []safetensors.Entry{{Name: "w", DType: formats.F32, Shape: []int64{1 << 15}}}
+		r.mkdir(model)
+		r.mkdir(model + "/blobs")
+		r.mkdir(model + "/snap")
+		data := f32s(1<<15, func(int) float32 { return float32(i) })
+		r.write(model+"/blobs/x"+model, typed(t, entries, data))
+		r.symlink("../blobs/x"+model, model+"/snap/m.safetensors")
+	}
+	r.sync()
+	d := r.diff("a/snap", "b/snap")
+	want := []control.FilePair{{A: "a/snap/m.safetensors", B: "b/snap/m.safetensors"}}
+	if len(d.Changed) != 1 || !reflect.DeepEqual(d.Files, want) {
+		t.Errorf("%d changed in %+v", len(d.Changed), d.Files)
+	}
+	r.mkdir("c")
+	r.symlink("../../outside", "c/out")
+	r.symlink("round", "c/round")
+	r.symlink("../a", "c/folder")
+	_, err := r.Diff(t.Context(), "a/snap", "c", nil, nil)
+	var told *control.Error
+	if !errors.As(err, &told) || told.Code != control.CodeInvalid || !strings.Contains(err.Error(), "links") {
+		t.Errorf("links that lead nowhere: %v", err)
+	}
+}
+
+// show of a folder is that of its only checkpoint. Of more it names them.
+func TestShowTheOnlyCheckpoint(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a/1")
+	entries := []safetensors.Entry{{Name: "w", DType: formats.F32, Shape: []int64{1 << 15}}}
+	data := typed(t, entries, f32s(1<<15, func(i int) float32 { return float32(i) }))
+	show := func(p string) (*control.File, error) { return r.Show(t.Context(), p, nil) }
+	if _, err := show("runs/a/1"); err == nil || !strings.Contains(err.Error(), "without a checkpoint") {
+		t.Errorf("an empty step: %v", err)
+	}
+	r.write("runs/a/1/m.safetensors", data)
+	r.write("runs/a/1/metrics.json", []byte(`{"loss": 1}`))
+	if f, err := show("runs/a/1"); err != nil || f.Path != "runs/a/1/m.safetensors" || len(f.Tensors) != 1 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	r.write("runs/a/1/n.safetensors", data)
+	if _, err := show("runs/a/1"); err == nil || !strings.Contains(err.Error(), "m.safetensors, n.safetensors") {
+		t.Errorf("two checkpoints: %v", err)
+	}
+	if _, err := show("runs/a"); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a run: %v", err)
+	}
+}
+
+func (r *rig) symlink(target, p string) {
+	r.t.Helper()
+	dir, name := path.Split(p)
+	parent, err := r.resolve(dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer parent.Unpin()
+	n, _, err := r.Symlink(parent, name, target, r.me)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	n.Unpin()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -166,6 +168,48 @@ func (f files) Open(path string) (inspect.File, error) {
 		return nil, err
 	}
 	return inspected{f.Volume, n}, nil
+}
+
+// maxLinks is how many symbolic links Follow follows, one to the next, as Linux does.
+const maxLinks = 40
+
+// Follow finds the file that a symbolic link leads to, within the mount. Links among the folders on the way
+// are not followed. The error is ELOOP for too many links, and ENOENT for one that leads out.
+func (f files) Follow(p string) (inspect.File, error) {
+	for range maxLinks {
+		n, err := f.resolve(p)
+		if err != nil {
+			return nil, err
+		}
+		if n.File() != nil {
+			return inspected{f.Volume, n}, nil
+		}
+		target, err := n.Readlink()
+		n.Unpin()
+		if err != nil {
+			return nil, err
+		}
+		if p, err = f.within(path.Dir(p), target); err != nil {
+			return nil, err
+		}
+	}
+	return nil, unix.ELOOP
+}
+
+// within is the path in the mount that the target of a link in a folder stands for.
+func (f files) within(dir, target string) (string, error) {
+	if !path.IsAbs(target) {
+		p := path.Join(dir, target)
+		if p == ".." || strings.HasPrefix(p, "../") {
+			return "", unix.ENOENT
+		}
+		return p, nil
+	}
+	root := f.mount().point
+	if root == "" || !strings.HasPrefix(path.Clean(target), root+"/") {
+		return "", unix.ENOENT
+	}
+	return strings.TrimPrefix(path.Clean(target), root+"/"), nil
 }
 
 // Walk calls do with every regular file at or below a path.

@@ -32,7 +32,7 @@ func TestFlatSteps(t *testing.T) {
 	r.sync()
 	stepsOf := func(run string) (out []string) {
 		t.Helper()
-		l, err := r.Log(context.Background(), run)
+		l, err := r.Log(context.Background(), run, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,7 +93,7 @@ func TestKernelHearsOfLookedAt(t *testing.T) {
 	ctx := context.Background()
 	for name, look := range map[string]func(b *machine) error{
 		"runs": func(b *machine) error { _, err := b.Runs(ctx); return err },
-		"log":  func(b *machine) error { _, err := b.Log(ctx, "runs/x"); return err },
+		"log":  func(b *machine) error { _, err := b.Log(ctx, "runs/x", nil); return err },
 		"best": func(b *machine) error { b.names(".ckptfs/best/x"); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func TestLogGoesOn(t *testing.T) {
 	walks := func(ins *inspect.Inspector) (*control.RunLog, int64) {
 		t.Helper()
 		before := n.Load()
-		l, err := ins.Log(context.Background(), "runs/a")
+		l, err := ins.Log(context.Background(), "runs/a", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestLogGoesOn(t *testing.T) {
 	other := func(what string, looks int64) {
 		t.Helper()
 		before := n.Load()
-		if _, err := kept.Log(context.Background(), "runs/b"); err != nil || n.Load()-before != looks {
+		if _, err := kept.Log(context.Background(), "runs/b", nil); err != nil || n.Load()-before != looks {
 			t.Errorf("%s: %d steps of the other run were read, want %d (%v)", what, n.Load()-before, looks, err)
 		}
 	}
@@ -143,12 +143,12 @@ func TestLogCountsWhatChanged(t *testing.T) {
 	kept := inspect.New(o)
 	want := func(what string, looks int64) {
 		t.Helper()
-		all, err := fresh.Log(t.Context(), "runs/a")
+		all, err := fresh.Log(t.Context(), "runs/a", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		before := n.Load()
-		got, err := kept.Log(t.Context(), "runs/a")
+		got, err := kept.Log(t.Context(), "runs/a", nil)
 		if looked := n.Load() - before; err != nil || looked != looks || !reflect.DeepEqual(got, all) {
 			t.Errorf("%s: %d steps were read, want %d (%v)\n%+v\nwant %+v", what, looked, looks, err, got, all)
 		}

@@ -51,7 +51,8 @@ func (r *rig) packFile(b *store.Batch, f *content.File) (j job, err error) {
 	if err != nil {
 		return j, err
 	}
-	rel, _ := r.bases.Related(f.Path(), l)
+	rel, _, end := r.bases.Related(context.Background(), f.Path(), l)
+	defer end()
 	j.res, err = r.Volume.pack.Layout(context.Background(), b, j.p.Raw, j.p.Size, l, rel)
 	return j, err
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"ckptfs/cas"
-	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/artifacts"
@@ -66,16 +65,8 @@ func (v *Volume) openInspect(o Options) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},
 		KeepLog: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
-		Spill:   spillOf(v),
+		Spill:   v.spill(),
 	})
-}
-
-// spillOf is where tables lie that take much memory; nil: there is none, for nothing is written.
-func spillOf(v *Volume) *disk.Folder {
-	if v.readOnly {
-		return nil
-	}
-	return v.folder
 }
 
 // openModels makes the list of models.
@@ -119,7 +110,7 @@ func (v *Volume) openVirtual(o Options) {
 // openPasses makes the passes over the whole store.
 func (v *Volume) openPasses() {
 	v.passes = &maintenance.Passes{
-		Folder: v.folder, ReadOnly: v.readOnly,
+		Folder: v.folder, Spill: v.spill(), ReadOnly: v.readOnly,
 		Now: v.now, Report: v.report, Epoch: v.lock.Epoch, Workers: cas.Processors,
 		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
 		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
@@ -280,7 +271,7 @@ func (v *Volume) openArtifacts() {
 // counted says what the counts of a volume are of.
 func counted(v *Volume) usage.Options {
 	return usage.Options{
-		Folder: v.folder, Spill: spillOf(v), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
+		Folder: v.folder, Spill: v.spill(), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
 		Records: v.models.Records,
 	}
 }

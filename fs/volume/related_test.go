@@ -291,7 +291,7 @@ func TestReplaced(t *testing.T) {
 			r.withoutPacking() // what replaces it would be packed meanwhile
 			r.forgetBases()
 			replace(r)
-			if got, was := r.bases.Related("latest.safetensors", m.Layout()); len(got.Before) == 0 {
+			if got, was, _ := r.bases.Related(t.Context(), "latest.safetensors", m.Layout()); len(got.Before) == 0 {
 				t.Error("nothing before it")
 			} else if !slices.Equal(was, []cas.Hash{h}) {
 				t.Error("another")

@@ -99,9 +99,9 @@ func (q *Requests) Tensor(
 }
 
 // Log lists the steps of a run, with what each added to those before it.
-func (q *Requests) Log(ctx context.Context, p string) (*control.RunLog, error) {
+func (q *Requests) Log(ctx context.Context, p string, to control.Listed) (*control.RunLog, error) {
 	q.v.sharing.appear(ctx, p)
-	return q.v.inspect.Log(ctx, p)
+	return q.v.inspect.Log(ctx, p, to)
 }
 
 // Runs lists the runs and how far their steps are.

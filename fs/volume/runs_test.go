@@ -20,7 +20,7 @@ import (
 
 func (r *rig) runLog(run string) map[string]control.Step {
 	r.t.Helper()
-	l, err := r.Log(context.Background(), run)
+	l, err := r.Log(context.Background(), run, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -72,11 +72,11 @@ func TestRuns(t *testing.T) {
 		strings.Join(l.Runs[0].Metrics, " ") != "acc val/loss" {
 		t.Fatalf("%+v, %v", l, err)
 	}
-	if _, err := r.Log(context.Background(), ""); !errors.Is(err, unix.EINVAL) ||
-		!strings.HasPrefix(err.Error(), "the root: no run") {
+	if _, err := r.Log(context.Background(), "", nil); !errors.Is(err, unix.EINVAL) ||
+		!strings.HasPrefix(err.Error(), "the root is no run") {
 		t.Error(err)
 	}
-	full, err := r.Log(context.Background(), "runs/a")
+	full, err := r.Log(context.Background(), "runs/a", nil)
 	if err != nil || len(full.Steps) != 3 || full.Steps[0].Step != "9" || full.Steps[1].Step != "10" ||
 		full.Steps[2].Step != "100" {
 		t.Fatalf("%+v, %v", full, err)

@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"iter"
 	"path"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
+	"ckptfs/fs/control"
 )
 
 // ill refuses all puts with one error while it is ill.
@@ -151,5 +155,115 @@ func (c *cloud) is(key string, p []byte) {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.t.Fatal(err)
+	}
+}
+
+// cutOff is an engine that cannot be reached while it is cut off; what was asked of it before waits for wait
+// to be closed.
+type cutOff struct {
+	bucket.Bucket
+	off    atomic.Bool
+	begun  chan struct{} // gets one for each request that waits
+	wait   chan struct{}
+	reason error
+}
+
+func newCutOff(b bucket.Bucket) *cutOff {
+	return &cutOff{Bucket: b, begun: make(chan struct{}, 16), wait: make(chan struct{}),
+		reason: &bucket.Error{Op: "get", Kind: bucket.ErrUnreachable}}
+}
+
+func (c *cutOff) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	if c.off.Load() {
+		return nil, bucket.Info{}, c.reason
+	}
+	return c.Bucket.Get(ctx, key, off, n, unless)
+}
+
+func (c *cutOff) Put(ctx context.Context, key string, body bucket.Body, cond bucket.Cond) (
+	bucket.Version, error) {
+	if c.off.Load() {
+		return "", c.reason
+	}
+	c.hangs()
+	return c.Bucket.Put(ctx, key, body, cond)
+}
+
+func (c *cutOff) List(ctx context.Context, prefix, after string) iter.Seq2[bucket.Info, error] {
+	return func(yield func(bucket.Info, error) bool) {
+		if c.off.Load() {
+			yield(bucket.Info{}, c.reason)
+			return
+		}
+		c.hangs()
+		c.Bucket.List(ctx, prefix, after)(yield)
+	}
+}
+
+func (c *cutOff) hangs() {
+	c.begun <- struct{}{}
+	<-c.wait
+}
+
+// A command hears that the remote does not answer while what goes on in the background still waits for it.
+func TestNoAnswer(t *testing.T) {
+	c := newCloud(t)
+	engine := newCutOff(&c.mu)
+	a := c.join("a", func(o *Options) {
+		o.Publish = true
+		o.Remote = func(remote.Joined) (bucket.Bucket, error) { return engine, nil }
+	})
+	ctx := context.Background()
+	a.put("runs/x/1/f", []byte("f"))
+	<-engine.begun // it is being published
+	fetched := make(chan error)
+	go func() {
+		_, err := a.Fetch(ctx)
+		fetched <- err
+	}()
+	<-engine.begun
+	engine.off.Store(true)
+	_, err := a.Push(ctx, "", control.PushOptions{}, nil)
+	if !errors.Is(err, bucket.ErrUnreachable) || !strings.Contains(err.Error(), "s3://models/team does not answer") ||
+		!strings.Contains(err.Error(), "published in the background") {
+		t.Errorf("push: %v", err)
+	}
+	if _, err := a.Fetch(ctx); !errors.Is(err, bucket.ErrUnreachable) {
+		t.Errorf("fetch: %v", err)
+	}
+	if st := a.sharing.status(ctx); st.Offline == nil {
+		t.Errorf("%+v", st)
+	}
+	engine.off.Store(false)
+	close(engine.wait)
+	if err := <-fetched; err != nil {
+		t.Error(err)
+	}
+	a.published("")
+	if st := a.sharing.status(ctx); st.Offline != nil || st.Problem != "" {
+		t.Errorf("%+v", st)
+	}
+}
+
+// What was published says that the remote is reached, and what waits for another try is published with it.
+func TestPushTellsTheStatus(t *testing.T) {
+	c := newCloud(t)
+	engine := &ill{Bucket: &c.mu}
+	a := c.join("a", func(o *Options) {
+		o.Publish = true
+		o.Remote = func(remote.Joined) (bucket.Bucket, error) { return engine, nil }
+	})
+	engine.kind.Store(&bucket.ErrFull)
+	a.put("runs/x/1/f", []byte("f"))
+	a.put("runs/y/1/f", []byte("g"))
+	a.eventually("the status says why", func() bool {
+		return a.sharing.status(context.Background()).Problem != ""
+	})
+	a.sharing.get().Stop() // so that nothing but a command publishes
+	engine.kind.Store(nil)
+	a.published("runs/x")
+	if st := a.sharing.status(context.Background()); st.Problem != "" {
+		t.Errorf("%+v", st)
 	}
 }

@@ -302,8 +302,20 @@ func TestConflictsAreKept(t *testing.T) {
 	a.same("runs/x/1/f", []byte("a did not see b's"))
 	a.published("")
 	b.Fetch(context.Background())
-	b.conflictsAre("runs/x/1/f")
-	a.conflictsAre("runs/x/1/f")
+	for _, m := range []*machine{a, b} {
+		m.conflictsAre("runs/x/1/f")
+		m.remoteIs("runs/x/1/f", "conflict")
+		m.pulled("")
+		m.same("runs/x/1/f", []byte("a did not see b's"))
+		m.remoteIs("runs/x/1/f", "conflict")
+		m.again()
+		m.remoteIs("runs/x/1/f", "conflict")
+	}
+	b.put("runs/x/1/f", []byte("b saw both"))
+	b.published("")
+	b.remoteIs("runs/x/1/f", "pushed")
+	a.pulled("")
+	a.remoteIs("runs/x/1/f", "pushed")
 }
 
 // A step that is written is not published, nor what savers have not finished, nor what a crash has torn.

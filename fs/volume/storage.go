@@ -56,7 +56,7 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 		files = disk.ReadOnly{FS: files}
 		opt = store.Options{ReadOnly: true, Now: s.now}
 	}
-	opt.ExpectBytes = o.ExpectBytes
+	opt.ExpectBytes, opt.Spill = o.ExpectBytes, s.spill()
 	opt.Untrusted = o.Foreign || !s.lock.AtHome(s.folder)
 	opt.Verified = s.verified
 	opt.Unreadable = func(n uint32, err error) {
@@ -74,6 +74,14 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 	s.reads = &reads{local: s.store}
 	s.asm = assemble.New(s.reads, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	return nil
+}
+
+// spill is where tables lie that take much memory; nil: there is none, for nothing is written.
+func (s *storage) spill() *disk.Folder {
+	if s.readOnly {
+		return nil
+	}
+	return s.folder
 }
 
 // verified notes that all that the store holds is whole where it lies.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -26,7 +25,7 @@ func ParseValue(p []byte) (float64, error) {
 	s := strings.TrimSpace(strings.TrimSuffix(string(p[:min(len(p), 128)]), "\x00"))
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || len(p) > 128 || strings.ContainsAny(s, "xX_") {
-		return 0, fmt.Errorf("%.40q is not a number: %w", p, ErrInvalid)
+		return 0, invalid("%.40q is not a number", p)
 	}
 	return v, nil
 }
@@ -136,15 +135,15 @@ const special = "\x00"
 
 func newReader(p []byte, limit int) (*reader, error) {
 	if len(p) > limit {
-		return nil, fmt.Errorf("%d bytes, of at most %d: %w", len(p), limit, ErrInvalid)
+		return nil, invalid("%d bytes, of at most %d", len(p), limit)
 	}
 	if !utf8.Valid(p) {
-		return nil, fmt.Errorf("not UTF-8: %w", ErrInvalid)
+		return nil, invalid("not UTF-8")
 	}
 	p = standard(p)
 	if !json.Valid(p) {
 		var v json.RawMessage
-		return nil, fmt.Errorf("%v: %w", json.Unmarshal(p, &v), ErrInvalid)
+		return nil, invalid("%v", json.Unmarshal(p, &v))
 	}
 	r := &reader{dec: json.NewDecoder(bytes.NewReader(p))}
 	r.dec.UseNumber()
@@ -221,14 +220,13 @@ func (r *reader) number() (float64, bool) {
 
 func (r *reader) enter(open json.Delim) error {
 	if r.err != nil {
-		return fmt.Errorf("%v: %w", r.err, ErrInvalid)
+		return invalid("%v", r.err)
 	}
 	if r.token != open {
-		return fmt.Errorf("no object or array where one is needed, at byte %d: %w", r.dec.InputOffset(),
-			ErrInvalid)
+		return invalid("no object or array where one is needed, at byte %d", r.dec.InputOffset())
 	}
 	if r.depth++; r.depth > maxDepth {
-		return fmt.Errorf("nested deeper than %d: %w", maxDepth, ErrInvalid)
+		return invalid("nested deeper than %d", maxDepth)
 	}
 	r.advance()
 	return nil
@@ -303,10 +301,10 @@ func (r *reader) metrics(prefix string, out map[string]float64) error {
 			return err
 		}
 		if twice {
-			return fmt.Errorf("metric %q twice: %w", name, ErrInvalid)
+			return invalid("metric %q twice", name)
 		}
 		if len(out) == MaxMetrics {
-			return fmt.Errorf("more than %d metrics: %w", MaxMetrics, ErrInvalid)
+			return invalid("more than %d metrics", MaxMetrics)
 		}
 		out[name] = v
 		return nil

@@ -64,8 +64,8 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 	for _, b := range p.KeepBest {
 		best := ranked(sorted, b.Metric, b.Mode)
 		if len(best) == 0 && complete > 0 {
-			return nil, fmt.Errorf("no complete step has metric %q with a number; %s: %w", b.Metric,
-				Known(sorted), ErrInvalid)
+			return nil, invalid("no complete step has metric %q with a number; %s", b.Metric,
+				Known(sorted))
 		}
 		for n, i := range best[:min(b.N, len(best))] {
 			keep(i, "%s %s %d", b.Mode, b.Metric, n+1)
@@ -111,11 +111,11 @@ func (p Policy) Untimed(steps []Step, now time.Time) (n int) {
 func (p Policy) check() error {
 	some := p.KeepLast > 0 || p.KeepWithin > 0
 	if p.KeepLast < 0 || p.KeepWithin < 0 {
-		return fmt.Errorf("keep last %d, within %s: negative: %w", p.KeepLast, p.KeepWithin, ErrInvalid)
+		return invalid("keep last %d, keep within %s: neither may be negative", p.KeepLast, p.KeepWithin)
 	}
 	for _, b := range p.KeepBest {
 		if b.N < 0 || b.Mode != Min && b.Mode != Max {
-			return fmt.Errorf("keep best %d by %s %q: %w", b.N, b.Mode, b.Metric, ErrInvalid)
+			return invalid("keep best %d by %s %q", b.N, b.Mode, b.Metric)
 		}
 		if err := CheckName(b.Metric); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (p Policy) check() error {
 		some = some || b.N > 0
 	}
 	if !some {
-		return fmt.Errorf("a policy that keeps nothing: name at least one rule: %w", ErrInvalid)
+		return invalid("nothing would be kept: at least one rule has to say what is, such as keep last 3")
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ var ages = []struct {
 // most once, in that order.
 func ParseAge(s string) (time.Duration, error) {
 	bad := func() (time.Duration, error) {
-		return 0, fmt.Errorf("%.40q is no duration such as 7d, 36h or 1w2d: %w", s, ErrInvalid)
+		return 0, invalid("%.40q is no duration such as 7d, 36h or 1w2d", s)
 	}
 	var sum time.Duration
 	rest, from := s, 0

@@ -43,6 +43,14 @@ const (
 // error's text says why.
 var ErrInvalid = errors.New("not valid")
 
+// invalidError is an ErrInvalid whose text is a whole sentence.
+type invalidError string
+
+func (e invalidError) Error() string { return string(e) }
+func (e invalidError) Unwrap() error { return ErrInvalid }
+
+func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf(format, args...)) }
+
 // Step is one checkpoint of a run.
 type Step struct {
 	Name     string             // of its directory
@@ -114,7 +122,7 @@ func ParseMode(s string) (Mode, error) {
 	case "max":
 		return Max, nil
 	}
-	return 0, fmt.Errorf("mode %q is neither min nor max: %w", s, ErrInvalid)
+	return 0, invalid("mode %q is neither min nor max", s)
 }
 
 func (m Mode) String() string {
@@ -190,13 +198,12 @@ func Known(steps []Step) string {
 func CheckName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("a metric without name: %w", ErrInvalid)
+		return invalid("a metric without name")
 	case len(name) > MaxName:
-		return fmt.Errorf("metric %.40q…: name of %d bytes, at most %d: %w", name, len(name), MaxName,
-			ErrInvalid)
+		return invalid("metric %.40q…: name of %d bytes, at most %d", name, len(name), MaxName)
 	case !utf8.ValidString(name) ||
 		strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("metric %q: control characters, or not UTF-8: %w", name, ErrInvalid)
+		return invalid("metric %q: control characters, or not UTF-8", name)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestRunsAndMetrics(t *testing.T) {
 				t.Errorf("%s: %+v", where, steps)
 			}
 			m.JSON(&best, "best", "--json", tree+"/a", "acc", "--mode", "max")
-			if best.Step != "checkpoint-110" || best.Path != "runs/a/checkpoint-110" {
+			if best.Step != "checkpoint-110" || best.Path != tree+"/a/checkpoint-110" {
 				t.Errorf("%s: %+v", where, best)
 			}
 			m.JSON(&best, "best", "--json", tree+"/hf", "eval_loss")

@@ -1,7 +1,12 @@
 """python_package.py PACKAGE MOUNT: saves models by torch, and uses the Python package on them."""
 import json
+import os
 import subprocess
 import sys
+import tempfile
+import typing
+import unittest.mock
+import warnings
 from pathlib import Path
 
 import torch
@@ -11,6 +16,23 @@ sys.path.insert(0, sys.argv[1])
 import ckptfs
 
 root = Path(sys.argv[2])
+
+
+def warned(do):
+    """What a call returns, and what it warns of."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        return do(), [str(w.message) for w in said]
+
+
+# What a tool sees of the package: its functions and their types, and no module that it uses.
+assert set(dir(ckptfs)) >= {*ckptfs.__all__, "__version__"} and not {"os", "re", "uuid", "functools", "warnings"} & set(dir(ckptfs))
+assert (Path(ckptfs.__file__).parent / "py.typed").exists()
+for name in ckptfs.__all__:
+    f = getattr(ckptfs, name)
+    f = f.__init__ if isinstance(f, type) else f
+    spoken = typing.get_type_hints(f, {"torch": torch, **vars(ckptfs)})
+    assert set(f.__code__.co_varnames[: f.__code__.co_argcount]) - {"self"} | {"return"} == set(spoken), (name, spoken)
 
 
 class Net(nn.Module):
@@ -140,6 +162,18 @@ for bad in (lambda: ckptfs.best(root / "runs" / "net", "speed"), lambda: ckptfs.
     except FileNotFoundError:
         pass
 
+os.chdir("/")
+with unittest.mock.patch.object(ckptfs, "mount_of", lambda path=None: root):  # this machine may have others
+    assert ckptfs.best("runs/net", "val/loss") == root / "runs" / "net" / "3"
+try:
+    ckptfs.best(root / "runs" / "none", "val/loss")
+    raise SystemExit("a run that is not there has a best step")
+except FileNotFoundError as e:
+    assert "there is no run" in str(e), e
+with tempfile.TemporaryDirectory() as outside:
+    _, said = warned(lambda: ckptfs.record(outside, metrics={"loss": 1}))
+    assert len(said) == 1 and "in no ckptfs mount" in said[0], said
+
 subprocess.run([sys.argv[3], "sync", str(root)], check=True)
 
 # The same but for its head, and with a layer more.
@@ -160,8 +194,12 @@ assert same(whole, saved[1], whole.state_dict())
 
 m = ckptfs.match(Loop(), at=root)
 assert m is not None and m.path.parent.parent.name == "loop" and len(m.tensors) == 4, m
-assert ckptfs.match({"v": 1, "nodes": [{"id": "x", "op": "Nothing"}]}, at=root) is None
-assert ckptfs.transfer(whole, None) == []
+found, said = warned(lambda: ckptfs.match({"v": 1, "nodes": [{"id": "x", "op": "Nothing"}]}, at=root))
+assert found is None and len(said) == 1 and "ckptfs sync" in said[0], (found, said)
+found, said = warned(lambda: ckptfs.match(nn.Sequential(nn.ReLU(), nn.Conv2d(3, 7, 5)), at=root))
+assert found is None and len(said) == 1, (found, said)
+found, said = warned(lambda: ckptfs.transfer(whole, None))
+assert found == [] and len(said) == 1 and "nothing is loaded" in said[0], (found, said)
 try:
     ckptfs.match({"v": 1, "nodes": [{"id": "x"}]}, at=root)
     raise SystemExit("no graph is answered")
@@ -189,6 +227,12 @@ for changed, error in (({"none": torch.zeros(1)}, KeyError), ({"b1": torch.zeros
     except error:
         pass
     assert not (root / "runs" / "derived" / "3").exists()
+whole = (child / "b.safetensors").read_bytes()
+try:
+    ckptfs.derive(first, child, {"b1": torch.ones(64, 1024)})
+    raise SystemExit("a step was derived over another")
+except FileExistsError:
+    assert (child / "b.safetensors").read_bytes() == whole
 whole = (first / "b.safetensors").read_bytes()
 try:
     ckptfs.derive(first, first, {"b1": torch.zeros(64, 1024)})

@@ -74,7 +74,8 @@ func removeHead(t *testing.T, m *mounttest.Mount, b bucket.Bucket) {
 		}
 		said, err := m.CLI("check", "--remote", m.Dir)
 		var exit *daemon.ExitError
-		if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(said, "somebody removed it") ||
+		if !errors.As(err, &exit) || exit.Code != 6 || !strings.Contains(said, "\n"+info.Key+": head of") ||
+			strings.Count(said, "somebody removed it") != 1 ||
 			!strings.Contains(said, "repair --remote") {
 			t.Errorf("%v: %s", err, said)
 		}

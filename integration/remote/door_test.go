@@ -54,13 +54,14 @@ func TestBegin(t *testing.T) {
 	if len(blocks) != 2 || !strings.Contains(blocks[0], "mount --remote") {
 		t.Fatalf("%q", blocks)
 	}
-	typed(t, a, e, blocks[0])
+	mounttest.WantSaid(t, typed(t, a, e, blocks[0]), e.URL("team")+": a new remote")
 	model := filepath.Join(a.Dir, "runs/a/1/model.bin")
 	if err := daemon.Until("", func() bool { return remoteState(model) == "pushed" }); err != nil {
 		t.Fatalf("the step was not published: %s", a.Run("status", a.Dir))
 	}
-	if said := typed(t, b, e, blocks[1]); !strings.HasSuffix(said, "\n1\n") {
-		t.Errorf("ls says %s", said)
+	said := typed(t, b, e, blocks[1])
+	if !strings.Contains(said, e.URL("team")+": joined the remote of 2") || !strings.HasSuffix(said, "\n1\n") {
+		t.Errorf("mount and ls say %s", said)
 	}
 	other := filepath.Join(b.Dir, "runs/a/1/model.bin")
 	if is := remoteState(other); is != "remote" {
@@ -118,7 +119,12 @@ func TestMountWithoutStore(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_DATA_HOME", home)
 	m := mounttest.Prepare(t, t.TempDir())
-	m.Run("mount", "--remote", e.URL("team/a"), "--endpoint", e.Endpoint, "--log-file", m.Log, m.Dir)
+	var said struct{ Remote struct{ Made bool } }
+	m.JSON(&said, "mount", "--json", "--remote", e.URL("team/a"), "--endpoint", e.Endpoint,
+		"--log-file", m.Log, m.Dir)
+	if !said.Remote.Made {
+		t.Error("mount does not say that it made the remote")
+	}
 	m.Store = filepath.Join(home, "ckptfs", "models+team+a")
 	save(t, filepath.Join(m.Dir, "runs/x/1/f"), []byte("f"))
 	m.Run("push", m.Dir)
@@ -291,6 +297,32 @@ func TestMirrorAlone(t *testing.T) {
 		t.Errorf("no remote there: %d, %s", code, said)
 	}
 	same(t, p, model)
+}
+
+// A server that gives whole objects alone is refused before anything is made: its files could not be read.
+func TestServerWithoutRanges(t *testing.T) {
+	e := mounttest.StartEngine(t)
+	a := joined(t, e, "team", "a")
+	files := http.FileServer(http.Dir(e.Folder()))
+	mirror := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Range")
+		files.ServeHTTP(w, r)
+	}))
+	defer mirror.Close()
+	url, store := mirror.URL+"/models/team", filepath.Join(t.TempDir(), "store")
+	a.Must(a.Stop())
+	for _, args := range [][]string{{"clone", url, store}, {"mount", "--remote", url, store, t.TempDir()},
+		{"mount", "--mirror", url, a.Store, a.Dir}} {
+		said, code := a.RunFails(args...)
+		if code != 13 || !strings.Contains(said, url) || !strings.Contains(said, "requests with Range") {
+			t.Errorf("%q: %d, %s", args, code, said)
+		}
+	}
+	if _, err := os.Stat(store); err == nil {
+		t.Error("a store was made")
+	}
+	mirror.Close() // one that does not answer is no reason not to mount
+	a.Run("mount", "--mirror", url, a.Store, a.Dir)
 }
 
 // A reader publishes nothing, and is no writer of the remote.

@@ -305,14 +305,10 @@ func (h *Heads) Head(w record.Writer) *record.Head {
 }
 
 // Problems are what is wrong with the heads of writers.
-func (h *Heads) Problems() []error {
+func (h *Heads) Problems() map[record.Writer]error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var all []error
-	for _, w := range slices.Sorted(maps.Keys(h.problems)) {
-		all = append(all, h.problems[w])
-	}
-	return all
+	return maps.Clone(h.problems)
 }
 
 // Changes is a number that is another one once any head has changed.

@@ -35,6 +35,9 @@ type Options struct {
 	For time.Duration
 }
 
+// Prompt is for how long somebody at a terminal waits before hearing that an engine cannot be reached.
+const Prompt = 5 * time.Second
+
 type patienceKey struct{}
 
 // For has the requests that are made with a context be made again for so long, whatever Options say.

@@ -150,6 +150,9 @@ func TestNobodyThere(t *testing.T) {
 	want(t, "get", get(b, 0, bucket.All), bucket.ErrUnreachable)
 	_, err = list(b)
 	want(t, "list", err, bucket.ErrUnreachable)
+	if s := err.Error(); !strings.Contains(s, "Get \"http") || strings.Contains(s, "operation error") {
+		t.Errorf("the error says %s", s)
+	}
 }
 
 func TestNoCredentials(t *testing.T) {

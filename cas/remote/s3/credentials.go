@@ -5,13 +5,15 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
 
 	"ckptfs/cas/remote/transport"
 )
 
 // load reads environment and files, and finds out who has credentials.
 func load(ctx context.Context, c Config) (aws.Config, error) {
-	options := []func(*config.LoadOptions) error{config.WithSharedConfigProfile(c.Profile)}
+	options := []func(*config.LoadOptions) error{config.WithSharedConfigProfile(c.Profile),
+		config.WithLogger(logging.Nop{})} // else it writes to standard error; errors say what is wrong
 	if c.Region != "" {
 		options = append(options, config.WithRegion(c.Region))
 	}

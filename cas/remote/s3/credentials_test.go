@@ -121,3 +121,33 @@ func TestGiverFails(t *testing.T) {
 		t.Error(err, by.Load())
 	}
 }
+
+// A machine without a role has no credentials: the error says so, and nothing else is said anywhere.
+func TestRefusedByTheRole(t *testing.T) {
+	s3test.Credentials(t)
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		t.Setenv(name, "")
+	}
+	role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer role.Close()
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", role.URL)
+	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	was := os.Stderr
+	os.Stderr = said
+	defer func() { os.Stderr = was }()
+	err = get(open(t, s3.Config{Bucket: "b", Endpoint: role.URL, PathStyle: true}), 0, bucket.All)
+	if !errors.Is(err, bucket.ErrDenied) || !strings.Contains(err.Error(), "credentials") {
+		t.Error(err)
+	}
+	if info, err := said.Stat(); err != nil || info.Size() > 0 {
+		p, _ := os.ReadFile(said.Name())
+		t.Errorf("said %s, %v", p, err)
+	}
+}

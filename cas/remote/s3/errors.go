@@ -13,6 +13,9 @@ import (
 // failed is the error of a request that Amazon's library returned.
 func (q *request) failed(err error) error {
 	e := q.Unanswered(err)
+	if !q.Asked() { // who answered, if anybody did, was asked for credentials
+		return e
+	}
 	if api := smithy.APIError(nil); errors.As(err, &api) {
 		e.Code, e.Message = api.ErrorCode(), api.ErrorMessage()
 	}

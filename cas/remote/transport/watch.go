@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,9 @@ func (w *Watch) Refused(err error) error {
 	return &bucket.Error{Op: w.Op, Key: w.Key, Kind: bucket.ErrRefused, Err: err}
 }
 
+// Asked reports whether the server was asked.
+func (w *Watch) Asked() bool { return w.asked.Load() }
+
 // Unanswered is the error of a request that has no answer.
 func (w *Watch) Unanswered(err error) *bucket.Error {
 	e := &bucket.Error{Op: w.Op, Key: w.Key, Err: err}
@@ -64,6 +68,10 @@ func (w *Watch) Unanswered(err error) *bucket.Error {
 		e.Kind = bucket.ErrDenied
 	default:
 		e.Kind = bucket.ErrUnreachable
+		var asked *url.Error // it says what was asked where; what a client wraps around it says nothing more
+		if errors.As(err, &asked) {
+			e.Err = asked
+		}
 	}
 	return e
 }

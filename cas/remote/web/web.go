@@ -128,6 +128,21 @@ func answer(watch *transport.Watch, key string, out *http.Response, off, n int64
 	return watch.Body(out.Body, part), info, nil
 }
 
+// CheckRanges returns an ErrUnfit if the server gives no part of an object. Of one that does not answer, or
+// does not have what every remote has, nothing is known.
+func (b *Bucket) CheckRanges(ctx context.Context) error {
+	r, _, err := b.Past().Get(ctx, record.FormatKey, 1, 8, "")
+	if err == nil {
+		return r.Close()
+	}
+	var e *bucket.Error
+	if errors.As(err, &e) && e.Kind == bucket.ErrRefused && e.Status == 0 { // there was an answer
+		return fmt.Errorf("%s: %w: its server has to answer requests with Range: %w", b.URL(),
+			bucket.ErrUnfit, e.Err)
+	}
+	return nil
+}
+
 // readOnly is the error of what is no reading.
 func readOnly(op, key string) error {
 	return &bucket.Error{Op: op, Key: key, Kind: bucket.ErrDenied, Message: "over plain HTTP nothing is written"}

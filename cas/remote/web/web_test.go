@@ -119,6 +119,34 @@ func (s silent) WriteHeader(status int) {
 	s.ResponseWriter.WriteHeader(status)
 }
 
+// A server that gives no part of an object is found out by one request. Others are not judged.
+func TestCheckRanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		wrap func(http.Handler) http.Handler
+		has  string
+		fit  bool
+	}{
+		"ranges":    {nil, record.FormatKey, true},
+		"not there": {nil, "other", true},
+		"whole objects": {func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Header.Del("Range")
+				h.ServeHTTP(w, r)
+			})
+		}, record.FormatKey, false},
+		"an error": {func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) })
+		}, record.FormatKey, true},
+	} {
+		m, b := server(t, c.wrap)
+		put(t, m, c.has, strings.Repeat("x", 100))
+		err := b.CheckRanges(t.Context())
+		if errors.Is(err, bucket.ErrUnfit) == c.fit || c.fit && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Nothing is written or listed, but the head of what was exported.
 func TestReadOnly(t *testing.T) {
 	m, b := server(t, nil)

@@ -12,7 +12,6 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/audit"
-	"ckptfs/cas/remote/record"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -62,14 +61,11 @@ func (c *commands) addSeen(ctx context.Context, rep *audit.Report, path string) 
 		if err != nil {
 			return err
 		}
-		for _, what := range f.Problems {
-			told := slices.ContainsFunc(rep.Problems, func(p audit.Problem) bool {
-				w, is := strings.CutPrefix(p.Key, record.Heads)
-				return is && strings.Contains(what, w)
-			})
+		for _, bad := range f.Problems {
+			told := slices.ContainsFunc(rep.Problems, func(p audit.Problem) bool { return p.Key == bad.Key })
 			if !told {
 				rep.Problems = append(rep.Problems,
-					audit.Problem{Key: record.Heads, What: what, Kind: audit.Names})
+					audit.Problem{Key: bad.Key, What: bad.What, Kind: audit.Names, Paths: []string{}})
 			}
 		}
 		return nil

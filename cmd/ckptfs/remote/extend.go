@@ -14,6 +14,7 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/patient"
 )
 
 // Extend gives commands that do something for a store a flag to do it for its remote.
@@ -78,7 +79,7 @@ func (c *commands) joined(ctx context.Context, path string) (*joined, error) {
 		return nil, err
 	}
 	out := &joined{Joined: j, engine: engine, bucket: guarded(j, engine)}
-	f, err := remote.Look(ctx, out.bucket)
+	f, err := remote.Look(patient.For(ctx, patient.Prompt), out.bucket)
 	if err == nil && f.ID != j.ID {
 		err = fmt.Errorf("another remote than the one that was joined is there: its id is %s, it was %s", f.ID, j.ID)
 	}
@@ -133,6 +134,9 @@ func (s *Span) Set(text string) error {
 		}
 	}
 	d, err := time.ParseDuration(text)
+	if err == nil && d < 0 {
+		err = errors.New("give a time span such as 24h or 7d, or 0")
+	}
 	*s = Span(d)
 	return err
 }

@@ -16,7 +16,7 @@ func TestSpan(t *testing.T) {
 			t.Errorf("%s is printed as %s", in, s.String())
 		}
 	}
-	for _, in := range []string{"", "d", "7", "-1d", "1.5d", "7dd", "99999999d"} {
+	for _, in := range []string{"", "d", "7", "-1d", "-1h", "1.5d", "7dd", "99999999d"} {
 		if err := new(Span).Set(in); err == nil {
 			t.Errorf("%q was taken", in)
 		}

@@ -14,6 +14,7 @@ import (
 	"ckptfs/cas/remote/rated"
 	"ckptfs/cas/remote/web"
 	"ckptfs/cmd/ckptfs/size"
+	"ckptfs/cmd/ckptfs/text"
 )
 
 // What --push may be.
@@ -49,7 +50,7 @@ func (m *MountFlags) Add(f *pflag.FlagSet) {
 	f.Var(&m.cache, "remote-cache", "bound on what is kept on the disk of what was read of the remote; 0 is a tenth of the disk, at most 64GiB")
 	f.Var(&m.pushRate, "push-rate", "bound on what is sent to the remote in a second, such as 50MiB; 0 is none")
 	m.keepFree = size.Auto(true)
-	f.Var(&m.keepFree, "keep-free", "while less of the disk is free, published files are dropped, least recently used first: a size, N% of the disk, 0 for never; auto is 5%")
+	f.Var(&m.keepFree, "keep-free", "while less of the disk is free, published files are dropped, least recently used first: a size, N% of the disk up to 90%, 0 for never; auto is 5%")
 	f.StringVar(&m.mirror, "mirror", "", "URL of a server that has copies of the remote's objects: they are read there, and checked")
 	f.Var(&m.pullRate, "pull-rate", "bound on what is read from the remote in a second; 0 is none")
 }
@@ -61,6 +62,12 @@ func (m *MountFlags) Check() error {
 	}
 	if m.poll < time.Second {
 		return fmt.Errorf("--remote-poll %s: give at least 1s", m.poll)
+	}
+	if p := m.keepFree.Percent(); p > mostFree {
+		return fmt.Errorf("--keep-free %s: give at most %d%%", &m.keepFree, mostFree)
+	}
+	if n := m.cache.Bytes; n > 0 && n < leastCache {
+		return fmt.Errorf("--remote-cache %s: give at least 1MiB, or 0 for a tenth of the disk", &m.cache)
 	}
 	if m.timeout < time.Second {
 		return fmt.Errorf("--remote-timeout %s: give at least 1s", m.timeout)
@@ -110,15 +117,30 @@ func (m *MountFlags) Poll() time.Duration { return m.poll }
 
 // KeepFree is how many bytes are kept free of the disk that dir lies on.
 func (m *MountFlags) KeepFree(dir string) (int64, error) {
-	if m.keepFree.Given {
-		return m.keepFree.Of(dir)
+	if !m.keepFree.Given {
+		return size.OfDisk(dir, keepFree)
 	}
-	return size.OfDisk(dir, keepFree)
+	n, err := m.keepFree.Of(dir)
+	if err != nil {
+		return 0, err
+	}
+	most, err := size.OfDisk(dir, mostFree)
+	if err == nil && n > most {
+		err = fmt.Errorf("--keep-free %s: give at most %d%% of the disk, here %s", &m.keepFree, mostFree,
+			text.Bytes(most))
+	}
+	return n, err
 }
 
-// keepFree is the default of --keep-free in percent. It is more than the share below which hot copies go: a
-// save that comes finds room.
-const keepFree = 5
+// keepFree is the default of --keep-free in percent, and mostFree bounds it. It is more than the share below
+// which hot copies go: a save that comes finds room.
+const (
+	keepFree = 5
+	mostFree = 90
+)
+
+// leastCache is the least for --remote-cache, if it is not 0.
+const leastCache = 1 << 20
 
 // Cache bounds what is kept of what was read, in bytes; 0: as the disk is large.
 func (m *MountFlags) Cache() int64 { return m.cache.Bytes }

@@ -15,7 +15,10 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/patient"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/remote/web"
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
@@ -43,7 +46,7 @@ its own environment. Done again it changes nothing.`,
 			if err != nil {
 				return err
 			}
-			return c.Show(out, func(w io.Writer) { printAdded(w, store, out) })
+			return c.Show(out, out.Print)
 		},
 	}
 	c.at.add(cmd.Flags())
@@ -75,8 +78,9 @@ func (r *role) writer() string {
 	return host
 }
 
-// added is what add prints.
-type added struct {
+// Added is what a store that joins a remote is told of it.
+type Added struct {
+	store  string
 	URL    string        `json:"url"`
 	ID     string        `json:"id"`
 	Made   bool          `json:"made"`             // else it was there
@@ -84,41 +88,43 @@ type added struct {
 	Since  time.Time     `json:"created"`
 }
 
-func printAdded(w io.Writer, store string, out added) {
-	switch {
-	case out.Writer == "":
-		fmt.Fprintf(w, "%s: %s reads it\n", out.URL, store)
-	case out.Made:
-		fmt.Fprintf(w, "%s: made; %s publishes to it as %s\n", out.URL, store, out.Writer)
-	default:
-		fmt.Fprintf(w, "%s: joined; %s publishes to it as %s\n", out.URL, store, out.Writer)
+// Print says whether the remote is new: who mistyped a prefix sees it by that.
+func (a *Added) Print(w io.Writer) {
+	is := "a new remote"
+	if !a.Made {
+		is = "joined the remote of " + a.Since.Local().Format(time.DateTime)
 	}
+	does := "reads it"
+	if a.Writer != "" {
+		does = "publishes to it as " + string(a.Writer)
+	}
+	fmt.Fprintf(w, "%s: %s; %s %s\n", a.URL, is, text.Printable(a.store), does)
 }
 
 // join joins a store to the remote at an address, unless it is.
-func (c *commands) join(ctx context.Context, a remote.Address, store string, as role) (out added, err error) {
+func (c *commands) join(ctx context.Context, a remote.Address, store string, as role) (*Added, error) {
 	joined, err := joinedTo(store, a)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	m, err := c.meet(ctx, a, as.reader || joined != nil && joined.ReadOnly(), joined == nil)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	if joined != nil && m.format.ID != joined.ID {
-		return out, fmt.Errorf("%s is another remote than the one that store %s joined: its id is %s, it was %s", a.URL(),
+		return nil, fmt.Errorf("%s is another remote than the one that store %s joined: its id is %s, it was %s", a.URL(),
 			store, m.format.ID, joined.ID)
 	}
 	if joined == nil {
 		if joined, err = c.enter(ctx, m, store, as); err != nil {
-			return out, err
+			return nil, err
 		}
 	}
 	err = c.Tell(ctx, store, func(s *control.Client) error { return s.Join(ctx) })
 	if err != nil {
-		return out, fmt.Errorf("%s: store %s has joined it, but its mount cannot use it: %w", a.URL(), store, err)
+		return nil, fmt.Errorf("%s: store %s has joined it, but its mount cannot use it: %w", a.URL(), store, err)
 	}
-	return m.added(joined), nil
+	return m.added(store, joined), nil
 }
 
 // joinedTo is what a store has joined; nil if that is nothing. Another remote than that at a is an error.
@@ -145,8 +151,8 @@ type met struct {
 	made   bool
 }
 
-func (m *met) added(j *remote.Joined) added {
-	return added{m.URL(), m.format.ID.String(), m.made, j.Writer, m.format.Created}
+func (m *met) added(store string, j *remote.Joined) *Added {
+	return &Added{store, m.URL(), m.format.ID.String(), m.made, j.Writer, m.format.Created}
 }
 
 // meet looks what is at an address. Who is to write makes a remote there unless there is one; as new its
@@ -157,7 +163,10 @@ func (c *commands) meet(ctx context.Context, a remote.Address, reader, isNew boo
 		return nil, err
 	}
 	if m.reader {
-		m.format, err = remote.Look(ctx, patiently(m.bucket, patience))
+		m.format, err = remote.Look(ctx, patiently(m.bucket, patient.Prompt))
+		if server, ok := m.bucket.(*web.Bucket); ok && err == nil {
+			return m, server.CheckRanges(ctx)
+		}
 	} else {
 		if isNew {
 			if _, err := c.probe(ctx, a, m.bucket, false); err != nil {
@@ -196,7 +205,7 @@ func (c *commands) enter(ctx context.Context, m *met, store string, as role) (*r
 // before the remote has answered. What a begin that was killed has left is gone on with: a store in the
 // making, one without files, or one that is joined already.
 func (c *commands) begin(ctx context.Context, a remote.Address, store string, joined *remote.Joined,
-	as role) (out added, err error) {
+	as role) (out *Added, err error) {
 	reads := as.reader || a.ReadOnly()
 	switch {
 	case joined != nil && joined.ReadOnly() != reads:
@@ -215,7 +224,7 @@ func (c *commands) begin(ctx context.Context, a remote.Address, store string, jo
 		if err != nil {
 			return out, err
 		}
-		return m.added(j), c.look(ctx, store)
+		return m.added(store, j), c.look(ctx, store)
 	case unmade(filepath.Join(store, tree.FormatFile)): // in the making, or no store at all
 		if err := c.Make(ctx, store); err != nil {
 			return out, err
@@ -246,7 +255,7 @@ func (c *commands) look(ctx context.Context, store string) error {
 
 // cloned is what clone prints.
 type cloned struct {
-	added
+	*Added
 	Pulled *control.Pulled `json:"pulled,omitempty"`
 }
 
@@ -281,7 +290,7 @@ exported to it (see remote export), and is only read; a mount of the store is re
 				return err
 			}
 			var out cloned
-			if out.added, err = c.begin(cmd.Context(), a, store, joined, as); err != nil {
+			if out.Added, err = c.begin(cmd.Context(), a, store, joined, as); err != nil {
 				return err
 			}
 			return c.fill(cmd.Context(), store, &out, all)
@@ -310,7 +319,7 @@ func (c *commands) fill(ctx context.Context, store string, out *cloned, all bool
 		skipped = out.Pulled.Skipped
 	}
 	return c.showSome(out, skipped, func(w io.Writer) {
-		printAdded(w, store, out.added)
+		out.Print(w)
 		if p := out.Pulled; p != nil {
 			printPulled(w, p)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ckptfs/cas/remote"
+	"ckptfs/cas/remote/web"
 	"ckptfs/fs/tree"
 )
 
@@ -46,36 +47,50 @@ func (m *MountFlags) ownStore() (string, error) {
 // Joins reports whether the store is to have a remote that the flags name.
 func (m *MountFlags) Joins() bool { return m.url != "" }
 
-// Join joins the store of a mount to the remote that --remote names, unless it is, and makes it if there is
-// none.
-func (m *MountFlags) Join(ctx context.Context, s Shell, store string) error {
-	if m.url == "" {
-		return nil
+// Join joins the store of a mount to the remote that --remote names, and makes it if there is none. It
+// returns nil if the store had joined it before. With an error it may have been joined.
+func (m *MountFlags) Join(ctx context.Context, s Shell, store string) (*Added, error) {
+	if err := m.checkMirror(ctx); m.url == "" || err != nil {
+		return nil, err
 	}
 	c := newCommands(s)
 	joined, err := joinedTo(store, m.address)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case joined != nil && m.reader && !joined.ReadOnly():
-		return otherRole(store, joined)
+		return nil, otherRole(store, joined)
 	case joined != nil:
-		return nil
+		return nil, nil
 	}
 	if unmade(store) {
-		_, err = c.begin(ctx, m.address, store, nil, m.role)
-		return err
+		return c.begin(ctx, m.address, store, nil, m.role)
 	}
 	if _, err := c.Store(store); err != nil {
-		return err
+		return nil, err
 	}
 	if (m.reader || m.address.ReadOnly()) && !unmade(filepath.Join(store, tree.TreeDir)) {
-		return fmt.Errorf("store %s has files of its own, and its mounts would be read-only: give another one", store)
+		return nil, fmt.Errorf("store %s has files of its own, and its mounts would be read-only: give another one", store)
 	}
-	if _, err = c.join(ctx, m.address, store, m.role); err != nil {
-		return err
+	added, err := c.join(ctx, m.address, store, m.role)
+	if err != nil {
+		return nil, err
 	}
-	return c.look(ctx, store)
+	return added, c.look(ctx, store)
+}
+
+// checkMirror asks a mirror whether it can be read in parts. One that does not answer may do so later.
+func (m *MountFlags) checkMirror(ctx context.Context) error {
+	if m.mirror == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, mirrorPatience)
+	defer cancel()
+	server, err := web.Open(m.mirror, nil)
+	if err == nil {
+		err = server.CheckRanges(ctx)
+	}
+	return err
 }
 
 // OnlyReads reports whether a store has a remote that nothing can be published to.

@@ -188,7 +188,7 @@ func (c *commands) fetch() *cobra.Command {
 				}
 				return c.Show(f, func(w io.Writer) {
 					for _, p := range f.Problems {
-						c.Left([]control.Skip{{Path: f.Remote, Reason: p}})
+						c.Left([]control.Skip{{Path: f.Remote, Reason: p.What}})
 					}
 					what := "nothing new"
 					if f.Changed {

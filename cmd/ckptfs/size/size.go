@@ -49,6 +49,9 @@ func Parse(s string, disk bool) (Size, error) {
 	return out, nil
 }
 
+// Percent is that of the disk; 0 if the size is not given so.
+func (s Size) Percent() float64 { return s.percent }
+
 // Of resolves the size for the disk that holds path; -1 is auto.
 func (s Size) Of(path string) (int64, error) {
 	switch {

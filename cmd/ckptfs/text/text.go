@@ -1,12 +1,14 @@
-// Package text makes what a terminal shows of numbers, names and tables.
+// Package text makes what commands print of numbers, names, tables and logs, and JSON.
 package text
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,6 +21,22 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	return humanize.IBytesN(uint64(n), 3)
+}
+
+// Time is a moment as this machine's clock shows it; "" for none.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+// JSON writes values for people and programs. Lines but the first begin with prefix.
+func JSON(w io.Writer, prefix string) *json.Encoder {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent(prefix, "  ")
+	return enc
 }
 
 // Plural is "1 file", "12,345 files".

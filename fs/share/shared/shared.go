@@ -3,15 +3,13 @@ package shared
 
 import (
 	"cmp"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"ckptfs/cas/remote/record"
+	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 )
 
@@ -19,7 +17,7 @@ import (
 func Path(op, at string) (string, error) {
 	if at = cmp.Or(at, steps.Dir); !record.Below(at, steps.Dir) {
 		return "", &fs.PathError{Op: op, Path: at,
-			Err: fmt.Errorf("what lies below %s/ is shared: %w", steps.Dir, unix.EINVAL)}
+			Err: control.Invalid("what lies below %s/ is shared", steps.Dir)}
 	}
 	return at, nil
 }

@@ -9,18 +9,31 @@
     frozen = ckptfs.transfer(net, m)       # its weights, where they fit; the names of what was loaded
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import json
 import os
 import re
 import uuid
+import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+if TYPE_CHECKING:
+    import torch
+
+__version__ = "0.1.0"
 __all__ = ["Match", "best", "derive", "graph", "match", "mount_of", "record", "transfer"]
 
 
-def mount_of(path=None):
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__", "__name__", "__version__"])
+
+
+def mount_of(path: str | os.PathLike[str] | None = None) -> Path:
     """The root of the ckptfs mount that path lies in; without a path, of the only one that there is."""
     mounts = []
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
@@ -39,13 +52,17 @@ def mount_of(path=None):
     return mounts[0]
 
 
-def best(run, metric, mode="min"):
-    """The directory of the complete step of a run (a folder below runs/) with the least value of a metric, or with mode "max" the greatest. A step that not everybody
+def best(run: str | os.PathLike[str], metric: str, mode: Literal["min", "max"] = "min") -> Path:
+    """The directory of the complete step of a run (a folder below runs/) with the least value of a metric, or with mode "max" the greatest. A run "runs/NAME" counts
+    from the root of the only mount, unless the working folder has it. A step that not everybody
     may read who may read the run takes no part, as with the links in .ckptfs/best; `ckptfs best` looks at all.
-    FileNotFoundError when no complete step has the metric."""
+    FileNotFoundError when there is no such run, or no complete step of it has the metric."""
     if mode not in ("min", "max"):
         raise ValueError(f"mode {mode!r} is neither min nor max")
-    run = Path(os.path.realpath(run))
+    said = Path(run)
+    if said.parts[:1] == ("runs",) and not said.exists():
+        said = mount_of() / said
+    run = Path(os.path.realpath(said))
     root = mount_of(run)
     if run.parent != root / "runs":
         raise ValueError(f"{run} is no run: it is to be a folder in {root / 'runs'}")
@@ -56,14 +73,28 @@ def best(run, metric, mode="min"):
     try:
         return Path(os.path.normpath(links / os.readlink(links / f"{name}.{mode}")))
     except FileNotFoundError:
+        if not run.is_dir():
+            raise FileNotFoundError(f"there is no run {run}; `ckptfs runs {root}` lists those that there are") from None
         raise FileNotFoundError(f"{run}: no complete step has metric {metric!r}; `ckptfs log {run}` shows those that there are") from None
 
 
-def record(step, metrics=None, parent=None, merged_from=None, model=None):
+def record(
+    step: str | os.PathLike[str],
+    metrics: Mapping[str, float] | None = None,
+    parent: str | os.PathLike[str] | Match | None = None,
+    merged_from: Iterable[str | os.PathLike[str]] | None = None,
+    model: torch.nn.Module | None = None,
+) -> None:
     """Writes beside a checkpoint what is known of it: metrics (added to those of metrics.json), where it came from (the Match whose weights it began with; or a step or a
     file, relative to the mount's root or, with a dot in front, to the step), and the architecture of a torch module whose state_dict it is, or has in it. ValueError for a
-    metric that can have no such name, and for a parent that is no other step of the mount and no file in one, FileNotFoundError for one that is not there; nothing is written then."""
+    metric that can have no such name, and for a parent that is no other step of the mount and no file in one, FileNotFoundError for one that is not there; nothing is written then. A UserWarning says that
+    the step lies in no mount, where nobody looks at what is written."""
     step = Path(step)
+    try:
+        mount_of(step)
+    except ValueError as e:
+        if parent is None and merged_from is None:
+            warnings.warn(f"{e}: what is recorded there is seen by no ckptfs", stacklevel=2)
     if parent is not None:
         origin = _origin(step, parent)
     if merged_from is not None:
@@ -125,12 +156,12 @@ def _write_json(path, value):
         _write_all(out, json.dumps(value).encode())
 
 
-def derive(parent, step, changed):
+def derive(parent: str | os.PathLike[str], step: str | os.PathLike[str], changed: Mapping[str, Any]) -> None:
     """Writes a checkpoint that differs from its parent in some tensors: of each safetensors file in the directory parent a file of the same name in the directory
     step, another one, and that it comes from there. changed is {name: tensor}, of NumPy or torch, of the type and shape that the parent's has. A file in which
     nothing changed is cloned, which costs no bytes on a mount: a checkpoint in several files, the layers in their order, is written as far as it changed. Other
-    files than safetensors are not looked at. KeyError when a tensor is in none of them, ValueError when one does not fit, or parent is no step; nothing is written then. Each file
-    appears when it is whole."""
+    files than safetensors are not looked at. KeyError when a tensor is in none of them, ValueError when one does not fit, or parent is no step, FileExistsError when the step has one
+    of the files; nothing is written then. Each file appears when it is whole."""
     parent, step = Path(parent).absolute(), Path(step)
     _origin(step, parent)
     left = set(changed)
@@ -151,6 +182,9 @@ def derive(parent, step, changed):
     step.mkdir(parents=True, exist_ok=True)
     if step.samefile(parent):
         raise ValueError(f"{step} is the parent itself")
+    for source, *_ in sources:
+        if (step / source.name).exists():
+            raise FileExistsError(f"{step / source.name} is there, and stays as it is")
     for source, head, header, ours in sources:
         with open(source, "rb", buffering=0) as f, _whole(step / source.name) as out:
             if not ours:
@@ -240,7 +274,7 @@ def _code(dtype):
     return _DTYPES.get(str(dtype).removeprefix("torch."))
 
 
-def graph(model):
+def graph(model: torch.nn.Module) -> dict[str, Any]:
     """The architecture of a torch module as a GRAPH.json (docs/match.md). The module is traced (torch.fx); one that cannot be, because its control flow depends on
     data, is taken for the chain of its layers in the order in which they were registered: the modules that hold parameters themselves, or no other module."""
     import torch.fx
@@ -370,44 +404,46 @@ class Match:
     answer   all that ckptfs said
     """
 
-    def __init__(self, root, answer, query=None, asked=None):
+    def __init__(self, root: Path, answer: dict[str, Any], query: Path | None = None, asked: dict[str, Any] | None = None) -> None:
         m = answer["match"]
-        self.path = root / m["path"]
-        self.pinned = root / m["pinned"] if query and m.get("pinned") else None
+        self.path: Path = root / m["path"]
+        self.pinned: Path | None = root / m["pinned"] if query and m.get("pinned") else None
         self._query = query
-        self.length, self.exact = m["length"], m["exact"]
-        self.tensors = {t["new"]: t["stored"] for t in m["tensors"]}
-        self.tied = {p["name"]: p["tied"] for node in (asked or {}).get("nodes", ()) for p in node.get("params", ()) if isinstance(p, dict) and "tied" in p}
+        self.length: int = m["length"]
+        self.exact: bool = m["exact"]
+        self.tensors: dict[str, str] = {t["new"]: t["stored"] for t in m["tensors"]}
+        self.tied: dict[str, list[str]] = {p["name"]: p["tied"] for node in (asked or {}).get("nodes", ()) for p in node.get("params", ()) if isinstance(p, dict) and "tied" in p}
         self.answer = answer
 
-    def __fspath__(self):
+    def __fspath__(self) -> str:
         return os.fspath(self.path)
 
-    def close(self):
+    def close(self) -> None:
         """Drops the pin."""
         query, self._query, self.pinned = self._query, None, None
         if query:
             query.unlink(missing_ok=True)
 
-    def __enter__(self):
+    def __enter__(self) -> Match:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         try:
             self.close()
         except Exception:  # the mount is gone, or Python is
             pass
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Match({str(self.path)!r}, length={self.length}, tensors={len(self.tensors)})"
 
 
-def match(model, at=None):
-    """The stored model that a torch module, or a GRAPH.json as a dict, has most in common with: a Match, or None when none has a root in common. at is a
-    path in the mount to look in; without it there has to be one mount. Models that were saved a moment ago may be passed over; `ckptfs sync` makes them known."""
+def match(model: torch.nn.Module | dict[str, Any], at: str | os.PathLike[str] | None = None) -> Match | None:
+    """The stored model that a torch module, or a GRAPH.json as a dict, has most in common with: a Match, or None, with a UserWarning, when none has a root in
+    common, or no tensor of those that the graph names. at is a path in the mount to look in; without it there has to be one mount. Models that were saved a
+    moment ago may be passed over; `ckptfs sync` makes them known."""
     root = mount_of(at)
     query = root / ".ckptfs" / "query" / uuid.uuid4().hex
     found = None
@@ -417,19 +453,28 @@ def match(model, at=None):
             json.dump(asked, f)
         with open(query, encoding="utf-8") as f:
             answer = json.load(f)
-        found = Match(root, answer, query, asked) if answer["match"] else None
+        found = Match(root, answer, query, asked) if _useful(answer["match"], asked) else None
     finally:
         if found is None:
             query.unlink(missing_ok=True)
+    if found is None:
+        warnings.warn(f"no packed model below {root / 'runs'} has anything in common with this one; one that was just saved counts from `ckptfs sync {root}` on",
+                      stacklevel=2)
     return found
 
 
-def transfer(model, match, freeze=False):
+def _useful(answer, asked):
+    """Whether there is a match, of tensors if the graph names any: a graph may be of layers alone."""
+    return bool(answer) and bool(answer["tensors"] or not any(node.get("params") for node in asked.get("nodes", ())))
+
+
+def transfer(model: torch.nn.Module, match: Match | None, freeze: bool = False) -> list[str]:
     """Loads the tensors that a match names into a torch module and returns their names in it, sorted; with freeze, those that are parameters are not trained.
-    Only these tensors are read. A tensor of another shape is left out."""
+    Only these tensors are read. A tensor of another shape is left out. Nothing is loaded from None; a UserWarning says so."""
     import torch
 
     if match is None:
+        warnings.warn("there is no match, and nothing is loaded", stacklevel=2)
         return []
     state = model.state_dict(keep_vars=True)
     loaded = []

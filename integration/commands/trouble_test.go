@@ -1,0 +1,134 @@
+package commands
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"ckptfs/integration/mounttest"
+)
+
+// troubles make each error that docs/trouble.md has a heading for, and return what was printed.
+var troubles = map[string]func(t *testing.T) string{
+	"Transport endpoint is not connected": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Write("f", []byte("x"))
+		m.Kill()
+		said := printed(t, nil, "cat", m.Path("f"))
+		m.Must(m.Start())
+		m.Want("f", []byte("x"))
+		return said
+	},
+	"No space left on device": func(t *testing.T) string {
+		d := mounttest.NewDisk(t, "ext4", 64<<20)
+		m := mounttest.PrepareOn(d)
+		m.Must(m.Start())
+		return printed(t, nil, "dd", "if=/dev/urandom", "of="+m.Path("f"), "bs=1M", "count=100")
+	},
+	"Input/output error": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Write("f", mounttest.Noise(1, 1<<20))
+		m.EvictAll()
+		m.Must(m.Stop())
+		m.Sh("cp -r " + m.Store + " " + m.Store + ".copy")
+		copied := mounttest.Prepare(t, t.TempDir())
+		copied.Store = m.Store + ".copy"
+		copied.Must(copied.Start())
+		return printed(t, nil, "cat", copied.Path("f"))
+	},
+	"target is busy": func(t *testing.T) string {
+		mounttest.NeedRoot(t, "umount(8)")
+		m := mounttest.New(t)
+		m.Write("f", []byte("x"))
+		f, err := os.Open(m.Path("f"))
+		m.Must(err)
+		defer f.Close()
+		return printed(t, nil, "umount", m.Dir)
+	},
+	"is mounted on": func(t *testing.T) string {
+		m := mounttest.New(t)
+		return printed(t, nil, m.Bin, "mount", m.Store, t.TempDir())
+	},
+	"Stale file handle": func(t *testing.T) string {
+		m := mounttest.New(t)
+		saved, err := os.ReadFile("../../formats/testdata/same/model.pt")
+		m.Must(err)
+		m.Must(os.MkdirAll(m.Path("runs/a/1"), 0o755))
+		m.Write("runs/a/1/m.pt", saved)
+		view, err := os.Open(m.Path("runs/a/1/m.safetensors"))
+		m.Must(err)
+		defer view.Close()
+		m.Write("runs/a/1/m.pt", saved)
+		return printed(t, view, "cat")
+	},
+	"Read-only file system": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Must(m.Stop())
+		m.Flags = append(m.Flags, "--read-only")
+		m.Must(m.Start())
+		return printed(t, nil, "touch", m.Path("f"))
+	},
+	"ckptfs: packed, read it through the mount of its store": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Write("f", mounttest.Noise(1, 1<<20))
+		m.EvictAll()
+		return printed(t, nil, "head", "-c", "100", filepath.Join(m.Store, "tree", "f"))
+	},
+	"no such file or directory": func(t *testing.T) string {
+		m := mounttest.New(t)
+		return printed(t, nil, m.Bin, "prune", m.Path("nope"))
+	},
+	"in no ckptfs mount": func(t *testing.T) string {
+		return printed(t, nil, mounttest.Bin, "stats", t.TempDir())
+	},
+	"permission denied; only the store's owner and root may ask for it": func(t *testing.T) string {
+		mounttest.NeedRoot(t, "another user")
+		m := mounttest.New(t, "--allow-other")
+		return printed(t, nil, "setpriv", "--reuid=65534", "--clear-groups", m.Bin, "stats", m.Store)
+	},
+}
+
+// printed is what a program printed, to either end.
+func printed(t *testing.T, stdin *os.File, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
+	out, err := cmd.CombinedOutput()
+	if len(out) == 0 {
+		t.Fatalf("%s %s: %v, and nothing was printed", name, strings.Join(args, " "), err)
+	}
+	return string(out)
+}
+
+// TestTrouble: the headings of docs/trouble.md are the texts that people see and search for.
+func TestTrouble(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/trouble.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var headings []string
+	for _, h := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(page), -1) {
+		headings = append(headings, h[1])
+		if troubles[h[1]] == nil {
+			t.Errorf("docs/trouble.md has %q, which nothing makes here", h[1])
+		}
+	}
+	for text, trouble := range troubles {
+		t.Run(text, func(t *testing.T) {
+			if !slices.Contains(headings, text) {
+				t.Error("docs/trouble.md has no such heading")
+			}
+			if said := trouble(t); !strings.Contains(said, text) {
+				t.Errorf("it prints:\n%s", said)
+			}
+		})
+	}
+}

@@ -1,0 +1,299 @@
+package reader
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+	"ckptfs/fs/tree"
+	"ckptfs/integration/mounttest"
+)
+
+// file is what is to be the same of a file.
+type file struct {
+	sum   cas.Hash
+	mode  fs.FileMode
+	mtime int64 // ns
+}
+
+// copyOut has the reader copy a whole store, and returns what it copied.
+func copyOut(t *testing.T, store string, flags ...string) map[string]file {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "out")
+	read(t, append(flags, store, "cp", ".", to)...)
+	return filesIn(t, to)
+}
+
+// filesIn are the regular files of a folder, by their paths.
+func filesIn(t *testing.T, dir string) map[string]file {
+	t.Helper()
+	all := map[string]file{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err == nil {
+			all[name], err = fileAt(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func fileAt(path string) (file, error) {
+	p, err := os.ReadFile(path)
+	if err != nil {
+		return file{}, err
+	}
+	fi, err := os.Stat(path)
+	if err != nil {
+		return file{}, err
+	}
+	return file{cas.Sum(p), fi.Mode(), fi.ModTime().UnixNano()}, nil
+}
+
+func same(t *testing.T, got, want map[string]file) {
+	t.Helper()
+	for name, f := range want {
+		if g, ok := got[name]; !ok || g != f {
+			t.Errorf("%q: read as %v, want %v", name, g, f)
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%q: nothing has this name", name)
+		}
+	}
+}
+
+// codecsOf counts the records of a store by codec.
+func codecsOf(t *testing.T, store string, counts map[byte]int) {
+	t.Helper()
+	d, err := disk.OpenFolder(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	format, err := tree.ReadFormat(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(store, "segments")
+	numbers, err := segment.Numbers(disk.OS{}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range numbers {
+		r, err := segment.Open(disk.OS{}, dir, segment.ID{Store: format.ID, Number: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		unread, err := r.Records(func(rec *segment.Record) error {
+			counts[rec.Codec]++
+			return nil
+		})
+		if err != nil || unread != nil || r.Close() != nil {
+			t.Fatal(err, unread)
+		}
+	}
+}
+
+// thawed unpacks a frozen store.
+func thawed(t *testing.T, archive string) (store string) {
+	t.Helper()
+	store = t.TempDir()
+	tar := exec.CommandContext(t.Context(), "tar", "--xattrs", "--xattrs-include=user.*", "-xzf", archive,
+		"-C", store)
+	if out, err := tar.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return store
+}
+
+// TestFrozenStores reads the stores that earlier builds wrote. Every codec is in one of them or in that of
+// TestMounted.
+func TestFrozenStores(t *testing.T) {
+	stores, err := filepath.Glob("../../fs/volume/testdata/store-v*.tar.gz")
+	if err != nil || len(stores) == 0 {
+		t.Fatalf("no frozen stores: %v", err)
+	}
+	counts := map[byte]int{}
+	for _, archive := range stores {
+		list, err := os.ReadFile(strings.TrimSuffix(archive, ".tar.gz") + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var files map[string]struct {
+			State, Blake3 string
+			Mode          uint32
+			Mtime         int64
+		}
+		if err := json.Unmarshal(list, &files); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]file{}
+		for name, f := range files {
+			if f.State == "view" {
+				continue
+			}
+			h, err := cas.ParseHash(f.Blake3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want[name] = file{h, fs.FileMode(f.Mode & 0o777), f.Mtime}
+		}
+		store := thawed(t, archive)
+		t.Run(filepath.Base(archive), func(t *testing.T) { same(t, copyOut(t, store), want) })
+		codecsOf(t, store, counts)
+	}
+	if missing := slices.DeleteFunc(known(), func(id byte) bool { return counts[id] > 0 }); len(missing) > 0 {
+		t.Errorf("codecs %v are in no frozen store", missing)
+	}
+}
+
+// TestMounted saves files of all formats and relations, and reads the store as it is after a kill and after
+// an end in order, without attributes and without verifying.
+func TestMounted(t *testing.T) {
+	m := mounttest.New(t)
+	m.Must(os.CopyFS(m.Path("formats"), os.DirFS("../../formats/testdata")))
+	fill(m)
+	m.EvictAll()
+	want := map[string]file{}
+	for name := range filesIn(t, filepath.Join(m.Store, "tree")) {
+		f, err := fileAt(m.Path(name))
+		m.Must(err)
+		want[name] = f
+	}
+	m.Kill()
+	same(t, copyOut(t, m.Store), want)
+	m.Must(m.Start())
+	m.Must(m.Stop())
+	same(t, copyOut(t, m.Store, "--no-verify"), want)
+
+	bare := filepath.Join(t.TempDir(), "store")
+	m.Sh(fmt.Sprintf("cp -r --preserve=mode,timestamps %s %s", m.Store, bare))
+	for name, f := range copyOut(t, bare) {
+		if f.sum != want[name].sum {
+			t.Errorf("%q of a store without attributes: other bytes", name)
+		}
+	}
+	listed := string(read(t, m.Store, "ls"))
+	for name := range want {
+		if !strings.Contains(listed, " "+name+"\n") && !strings.Contains(name, "\n") {
+			t.Errorf("%q is not listed", name)
+		}
+	}
+	if n := strings.Count(listed, "\n"); n != len(want) {
+		t.Errorf("%d files are listed, want %d", n, len(want))
+	}
+	const one = "runs/d/4/m.safetensors"
+	if got := read(t, m.Store, "cat", one); cas.Sum(got) != want[one].sum {
+		t.Errorf("cat of %s: other bytes", one)
+	}
+}
+
+// fill saves versions of a tensor of several chunks, a text that changes, roundings, holes, names and links.
+func fill(m *mounttest.Mount) {
+	weights := mounttest.Noise(1, 300_000)
+	for i := 3; i < len(weights); i += 4 {
+		weights[i] = 0x3c | weights[i]&0x81
+	}
+	for i := range 5 {
+		step := fmt.Sprintf("runs/d/%d/", i)
+		data, _ := mounttest.SafetensorsOf([]string{"w"}, [][]byte{weights})
+		m.Write(step+"m.safetensors", data)
+		m.Write(step+"notes.txt", lines(40_000+100*i, uint64(i)))
+		m.Sync()
+		for k := i; k < len(weights); k += 64 {
+			weights[k]++
+		}
+	}
+	m.Write("zeros", make([]byte, 3<<20))
+	m.Write("holes", append(make([]byte, 2<<20), "the end"...))
+	m.Write("empty", nil)
+	m.Write("one", []byte{1})
+	m.Write("odd\nname \xff", lines(9000, 77))
+	m.Must(os.Link(m.Path("holes"), m.Path("linked")))
+	m.Must(os.Chmod(m.Path("holes"), 0o640))
+	m.Must(os.Symlink("runs/d/4", m.Path("last")))
+}
+
+// TestDamaged: of a store with a damaged chunk everything else is read, and of that file nothing is left that
+// could be taken for it.
+func TestDamaged(t *testing.T) {
+	m := mounttest.New(t)
+	noise := mounttest.Noise(5, 100_000)
+	m.Write("hurt", noise)
+	m.Write("sound", mounttest.Noise(6, 100_000))
+	m.EvictAll()
+	m.Must(m.Stop())
+	m.Damage(noise[50_000:50_100])
+	to := filepath.Join(t.TempDir(), "out")
+	_, said, code := python(t, program, m.Store, "cp", ".", to)
+	if code != 1 || !bytes.HasPrefix(said, []byte("hurt: ")) {
+		t.Errorf("exit %d: %s", code, said)
+	}
+	if got := slices.Collect(maps.Keys(filesIn(t, to))); !slices.Equal(got, []string{"sound"}) {
+		t.Errorf("copied are %q", got)
+	}
+	if _, said, code := python(t, program, m.Store, "cat", "hurt"); code != 1 || len(said) == 0 {
+		t.Errorf("cat: exit %d: %s", code, said)
+	}
+	// the manifest speaks of another length
+	m.Must(unix.Truncate(filepath.Join(m.Store, "tree", "sound"), 99_999))
+	if _, said, code := python(t, program, m.Store, "cat", "sound"); code != 1 || len(said) == 0 {
+		t.Errorf("cat of another length: exit %d: %s", code, said)
+	}
+}
+
+// TestStaysInside: no path and no link of a store leads the reader out of it, and it writes over nothing.
+func TestStaysInside(t *testing.T) {
+	store := thawed(t, "../../fs/volume/testdata/store-v4-plain.tar.gz")
+	secret := filepath.Join(t.TempDir(), "secret")
+	for path, data := range map[string]string{secret: "secret", filepath.Join(store, "tree", "pipe"): ""} {
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range []error{
+		os.Symlink(secret, filepath.Join(store, "tree", "link")),
+		os.Symlink(filepath.Dir(secret), filepath.Join(store, "tree", "folder")),
+		os.Remove(filepath.Join(store, "tree", "pipe")),
+		unix.Mkfifo(filepath.Join(store, "tree", "pipe"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"cat", "link"}, {"cat", "folder/secret"}, {"cat", "../format"}, {"cat", "/../../etc/hostname"},
+		{"cat", "pipe"}, {"cat", "runs"}, {"cat", "nothing"},
+		{"cp", "folder", filepath.Join(t.TempDir(), "out")},
+		{"cp", "small", secret}, {"cp", "small", filepath.Join(store, "tree", "new")},
+	} {
+		out, said, code := python(t, program, append([]string{store}, args...)...)
+		if code != 1 || len(out) > 0 || bytes.Contains(said, []byte("Traceback")) {
+			t.Errorf("%q: exit %d: %q: %s", args, code, out, said)
+		}
+	}
+	if p, err := os.ReadFile(secret); string(p) != "secret" {
+		t.Errorf("the file outside: %q, %v", p, err)
+	}
+}

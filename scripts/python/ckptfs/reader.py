@@ -1,0 +1,1263 @@
+#!/usr/bin/env python3
+"""Reads the files of a store without ckptfs and without a mount, by docs/store-format.md and the package
+comments that it names. It needs Python 3.11 and nothing else, and this one file. It is slow.
+
+    python3 reader.py STORE ls [PATH]       state, size and path of every file
+    python3 reader.py STORE cat PATH        its bytes to standard output
+    python3 reader.py STORE cp PATH DEST    a file or a folder to DEST, which must not exist; . is everything
+
+A PATH counts from the mount's root. Nothing is written to the store, which should not be mounted meanwhile.
+
+Every record that is read is compared with its BLAKE3, by the package blake3 where it is installed. The XXH3
+and the CRC of a payload say no more than that, and are not looked at. --no-verify leaves the comparison out.
+
+What a store says is not trusted: a size is checked before memory is taken, links in the tree are not followed
+out of it, and DEST is made new.
+"""
+
+import argparse
+import errno
+import functools
+import os
+import re
+import stat
+import struct
+import sys
+from array import array
+from bisect import bisect_right
+
+FORMAT_VERSION, SEGMENT_VERSION, RECORD_VERSION = 4, 8, 2
+MAX_CHUNK = (16 << 20) - 1  # bytes of a record, stored or decoded
+MAX_BASED = 1 << 20  # decoded bytes of a record that has a base, and of its bases
+MAX_OBJECT = 8 << 30
+MAX_RECORDS = 1 << 18  # of a segment
+CHUNK_SIZE = 256 << 10
+FILE_HEADER, RECORD_HEADER, ENTRY, TRAILER = 64, 80, 56, 160  # bytes, in segments
+TREE_RECORD, HOLLOW_HEADER = 64, 160  # bytes, in tree/
+HOLLOW_TEXT = b"ckptfs: packed, read it through the mount of its store".ljust(63) + b"\n"
+XATTR = "user.ckptfs"
+PACKED, HOLLOW, EMPTYING, REMOTE, LOST = 1, 4, 8, 32, 128
+RAW, ZSTD, PLANES, PATCH, DELTA, ROUNDED, LOW_RANK = range(7)
+BASED = (PATCH, DELTA, ROUNDED, LOW_RANK)
+BLOCK = 1 << 20
+
+
+class Damaged(Exception):
+    """What was read is not what was written, or no version of this program's."""
+
+
+def need(holds, what):
+    if not holds:
+        raise Damaged(what)
+
+
+class Cursor:
+    """Reads bytes one after the other; past the end it raises Damaged."""
+
+    def __init__(self, data, pos=0):
+        self.data, self.pos = data, pos
+
+    def take(self, n):
+        need(0 <= n <= len(self.data) - self.pos, "ends too early")
+        self.pos += n
+        return self.data[self.pos - n : self.pos]
+
+    def rest(self):
+        return self.take(len(self.data) - self.pos)
+
+    def byte(self):
+        return self.take(1)[0]
+
+    def u(self, n):
+        return int.from_bytes(self.take(n), "little")
+
+    def number(self):
+        """An unsigned LEB128 varint of the fewest bytes, at most 2^63-1."""
+        value = 0
+        for shift in range(0, 63, 7):
+            b = self.byte()
+            value |= (b & 0x7F) << shift
+            if b < 0x80:
+                need(b or not shift, "a number is longer than it has to be")
+                return value
+        raise Damaged("a number is too large")
+
+    def end(self):
+        need(self.pos == len(self.data), "bytes are left over")
+
+
+# Checksums
+
+def _crc_table():
+    table = []
+    for i in range(256):
+        for _ in range(8):
+            i = i >> 1 ^ (0x82F63B78 if i & 1 else 0)
+        table.append(i)
+    return table
+
+
+_CRC = _crc_table()
+
+
+def crc32c(data):
+    table, crc = _CRC, 0xFFFFFFFF
+    for b in data:
+        crc = table[(crc ^ b) & 0xFF] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+# BLAKE3 of many chunks at once: a number of Python has a slot of 64 bits for a word of each of them.
+
+_IV = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)
+_MESSAGE = (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)
+_MIXES = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
+          (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
+_START, _END, _PARENT, _ROOT = 1, 2, 4, 8
+
+
+def _slots(words):
+    return int.from_bytes(array("Q", words).tobytes(), sys.byteorder)
+
+
+def _words(slots, lanes):
+    words = array("Q")
+    words.frombytes(slots.to_bytes(8 * lanes, sys.byteorder))
+    return words
+
+
+def _compress(cv, m, counter, length, flags, lanes):
+    ones = _slots([1] * lanes)
+    mask = 0xFFFFFFFF * ones
+    v = [*cv, *(x * ones for x in _IV[:4]), counter, 0, length * ones, flags * ones]
+    for _ in range(7):
+        for k, (a, b, c, d) in enumerate(_MIXES):
+            va, vb, vc, vd = v[a], v[b], v[c], v[d]
+            va = va + vb + m[2 * k] & mask
+            vd ^= va
+            vd = (vd >> 16 | vd << 16) & mask
+            vc = vc + vd & mask
+            vb ^= vc
+            vb = (vb >> 12 | vb << 20) & mask
+            va = va + vb + m[2 * k + 1] & mask
+            vd ^= va
+            vd = (vd >> 8 | vd << 24) & mask
+            vc = vc + vd & mask
+            vb ^= vc
+            vb = (vb >> 7 | vb << 25) & mask
+            v[a], v[b], v[c], v[d] = va, vb, vc, vd
+        m = [m[i] for i in _MESSAGE]
+    return [v[i] ^ v[i + 8] for i in range(8)]
+
+
+def _leaves(data, first, lanes, flags):
+    """The chaining values of so many chunks of one length, by word."""
+    size = len(data) // lanes
+    blocks = max(1, -(-size // 64))
+    words = array("I", bytes(data) + bytes(64 * blocks - size if lanes == 1 else 0))
+    if sys.byteorder == "big":
+        words.byteswap()
+    counter = _slots(range(first, first + lanes))
+    cv = [x * _slots([1] * lanes) for x in _IV]
+    for b in range(blocks):
+        m = [_slots(words[16 * b + i :: 16 * blocks]) for i in range(16)]
+        at = (_START if b == 0 else 0) | (_END | flags if b == blocks - 1 else 0)
+        cv = _compress(cv, m, counter, min(64, size - 64 * b), at, lanes)
+    return [_words(x, lanes) for x in cv]
+
+
+def _blake3(data):
+    full, rest = divmod(len(data), 1024)
+    if full == 0 or full == 1 and rest == 0:
+        level = _leaves(data, 0, 1, _ROOT)
+    else:
+        level = _leaves(data[: full * 1024], 0, full, 0)
+        if rest:
+            last = _leaves(data[full * 1024 :], full, 1, 0)
+            level = [x + y for x, y in zip(level, last)]
+    while (n := len(level[0])) > 1:
+        pairs = n // 2
+        m = [_slots(x[: 2 * pairs][side::2]) for side in (0, 1) for x in level]
+        cv = [x * _slots([1] * pairs) for x in _IV]
+        up = _compress(cv, m, 0, 64, _PARENT | (_ROOT if n == 2 else 0), pairs)
+        level = [_words(u, pairs) + x[2 * pairs :] for u, x in zip(up, level)]
+    return struct.pack("<8I", *(x[0] for x in level))
+
+
+try:
+    from blake3 import blake3 as _package
+
+    def blake3(data):
+        return _package(data).digest()
+except ImportError:
+    blake3 = _blake3
+
+
+# Zstandard (RFC 8878): one frame that states its length, without a checksum
+
+_LITERALS = [(i, 0) for i in range(16)] + [
+    (16, 1), (18, 1), (20, 1), (22, 1), (24, 2), (28, 2), (32, 3), (40, 3), (48, 4), (64, 6),
+    (128, 7), (256, 8), (512, 9), (1024, 10), (2048, 11), (4096, 12), (8192, 13), (16384, 14), (32768, 15),
+    (65536, 16)]
+_MATCHES = [(i + 3, 0) for i in range(32)] + [
+    (35, 1), (37, 1), (39, 1), (41, 1), (43, 2), (47, 2), (51, 3), (59, 3), (67, 4), (83, 4),
+    (99, 5), (131, 7), (259, 8), (515, 9), (1027, 10), (2051, 11), (4099, 12), (8195, 13), (16387, 14),
+    (32771, 15), (65539, 16)]
+_OFFSETS = [(1 << i, i) for i in range(32)]
+_DEFAULTS = (  # of literals' lengths, offsets, matches' lengths: shares, their logarithm, the most of it
+    ([4, 3] + [2] * 11 + [1] * 3 + [2] * 9 + [3, 2] + [1] * 5 + [-1] * 4, 6, 9, _LITERALS),
+    ([1] * 6 + [2] * 3 + [1] * 15 + [-1] * 5, 5, 8, _OFFSETS),
+    ([1, 4, 3] + [2] * 6 + [1] * 37 + [-1] * 7, 6, 9, _MATCHES))
+_MOST = 128 << 10  # bytes of a block
+
+
+class Backward:
+    """Bits of a stream that is read from its end. Before its start are zeros, and left is negative."""
+
+    def __init__(self, data):
+        need(data and data[-1], "a stream of bits has no end")
+        self.data = data
+        self.left = 8 * len(data) - 9 + data[-1].bit_length()
+
+    def peek(self, n):
+        at = self.left - n
+        if at < 0:
+            return int.from_bytes(self.data[:8], "little") << -at & (1 << n) - 1
+        return int.from_bytes(self.data[at >> 3 : (at >> 3) + 8], "little") >> (at & 7) & (1 << n) - 1
+
+    def read(self, n):
+        value = self.peek(n)
+        self.left -= n
+        return value
+
+
+def _shares(r, most, symbols):
+    """The shares of an FSE table and their logarithm."""
+    start, value = r.pos, int.from_bytes(r.data[r.pos : r.pos + 512], "little")
+    log, at = (value & 15) + 5, 4
+    need(log <= most, "a table is too large")
+    left, shares = 1 << log, []
+    while left > 0:
+        need(len(shares) < symbols, "a table has too many symbols")
+        bits = (left + 1).bit_length()
+        got, low = value >> at & (1 << bits) - 1, (1 << bits - 1) - 1
+        below = (1 << bits) - 2 - left
+        at += bits
+        if got & low < below:
+            got &= low
+            at -= 1
+        elif got > low:
+            got -= below
+        shares.append(got - 1)
+        left -= abs(got - 1)
+        repeat = 3 if got == 1 else 0
+        while repeat == 3:
+            repeat = value >> at & 3
+            at += 2
+            shares += [0] * repeat
+            need(len(shares) <= symbols, "a table has too many symbols")
+    need(left == 0, "a table's shares do not add up")
+    r.pos = start
+    r.take(-(-at // 8))
+    return shares, log
+
+
+def _fse(shares, log):
+    """For each state its symbol, how many bits follow, and what they are added to."""
+    size = high = 1 << log
+    symbols, following = [0] * size, [max(1, abs(s)) for s in shares]
+    for s, share in enumerate(shares):
+        if share == -1:
+            high -= 1
+            symbols[high] = s
+    at = 0
+    for s, share in enumerate(shares):
+        for _ in range(max(share, 0)):
+            symbols[at] = s
+            at = at + (size >> 1) + (size >> 3) + 3 & size - 1
+            while at >= high and high:
+                at = at + (size >> 1) + (size >> 3) + 3 & size - 1
+    need(at == 0, "a table's shares do not add up")
+    table = []
+    for s in symbols:
+        bits = log + 1 - following[s].bit_length()
+        table.append((s, bits, (following[s] << bits) - size))
+        following[s] += 1
+    return table, log
+
+
+def _weights(r):
+    """The weights of the symbols of a Huffman code, all but the last."""
+    size = r.byte()
+    if size >= 128:
+        packed = r.take((size - 126) // 2)
+        return [w for b in packed for w in (b >> 4, b & 15)][: size - 127]
+    r = Cursor(r.take(size))
+    table, log = _fse(*_shares(r, 6, 256))
+    bits, out = Backward(r.rest()), []
+    one, other = bits.read(log), bits.read(log)
+    while len(out) < 255:
+        symbol, n, base = table[one]
+        out.append(symbol)
+        one, other = other, base + bits.read(n)
+        if bits.left < 0:
+            return out + [table[one][0]]
+    raise Damaged("a Huffman code has too many symbols")
+
+
+def _huffman(r):
+    """For each value of so many bits the symbol and its bits."""
+    weights = _weights(r)
+    total = sum(1 << w >> 1 for w in weights)
+    log = total.bit_length()
+    left = (1 << log) - total
+    need(0 < log <= 11 and left & left - 1 == 0 and max(weights) <= 11, "no Huffman code")
+    weights.append(left.bit_length())
+    table = []
+    for w in range(1, log + 1):
+        for s, weight in enumerate(weights):
+            if weight == w:
+                table += [(s, log + 1 - w)] * (1 << w - 1)
+    need(len(table) == 1 << log, "no Huffman code")
+    return table, log
+
+
+def _huffman_stream(data, n, table, log):
+    bits, out = Backward(data), bytearray()
+    for _ in range(n):
+        symbol, used = table[bits.peek(log)]
+        bits.left -= used
+        out.append(symbol)
+    need(bits.left == 0, "a Huffman stream has another length")
+    return bytes(out)
+
+
+class Frame:
+    """One frame of Zstandard while it is decoded; before what it makes stands a dictionary of raw content."""
+
+    def __init__(self, stored, raw, dictionary):
+        self.r, self.raw, self.before = Cursor(stored), raw, len(dictionary)
+        self.out = bytearray(dictionary)
+        self.code, self.tables, self.offsets = None, [None] * 3, [1, 4, 8]
+
+    def decode(self):
+        r = self.r
+        need(r.u(4) == 0xFD2FB528, "no Zstandard frame")
+        head = r.byte()
+        need(head & 0x3F == 0x20, "a Zstandard frame of another kind")
+        need(self.size(head >> 6) == self.raw, "a Zstandard frame of another length")
+        last = 0
+        while not last:
+            block = r.u(3)
+            last, kind, n = block & 1, block >> 1 & 3, block >> 3
+            need(n <= _MOST, "a block is too large")
+            if kind == 0:
+                self.put(r.take(n))
+            elif kind == 1:
+                self.put(r.take(1) * n)
+            else:
+                need(kind == 2, "a block of a kind that is reserved")
+                self.block(Cursor(r.take(n)))
+        r.end()
+        need(len(self.out) == self.before + self.raw, "a Zstandard frame is of another length than it states")
+        return bytes(self.out[self.before :])
+
+    def size(self, kind):
+        return self.r.u(1 << kind) + (256 if kind == 1 else 0)
+
+    def put(self, data):
+        need(len(self.out) + len(data) <= self.before + self.raw, "a frame is longer than it states")
+        self.out += data
+
+    def literals(self, r):
+        head = r.data[r.pos : r.pos + 5] + bytes(5)
+        kind, form = head[0] & 3, head[0] >> 2 & 3
+        bits = int.from_bytes(head[:5], "little")
+        if kind < 2:
+            r.take((1, 2, 1, 3)[form])
+            n = bits >> (4 if form & 1 else 3) & (1 << (5, 12, 5, 20)[form]) - 1
+            need(n <= _MOST, "too many literals")
+            return r.take(n) if kind == 0 else r.take(1) * n
+        width = (10, 10, 14, 18)[form]
+        r.take((3, 3, 4, 5)[form])
+        n, stored = bits >> 4 & (1 << width) - 1, bits >> 4 + width & (1 << width) - 1
+        need(n <= _MOST, "too many literals")
+        r = Cursor(r.take(stored))
+        if kind == 2:
+            self.code = _huffman(r)
+        need(self.code, "a Huffman code is missing")
+        if form == 0:
+            return _huffman_stream(r.rest(), n, *self.code)
+        sizes = [r.u(2), r.u(2), r.u(2)]
+        each = (n + 3) // 4
+        need(n >= 3 * each, "too few literals for four streams")
+        out = [_huffman_stream(r.take(s), each, *self.code) for s in sizes]
+        return b"".join(out) + _huffman_stream(r.rest(), n - 3 * each, *self.code)
+
+    def table(self, r, i, mode):
+        shares, log, most, values = _DEFAULTS[i]
+        if mode == 0:
+            self.tables[i] = _fse(shares, log)
+        elif mode == 1:
+            self.tables[i] = [(r.byte(), 0, 0)], 0
+        elif mode == 2:
+            self.tables[i] = _fse(*_shares(r, most, len(values)))
+        need(self.tables[i], "a table is missing")
+        need(max(e[0] for e in self.tables[i][0]) < len(values), "a table has too many symbols")
+        return self.tables[i]
+
+    def block(self, r):
+        literals = Cursor(self.literals(r))
+        n = r.byte()
+        if n >= 128:
+            n = r.u(2) + 0x7F00 if n == 255 else (n - 128 << 8) + r.byte()
+        if n:
+            modes = r.byte()
+            need(modes & 3 == 0, "sequences of a kind that is reserved")
+            (lt, ll), (ot, ol), (mt, ml) = (self.table(r, i, modes >> 6 - 2 * i & 3) for i in range(3))
+            bits = Backward(r.rest())
+            l, o, m = bits.read(ll), bits.read(ol), bits.read(ml)
+            for left in range(n - 1, -1, -1):
+                base, extra = _OFFSETS[ot[o][0]]
+                offset = base + bits.read(extra)
+                base, extra = _MATCHES[mt[m][0]]
+                match = base + bits.read(extra)
+                base, extra = _LITERALS[lt[l][0]]
+                length = base + bits.read(extra)
+                self.put(literals.take(length))
+                self.match(self.offset(offset, length), match)
+                if left:
+                    l, m, o = (t[s][2] + bits.read(t[s][1]) for t, s in ((lt, l), (mt, m), (ot, o)))
+            need(bits.left == 0, "sequences have another length")
+        else:
+            r.end()
+        self.put(literals.rest())
+
+    def offset(self, value, length):
+        if value > 3:
+            self.offsets = [value - 3, *self.offsets[:2]]
+            return value - 3
+        i = value - 1 + (length == 0)
+        offset = self.offsets[i] if i < 3 else self.offsets[0] - 1
+        self.offsets = [offset, *(o for k, o in enumerate(self.offsets) if k != min(i, 2))]
+        return offset
+
+    def match(self, offset, n):
+        out = self.out
+        need(0 < offset <= len(out), "a match before the start")
+        start = len(out) - offset
+        self.put((bytes(out[start : start + n]) * (-(-n // offset)))[:n])
+
+
+def zstd(stored, raw, dictionary=b""):
+    return Frame(stored, raw, dictionary).decode()
+
+
+# rANS (package rans)
+
+class Stream:
+    def __init__(self, lanes, data):
+        need(lanes in (0, 4, 16, 32, 64) and len(data) >= 4 * lanes and len(data) % 2 == 0, "no stream")
+        need(lanes or not data, "a stream without states")
+        self.states = list(struct.unpack_from(f"<{lanes}I", data))
+        need(all(1 << 15 <= x < 1 << 31 for x in self.states), "no state of a stream")
+        self.words = iter(struct.unpack(f"<{len(data) // 2 - 2 * lanes}H", data[4 * lanes :]))
+
+    def run(self, n, freqs):
+        need(self.states, "a stream is missing")
+        symbol, freq, start, below = bytearray(), [], [], 0
+        for v, f in enumerate(freqs):
+            symbol += bytes([v]) * f
+            freq += [f] * f
+            start += range(f)
+        out, states, words = bytearray(n), self.states, self.words
+        lanes = len(states)
+        try:
+            for i in range(n):
+                x = states[i % lanes]
+                slot = x & 4095
+                out[i] = symbol[slot]
+                x = freq[slot] * (x >> 12) + start[slot]
+                states[i % lanes] = x if x >= 1 << 15 else x << 16 | next(words)
+        except StopIteration:
+            raise Damaged("a stream ends too early") from None
+        return bytes(out)
+
+    def end(self):
+        need(all(x == 1 << 15 for x in self.states), "a stream does not end")
+        need(next(self.words, None) is None, "a stream has words left")
+
+
+class Bits:
+    """Bits of a cursor, the lowest of a byte first."""
+
+    def __init__(self, r):
+        self.r, self.have, self.n = r, 0, 0
+
+    def read(self, n):
+        while self.n < n:
+            self.have |= self.r.byte() << self.n
+            self.n += 8
+        value = self.have & (1 << n) - 1
+        self.have >>= n
+        self.n -= n
+        return value
+
+    def golomb(self, k):
+        zeros = 0
+        while not self.read(1):
+            zeros += 1
+            need(zeros <= 13, "a number is too large")
+        high = self.read(zeros) | 1 << zeros
+        return (high - 1 << k) | self.read(k)
+
+
+def frequencies(r):
+    bits = Bits(r)
+    k, freqs, total, before = bits.read(3), [], 0, 0
+    while total < 4096:
+        z = bits.golomb(k)
+        before += z >> 1 ^ -(z & 1)
+        need(0 <= before <= 4096, "no frequency")
+        freqs.append(before)
+        total += before
+        if before == 0:
+            freqs += [0] * bits.golomb(0)
+        need(len(freqs) <= 256, "too many frequencies")
+    need(total == 4096 and bits.have == 0, "frequencies do not add up")
+    return freqs
+
+
+# Planes and differences (package codec)
+
+def plain_part(r, n, stream, code):
+    if code == 0:
+        return r.take(n)
+    if code == 1:
+        return r.take(1) * n
+    need(code == 2, f"a part of kind {code}")
+    return stream.run(n, frequencies(r))
+
+
+def bitmap(r, n, stream):
+    """The places of the ones among n."""
+    size, code = (n + 7) // 8, r.byte()
+    if code == 5:
+        period = r.byte()
+        need(period, "a period of nothing")
+        ones = bytearray(plain_part(r, size, stream, r.byte()))
+        for i in range(period, size):
+            ones[i] ^= ones[i - period]
+    else:
+        ones = plain_part(r, size, stream, code)
+    need(n % 8 == 0 or ones[-1] >> n % 8 == 0, "bits past the end of a bitmap")
+    return [i for i in range(n) if ones[i >> 3] >> (i & 7) & 1]
+
+
+class Slab:
+    """The planes of some elements; order has the elements of each group if they are sorted."""
+
+    def __init__(self, r, n, order=None):
+        self.r, self.n, self.order, self.ones = r, n, order, None
+        lanes, size = r.byte(), r.u(3)
+        self.stream = Stream(lanes, r.take(size))
+
+    def part(self, n, code):
+        if code == 3:
+            self.ones = bitmap(self.r, n, self.stream)
+        elif code == 4:
+            need(self.ones and self.order is None, "a part like none before")
+        else:
+            return plain_part(self.r, n, self.stream, code)
+        out = bytearray(n)
+        if self.ones:
+            values = plain_part(self.r, len(self.ones), self.stream, self.r.byte())
+            for i, v in zip(self.ones, values):
+                out[i] = v
+        return out
+
+    def plane(self):
+        code = self.r.byte()
+        if self.order is None:
+            return self.part(self.n, code)
+        if code & 0x80:
+            return self.part(self.n, code & 0x7F)
+        out, first = bytearray(self.n), True
+        for group in self.order:
+            if not group:
+                continue
+            code = code if first else self.r.byte()
+            first = False
+            for i, v in zip(group, self.part(len(group), code)):
+                out[i] = v
+        return out
+
+    def elements(self, width):
+        out = bytearray(self.n * width)
+        for j in range(width):
+            out[j::width] = self.plane()
+        self.stream.end()
+        return out
+
+
+def slabs(raw, width):
+    """The first element and the number of elements of each slab."""
+    need(width in (1, 2, 4, 8), "elements of another width")
+    most = 131072 if width == 1 else 262144 // width
+    return [(i, min(most, raw // width - i)) for i in range(0, raw // width, most)]
+
+
+def rotate(data, width):
+    """Each element right by one bit."""
+    ones = int.from_bytes((1).to_bytes(width, "little") * (len(data) // width), "little")
+    x, top = int.from_bytes(data, "little"), 8 * width - 1
+    return (x >> 1 & ((1 << top) - 1) * ones | (x & ones) << top).to_bytes(len(data), "little")
+
+
+def planes(stored, raw):
+    r, out = Cursor(stored), bytearray()
+    shape = r.byte()
+    width, rotated = shape & 15, shape >> 4
+    need(rotated < 2 and not (rotated and width == 1), "planes of another shape")
+    for _, n in slabs(raw, width):
+        elements = Slab(r, n).elements(width)
+        out += rotate(elements, width) if rotated else elements
+    out += r.take(raw % width)
+    r.end()
+    return bytes(out)
+
+
+def groups(r, base, width):
+    """The elements of each group, by those of the base; None where they are not sorted."""
+    count = r.byte()
+    need(1 <= count <= 6, "another number of groups")
+    if count == 1:
+        return None
+    need(width in (2, 4), "groups of elements of another width")
+    shift, top = r.byte(), r.byte()
+    need(8 * width - 9 <= shift <= 8 * width - 2, "no exponent")
+    order = [[] for _ in range(count)]
+    low = (1 << 8 * width - 1) - 1
+    for i, x in enumerate(base):
+        order[min(max(top - ((x & low) >> shift), 0), count - 1)].append(i)
+    return order
+
+
+def delta(stored, base, raw):
+    need(len(base) == raw, "a base of another length")
+    r, out = Cursor(stored), bytearray()
+    kind, width = r.byte(), r.byte()
+    need(kind < 2, "a difference of another kind")
+    for first, n in slabs(raw, width):
+        layout = f"<{n}{ {1: 'B', 2: 'H', 4: 'I', 8: 'Q'}[width] }"
+        before = struct.unpack_from(layout, base, first * width)
+        elements = Slab(r, n, groups(r, before, width)).elements(width)
+        mask, sign = (1 << 8 * width) - 1, 1 << 8 * width - 1
+        steps = (z >> 1 ^ -(z & 1) for z in struct.unpack(layout, elements))
+        if kind:
+            before = (~x & mask if x & sign else x | sign for x in before)
+        now = (x + step & mask for x, step in zip(before, steps))
+        if kind:
+            now = (x ^ sign if x & sign else ~x & mask for x in now)
+        out += struct.pack(layout, *now)
+    out += r.take(raw % width)
+    r.end()
+    return bytes(out)
+
+
+# Half precision (package half)
+
+BF16, F16, SINGLE = 1, 2, 3
+
+
+def to_bf16(x):
+    if x & 0x7FFFFFFF > 0x7F800000:
+        return 0x7FC0
+    return x + 0x7FFF + (x >> 16 & 1) >> 16
+
+
+def to_f16(x):
+    sign, x = x >> 16 & 0x8000, x & 0x7FFFFFFF
+    if x > 0x7F800000:
+        return sign | 0x7E00 | x >> 13 & 0x3FF
+    if x >= 0x47800000:
+        return sign | 0x7C00
+    if x >= 0x38800000:
+        x -= 0x38000000
+        return sign | x + 0xFFF + (x >> 13 & 1) >> 13
+    shift = 126 - (x >> 23)
+    if shift > 25:
+        return sign
+    x = x & 0x7FFFFF | 0x800000
+    return sign | x + (1 << shift - 1) - 1 + (x >> shift & 1) >> shift
+
+
+def rounded(stored, base, raw):
+    need(len(base) == 2 * raw and raw % 2 == 0, "a base of another length")
+    need(stored and stored[0] in (BF16, F16), "half precision of another kind")
+    half = to_bf16 if stored[0] == BF16 else to_f16
+    singles = struct.unpack(f"<{raw // 2}I", base)
+    out = [half(x) for x in singles]
+    if rest := stored[1:]:
+        nans = [i for i, x in enumerate(singles) if x & 0x7FFFFFFF > 0x7F800000]
+        became = rest * len(nans) if len(rest) == 2 else rest
+        need(nans and len(became) == 2 * len(nans), "another number of NaNs")
+        for i, x in zip(nans, struct.unpack(f"<{len(nans)}H", became)):
+            out[i] = x
+    return struct.pack(f"<{len(out)}H", *out)
+
+
+# Low rank (package lowrank)
+
+def signed(data, size):
+    if size == 2:
+        return struct.unpack(f"<{len(data) // 2}h", data)
+    return [(x & 0xFFFFFF ^ 0x800000) - 0x800000 for x in struct.unpack(f"<{len(data) // 4}I", data)]
+
+
+def columns_of(data, cols, rank, size):
+    """For each of the factor's numbers, that of each column."""
+    need(len(data) == cols * rank * size, "columns of another length")
+    numbers, out, at = signed(data, size), [[] for _ in range(rank)], 0
+    for first in range(0, cols, 16):
+        n = min(16, cols - first)
+        block = numbers[at : at + n * rank]
+        at += n * rank
+        for j in range(rank):
+            if size == 2:  # in pairs
+                out[j] += block[j // 2 * 2 * n + j % 2 : (j // 2 + 1) * 2 * n : 2]
+            else:
+                out[j] += block[j * n : (j + 1) * n]
+    return out
+
+
+def singles(values):
+    """Rounded to single precision; what is too large is infinite."""
+    return array("f", values)
+
+
+def finite(bits, predicted, exponent):
+    """What is predicted; the base itself where the prediction is not finite."""
+    return [p if p & exponent != exponent else b for b, p in zip(bits, predicted)]
+
+
+def predict(base, sums, exponent, kind):
+    scale = 2.0 ** exponent
+    if kind == SINGLE:
+        n = len(base) // 4
+        now = singles(b + s * scale for b, s in zip(struct.unpack(f"<{n}f", base), sums))
+        bits = struct.unpack(f"<{n}I", base)
+        return struct.pack(f"<{n}I", *finite(bits, struct.unpack(f"={n}I", now), 0x7F800000))
+    n = len(base) // 2
+    bits = struct.unpack(f"<{n}H", base)
+    if kind == BF16:
+        before = struct.unpack(f"<{n}f", struct.pack(f"<{n}I", *(b << 16 for b in bits)))
+        half, infinite = to_bf16, 0x7F80
+    else:
+        before, half, infinite = struct.unpack(f"<{n}e", base), to_f16, 0x7C00
+    sums = singles((s + (1 << 31) & 0xFFFFFFFF) - (1 << 31) for s in sums)
+    products = singles(s * scale for s in sums)
+    now = struct.unpack(f"={n}I", singles(b + p for b, p in zip(before, products)))
+    return struct.pack(f"<{n}H", *finite(bits, [half(x) for x in now], infinite))
+
+
+def low_rank(stored, base, columns, raw):
+    need(len(base) == raw, "a base of another length")
+    r = Cursor(stored)
+    kind, rank, exponent = r.byte(), r.byte(), struct.unpack("b", r.take(1))[0]
+    cols, at, size = r.u(4), r.u(4), r.u(4)
+    codec = r.byte()
+    need(kind in (BF16, F16, SINGLE) and 2 <= rank <= 64 and rank % 2 == 0, "low rank of another kind")
+    need(32 <= cols <= MAX_BASED and at < cols, "low rank of another shape")
+    need(codec not in BASED, "rows that need a base")
+    width = 4 if kind == SINGLE else 2
+    need(raw % width == 0, "low rank of another length")
+    number = 4 if kind == SINGLE else 2
+    n = raw // width
+    rows = -(-(at + n) // cols)
+    size_of_rows = rows * rank * number
+    need(size_of_rows <= MAX_BASED, "too many rows")
+    factor = signed(decode(codec, r.take(size), size_of_rows), number)
+    columns = columns_of(columns, cols, rank, number)
+    sums = []
+    for row in range(rows):
+        first, last = (at if row == 0 else 0), min(cols, at + n - row * cols)
+        line = [0] * (last - first)
+        for u, v in zip(factor[row * rank : (row + 1) * rank], columns):
+            line = [s + u * x for s, x in zip(line, v[first:last])]
+        sums += line
+    return delta(r.rest(), predict(base, sums, exponent, kind), raw)
+
+
+def decode(codec, stored, raw, base=None, columns=None):
+    """The content of a record, of so many bytes."""
+    if codec == RAW:
+        need(len(stored) == raw, "a record of another length")
+        return bytes(stored)
+    if codec == ZSTD:
+        return zstd(stored, raw)
+    if codec == PLANES:
+        return planes(stored, raw)
+    if codec == PATCH:
+        return zstd(stored, raw, base)
+    if codec == DELTA:
+        return delta(stored, base, raw)
+    if codec == ROUNDED:
+        return rounded(stored, base, raw)
+    need(codec == LOW_RANK, f"codec {codec}, which this program does not know")
+    return low_rank(stored, base, columns, raw)
+
+
+# Segments (package segment)
+
+def regular(path):
+    """Opens a regular file to read, and nothing else."""
+    f = open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", 0)
+    if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
+        f.close()
+        raise Damaged("not a regular file")
+    return f
+
+
+class Segments:
+    """What is packed: the content of every record, by its hash."""
+
+    def __init__(self, folder, store_id, verify=True):
+        self.folder, self.id, self.verify = folder, store_id, verify
+        self.places = {}  # by hash: number of a segment and offset, 12 bytes for each record that has it
+        self.problems = []
+        self.cached = functools.lru_cache(64)(self._based)  # what others are decoded with
+        for name in sorted(os.listdir(folder)):
+            if re.fullmatch(r"[0-9]{8,10}\.seg", name) and name == f"{int(name[:-4]):08}.seg":
+                try:
+                    self._list(int(name[:-4]), name)
+                except (Damaged, OSError) as e:
+                    self.problems.append(f"segments/{name}: {e}")
+
+    def _open(self, name):
+        return regular(os.path.join(self.folder, name))
+
+    def _list(self, number, name):
+        with self._open(name) as f:
+            size = os.fstat(f.fileno()).st_size
+            head = os.pread(f.fileno(), FILE_HEADER, 0)
+            need(len(head) == FILE_HEADER and head[:8] == b"ckptseg\n", "no header")
+            need(crc32c(head[:60]) == int.from_bytes(head[60:], "little"), "a damaged header")
+            version, _, named = struct.unpack_from("<HHI", head, 8)
+            need(version == SEGMENT_VERSION, f"version {version}; this program reads {SEGMENT_VERSION}")
+            need(named == number and head[16:32] == self.id, "another store's, or another segment")
+            entries = self._footer(f.fileno(), number, size)
+            for key, at in self._scan(f.fileno(), number, size) if entries is None else entries:
+                self.places[key] = self.places.get(key, b"") + struct.pack("<IQ", number, at)
+
+    def _footer(self, fd, number, size):
+        """The entries of the footer; None without an intact one."""
+        p = os.pread(fd, TRAILER, max(0, size - TRAILER))
+        if len(p) < TRAILER or p[:8] != b"ckptend\n" or crc32c(p[:156]) != int.from_bytes(p[156:], "little"):
+            return None
+        version, _, named, store, start, count = struct.unpack_from("<HHI16sQQ", p, 8)
+        end = size - TRAILER
+        if version != SEGMENT_VERSION or named != number or store != self.id or count > MAX_RECORDS:
+            return None
+        if start < FILE_HEADER or start != end - count * ENTRY:
+            return None
+        table = self._read(fd, count * ENTRY, start)
+        if crc32c(table) != int.from_bytes(p[152:156], "little"):
+            return None
+        return [struct.unpack_from("<32sQ", table, i) for i in range(0, len(table), ENTRY)]
+
+    def _read(self, fd, n, at):
+        out = bytearray()
+        while len(out) < n and (p := os.pread(fd, min(n - len(out), BLOCK), at + len(out))):
+            out += p
+        return bytes(out)
+
+    def _scan(self, fd, number, size):
+        """The records of a segment without a footer: what has the header of a record of this place."""
+        at = FILE_HEADER
+        while at + RECORD_HEADER <= size:
+            try:
+                _, _, _, stored, key = self._header(os.pread(fd, RECORD_HEADER, at), number, at)
+            except Damaged:
+                at = self._next(fd, at + 8)
+                continue
+            yield key, at
+            at += RECORD_HEADER + stored + 7 & ~7
+
+    def _next(self, fd, at):
+        """The next place where a record may start."""
+        while p := os.pread(fd, BLOCK, at):
+            found = p.find(b"ckr\n")
+            while found % 8 and found >= 0:
+                found = p.find(b"ckr\n", found + 1)
+            if found >= 0:
+                return at + found
+            at += len(p) & ~7 or 8
+        return at
+
+    def _header(self, p, number, at):
+        need(len(p) == RECORD_HEADER and p[:4] == b"ckr\n", "no record where one should be")
+        kind, codec, raw, stored, key, offset, crc = struct.unpack("<4xBB2xII32s16xQ4xI", p)
+        need(crc == crc32c(p[:76] + self.id + number.to_bytes(4, "little")), "a damaged header")
+        need(offset == at, "a record of another place")
+        need(raw <= MAX_CHUNK and stored <= MAX_CHUNK, "a record is too large")
+        return kind, codec, raw, stored, key
+
+    def get(self, key, most=MAX_CHUNK):
+        """The content of a record, of so many bytes at most."""
+        return self._content(key, most, None)[0]
+
+    def _content(self, key, most, below):
+        """The content and the number of a record whose number is less than another's."""
+        places = self.places.get(key)
+        need(places, f"{key.hex()} is in no segment")
+        failed = None
+        for number, at in struct.iter_unpack("<IQ", places):
+            try:
+                return self._decode(key, number, at, most, below)
+            except (Damaged, OSError) as e:
+                failed = failed or Damaged(f"segments/{number:08}.seg at {at}: {e}")
+        raise failed
+
+    def _decode(self, key, number, at, most, below):
+        with self._open(f"{number:08}.seg") as f:
+            _, codec, raw, stored, named = self._header(os.pread(f.fileno(), RECORD_HEADER, at), number, at)
+            need(named == key, "another record than the footer says")
+            need(raw <= most, "a record is too large for what needs it")
+            p = self._read(f.fileno(), stored, at + RECORD_HEADER)
+        need(len(p) == stored, "a record ends too early")
+        i = 0
+        if codec in BASED:
+            need(raw <= MAX_BASED, "a record with a base is too large")
+            content, i = self._related(codec, p, raw, below)
+        else:
+            content = decode(codec, p, raw)
+        need(not self.verify or blake3(content) == key, "its content has another hash")
+        return content, i
+
+    def _related(self, codec, p, raw, below):
+        r = Cursor(p)
+        base, i = r.take(32), r.byte()
+        need(i == 8 if codec == ROUNDED else 1 <= i <= 7, "a number of no delta")
+        need(below is None or i < below, "a base whose number is not lower")
+        before, columns = self.cached(base, i), None
+        if codec == ROUNDED:
+            bases = r.byte()
+            need(bases in (1, 2), "another number of bases")
+            if bases == 2:
+                before += self.cached(r.take(32), i)
+        elif codec == LOW_RANK:
+            columns = self.cached(r.take(32), i)
+        return decode(codec, r.rest(), raw, before, columns), i
+
+    def _based(self, key, below):
+        return self._content(key, MAX_BASED, below)[0]
+
+
+# Manifests (package manifest)
+
+class Manifest:
+    """Which bytes of which objects a file consists of."""
+
+    def __init__(self, p, size):
+        r = Cursor(p)
+        need(r.take(4) == b"CKM1", "no manifest that this program reads")
+        self.flags = r.number()
+        need(self.flags < 4, "a manifest with flags that this program does not know")
+        r.take(r.number())  # the format
+        self.size = r.number()
+        need(self.size == size, f"the manifest is of {self.size} bytes, the file has {size}")
+        self.objects = [self._object(r) for _ in range(r.number())]
+        self.extents = list(self._extents(r))
+
+    def _object(self, r):
+        digest, n = r.take(32), r.number()
+        need(n >> 1 <= MAX_OBJECT, "an object is too large")
+        return digest, n >> 1, n & 1 == 1
+
+    def _extents(self, r):
+        """Object, or None for zeros; offset in it; length."""
+        ended, at, used = {}, 0, 0  # used: the objects numbered below it were named
+        for _ in range(r.number()):
+            op = r.byte()
+            need(op < 16, "an extent of another kind")
+            source, number, offset = op >> 2, None, 0
+            if source == 1:
+                number = used
+            elif source:
+                number = r.number()
+            need(number is None or number < len(self.objects), "an object that is none")
+            if source == 3:
+                offset = r.number()
+            elif source == 2:
+                offset = ended.get(number, 0)
+            length = self.objects[number][1] if source == 1 else r.number()
+            at += length
+            need(at <= self.size, "extents that are longer than the file")
+            if number is not None:
+                need(offset + length <= self.objects[number][1], "an extent past the end of its object")
+                ended[number], used = offset + length, max(used, number + 1)
+            yield number, offset, length
+        need(at == self.size, "extents that are shorter than the file")
+
+
+def parse_list(p, length):
+    """The hashes of an object's chunks, and where each starts, and the end."""
+    r = Cursor(p)
+    need(r.take(4) == b"CKL1", "no list that this program reads")
+    form = r.byte()
+    need(form < 2, "a list of another form")
+    if form == 0:
+        last, hashes = r.number(), r.rest()
+        need(hashes and len(hashes) % 32 == 0 and 0 < last <= CHUNK_SIZE, "a list that is none")
+        lengths = [CHUNK_SIZE] * (len(hashes) // 32 - 1) + [last]
+    else:
+        lengths = [r.number() for _ in range(r.number())]
+        hashes = r.take(32 * len(lengths))
+        r.end()
+    starts = [0]
+    for n in lengths:
+        need(0 < n <= MAX_CHUNK, "a chunk of no length, or too long")
+        starts.append(starts[-1] + n)
+    need(starts[-1] == length, "a list of another length than its object")
+    return [hashes[i : i + 32] for i in range(0, len(hashes), 32)], starts
+
+
+# The tree (package tree)
+
+class Entry:
+    """A regular file: what its record says of it."""
+
+    def __init__(self, path, st, record):
+        self.path, self.size, self.mode = path, st.st_size, st.st_mode & 0o777
+        self.flags, self.mtime, self.manifest = 0, st.st_mtime_ns, None
+        if record is None:
+            return
+        need(len(record) == TREE_RECORD and record[0] == RECORD_VERSION, "a record of another version")
+        need(int.from_bytes(record[4:8], "little") == crc32c(record[:4] + record[8:]), "a damaged record")
+        self.flags = record[1]
+        if self.flags & PACKED:
+            self.mtime = int.from_bytes(record[8:16], "little", signed=True)
+            self.manifest = record[24:56]
+        if self.flags & EMPTYING:
+            self.size = 0
+
+    @property
+    def state(self):
+        return "packed" if self.flags & HOLLOW else "resident" if self.flags & PACKED else "plain"
+
+
+class Store:
+    def __init__(self, path, verify=True):
+        self.path, self.tree = path, os.path.realpath(os.path.join(path, "tree"))
+        self.id, self.verify = self._format(), verify
+
+    def _format(self):
+        with open(os.path.join(self.path, "format"), "rb") as f:
+            p = f.read(4096)
+        body, found, crc = p.rpartition(b"\nsum ")
+        need(not found or crc.strip() == b"%08x" % crc32c(body + b"\n"), "format: damaged")
+        lines = dict(line.split(b" ", 1) for line in p.splitlines() if b" " in line)
+        need(b"ckptfs" in lines, f"{self.path} is no store")
+        version = lines[b"ckptfs"].decode("ascii", "replace").strip()
+        need(version == str(FORMAT_VERSION),
+             f"the store is of version {version}; this program reads {FORMAT_VERSION}")
+        need(re.fullmatch(rb"[0-9a-f]{32}", lines.get(b"id", b"").strip()), "format: no id")
+        return bytes.fromhex(lines[b"id"].decode())
+
+    @functools.cached_property
+    def segments(self):
+        return Segments(os.path.join(self.path, "segments"), self.id, self.verify)
+
+    def resolve(self, path):
+        """Where a path of the mount lies; links count only as far as they stay in the tree."""
+        full = os.path.realpath(os.path.join(self.tree, path.lstrip("/")))
+        if os.path.commonpath([self.tree, full]) != self.tree:
+            raise Damaged(f"{path} leads out of the store")
+        return full
+
+    def entry(self, full):
+        """The record of a regular file, from its attribute or from the header of a hollow one."""
+        with regular(full) as f:
+            st = os.fstat(f.fileno())
+            try:
+                record = os.getxattr(f.fileno(), XATTR)
+            except OSError as e:
+                if e.errno not in (errno.ENODATA, errno.ENOTSUP):
+                    raise
+                record = self._of_header(os.pread(f.fileno(), HOLLOW_HEADER, 0), st.st_size)
+        return Entry(full, st, record)
+
+    def _of_header(self, p, size):
+        if len(p) < HOLLOW_HEADER or p[:64] != HOLLOW_TEXT or p[64:80] != self.id:
+            return None
+        stated, crc = struct.unpack_from("<Q4xI", p, 144)
+        if crc != crc32c(p[:156]) or stated != size:
+            return None
+        return p[80:144]
+
+    def read(self, entry):
+        """The bytes of a file, in pieces."""
+        if not entry.manifest:
+            yield from self._local(entry)
+            return
+        segments = self.segments
+        m = Manifest(segments.get(entry.manifest), entry.size)
+        lists = functools.lru_cache(16)(lambda digest, length: parse_list(segments.get(digest), length))
+        chunk = functools.lru_cache(4)(segments.get)
+        for number, offset, length in m.extents:
+            if number is None:
+                for at in range(0, length, BLOCK):
+                    yield bytes(min(BLOCK, length - at))
+                continue
+            digest, size, listed = m.objects[number]
+            hashes, starts = lists(digest, size) if listed else ([digest], [0, size])
+            while length:
+                i = bisect_right(starts, offset) - 1
+                p = chunk(hashes[i])
+                need(len(p) == starts[i + 1] - starts[i], "a chunk of another length")
+                piece = p[offset - starts[i] : offset - starts[i] + length]
+                yield piece
+                offset += len(piece)
+                length -= len(piece)
+
+    def _local(self, entry):
+        with regular(entry.path) as f:
+            left = entry.size
+            while left and (p := f.read(min(left, BLOCK))):
+                left -= len(p)
+                yield p
+
+
+# The program
+
+def shown(path):
+    return path if path.isprintable() else repr(path)
+
+
+def name_of(store, full):
+    return os.path.relpath(full, store.tree)
+
+
+class Program:
+    def __init__(self, store):
+        self.store, self.failed = store, False
+
+    def fail(self, name, why):
+        print(f"{shown(name)}: {why}", file=sys.stderr)
+        self.failed = True
+
+    def warn(self, entry):
+        if entry.flags & LOST:
+            self.fail(name_of(self.store, entry.path), "the disk did not take all that was written to it")
+
+    def missing(self, entry, e):
+        remote = " (the file's bytes may be in the store's remote alone)" if entry.flags & REMOTE else ""
+        return f"{e}{remote}"
+
+    def ls(self, path):
+        full = self.store.resolve(path)
+        if not os.path.isdir(full):
+            return self.list_file(full)
+        for folder, folders, files in os.walk(full, onerror=lambda e: self.fail(e.filename, e.strerror)):
+            folders.sort()
+            for name in sorted(files):
+                one = os.path.join(folder, name)
+                if stat.S_ISREG(os.lstat(one).st_mode):
+                    self.list_file(one)
+
+    def list_file(self, full):
+        name = name_of(self.store, full)
+        try:
+            e = self.store.entry(full)
+            print(f"{e.state:8} {e.size:14} {shown(name)}")
+        except (Damaged, OSError) as e:
+            self.fail(name, e)
+
+    def cat(self, path):
+        e = self.store.entry(self.store.resolve(path))
+        self.warn(e)
+        try:
+            for piece in self.store.read(e):
+                sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+        except Damaged as damage:
+            self.fail(path, self.missing(e, damage))
+
+    def cp(self, path, dest):
+        full, to = self.store.resolve(path), os.path.realpath(dest)
+        store = os.path.realpath(self.store.path)
+        if os.path.commonpath([store, to]) == store:
+            raise Damaged(f"{dest} lies in the store")
+        if os.path.lexists(dest):
+            raise Damaged(f"{dest} exists")
+        self.copy(full, to)
+
+    def copy(self, full, to):
+        name = name_of(self.store, full)
+        try:
+            st = os.lstat(full)
+            if stat.S_ISDIR(st.st_mode):
+                os.mkdir(to, 0o700)
+                for child in sorted(os.listdir(full)):
+                    self.copy(os.path.join(full, child), os.path.join(to, child))
+                os.utime(to, ns=(st.st_mtime_ns, st.st_mtime_ns))
+                os.chmod(to, st.st_mode & 0o777)
+            elif stat.S_ISLNK(st.st_mode):
+                os.symlink(os.readlink(full), to)
+            elif stat.S_ISREG(st.st_mode):
+                self.copy_file(full, to)
+            else:
+                self.fail(name, "neither a file, a folder nor a link: left out")
+        except (Damaged, OSError) as e:
+            self.fail(name, e)
+
+    def copy_file(self, full, to):
+        e = self.store.entry(full)
+        self.warn(e)
+        try:
+            with open(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
+                for piece in self.store.read(e):
+                    if piece.count(0) == len(piece):
+                        f.seek(len(piece), os.SEEK_CUR)
+                    else:
+                        f.write(piece)
+                f.truncate(e.size)
+                os.fchmod(f.fileno(), e.mode)
+                os.utime(f.fileno(), ns=(e.mtime, e.mtime))
+        except BaseException as damage:
+            os.unlink(to)
+            if isinstance(damage, Damaged):
+                raise Damaged(self.missing(e, damage)) from damage
+            raise
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Reads the files of a ckptfs store without ckptfs.")
+    parser.add_argument("store", help="the store's folder")
+    parser.add_argument("--no-verify", action="store_true", help="do not compare what is read with its hash")
+    commands = parser.add_subparsers(dest="command", required=True)
+    ls = commands.add_parser("ls", help="state, size and path of every file")
+    ls.add_argument("path", nargs="?", default="")
+    commands.add_parser("cat", help="the bytes of a file").add_argument("path")
+    cp = commands.add_parser("cp", help="copies a file or a folder out")
+    cp.add_argument("path")
+    cp.add_argument("dest")
+    args = parser.parse_args()
+    sys.setrecursionlimit(10_000)  # folders may lie deep
+    sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        store = Store(args.store, not args.no_verify)
+        program = Program(store)
+        {"ls": program.ls, "cat": program.cat, "cp": program.cp}[args.command](
+            args.path, *([args.dest] if args.command == "cp" else []))
+    except (Damaged, OSError) as e:
+        print(e, file=sys.stderr)
+        return 1
+    for problem in store.segments.problems if "segments" in vars(store) else []:
+        print(problem, file=sys.stderr)
+    return 1 if program.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
