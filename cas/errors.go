@@ -3,6 +3,7 @@ package cas
 import (
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 var (
@@ -16,6 +17,13 @@ var (
 	// ErrNewer: written by a newer version of ckptfs than this one.
 	ErrNewer = errors.New("written by a newer version of ckptfs")
 )
+
+// BusyError is EBUSY in words of its own.
+type BusyError string
+
+func (e BusyError) Error() string { return string(e) }
+
+func (BusyError) Unwrap() error { return syscall.EBUSY }
 
 // ChunkError ties an error to the chunk it struck.
 type ChunkError struct {

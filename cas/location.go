@@ -1,5 +1,7 @@
 package cas
 
+import "cmp"
+
 // Kind says what a record in a segment is.
 type Kind uint8
 
@@ -36,6 +38,14 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
+// Indexed reports whether records of that kind are in an index. Others are a newer version's: left alone
+// where they are.
+func (k Kind) Indexed() bool { return k == Chunk || k == List || k == Manifest || k == Event }
+
+// Serves reports whether a record of kind k can stand for one of kind want. Lists and manifests must be found
+// as such when the index is rebuilt from the segments; a chunk's bytes may come from anywhere.
+func (k Kind) Serves(want Kind) bool { return k == want || want == Chunk }
+
 // Location is where a record lies.
 type Location struct {
 	Segment uint32 // number of the segment file
@@ -48,6 +58,11 @@ type Location struct {
 
 // RecordSize is what the record takes in its segment, header and padding included, to within a few bytes.
 func (l Location) RecordSize() int64 { return (int64(l.Stored) + 80 + 7) &^ 7 }
+
+// Compare orders locations as the records lie.
+func (l Location) Compare(m Location) int {
+	return cmp.Or(cmp.Compare(l.Segment, m.Segment), cmp.Compare(l.Off, m.Off))
+}
 
 // Entry is one line of the chunk index.
 type Entry struct {

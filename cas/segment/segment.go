@@ -196,6 +196,9 @@ func Path(dir string, number uint32) string { return filepath.Join(dir, Name(num
 // Size is the room that a record takes whose payload is stored bytes long.
 func Size(stored int) int64 { return roundUp(RecordHeaderSize + int64(stored)) }
 
+// End is where a record ends.
+func End(l cas.Location) int64 { return l.Off + Size(int(l.Stored)) }
+
 func roundUp(n int64) int64 { return (n + align - 1) &^ (align - 1) }
 
 func crc(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -13,7 +14,8 @@ import (
 
 // Batch is a set of chunks that become durable together, by Commit, and that no sweep takes before Release.
 type Batch struct {
-	s *Store
+	s     *Store
+	bytes atomic.Int64 // that it wrote
 
 	// Under appender.mu:
 	done  bool      // takes no more
@@ -49,7 +51,7 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	if len(raw) > cas.MaxChunk {
 		return false, 0, fmt.Errorf("chunk %s: %d bytes: %w", h.Short(), len(raw), cas.ErrTooLarge)
 	}
-	if !known(kind) {
+	if !kind.Indexed() {
 		return false, 0, fmt.Errorf("chunk %s: records of kind %d are not indexed", h.Short(), kind)
 	}
 	r, err := b.claim(kind, h, rel.IsZero())
@@ -88,7 +90,7 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 			return nil, ErrBatchDone
 		}
 		r := s.appender.pending[h]
-		if r == nil || r.state != claimed && !serves(r.kind, kind) {
+		if r == nil || r.state != claimed && !r.kind.Serves(kind) {
 			fresh.first = r == nil
 			if r != nil {
 				r.next = fresh
@@ -103,7 +105,7 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 			s.pins.ownsLocked(b, r)
 			return r, nil
 		}
-		if serves(r.kind, kind) {
+		if r.kind.Serves(kind) {
 			s.pins.mu.Lock()
 			defer s.pins.mu.Unlock()
 			b.holdLocked(r)
@@ -196,7 +198,7 @@ func (s *Store) held(r *record) (bool, error) {
 	}
 	r.alone = r.suspect || gone
 	r.first = r.first && !r.alone && loc.Segment == 0
-	if loc.Segment == 0 || !serves(loc.Kind, r.kind) {
+	if loc.Segment == 0 || !loc.Kind.Serves(r.kind) {
 		return false, nil
 	}
 	if r.alone || !loc.Delta {
@@ -243,7 +245,16 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	}
 	also, err := s.appender.append(r, &segment.Record{Kind: r.kind, Codec: id, Raw: uint32(len(raw)),
 		Hash: r.hash, XXH3: rel.XXH3}, *p)
+	if err == nil {
+		b.wrote(segment.Size(len(*p) - segment.RecordHeaderSize))
+	}
 	return id, full || also, err
+}
+
+// wrote counts bytes that b has put, or with n below 0 has taken back.
+func (b *Batch) wrote(n int64) {
+	b.bytes.Add(n)
+	b.s.underway.Add(n)
 }
 
 // Commit makes everything that was put durable; the batch takes nothing more. When it fails some of the
@@ -313,6 +324,7 @@ func (b *Batch) Release() {
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
 	b.done = true
+	b.wrote(-b.bytes.Load())
 	b.disownLocked()
 	for _, h := range b.steady {
 		s.pins.easeLocked(keyOf(h))

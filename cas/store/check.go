@@ -293,11 +293,12 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 			continue
 		}
 		st.Records++
-		if !blind && loc.Segment == 0 && known(rec.Kind) && (coming == nil || !coming[i]) {
+		if !blind && loc.Segment == 0 && rec.Kind.Indexed() && (coming == nil || !coming[i]) {
 			c.found(damage.Finding{Problem: damage.NotIndexed, Segment: n, Off: rec.Off, Hash: rec.Hash,
 				Kind: rec.Kind})
 		}
-		want := c.opt.ReadData && known(rec.Kind) && (here || blind || loc.Segment == 0) && c.chosen(rec.Hash)
+		want := c.opt.ReadData && rec.Kind.Indexed() && (here || blind || loc.Segment == 0) &&
+			c.chosen(rec.Hash)
 		what, err := c.record(r, heads, rec, want)
 		if want {
 			st.Read++

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 
@@ -71,9 +70,7 @@ func (s *Store) flushLocked() error {
 	if len(recs) == 0 {
 		return s.raiseMark(mark)
 	}
-	slices.SortFunc(recs, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(a.entry.Segment, b.entry.Segment), cmp.Compare(a.entry.Off, b.entry.Off))
-	})
+	slices.SortFunc(recs, func(a, b *record) int { return a.entry.Compare(b.entry.Location) })
 	entries := make([]cas.Entry, 0, len(recs))
 	s.appender.mu.Lock()
 	for _, r := range recs {
@@ -84,8 +81,8 @@ func (s *Store) flushLocked() error {
 	}
 	s.appender.mu.Unlock()
 	// The mark must lie in what is durable: of a segment in which nothing is, a crash may leave no file.
-	last := recs[len(recs)-1].entry
-	if m := (cas.Watermark{Segment: last.Segment, Off: end(last)}); s.appender.top.Before(m) {
+	last := recs[len(recs)-1].entry.Location
+	if m := (cas.Watermark{Segment: last.Segment, Off: segment.End(last)}); s.appender.top.Before(m) {
 		s.appender.top = m
 	}
 	if s.appender.top.Before(mark) {
@@ -130,7 +127,7 @@ func (a *appender) takeDurable() (recs []*record, mark cas.Watermark) {
 			return false
 		}
 		recs = append(recs, r)
-		r.tail.Indexed = max(r.tail.Indexed, end(r.entry))
+		r.tail.Indexed = max(r.tail.Indexed, segment.End(r.entry.Location))
 		return true
 	})
 	return recs, a.markLocked()
@@ -167,8 +164,6 @@ func (s *Store) indexed(recs []*record) {
 		s.appender.stats.Count(&segment.Record{Kind: r.entry.Kind, Raw: r.entry.Raw, Stored: r.entry.Stored})
 	}
 }
-
-func end(e cas.Entry) int64 { return e.Off + segment.Size(int(e.Stored)) }
 
 // markLocked is the place before which every record is taken by a flush, or failed: under mu none is between
 // its segment and written. appender.flushing is held.
@@ -214,7 +209,7 @@ func (a *appender) abandon(t *segment.Tail, err error) {
 			return false
 		}
 		a.settleLocked(r, failed, err)
-		lost = append(lost, segment.Range{Off: r.entry.Off, End: end(r.entry)})
+		lost = append(lost, segment.Range{Off: r.entry.Off, End: segment.End(r.entry.Location)})
 		return true
 	})
 	a.failLostLocked()

@@ -119,8 +119,8 @@ func (c *Compaction) Stats() CompactStats {
 // when that takes less. A rounding of chunks that are not wanted for themselves, as wanted tells, is stored
 // without them though that takes more: then they can go. Where it and the version before are stored alone,
 // and others against it, the version before is stored against it instead. saved reports whether anything was
-// stored again. What is wrong with the chunk is not Recode's business, and it stays as it is. The error is one
-// of writing, or that of Options.Room; after the latter the batch may be committed, and the chunk tried again.
+// stored again. What is wrong with the chunk is not Recode's business, and it stays as it is. The error is of
+// writing, or that of Options.Room, after which the batch may be committed, and the chunk tried again.
 func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related,
 	wanted func(cas.Hash) bool) (saved bool, err error) {
 	s := c.s

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"syscall"
 
+	"ckptfs/cas"
 	"ckptfs/cas/segment"
 )
 
@@ -17,7 +17,7 @@ var (
 	ErrNeedsRecovery = errors.New(
 		"the store was not closed in order, and only an opening for writing can repair it")
 	// ErrSweeping: another sweep is under way. It is EBUSY.
-	ErrSweeping error = busyError("another sweep is under way: try again once it has ended")
+	ErrSweeping error = cas.BusyError("another sweep is under way: try again once it has ended")
 	// ErrClosed: the store was closed.
 	ErrClosed = segment.ErrClosed
 	// ErrBatchDone: the batch was committed or released.
@@ -28,10 +28,3 @@ var (
 	// errIndexCorrupt marks what the index itself found damaged in it.
 	errIndexCorrupt = errors.New("the index is damaged")
 )
-
-// busyError is EBUSY in words of its own.
-type busyError string
-
-func (e busyError) Error() string { return string(e) }
-
-func (busyError) Unwrap() error { return syscall.EBUSY }

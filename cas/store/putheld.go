@@ -21,7 +21,7 @@ func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
 	for i, loc := range locs {
 		switch {
 		case !held[i]:
-		case loc.Segment == 0 || !serves(loc.Kind, kind) || s.lost.Has(loc.Segment):
+		case loc.Segment == 0 || !loc.Kind.Serves(kind) || s.lost.Has(loc.Segment):
 			held[i] = false
 		case loc.Delta:
 			// As in Put; what depends on a pending base is for Put, which makes the batch wait too.

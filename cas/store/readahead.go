@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"slices"
 
 	"ckptfs/cas"
@@ -77,16 +76,13 @@ func (r *reader) willRead(locs []cas.Location, all []*expected.Stretch) []*expec
 		}
 		return t != nil
 	})
-	slices.SortFunc(locs, func(a, b cas.Location) int {
-		return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Off, b.Off))
-	})
-	end := func(l cas.Location) int64 { return l.Off + segment.Size(int(l.Stored)) }
+	slices.SortFunc(locs, cas.Location.Compare)
 	for len(locs) > 0 {
-		from, to := locs[0], end(locs[0])
+		from, to := locs[0], segment.End(locs[0])
 		n := 1
 		for ; n < len(locs) && locs[n].Segment == from.Segment && locs[n].Off <= to+maxSkip &&
-			expected.Fits(from.Off, end(locs[n])); n++ {
-			to = max(to, end(locs[n]))
+			expected.Fits(from.Off, segment.End(locs[n])); n++ {
+			to = max(to, segment.End(locs[n]))
 		}
 		locs = locs[n:]
 		if from.Segment == 0 {

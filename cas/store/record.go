@@ -82,13 +82,3 @@ func (r *record) needLocked(upTo map[*segment.Tail]uint64) {
 		on.needLocked(upTo)
 	}
 }
-
-// known reports whether records of that kind are indexed. Others are a newer version's: left alone where they
-// are.
-func known(k cas.Kind) bool {
-	return k == cas.Chunk || k == cas.List || k == cas.Manifest || k == cas.Event
-}
-
-// serves reports whether a record of kind have can stand for one of kind want. Lists and manifests must be
-// found as such when the index is rebuilt from the segments; a chunk's bytes may come from anywhere.
-func serves(have, want cas.Kind) bool { return have == want || want == cas.Chunk }

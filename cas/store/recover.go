@@ -226,7 +226,7 @@ func (rc *recovery) gap(n uint32, g segment.Range) {
 
 // add takes a record into the index if it lies behind the watermark and is of a kind that belongs there.
 func (rc *recovery) add(n uint32, rec *segment.Record) error {
-	if !known(rec.Kind) || (cas.Watermark{Segment: n, Off: rec.Off}).Before(rc.from) {
+	if !rec.Kind.Indexed() || (cas.Watermark{Segment: n, Off: rec.Off}).Before(rc.from) {
 		return nil
 	}
 	rc.last = cas.Watermark{Segment: n, Off: rec.End()}

@@ -24,7 +24,7 @@ type replay struct {
 func newReplay(s *Store) *replay { return &replay{s: s, copies: copies.Deltas{}} }
 
 func (in *replay) add(n uint32, rec *segment.Record) error {
-	if !known(rec.Kind) {
+	if !rec.Kind.Indexed() {
 		return nil
 	}
 	in.entries = append(in.entries, rec.Entry(n))
@@ -60,7 +60,7 @@ func (in *replay) refuse() error {
 		return in.failed
 	}
 	for i, l := range locs {
-		if l.Segment == 0 || !serves(l.Kind, in.entries[i].Kind) {
+		if l.Segment == 0 || !l.Kind.Serves(in.entries[i].Kind) {
 			return in.refused
 		}
 	}
@@ -126,7 +126,7 @@ func (in *replay) lowest() ([]cas.Entry, error) {
 		if ok && e.Delta && l.Delta {
 			in.copies.Add(e.Hash, l, e.Location)
 		}
-		if ok && e.Delta && serves(l.Kind, e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
+		if ok && e.Delta && l.Kind.Serves(e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
 			return true
 		}
 		have[keyOf(e.Hash)] = e.Location

@@ -21,13 +21,7 @@ func (s *Store) Each(kind cas.Kind, f func(h cas.Hash, raw []byte) error) (bad i
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(locs, func(a, b cas.Location) int {
-		if (cas.Watermark{Segment: a.Segment, Off: a.Off}).Before(cas.Watermark{Segment: b.Segment,
-			Off: b.Off}) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(locs, cas.Location.Compare)
 	var buf []byte
 	for _, loc := range locs {
 		if loc.Raw > cas.MaxChunk {

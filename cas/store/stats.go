@@ -8,6 +8,7 @@ type Stats struct {
 	segment.Totals
 	Segments  int
 	Bytes     int64 // that all segments take on the disk
+	Underway  int64 // of these put by batches that are not released: files may not name them yet
 	Unsealed  int   // segments that should have a footer and got none; the next Open tries again
 	Abandoned int   // segments abandoned since Open because of a failed fsync
 
@@ -21,14 +22,13 @@ type Stats struct {
 	Leftover     int64 // bytes of writes that a crash cut short
 }
 
-// Stats returns the present figures.
-func (s *Store) Stats() Stats { return s.appender.figures() }
-
-// figures are stats with what the tails hold.
-func (a *appender) figures() Stats {
+// Stats returns the present figures: stats with what the tails hold.
+func (s *Store) Stats() Stats {
+	a := &s.appender
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := a.stats
+	st.Underway = s.underway.Load()
 	tails, _ := a.tails.All()
 	for _, t := range tails {
 		st.Segments++

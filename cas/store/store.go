@@ -174,6 +174,7 @@ type Store struct {
 	lost     segment.Lost
 	// spending is what is being written that Options.Room was asked for.
 	spending atomic.Int64
+	underway atomic.Int64 // bytes that batches wrote which are not released
 }
 
 // Open opens the store in dir (STORE/segments), which it creates if there is none, and brings the index up to

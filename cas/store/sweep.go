@@ -15,11 +15,8 @@ import (
 	"ckptfs/cas/spilled"
 )
 
-// Defaults of a sweep.
-const (
-	DefaultGrace     = 24 * time.Hour
-	DefaultMaxUnused = 0.5
-)
+// DefaultMaxUnused is SweepOptions.MaxUnused where nobody asks for another.
+const DefaultMaxUnused = 0.5
 
 // SweepOptions say what a sweep may take.
 type SweepOptions struct {
@@ -36,13 +33,14 @@ type SweepOptions struct {
 
 // SweepStats is what a sweep did, or would do.
 type SweepStats struct {
-	Segments int // there were, sealed
+	Segments int // there were: sealed, or left alone or only looked at while they are written
 	Looked   int // at which it looked so far
 	Young    int // within the grace period
 	Skipped  int // without an intact footer, or unreadable: see Check
 
-	Live segment.Tally // records that are wanted, in the segments that it looked at
-	Dead segment.Tally // records that are not, and went
+	Live  segment.Tally // records that are wanted, in the segments that it looked at
+	Dead  segment.Tally // records that are not, and went
+	Waits int64         // bytes that those within the grace period hold, and that nothing wants
 	// Freed is how many bytes the disk got back, Copied how many were written to that end. Of a dry run Freed
 	// is what the records take.
 	Freed, Copied int64
@@ -124,7 +122,7 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 		w.st.Failed, w.st.Looked, w.err = w.st.Failed-len(again), w.st.Looked-len(again), nil
 		_, err = w.segments(ctx, again)
 	}
-	if opt.DryRun && opt.Grace <= 0 {
+	if opt.DryRun || opt.Grace > 0 {
 		w.tails()
 	}
 	if w.spared && w.err == nil {
@@ -234,11 +232,10 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 		w.st.Skipped++
 		return nil
 	}
-	if ft.Sealed.After(w.deadline) {
-		w.st.Young++
-		return nil
-	}
 	p := &part{sweep: w, n: n, r: r, footer: ft, recs: recs}
+	if ft.Sealed.After(w.deadline) {
+		return p.young()
+	}
 	if err := p.judge(); err != nil {
 		return err
 	}
@@ -268,11 +265,31 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	return p.reshape()
 }
 
+// young counts what would go of a segment that is left alone.
+func (p *part) young() error {
+	w, dry := p.sweep, *p.sweep
+	dry.opt.DryRun = true
+	p.sweep = &dry
+	err := p.judge()
+	_, room := p.tally(false)
+	w.st.Young++
+	w.st.Waits += room
+	return err
+}
+
 // tails counts what of the segments that are being written would go once they are sealed.
 func (w *sweep) tails() {
 	tails, _ := w.s.appender.tails.All()
 	for _, t := range tails {
 		p := &part{sweep: w, n: t.Number(), recs: t.Records()}
+		if len(p.recs) == 0 {
+			continue
+		}
+		w.st.Segments++
+		if w.opt.Grace > 0 {
+			_ = p.young() // it is counted as far as can be told
+			continue
+		}
 		if p.judge() != nil {
 			continue
 		}

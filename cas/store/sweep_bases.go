@@ -123,7 +123,7 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64, f fun
 	unread []uint32, err error) {
 	var own error // f's, or the context's
 	add := func(n uint32, rec *segment.Record, kept bool) {
-		if own == nil && known(rec.Kind) && codec.NeedsBase(rec.Codec) {
+		if own == nil && rec.Kind.Indexed() && codec.NeedsBase(rec.Codec) {
 			own = cmp.Or(ctx.Err(), f(deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept}))
 		}
 	}

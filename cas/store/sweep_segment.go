@@ -58,7 +58,7 @@ func (p *part) judge() error {
 			wanted := marked[i] || p.keep || s.pins.inUseLocked(k)
 			here := loc.Segment == p.n && loc.Off == rec.Off
 			switch {
-			case !known(rec.Kind) || here && wanted || p.keep && loc.Segment == 0:
+			case !rec.Kind.Indexed() || here && wanted || p.keep && loc.Segment == 0:
 			case here && p.blind != 0 && rec.Kind == cas.Chunk:
 				p.spared = true
 			case here:
@@ -73,7 +73,7 @@ func (p *part) judge() error {
 		for _, i := range doubtful {
 			rec, loc := &recs[i], locs[i]
 			switch {
-			case loc.Segment != 0 && serves(loc.Kind, rec.Kind) && s.reader.intact(loc, rec.Hash):
+			case loc.Segment != 0 && loc.Kind.Serves(rec.Kind) && s.reader.intact(loc, rec.Hash):
 				p.fates[at+i] = idle // there is a better copy
 			case p.opt.DryRun || p.keep:
 			case s.reader.intact(rec.Entry(p.n).Location, rec.Hash):
@@ -115,7 +115,7 @@ func (p *part) move(ctx context.Context) {
 	var at []int
 	var copies []*record
 	for i := range p.recs {
-		if p.fates[i] != stays || !known(p.recs[i].Kind) {
+		if p.fates[i] != stays || !p.recs[i].Kind.Indexed() {
 			continue
 		}
 		if ctx.Err() != nil {

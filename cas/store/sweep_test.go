@@ -167,17 +167,41 @@ func TestSweepGrace(t *testing.T) {
 	s := filled(t, m, x, 100, Options{SegmentSize: 8 << 10, Now: func() time.Time { return now }})
 	day := SweepOptions{Grace: 24 * time.Hour, MaxUnused: 0.5}
 	now = now.Add(23 * time.Hour)
-	if st := sweepNow(t, s, day, marking()); st.Young != st.Segments || st.Dead.Records > 0 ||
-		len(x.m) != 100 {
-		t.Errorf("%+v", st)
+	dry := day
+	dry.DryRun = true
+	for _, opt := range []SweepOptions{day, dry} {
+		st := sweepNow(t, s, opt, marking())
+		if st.Young != st.Segments || st.Dead.Records > 0 || len(x.m) != 100 {
+			t.Errorf("%+v", st)
+		}
+		if all := s.Stats().Chunks.Stored; st.Waits < all || st.Waits > 2*all {
+			t.Errorf("%d bytes wait, of %d", st.Waits, all)
+		}
 	}
 	now = now.Add(2 * time.Hour)
 	st := sweepNow(t, s, day, marking())
-	if st.Young != 0 || len(x.m) == 0 || len(x.m) > 20 {
+	if st.Young != 1 || len(x.m) == 0 || len(x.m) > 20 {
 		t.Errorf("%+v, %d left", st, len(x.m)) // those in the segment that is being written
 	}
 	if st := sweepNow(t, s, SweepOptions{}, marking()); len(x.m) != 0 {
 		t.Errorf("%+v", st)
+	}
+}
+
+// What the one segment that is being written could give back is told, and a dry run looks at it as a sweep
+// does.
+func TestSweepOfTheFirstSegment(t *testing.T) {
+	s := filled(t, newMem(), newIndex(), 10, Options{})
+	wanted := cas.Sum(chunk(3))
+	mark := func(_ context.Context, m *Marking) error { m.Keep(wanted); return nil }
+	st := sweepNow(t, s, SweepOptions{Grace: time.Hour}, mark)
+	if st.Segments != 1 || st.Young != 1 || st.Waits == 0 || st.Waits > 10*segment.Size(len(chunk(0))) {
+		t.Errorf("%+v", st)
+	}
+	dry := sweepNow(t, s, SweepOptions{DryRun: true}, mark)
+	done := sweepNow(t, s, SweepOptions{}, mark)
+	if dry.Segments != 1 || done.Segments != 1 || dry.Dead != done.Dead || dry.Freed != st.Waits {
+		t.Errorf("%+v, dry %+v, in the grace period %+v", done, dry, st)
 	}
 }
 

@@ -46,7 +46,7 @@ func (b *Batch) TakeBack() (freed int64) {
 	for _, r := range b.part {
 		if r.state == written && r.entry.Off >= r.tail.Indexed && pins.own[keyOf(r.hash)] == b {
 			a.settleLocked(r, failed, errTakenBack)
-			slot := segment.Range{Off: r.entry.Off, End: end(r.entry)}
+			slot := segment.Range{Off: r.entry.Off, End: segment.End(r.entry.Location)}
 			back[r.tail] = append(back[r.tail], slot)
 			freed += slot.End - slot.Off
 		}
@@ -59,6 +59,7 @@ func (b *Batch) TakeBack() (freed int64) {
 	pins.mu.Unlock()
 	a.written = slices.DeleteFunc(a.written, func(r *record) bool { return r.err == errTakenBack })
 	a.mu.Unlock()
+	b.wrote(-freed)
 	for t, slots := range back {
 		_ = t.TakeBack(slots) // where the disk makes no holes the end is used again all the same
 	}

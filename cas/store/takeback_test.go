@@ -42,6 +42,9 @@ func TestTakeBack(t *testing.T) {
 	if got := b.TakeBack(); got != wrote || tailSize(s) != kept {
 		t.Errorf("took back %d of %d bytes, %d stay of %d", got, wrote, tailSize(s), kept)
 	}
+	if got := s.Stats().Underway; got != kept {
+		t.Errorf("%d bytes are under way, want %d", got, kept)
+	}
 	if _, err := s.Get(cas.Sum(chunk(2)), nil); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("what was taken back: %v", err)
 	}

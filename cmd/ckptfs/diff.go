@@ -52,7 +52,8 @@ func printDiff(w io.Writer, d *control.Diff) {
 		rows := make([][]string, len(d.Changed))
 		for i := range d.Changed {
 			c := &d.Changed[i]
-			row := []string{name(c.Name, c.File), typeChange(c), shapeText(c.Shape), "", "", ""}
+			row := []string{name(c.Name, c.File), typeChange(c), shapeText(c.Shape), "", "",
+				"compared as bytes"}
 			if c.MaxAbs != nil {
 				row[3] = fmt.Sprintf("%.3g %%", 100*c.Share)
 				row[4], row[5] = short(*c.MaxAbs), short(*c.RelNorm)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cmd/ckptfs/rundir"
+	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/index/runs"
@@ -163,6 +164,8 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		fmt.Fprintf(os.Stderr, "ckptfs: %s: %s with an impossible time, before 2000 or in the future: --keep-within keeps them\n", arg, text.Plural(int64(n), "step"))
 	}
 	out := forgotten{Run: at.path, DryRun: dry, Steps: []forgottenStep{}}
+	var gone []string
+	defer func() { logForgotten(context.WithoutCancel(ctx), a, arg, gone) }()
 	for _, d := range decisions {
 		if !d.Keep && !dry {
 			if ctx.Err() != nil {
@@ -171,6 +174,7 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 			if err := rundir.RemoveStep(run, d.Step.Name); err != nil {
 				return err
 			}
+			gone = append(gone, d.Step.Name)
 		}
 		out.Steps = append(out.Steps, forgottenStep{d.Step.Name, d.Keep, d.Reasons})
 	}
@@ -180,6 +184,15 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		}
 	}
 	return a.show(out, func(w io.Writer) { printForgotten(w, &out) })
+}
+
+// logForgotten has the daemon's log say which steps were removed, and by whom. A daemon that ended meanwhile,
+// or is older, does not.
+func logForgotten(ctx context.Context, a *app, run string, steps []string) {
+	if len(steps) == 0 {
+		return
+	}
+	_ = a.with(ctx, run, readOnly, func(s *session) error { return s.Forgot(ctx, s.place.path, steps) })
 }
 
 // judged is what a policy decides by. When metrics are to choose, those of a step that cannot be read are an
@@ -221,4 +234,8 @@ func printForgotten(w io.Writer, out *forgotten) {
 	}
 	fmt.Fprintf(w, "%s: %d of %s %s\n", text.Printable(out.Run), gone,
 		text.Plural(int64(len(rows)), "step"), verb)
+	if gone > 0 && !out.DryRun {
+		fmt.Fprintf(w, "The room comes back with `ckptfs prune`: after %s, or now with --grace 0.\n",
+			space.Span(defaultGrace))
+	}
 }

@@ -37,125 +37,15 @@ inferred, the model that has half of its bytes. A removed model stays in the cha
 					return err
 				}
 				if dot && !a.json {
-					printDot(a.out, l)
+					text.LineageDot(a.out, l)
 					return nil
 				}
-				return a.show(l, func(w io.Writer) { printLineage(w, l) })
+				return a.show(l, func(w io.Writer) { text.Lineage(w, l) })
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&dot, "dot", false, "print a graph for Graphviz")
 	return cmd
-}
-
-func printLineage(w io.Writer, l *control.Lineage) {
-	for i := range l.Models {
-		m := &l.Models[i]
-		for j := 0; j < len(m.Chain); j++ {
-			left := m.Chain[j].Skipped
-			if n := idle(m.Chain[j:]); j > 0 && n > maxIdle {
-				left, j = left+n, j+n
-			}
-			if left > 0 {
-				fmt.Fprintf(w, "   … %s without any of its tensors\n", text.Plural(int64(left), "ancestor"))
-			}
-			c := &m.Chain[j]
-			indent := ""
-			if j > 0 {
-				indent = "   "
-			}
-			fmt.Fprintf(w, "%s%s: %s, %s%s\n", indent, modelText(&c.Model),
-				text.Plural(c.OwnedTensors, "tensor"), text.Bytes(c.OwnedBytes), howText(m.Chain, j))
-		}
-		for j := range m.Merged {
-			fmt.Fprintf(w, "   merged from %s\n", modelText(&m.Merged[j]))
-		}
-	}
-	if l.Problem != "" {
-		fmt.Fprintf(w, "%s: %s\n", text.Printable(l.Path), text.Printable(l.Problem))
-	}
-}
-
-// maxIdle is how many ancestors in a row that own nothing are shown one by one: a run may have thousands.
-const maxIdle = 3
-
-// idle is how many of the chain's first own nothing, with none left out between them, but for the last, where
-// it begins.
-func idle(chain []control.Ancestor) int {
-	n := 0
-	for n < len(chain)-1 && chain[n].OwnedTensors == 0 && chain[n+1].Skipped == 0 {
-		n++
-	}
-	return n
-}
-
-func modelText(m *control.Model) string {
-	s := fmt.Sprintf("%s (%d)", text.Printable(m.Path), m.Seq)
-	if m.Retired {
-		s += ", retired " + text.Time(m.RetiredAt)
-	}
-	return s
-}
-
-// howText says where it was learnt that a model of a chain is the parent of the one before, if it is.
-func howText(chain []control.Ancestor, i int) string {
-	if i == 0 || chain[i].Skipped > 0 {
-		return ""
-	}
-	return "; parent: " + chain[i-1].How
-}
-
-func printDot(w io.Writer, l *control.Lineage) {
-	fmt.Fprintln(w, "digraph lineage {\n\trankdir=BT; node [shape=box];")
-	seen := map[string]bool{}
-	line := func(format string, args ...any) {
-		if s := fmt.Sprintf(format, args...); !seen[s] {
-			seen[s] = true
-			fmt.Fprintln(w, s)
-		}
-	}
-	node := func(m *control.Model) {
-		style := ""
-		if m.Retired {
-			style = ", style=dashed"
-		}
-		line("\t%d [label=%s%s];", m.Seq, dotText(m.Path), style)
-	}
-	told := map[uint64]bool{}
-	for i := range l.Models {
-		for j := range l.Models[i].Chain {
-			told[l.Models[i].Chain[j].Seq] = true
-		}
-	}
-	for i := range l.Models {
-		m := &l.Models[i]
-		for j := range m.Chain {
-			c := &m.Chain[j]
-			node(&c.Model)
-			if j == 0 {
-				continue
-			}
-			from := &m.Chain[j-1]
-			switch {
-			case !told[from.Parent]:
-				line("\t%d -> %d [label=\"… %d\", style=dotted];", from.Seq, c.Seq, c.Skipped)
-			case from.How == "inferred":
-				line("\t%d -> %d [label=%s, style=dotted];", from.Seq, from.Parent, dotText(from.How))
-			default:
-				line("\t%d -> %d [label=%s];", from.Seq, from.Parent, dotText(from.How))
-			}
-		}
-		for j := range m.Merged {
-			node(&m.Merged[j])
-			line("\t%d -> %d [label=\"merged from\", style=dashed];", m.Seq, m.Merged[j].Seq)
-		}
-	}
-	fmt.Fprintln(w, "}")
-}
-
-// dotText is a string in Graphviz' language.
-func dotText(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text.Printable(s)) + `"`
 }
 
 func (a *app) ancestorCmd() *cobra.Command {
@@ -174,10 +64,10 @@ The two may differ. A and B are files, or steps with one model each.`,
 				return a.show(c, func(w io.Writer) {
 					ancestor, owner := "none", "none"
 					if c.Ancestor != nil {
-						ancestor = modelText(c.Ancestor)
+						ancestor = text.Model(c.Ancestor)
 					}
 					if c.Owner != nil {
-						owner = modelText(c.Owner)
+						owner = text.Model(c.Owner)
 					}
 					text.Pairs(w, "ancestor", ancestor, "common owner", owner)
 				})
@@ -201,7 +91,7 @@ func (a *app) ownerCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(o, func(w io.Writer) { fmt.Fprintln(w, modelText(&o.Owner)) })
+				return a.show(o, func(w io.Writer) { fmt.Fprintln(w, text.Model(&o.Owner)) })
 			})
 		},
 	}
@@ -298,7 +188,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 		return a.show(r, func(w io.Writer) {
 			switch {
 			case was:
-				fmt.Fprintf(w, "%s: removed; %s retired\n", text.Printable(r.Path), text.Plural(int64(len(r.Models)), "model"))
+				fmt.Fprintf(w, "%s: removed; %s\n", text.Printable(r.Path), retiredText(len(r.Models)))
 			case len(r.Models) > 0:
 				fmt.Fprintf(w, "%s: retired already\n", text.Printable(r.Path))
 			default:
@@ -306,4 +196,12 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 			}
 		})
 	})
+}
+
+// retiredText says how many models went with a step.
+func retiredText(models int) string {
+	if models == 0 {
+		return "no model of it was known: it was not complete and packed"
+	}
+	return text.Plural(int64(models), "model") + " retired"
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ckptfs/cas/golden"
+	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -51,7 +52,7 @@ func TestGoldens(t *testing.T) {
 	chain := make([]control.Ancestor, 40)
 	for i := range chain {
 		m := control.Model{Seq: uint64(40 - i), Path: fmt.Sprintf("runs/a/%d/model.pt", 40-i),
-			Parent: uint64(39 - i), How: "previous step", Retired: i == 38, RetiredAt: at}
+			Tensors: 63, Parent: uint64(39 - i), How: "previous step", Retired: i == 38, RetiredAt: at}
 		chain[i] = control.Ancestor{Model: m}
 	}
 	chain[0].OwnedTensors, chain[0].OwnedBytes = 2, 5<<20
@@ -68,8 +69,8 @@ func TestGoldens(t *testing.T) {
 	}
 	unmounted := &control.Status{Store: "/data/store", Mode: control.ModeUnmounted, HotSize: -1}
 	for name, print := range map[string]func(io.Writer){
-		"stats.golden":       func(w io.Writer) { printStats(w, sampleStats) },
-		"stats-empty.golden": func(w io.Writer) { printStats(w, &control.Stats{}) },
+		"stats.golden":       func(w io.Writer) { space.Stats(w, sampleStats) },
+		"stats-empty.golden": func(w io.Writer) { space.Stats(w, &control.Stats{}) },
 		"show.golden":        func(w io.Writer) { printFile(w, sampleFile) },
 		"show-plain.golden": func(w io.Writer) {
 			printFile(w, &control.File{Path: "notes.txt", Format: "blob",
@@ -79,9 +80,9 @@ func TestGoldens(t *testing.T) {
 			printFile(w, &control.File{Path: "m.safetensors", Format: "safetensors",
 				State: control.StatePacked, View: true, Size: 1 << 20, Stored: 9})
 		},
-		"lineage.golden":          func(w io.Writer) { printLineage(w, lineage) },
-		"lineage-run.golden":      func(w io.Writer) { printLineage(w, run) },
-		"lineage-dot.golden":      func(w io.Writer) { printDot(w, run) },
+		"lineage.golden":          func(w io.Writer) { text.Lineage(w, lineage) },
+		"lineage-run.golden":      func(w io.Writer) { text.Lineage(w, run) },
+		"lineage-dot.golden":      func(w io.Writer) { text.LineageDot(w, run) },
 		"status.golden":           func(w io.Writer) { text.Status(w, status) },
 		"status-unmounted.golden": func(w io.Writer) { text.Status(w, unmounted) },
 	} {

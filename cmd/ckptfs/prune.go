@@ -13,7 +13,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/rundir"
-	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/fs/control"
 )
 
@@ -54,7 +54,7 @@ Other machines may publish and read meanwhile. Until then what was removed can b
 				if err != nil {
 					return err
 				}
-				return a.show(p, func(w io.Writer) { printPruned(w, p) })
+				return a.show(p, func(w io.Writer) { space.Pruned(w, p, o.Grace) })
 			})
 		},
 	}
@@ -63,29 +63,6 @@ Other machines may publish and read meanwhile. Until then what was removed can b
 	f.Var(&unused, "max-unused", "share of a segment that may lie unused before the rest of it is moved")
 	f.BoolVar(&o.DryRun, "dry-run", false, "remove nothing, and say what would go")
 	return cmd
-}
-
-func printPruned(w io.Writer, p *control.Pruned) {
-	if p.DryRun {
-		fmt.Fprintf(w, "would remove %s, about %s\n", text.Plural(p.DeadRecords, "chunk"), text.Bytes(p.FreedBytes))
-	} else {
-		fmt.Fprintf(w, "removed %s, %s freed", text.Plural(p.DeadRecords, "chunk"), text.Bytes(max(0, p.FreedBytes-p.CopiedBytes)))
-		if p.CopiedBytes > 0 {
-			fmt.Fprintf(w, " (%s moved)", text.Bytes(p.CopiedBytes))
-		}
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintf(w, "%s in use, %s, in %s looked at\n", text.Plural(p.LiveRecords, "chunk"), text.Bytes(p.LiveBytes),
-		text.Plural(int64(p.Segments-p.Young-p.Damaged), "segment"))
-	if p.Young > 0 {
-		fmt.Fprintf(w, "%s left alone: written within the grace period\n", text.Plural(int64(p.Young), "segment"))
-	}
-	if p.Damaged > 0 {
-		fmt.Fprintf(w, "%s left alone: damaged or unfinished; `ckptfs check` says more\n", text.Plural(int64(p.Damaged), "segment"))
-	}
-	if p.NotPunched > 0 {
-		fmt.Fprintf(w, "%s: this disk makes no holes; --max-unused 0 moves what is in use instead\n", text.Plural(int64(p.NotPunched), "segment"))
-	}
 }
 
 // percentFlag is a share as a pflag.Value: "50%", "0.5".

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"ckptfs/cas/simd"
@@ -69,8 +70,9 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "ckptfs",
-		Short: "Store machine-learning checkpoints once, see them as files",
+		Use:     "ckptfs",
+		Short:   "Store machine-learning checkpoints once, see them as files",
+		Version: version, // --version
 		Long: `ckptfs mounts a store of checkpoints as an ordinary file system. Programs save and load as on any disk;
 underneath, every tensor is stored once, compressed.
 
@@ -97,9 +99,8 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 	root.SuggestionsMinimumDistance = 2
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the result as one JSON object, and errors too")
 	root.PersistentFlags().BoolVar(&a.foreign, "foreign", false, "open a store that belongs to another user than you and root; that user has to be trusted")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command,
-		err error) error {
-		return &usageError{msg: err.Error(), cmd: cmd}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{msg: err.Error() + nearFlag(cmd, err), cmd: cmd}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, g := range a.groups() {
@@ -112,6 +113,24 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 	root.AddCommand(exitCodesTopic())
 	root.SetHelpCommandGroupID("mount")
 	return root
+}
+
+// nearFlag suggests a flag for one that a command does not have, as cobra does for commands.
+func nearFlag(cmd *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	near := flags.SuggestionsFor(unknown.GetSpecifiedName())
+	if len(near) == 0 {
+		return ""
+	}
+	slices.Sort(near)
+	return "; is it --" + strings.Join(near, " or --") + "?"
 }
 
 // group is one list of the commands that --help prints.

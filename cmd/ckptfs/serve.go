@@ -205,6 +205,9 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		return mountRefused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
+	if c.readOnly {
+		reason = "read-only; " + reason
+	}
 	unmount := func(lazy bool) error { return release(c.mountpoint, c.store, lazy) }
 	metricsAt := c.metrics
 	if ln != nil {
@@ -221,6 +224,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	asMounted := control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Started: started, Metrics: metricsAt,
+		Log:     log.Info,
 		Unmount: func(_ context.Context, lazy bool) error { return unmount(lazy) },
 	}
 	if link != nil {

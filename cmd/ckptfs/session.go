@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -99,7 +98,8 @@ func (a *app) connect(ctx context.Context, p *place, how access) (*session, erro
 		return &session{Client: c, place: p, close: func() error { return nil }}, nil
 	}
 	if p.mount != nil && errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("%s: only the owner of its store and root may ask for it; all who see the mount may read %[1]s/.ckptfs/best: %w", p.mount.Mountpoint, unix.EACCES)
+		return nil, &control.Error{Code: control.CodeDenied, Errno: "EACCES", Message: p.mount.Mountpoint +
+			": permission denied; only the store's owner and root may ask for it; all may read .ckptfs/best in it"}
 	}
 	if !errors.Is(err, control.ErrNoDaemon) {
 		return nil, err

@@ -65,7 +65,7 @@ func printFile(w io.Writer, f *control.File) {
 	}
 	stored := ""
 	if f.State == control.StatePacked || f.State == control.StateResident {
-		stored = text.Bytes(f.Stored) + ", shared parts counted in full"
+		stored = text.Bytes(f.Stored) + "; parts shared with other files are counted in full"
 	}
 	text.Pairs(w,
 		"file", text.Printable(f.Path),

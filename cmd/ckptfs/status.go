@@ -13,10 +13,11 @@ func (a *app) statusCmd() *cobra.Command {
 		Use:   "status PATH",
 		Short: "Show what the daemon does: mode, queue, failures",
 		Long: `Prints where and how the store of PATH is mounted, the queue of files to pack, how much of --hot-size is in use, what
-failed and will be tried again, and what the start repaired. The exit code is 1 while a file may have lost bytes.`,
+failed and will be tried again, and what the start repaired. The exit code is 1 while a file may have lost bytes. It
+changes nothing, and fails (exit code 10) for a store that is not mounted and was not closed in order.`,
 		Args: onePath,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+			return a.with(cmd.Context(), args[0], untouched, func(s *session) error {
 				st, err := s.Status(cmd.Context())
 				if err != nil {
 					return err

@@ -230,7 +230,7 @@ func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint str
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), errTimeout) {
-				return busy
+				return late(ctx, busy, mountpoint+" not unmounted", dev)
 			}
 			return ctx.Err()
 		}

@@ -23,8 +23,8 @@
 // and whether a difference pays by cas/delta.
 //
 // Its state is what it remembers: paths (Finder), samples of signs (Signatures), the names in folders
-// (folders) and the files that are being packed (underway). All are bounded, and none outlives the process. Their locks are leaves: nothing is locked under
-// them.
+// (folders) and the files that are being packed (underway). All are bounded, and none outlives the process.
+// Their locks are leaves: nothing is locked under them.
 package bases
 
 import (

@@ -38,6 +38,10 @@ func (f *signature) common(signs []uint64) (n int) {
 	return n
 }
 
+// mostly reports whether so many signs in common are a quarter of its own. Of fewer than four signs a quarter
+// is none.
+func (f *signature) mostly(common int) bool { return common > 0 && common >= len(f.signs)/4 }
+
 // Note remembers the signs of h, in order, in place of those of was.
 func (s *Signatures) Note(all []uint64, h cas.Hash, was []cas.Hash) {
 	if len(all) == 0 {
@@ -74,10 +78,9 @@ func (s *Signatures) of(signs []uint64) []cas.Hash {
 	var most, few []cas.Hash
 	for _, f := range slices.Backward(s.files) {
 		switch common := f.common(signs); {
-		case common == 0: // of fewer than four signs a quarter is none
-		case common >= len(f.signs)/4:
+		case f.mostly(common):
 			most = append(most, f.manifest)
-		default:
+		case common > 0:
 			few = append(few, f.manifest)
 		}
 	}

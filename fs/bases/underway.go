@@ -29,7 +29,7 @@ func (u *underway) come(ctx context.Context, signs []uint64) (leave func()) {
 	u.mu.Lock()
 	var before []*arrival
 	for _, f := range u.files {
-		if c := f.common(signs); c > 0 && c >= len(f.signs)/4 {
+		if f.mostly(f.common(signs)) {
 			before = append(before, f)
 		}
 	}

@@ -108,6 +108,12 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
+// Forgot has the log say that steps of a run were removed.
+func (c *Client) Forgot(ctx context.Context, run string, steps []string) error {
+	_, err := ask[struct{}](ctx, c, http.MethodPost, "forgot", url.Values{"path": {run}, "step": steps})
+	return err
+}
+
 // Show is Volume.Show.
 func (c *Client) Show(ctx context.Context, path string, tensors Passes) (*File, error) {
 	t, err := ask[told](ctx, c, http.MethodGet, "show", url.Values{"path": {path}})

@@ -24,6 +24,9 @@ type Mount struct {
 	Started    time.Time
 	Metrics    string // the address of the metrics' listener; "" without one
 
+	// Log has what was removed, and for whom, in the daemon's log. May be nil.
+	Log func(msg string, args ...any)
+
 	// Unmount frees the mountpoint and returns; the process ends on its own after that. lazy detaches a mount
 	// that is in use. nil when not mounted.
 	Unmount func(ctx context.Context, lazy bool) error
@@ -63,8 +66,9 @@ func NewHandler(s Services, m Mount) *Handler {
 	h.mux.HandleFunc("POST /v1/unmount", plain(h.unmount))
 	h.mux.HandleFunc("POST /v1/upgrade", plain(h.upgrade))
 	h.mux.HandleFunc("POST /v1/sync", stream(h.sync))
-	h.mux.HandleFunc("POST /v1/evict", stream(moving(v.Evict)))
+	h.mux.HandleFunc("POST /v1/evict", stream(h.evict))
 	h.mux.HandleFunc("POST /v1/hydrate", stream(moving(v.Hydrate)))
+	h.mux.HandleFunc("POST /v1/forgot", plain(h.forgot))
 	h.mux.HandleFunc("POST /v1/prune", stream(h.prune))
 	h.mux.HandleFunc("POST /v1/compact", stream(h.compact))
 	h.mux.HandleFunc("POST /v1/check", stream(h.check))
@@ -142,11 +146,20 @@ func (h *Handler) prune(r *http.Request, progress func(Progress)) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.vol.Prune(r.Context(), o, progress)
+	p, err := h.vol.Prune(r.Context(), o, progress)
+	if err == nil && !o.DryRun {
+		h.did(r, "the store was pruned", "grace", o.Grace, "chunks", p.DeadRecords, "freed_bytes", p.FreedBytes)
+	}
+	return p, err
 }
 
 func (h *Handler) compact(r *http.Request, progress func(Progress)) (any, error) {
-	return h.vol.Compact(r.Context(), CompactOptions{DryRun: r.URL.Query().Get("dry_run") == "1"}, progress)
+	o := CompactOptions{DryRun: r.URL.Query().Get("dry_run") == "1"}
+	c, err := h.vol.Compact(r.Context(), o, progress)
+	if err == nil && !o.DryRun {
+		h.did(r, "the store was compacted", "chunks", c.Chunks, "freed_bytes", c.FreedBytes)
+	}
+	return c, err
 }
 
 func (h *Handler) check(r *http.Request, progress func(Progress)) (any, error) {

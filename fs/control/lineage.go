@@ -98,7 +98,11 @@ func (h *Handler) lineage(m Models) {
 		if err != nil {
 			return nil, err
 		}
-		return m.Retire(r.Context(), p)
+		out, err := m.Retire(r.Context(), p)
+		if err == nil {
+			h.did(r, "a step was retired", "path", p, "models", len(out.Models))
+		}
+		return out, err
 	}))
 }
 

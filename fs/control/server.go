@@ -53,7 +53,7 @@ func ServeIn(dir *os.File, name string, h http.Handler) (*Server, error) {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			roomToSend(c)
 			if cred, err := peerOf(c); err == nil {
-				ctx = context.WithValue(ctx, peerKey{}, cred.Uid)
+				ctx = context.WithValue(ctx, peerKey{}, cred)
 			}
 			return ctx
 		},
@@ -102,8 +102,8 @@ func in(dir *os.File, name string) string {
 // allowed lets only uid and root through.
 func allowed(h http.Handler, uid uint32) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, known := r.Context().Value(peerKey{}).(uint32)
-		if !known || peer != uid && peer != 0 {
+		peer, known := r.Context().Value(peerKey{}).(*unix.Ucred)
+		if !known || peer.Uid != uid && peer.Uid != 0 {
 			writeError(w, &Error{Code: CodeDenied, Errno: "EACCES", Message: fmt.Sprintf("the store is in use by user %d, who alone (with root) may ask its daemon", uid)})
 			return
 		}

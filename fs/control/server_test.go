@@ -3,14 +3,19 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestSocket(t *testing.T) {
@@ -73,15 +78,52 @@ func TestOnlyTheOwnerAndRootMayAsk(t *testing.T) {
 		ctx    context.Context
 		status int
 	}{
-		{context.WithValue(t.Context(), peerKey{}, uint32(1000)), http.StatusOK},
-		{context.WithValue(t.Context(), peerKey{}, uint32(0)), http.StatusOK},
-		{context.WithValue(t.Context(), peerKey{}, uint32(1001)), http.StatusForbidden},
+		{context.WithValue(t.Context(), peerKey{}, &unix.Ucred{Uid: 1000}), http.StatusOK},
+		{context.WithValue(t.Context(), peerKey{}, &unix.Ucred{Uid: 0}), http.StatusOK},
+		{context.WithValue(t.Context(), peerKey{}, &unix.Ucred{Uid: 1001}), http.StatusForbidden},
 		{t.Context(), http.StatusForbidden}, // the kernel did not say
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(tc.ctx, http.MethodGet, "/v1/stats", nil))
 		if w.Code != tc.status {
 			t.Errorf("peer %v: status %d, want %d", tc.ctx.Value(peerKey{}), w.Code, tc.status)
+		}
+	}
+}
+
+// What is removed is logged with who asked for it; what a dry run looks at is not.
+func TestLogOfRemovals(t *testing.T) {
+	var lines []string
+	m := Mount{Log: func(msg string, args ...any) {
+		lines = append(lines, fmt.Sprintln(append([]any{msg}, args...)...))
+	}}
+	store := t.TempDir()
+	srv, err := Serve(store, NewHandler(allOf(newShelf()), m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close(t.Context())
+	c, err := Dial(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Prune(t.Context(), PruneOptions{DryRun: true}, nil); err != nil || len(lines) > 0 {
+		t.Error(err, lines)
+	}
+	_, err = c.Prune(t.Context(), PruneOptions{Grace: time.Hour}, nil)
+	err = errors.Join(err, c.Forgot(t.Context(), "runs/a", []string{"1", "2"}))
+	if err != nil || len(lines) != 2 {
+		t.Fatal(err, lines)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := fmt.Sprintf("user %s pid %d", me.Username, os.Getpid())
+	for i, what := range []string{"the store was pruned grace 1h0m0s", "steps were forgotten run runs/a steps [1 2]"} {
+		if !strings.HasPrefix(lines[i], what) || !strings.Contains(lines[i], who) {
+			t.Errorf("%q, want %q and %q", lines[i], what, who)
 		}
 	}
 }

@@ -52,10 +52,13 @@ type Stats struct {
 	StoredBytes  int64 `json:"stored_bytes"`
 	SegmentBytes int64 `json:"segment_bytes"`
 	IndexBytes   int64 `json:"index_bytes"`
-	DeadBytes    int64 `json:"dead_bytes"` // the part of SegmentBytes that no file needs
+	DeadBytes    int64 `json:"dead_bytes"`    // the part of SegmentBytes that no file needs
+	PackingBytes int64 `json:"packing_bytes"` // the part of SegmentBytes that is of files that are being packed
 	LocalBytes   int64 `json:"resident_bytes"`
 	PlainBytes   int64 `json:"plain_bytes"`
 	RemoteBytes  int64 `json:"remote_bytes,omitempty"`
+
+	Waiting Waiting `json:"waiting"` // files that wait to be packed, or are being packed
 
 	// Chunks that are stored as their difference from another: how many, their bytes raw and stored; and the
 	// bytes of what is kept for their sake alone, since no file refers to it.
@@ -135,6 +138,12 @@ type Queue struct {
 	Bytes int64 `json:"bytes"`
 }
 
+// Waiting is the files that are not packed yet, and why not, if it is not just that packing takes its time.
+type Waiting struct {
+	Queue
+	Why string `json:"why,omitempty"`
+}
+
 // Failure is a file that could not be packed, or whose local copy could not be evicted, and is tried again.
 type Failure struct {
 	Path     string    `json:"path"`
@@ -194,8 +203,10 @@ type PruneOptions struct {
 type Pruned struct {
 	DryRun   bool `json:"dry_run"`
 	Segments int  `json:"segments"`
-	Young    int  `json:"young_segments"`   // left alone: written within the grace period
-	Damaged  int  `json:"damaged_segments"` // left alone: see check
+	Young    int  `json:"young_segments"` // left alone: written within the grace period
+	// bytes in these that nothing needs any more
+	YoungBytes int64 `json:"young_bytes"`
+	Damaged    int   `json:"damaged_segments"` // left alone: see check
 	// chunks, lists and manifests in use, in the segments looked at
 	LiveRecords int64 `json:"live_records"`
 	LiveBytes   int64 `json:"live_bytes"`

@@ -46,6 +46,9 @@ func (r *reach) links(ctx context.Context, p string) (found []*file, lost int, e
 			}
 			f, err := r.look(at, n)
 			n.Unpin()
+			if err == unix.ENOENT {
+				continue // it went meanwhile
+			}
 			if err != nil {
 				return nil, 0, err
 			}
@@ -58,7 +61,7 @@ func (r *reach) links(ctx context.Context, p string) (found []*file, lost int, e
 // only is the path of the one checkpoint that lies in a folder. The error says which there are.
 func (ins *Inspector) only(p string) (string, error) {
 	names, err := ins.files.List(p)
-	if err != nil {
+	if err != nil && err != unix.EROFS { // which a folder of views has, and no checkpoint
 		return "", err
 	}
 	var found []string

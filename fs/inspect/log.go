@@ -21,8 +21,8 @@ import (
 // stepsAtATime is how many steps of a run are read beside each other.
 const stepsAtATime = 64
 
-// Log lists the steps of a run, with what each added to those before it. All are counted first, so whoever
-// takes them may be slow.
+// Log lists the steps of a run, with what each added to those before it. All are counted first, so the
+// caller may take them slowly.
 func (ins *Inspector) Log(ctx context.Context, p string, to control.Listed) (*control.RunLog, error) {
 	run, all, err := ins.steps.Run(ctx, "log", p)
 	if err != nil {

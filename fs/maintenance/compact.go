@@ -96,8 +96,8 @@ type compaction struct {
 	retired int64        // bytes that had been encoded again when Retire was called last
 	seen    *spilled.Set // chunks
 
-	naming sync.Mutex
-	named  *spilled.Set // chunks that files name; nil: not known yet
+	naming sync.Once
+	named  *spilled.Set // chunks that files name
 }
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
@@ -139,11 +139,7 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 // wanted reports whether a file names a chunk. The first call reads all manifests. The store asks only of
 // chunks that are the rounding of another.
 func (k *compaction) wanted(h cas.Hash) bool {
-	k.naming.Lock()
-	defer k.naming.Unlock()
-	if k.named == nil {
-		k.name()
-	}
+	k.naming.Do(k.name)
 	return k.named.MayHave(short(h)) || k.named.Err() != nil
 }
 

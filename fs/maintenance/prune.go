@@ -36,7 +36,7 @@ func (p *Passes) Prune(
 		return p.mark(ctx, m, !o.DryRun)
 	})
 	out := &control.Pruned{
-		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, Damaged: st.Skipped,
+		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, YoungBytes: st.Waits, Damaged: st.Skipped,
 		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored,
 		DeadRecords: st.Dead.Records, DeadBytes: st.Dead.Stored,
 		FreedBytes: st.Freed, CopiedBytes: st.Copied,

@@ -31,14 +31,15 @@ func (s *Share) Fetch(ctx context.Context) (*control.Fetched, error) {
 }
 
 func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
-	if err := s.contact.Answers(ctx); err != nil {
-		return nil, err
-	}
-	changed, err := s.lazy.fetch(ctx, s.heads.Refresh)
-	if err != nil {
-		if ctx.Err() == nil {
+	var changed bool
+	err := s.contact.Answering(ctx, func(ctx context.Context) (err error) {
+		changed, err = s.lazy.fetch(ctx, s.heads.Refresh)
+		if err != nil && ctx.Err() == nil { // else Answering noted why it ended
 			s.contact.Failed(err)
 		}
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	s.contact.Reached()

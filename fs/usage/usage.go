@@ -287,7 +287,8 @@ func (u *Usage) statsLocked() (*control.Stats, error) {
 		return nil, err
 	}
 	s.StoredBytes = s.SegmentBytes + s.IndexBytes
-	s.DeadBytes = max(s.SegmentBytes-live, 0)
+	s.PackingBytes = min(u.o.Store.Stats().Underway, max(s.SegmentBytes-live, 0))
+	s.DeadBytes = max(s.SegmentBytes-live-s.PackingBytes, 0)
 	if s.StoredBytes > 0 {
 		s.Ratio = float64(s.PackedBytes) / float64(s.StoredBytes)
 	}

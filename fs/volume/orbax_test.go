@@ -16,7 +16,6 @@ import (
 	"ckptfs/formats/safetensors"
 	"ckptfs/formats/zarr"
 	"ckptfs/fs/control"
-	"ckptfs/fs/tree"
 )
 
 // A step that Orbax wrote, and its items, list their arrays: resident, packed and evicted.
@@ -46,7 +45,9 @@ func TestShowOrbax(t *testing.T) {
 	r.evictAll()
 	check("packed")
 	_, err := r.Show(t.Context(), "runs", nil)
-	wantErr(t, "a folder of something else", err, tree.ErrNotRegular)
+	if err == nil || !strings.Contains(err.Error(), "without a checkpoint") {
+		t.Errorf("a folder of something else: %v", err)
+	}
 	r.write("runs/ocdbt/state/manifest.ocdbt", []byte("nothing"))
 	_, err = r.Show(t.Context(), "runs/ocdbt", nil)
 	wantErr(t, "a damaged database", err, formats.ErrNotFormat)

@@ -403,3 +403,18 @@ func TestPruneUnderLoad(t *testing.T) {
 		r.same(p, data)
 	}
 }
+
+// What is being packed is not dead, and the files in the queue are told.
+func TestStatsWhilePacking(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	r.write("f", random(1<<20, 1))
+	j := r.begin("f")
+	s := r.stats()
+	if s.DeadBytes > 64<<10 || s.PackingBytes < 1<<20 || s.Waiting.Files != 1 || s.Waiting.Bytes != 1<<20 {
+		t.Errorf("while it is packed: %+v", s)
+	}
+	if err := j.p.Publish(j.res); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -28,7 +28,19 @@ func (v *Volume) Services() control.Services {
 }
 
 // Stats counts what the store holds and what it costs.
-func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) { return q.v.usage.Stats(ctx) }
+func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) {
+	s, err := q.v.usage.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for f := range q.v.queue.Pending() {
+		s.Waiting.Files++
+		s.Waiting.Bytes += f.Unpacked()
+		f.Unpin()
+	}
+	s.Waiting.Why = q.v.queue.Status().Waits
+	return s, nil
+}
 
 // Check looks for damage and changes nothing.
 func (q *Requests) Check(

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What waits to be published is of this machine: folders of others that appeared just now are not named.
+// What is counted as not published yet is of this machine: folders of others that appeared just
+// now are not named.
 func TestOthersDoNotWait(t *testing.T) {
 	c := newCloud(t)
 	a, b := c.join("a"), c.join("b", func(o *Options) { o.Publish = true })

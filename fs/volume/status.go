@@ -39,6 +39,9 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 	}
 	waiting := q.v.queue.Status()
 	s.MaxUnpacked, s.WaitingCloses, s.PackingWaits = waiting.MaxUnpacked, waiting.WaitingCloses, waiting.Waits
+	if q.v.readOnly { // nothing is written, and no close waits
+		s.MaxUnpacked = 0
+	}
 	for f, stage := range q.v.queue.Pending() {
 		size := f.Unpacked()
 		s.UnpackedBytes += size

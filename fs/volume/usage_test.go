@@ -38,6 +38,7 @@ func (r *rig) keptUp() {
 	r.t.Helper()
 	for {
 		before, all, after := r.stats(), r.counted(), r.stats()
+		before.Waiting, after.Waiting = all.Waiting, all.Waiting // the queue's
 		if reflect.DeepEqual(all, after) {
 			return
 		}

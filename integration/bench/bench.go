@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -186,18 +185,9 @@ func (b *bench) settle() error {
 // memory is the daemon's resident set now and at its highest, in bytes.
 func (b *bench) memory() (now, peak int64) {
 	for _, pid := range b.daemon.PIDs() {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) == 3 {
-				n, _ := strconv.ParseInt(f[1], 10, 64)
-				switch f[0] {
-				case "VmRSS:":
-					now += n << 10
-				case "VmHWM:":
-					peak += n << 10
-				}
-			}
+		for key, sum := range map[string]*int64{"VmRSS": &now, "VmHWM": &peak} {
+			n, _ := daemon.Memory(pid, key) // none of one that ended meanwhile
+			*sum += n
 		}
 	}
 	return now, peak

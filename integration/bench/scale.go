@@ -15,6 +15,7 @@ import (
 
 	"ckptfs/formats"
 	"ckptfs/formats/safetensors"
+	"ckptfs/integration/daemon"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -119,11 +120,8 @@ func (s *scaleBench) watchMemory() (peak func() int64) {
 // anonymous is the memory of processes that is of no file.
 func anonymous(pids []int) (sum int64) {
 	for _, pid := range pids {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if _, after, ok := strings.Cut(string(text), "RssAnon:"); ok {
-			n, _ := strconv.ParseInt(strings.Fields(after)[0], 10, 64) // kB
-			sum += n << 10
-		}
+		n, _ := daemon.Memory(pid, "RssAnon") // none of one that ended meanwhile
+		sum += n
 	}
 	return sum
 }

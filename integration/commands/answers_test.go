@@ -75,3 +75,23 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("best: %+v", best)
 	}
 }
+
+// TestStatusChangesNothing: after the death of all of ckptfs status of the store says so, and leaves it to
+// the next mount to repair it and to log that.
+func TestStatusChangesNothing(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	m.Write("f", mounttest.Noise(1, 1<<20))
+	m.Kill()
+	m.Run("umount", m.Dir)
+	for range 2 {
+		said, code := m.RunFails("status", m.Store)
+		if code != exitRecovery || !strings.Contains(said, "not closed in order") {
+			t.Errorf("exit %d: %s", code, said)
+		}
+	}
+	m.Must(m.Start())
+	if log := m.LogText(); !strings.Contains(log, "not closed in order") {
+		t.Errorf("the log does not say what the mount repaired: %s", log)
+	}
+}

@@ -45,7 +45,7 @@ func TestMaxUnpacked(t *testing.T) {
 	for i := range n {
 		m.Want(fmt.Sprint(i), mounttest.Noise(uint64(i), 4*mib))
 	}
-	if out := m.Run("status", m.Dir); !strings.Contains(out, "closes wait from 8.00 MiB") {
+	if out := m.Run("status", m.Dir); !strings.Contains(out, "from 8.00 MiB on, closing a written file waits") {
 		t.Errorf("status does not tell the bound: %s", out)
 	}
 }

@@ -23,17 +23,10 @@ import (
 // resident is what of a daemon's memory is its own, and what the kernel keeps of files for it, in bytes.
 func memoryOf(m *mounttest.Mount) (own, files int64) {
 	m.T.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.DaemonPID()))
-	m.Must(err)
-	for line := range strings.Lines(string(b)) {
-		for key, to := range map[string]*int64{"RssAnon:": &own, "RssFile:": &files} {
-			if v, ok := strings.CutPrefix(line, key); ok {
-				kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")),
-					10, 64)
-				m.Must(err)
-				*to = kb << 10
-			}
-		}
+	for key, to := range map[string]*int64{"RssAnon": &own, "RssFile": &files} {
+		n, err := daemon.Memory(m.DaemonPID(), key)
+		m.Must(err)
+		*to = n
 	}
 	return own, files
 }

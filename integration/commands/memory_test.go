@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
 
@@ -31,17 +31,15 @@ func (w *memoryWatch) peak() int64 {
 // watchMemory looks every few milliseconds until the daemon or the test ends.
 func watchMemory(m *mounttest.Mount) *memoryWatch {
 	w := &memoryWatch{}
-	path := fmt.Sprintf("/proc/%d/status", m.DaemonPID())
+	pid := m.DaemonPID()
 	go func() {
 		for m.T.Context().Err() == nil {
-			b, err := os.ReadFile(path)
-			_, after, ok := strings.Cut(string(b), "RssAnon:")
-			if err != nil || !ok {
+			n, err := daemon.Memory(pid, "RssAnon")
+			if err != nil {
 				return
 			}
-			kb, _ := strconv.ParseInt(strings.TrimSpace(after[:strings.Index(after, "kB")]), 10, 64)
 			w.mu.Lock()
-			w.max = max(w.max, kb<<10)
+			w.max = max(w.max, n)
 			w.mu.Unlock()
 			time.Sleep(5 * time.Millisecond)
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -97,6 +98,10 @@ func TestReadOnly(t *testing.T) {
 		}
 		r.Run("stats", r.Dir)
 		r.Run("sync", r.Dir)
+		said := r.Run("status", r.Dir)
+		if !strings.Contains(said, "(read-only; ") || strings.Contains(said, "closing a written file") {
+			t.Errorf("status does not say that the mount only reads: %s", said)
+		}
 		if s := r.Status(); s.Mountpoint != r.Dir || s.PID == 0 {
 			t.Errorf("status: %+v", s)
 		}

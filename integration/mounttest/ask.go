@@ -2,15 +2,13 @@ package mounttest
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
+
+	"ckptfs/integration/daemon"
 )
 
 // Asker returns a function that asks the daemon, by its socket, about a path, whatever the path.
@@ -36,10 +34,7 @@ func (m *Mount) Asker() func(method, verb, path string) (int, string) {
 // PeakRSS is the most memory that the daemon had so far, in bytes.
 func (m *Mount) PeakRSS() int64 {
 	m.T.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.DaemonPID()))
+	n, err := daemon.Memory(m.DaemonPID(), "VmHWM")
 	m.Must(err)
-	_, after, _ := strings.Cut(string(b), "VmHWM:")
-	kb, err := strconv.ParseInt(strings.TrimSpace(after[:strings.Index(after, "kB")]), 10, 64)
-	m.Must(err)
-	return kb << 10
+	return n
 }

@@ -75,8 +75,8 @@ func known() (ids []byte) {
 	return ids
 }
 
-// TestCodecs decodes what each codec makes of all kinds of bytes. Whoever adds a codec teaches the reader to
-// read it, and adds its payloads here.
+// TestCodecs decodes what each codec makes of all kinds of bytes. A new codec fails it until the reader
+// knows it and its payloads are here.
 func TestCodecs(t *testing.T) {
 	c := &payloads{t: t}
 	c.numbers()

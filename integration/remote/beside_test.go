@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -121,16 +120,11 @@ func mounted(b *testing.B, flags ...string) *daemon.Daemon {
 
 // memory is what of a daemon's memory no file backs, in MiB.
 func memory(b *testing.B, d *daemon.Daemon) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.DaemonPID()))
+	n, err := daemon.Memory(d.DaemonPID(), "RssAnon")
 	if err != nil {
 		b.Fatal(err)
 	}
-	var kb float64
-	_, after, _ := strings.Cut(string(text), "RssAnon:")
-	if _, err := fmt.Sscan(after, &kb); err != nil {
-		b.Fatal(err)
-	}
-	return kb / 1024
+	return float64(n) / (1 << 20)
 }
 
 // seconds is how long something takes.

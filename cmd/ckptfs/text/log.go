@@ -30,15 +30,22 @@ func Log(w io.Writer, log func(control.Listed) (*control.RunLog, error)) error {
 		return err
 	}
 	Table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", "SHARED", "METRICS"}, rows)
+	if len(rows) > 0 {
+		fmt.Fprintln(w, "NEW is what no step above has, before compression and deltas; "+
+			"`ckptfs stats` says what is stored.")
+	}
 	for _, p := range problems {
 		fmt.Fprintln(w, p)
 	}
 	return nil
 }
 
+// leastPlain is how much of a step must not be packed to be worth a word: small files never are.
+const leastPlain = 64 << 10
+
 func stepRow(s *control.Step) []string {
 	fresh := Bytes(s.NewBytes)
-	if s.PlainBytes > 0 {
+	if s.PlainBytes >= leastPlain {
 		fresh += " + " + Bytes(s.PlainBytes) + " not packed"
 	}
 	shared := ""

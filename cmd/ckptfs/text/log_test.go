@@ -77,8 +77,10 @@ func TestLogAsTable(t *testing.T) {
 	for i, want := range [][]string{
 		{"STEP", "STATE", "WRITTEN", "SIZE", "NEW", "SHARED", "METRICS"},
 		{"1", "complete", time.Unix(0, 0).Format(time.DateTime), "3.00 MiB", "3.00 MiB"},
-		{"2<", "torn", "5 B", "0 B + 5 B not packed", "1.00 KiB with 1", "acc=1e-07 loss=0.5"},
+		{"2<", "torn", "5 B", "0 B", "1.00 KiB with 1", "acc=1e-07 loss=0.5"},
 		{`"3\n"`, "complete", "0 B", "0 B"}, {"4", "complete", "0 B", "0 B"},
+		strings.Fields("NEW is what no step above has, before compression and deltas; " +
+			"`ckptfs stats` says what is stored."),
 		{`"3\n": "no\x1b"`},
 	} {
 		if got := strings.Join(strings.Fields(lines[i]), " "); got != strings.Join(want, " ") {

@@ -43,8 +43,9 @@ func Everything(s *control.Status) string {
 
 // Status prints what a daemon is doing.
 func Status(w io.Writer, st *control.Status) {
-	mounted, mode, process := "no", "", ""
+	mounted, mode, process, waits := "no", "", "", ""
 	if st.Mode != control.ModeUnmounted {
+		waits = st.PackingWaits
 		mounted = Printable(st.Mountpoint)
 		mode = WithReason(st.Mode, st.ModeReason)
 		process = fmt.Sprintf("%d since %s, ckptfs %s", st.PID, st.Started.Format(time.DateTime), st.Version)
@@ -54,8 +55,8 @@ func Status(w io.Writer, st *control.Status) {
 		metrics = "http://" + st.Metrics + "/metrics"
 	}
 	unpacked := Bytes(st.UnpackedBytes)
-	if st.MaxUnpacked > 0 {
-		unpacked += ", closes wait from " + Bytes(st.MaxUnpacked)
+	if st.MaxUnpacked > 0 && process != "" {
+		unpacked += fmt.Sprintf("; from %s on, closing a written file waits", Bytes(st.MaxUnpacked))
 	}
 	if st.WaitingCloses > 0 {
 		unpacked += fmt.Sprintf(", %s waiting", Plural(int64(st.WaitingCloses), "close"))
@@ -66,7 +67,7 @@ func Status(w io.Writer, st *control.Status) {
 	}
 	ids := ""
 	if u := st.Unidentified; u.Files > 0 || u.More {
-		ids = Plural(int64(u.Files), "file") + " without"
+		ids = Plural(int64(u.Files), "file") + " without one yet"
 		if u.More {
 			ids += ", and more"
 		}
@@ -80,7 +81,7 @@ func Status(w io.Writer, st *control.Status) {
 		"queue", fmt.Sprintf("%s, %s", Plural(int64(st.Queue.Files), "file"),
 			Bytes(st.Queue.Bytes)),
 		"packing", namesOf(st.Packing),
-		"waits", st.PackingWaits,
+		"waits", waits,
 		"not packed", unpacked,
 		"artifact ids", ids,
 		"resident", fmt.Sprintf("%s of %s", Bytes(st.ResidentBytes), hot),

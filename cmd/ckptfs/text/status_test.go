@@ -1,6 +1,11 @@
 package text
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"ckptfs/fs/control"
+)
 
 // A group of small files does not fill the screen, and one more name takes no more room than its number.
 func TestNamesOf(t *testing.T) {
@@ -13,5 +18,15 @@ func TestNamesOf(t *testing.T) {
 		if got := namesOf(paths); got != want {
 			t.Errorf("%q are %q; want %q", paths, got, want)
 		}
+	}
+}
+
+// A store that nobody has mounted packs nothing, and no close waits.
+func TestStatusOfAnUnmountedStore(t *testing.T) {
+	var b strings.Builder
+	st := &control.Status{Mode: control.ModeUnmounted, MaxUnpacked: 1 << 30, PackingWaits: "others work"}
+	Status(&b, st)
+	if s := b.String(); strings.Contains(s, "waits") {
+		t.Errorf("%s", s)
 	}
 }

@@ -62,6 +62,33 @@ func (c *Contact) Answers(ctx context.Context) error {
 	return fmt.Errorf("%s does not answer, asked for %s: %w", c.o.URL, patient.Prompt, err)
 }
 
+// soon is within what a remote that answers has done what takes some requests.
+const soon = time.Second
+
+// Answering does what takes some requests, or waits for others' requests. If that is not done soon the remote
+// is asked whether it answers; if it does not, what is done ends behind the caller, and the error says so.
+func (c *Contact) Answering(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(soon):
+	case <-ctx.Done():
+	}
+	if err := c.Answers(ctx); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Reached notes that the remote answered.
 func (c *Contact) Reached() {
 	c.mu.Lock()

@@ -128,3 +128,29 @@ func TestAnswers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is done soon costs no request more. What takes longer ends if the remote
+// does not answer.
+func TestAnswering(t *testing.T) {
+	r := newRig()
+	r.engine.err = &bucket.Error{Op: "get", Kind: bucket.ErrUnreachable}
+	if err := r.Answering(t.Context(), func(context.Context) error { return io.EOF }); err != io.EOF {
+		t.Error(err)
+	}
+	ended := make(chan struct{})
+	err := r.Answering(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		close(ended)
+		return nil
+	})
+	if <-ended; !errors.Is(err, bucket.ErrUnreachable) {
+		t.Error(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	if err := r.Answering(ctx, func(context.Context) error {
+		stop()
+		select {}
+	}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -92,7 +92,7 @@ def record(
     step = Path(step)
     try:
         mount_of(step)
-    except ValueError as e:
+    except (ValueError, OSError) as e:  # OSError: there is no /proc here
         if parent is None and merged_from is None:
             warnings.warn(f"{e}: what is recorded there is seen by no ckptfs", stacklevel=2)
     if parent is not None:

@@ -1,0 +1,159 @@
+// Package space prints what a store takes, and what of that comes back: when, and by which command.
+package space
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
+)
+
+// Stats prints what a store holds and what that costs.
+func Stats(w io.Writer, st *control.Stats) {
+	ratio := ""
+	if st.Ratio > 0 {
+		ratio = fmt.Sprintf("%.2fx", st.Ratio)
+	}
+	lost := ""
+	if st.Lost > 0 {
+		lost = fmt.Sprintf("%s may have lost bytes; `ckptfs check` names them", text.Plural(st.Lost, "file"))
+	}
+	remote := ""
+	if st.RemoteBytes > 0 {
+		remote = text.Bytes(st.RemoteBytes) + ", which is not here"
+	}
+	text.Pairs(w,
+		"files", fmt.Sprintf("%s, %s packed", humanize.Comma(st.Files), humanize.Comma(st.Packed)),
+		"lost", lost,
+		"tensors", humanize.Comma(st.Tensors),
+		"chunks", humanize.Comma(st.Chunks),
+		"logical", logical(st),
+		"remote", remote,
+		"unique", text.Bytes(st.UniqueBytes),
+		"stored", stored(st),
+		"deltas", deltas(st),
+		"local", local(st),
+		"on disk", text.Bytes(st.StoredBytes+st.LocalBytes)+", stored and local",
+		"ratio", ratio,
+		"waiting", waiting(st),
+	)
+	runs(w, st.Runs)
+}
+
+// logical is what files are by their sizes.
+func logical(st *control.Stats) string {
+	s := fmt.Sprintf("%s, %s packed", text.Bytes(st.LogicalBytes), text.Bytes(st.PackedBytes))
+	if kept := st.PlainBytes - st.Waiting.Bytes; kept > 0 {
+		s += ", " + text.Bytes(kept) + " kept as it is"
+	}
+	return s
+}
+
+func stored(st *control.Stats) string {
+	parts := []string{"segments " + text.Bytes(st.SegmentBytes)}
+	if st.PackingBytes > 0 {
+		parts[0] += ", of it being written " + text.Bytes(st.PackingBytes)
+	}
+	parts[0] += ", of it dead " + text.Bytes(st.DeadBytes)
+	parts = append(parts, "index "+text.Bytes(st.IndexBytes))
+	return fmt.Sprintf("%s (%s)", text.Bytes(st.StoredBytes), strings.Join(parts, "; "))
+}
+
+func deltas(st *control.Stats) string {
+	if st.Deltas == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%s, %s stored as %s", text.Plural(st.Deltas, "chunk"),
+		text.Bytes(st.DeltaRawBytes), text.Bytes(st.DeltaBytes))
+	if st.BaseBytes > 0 {
+		s += "; kept for them alone: " + text.Bytes(st.BaseBytes)
+	}
+	return s
+}
+
+// local is what lies in the tree: files that are not packed, and a cache.
+func local(st *control.Stats) string {
+	s := text.Bytes(st.LocalBytes)
+	if copies := st.LocalBytes - st.PlainBytes; copies > 0 && st.Packed > 0 {
+		s += fmt.Sprintf(", of it %s copies of packed files (a cache: `ckptfs evict`, `mount --hot-size`)",
+			text.Bytes(copies))
+	}
+	return s
+}
+
+// waiting is what is not packed yet, and is to be.
+func waiting(st *control.Stats) string {
+	if st.Waiting.Files == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%s, %s: `ckptfs sync` packs them now", text.Plural(int64(st.Waiting.Files), "file"),
+		text.Bytes(st.Waiting.Bytes))
+	if st.Waiting.Why != "" {
+		s += " (" + st.Waiting.Why + ")"
+	}
+	return s
+}
+
+func runs(w io.Writer, all []control.RunStats) {
+	if len(all) == 0 {
+		return
+	}
+	rows := make([][]string, 0, len(all))
+	for _, r := range all {
+		rows = append(rows, []string{text.Printable(r.Run), humanize.Comma(r.Steps), humanize.Comma(r.Files),
+			text.Bytes(r.LogicalBytes), text.Bytes(r.UniqueBytes), text.Bytes(r.NewBytes)})
+	}
+	fmt.Fprintln(w)
+	text.Table(w, []string{"RUN", ">STEPS", ">FILES", ">LOGICAL", ">UNIQUE", ">NEW"}, rows)
+	fmt.Fprintln(w, "NEW is what no run above has; it and UNIQUE are before compression.")
+}
+
+// Pruned prints what a prune with a grace period did, or would do, and what stays for a while.
+func Pruned(w io.Writer, p *control.Pruned, grace time.Duration) {
+	if p.DryRun {
+		fmt.Fprintf(w, "would remove %s, about %s\n", text.Plural(p.DeadRecords, "chunk"), text.Bytes(p.FreedBytes))
+	} else {
+		fmt.Fprintf(w, "removed %s, %s freed", text.Plural(p.DeadRecords, "chunk"),
+			text.Bytes(max(0, p.FreedBytes-p.CopiedBytes)))
+		if p.CopiedBytes > 0 {
+			fmt.Fprintf(w, " (%s moved)", text.Bytes(p.CopiedBytes))
+		}
+		fmt.Fprintln(w)
+	}
+	if p.YoungBytes > 0 {
+		fmt.Fprintf(w, "%s that no file needs is younger than --grace %s and stays; `ckptfs prune --grace 0` takes it now\n",
+			text.Bytes(p.YoungBytes), Span(grace))
+	}
+	if looked := p.Segments - p.Young - p.Damaged; looked > 0 {
+		fmt.Fprintf(w, "%s in use, %s, in %s looked at\n", text.Plural(p.LiveRecords, "chunk"),
+			text.Bytes(p.LiveBytes), text.Plural(int64(looked), "segment"))
+	}
+	if p.Young > 0 {
+		fmt.Fprintf(w, "%s left alone: written within the grace period\n", text.Plural(int64(p.Young), "segment"))
+	}
+	if p.Damaged > 0 {
+		fmt.Fprintf(w, "%s left alone: damaged or unfinished; `ckptfs check` says more\n",
+			text.Plural(int64(p.Damaged), "segment"))
+	}
+	if p.NotPunched > 0 {
+		fmt.Fprintf(w, "%s: this disk makes no holes; --max-unused 0 moves what is in use instead\n",
+			text.Plural(int64(p.NotPunched), "segment"))
+	}
+}
+
+// Span is a time span without units that are zero.
+func Span(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
