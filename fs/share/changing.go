@@ -37,20 +37,25 @@ type settling struct{ *Share }
 // about to come: what a program does to the name is not taken for what a kill left of it.
 func (s settling) settle(p string) error {
 	k, err := s.known(p)
-	if err == nil && k != nil && k.Next != nil {
-		// What a pull left beside it is looked at while it can be told whose that is.
-		_, cerr := clearUnasked(context.Background(), s.Share, path.Dir(p))
-		var left bool
-		if left, err = s.arrived(p, false); left && err == nil {
-			_ = s.lazy.ensure(context.Background(), path.Dir(p)) // it ends what the kill cut off
-			_, err = s.arrived(p, true)
-		}
-		err = errors.Join(err, cerr)
-	}
-	if err != nil {
+	if k == nil || err != nil {
 		return err
 	}
-	return s.o.State.Sync()
+	if k.Next != nil {
+		err = s.settlePending(p)
+	}
+	return errors.Join(err, s.o.State.Sync()) // else a kill may take what a look noted of it
+}
+
+// settlePending is settle of a name that was about to get something.
+func (s settling) settlePending(p string) error {
+	// What a pull left beside it is looked at while it can be told whose that is.
+	_, cerr := clearUnasked(context.Background(), s.Share, path.Dir(p))
+	left, err := s.arrived(p, false)
+	if left && err == nil {
+		_ = s.lazy.ensure(context.Background(), path.Dir(p)) // it ends what the kill cut off
+		_, err = s.arrived(p, true)
+	}
+	return errors.Join(err, cerr)
 }
 
 // settleBelow is settle of what is known at or below a path. It reports whether that is anything.
