@@ -92,6 +92,7 @@ func TestAddRefused(t *testing.T) {
 	liar := httptest.NewServer(&s3test.Engine{Bucket: forgetful{&bucket.Mem{}}})
 	defer liar.Close()
 	url, nobody := "s3://models/team", "http://"+l.Addr().String()
+	mute := "http://" + silent.Addr().String()
 	for _, c := range []struct {
 		name string
 		args []string
@@ -100,7 +101,7 @@ func TestAddRefused(t *testing.T) {
 		want string
 	}{
 		{"nobody there", []string{url, m.Dir, "--endpoint", nobody}, "", 11, "cannot be reached"},
-		{"nobody answers", []string{url, m.Dir, "--endpoint", "http://" + silent.Addr().String()}, "", 11, "does not answer"},
+		{"nobody answers", []string{url, m.Dir, "--endpoint", mute}, "", 11, "does not answer"},
 		{"another secret", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_SECRET_ACCESS_KEY=wrong", 12, "access denied"},
 		{"no credentials", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_ACCESS_KEY_ID=", 12, "access denied"},
 		{"no bucket", []string{"s3://others/team", m.Dir, "--endpoint", e.Endpoint}, "", 1, "no such bucket"},

@@ -202,7 +202,7 @@ func ioctl(fd int, request uintptr, p unsafe.Pointer) unix.Errno {
 	return errno
 }
 
-// change is what a system call changes; none, if it opens what is there, or writes to what is no regular file.
+// change is what a system call changes; none, if it opens what is there, or writes to no regular file.
 func (n *notification) change() (c Change, ok bool) {
 	of := calls[n.nr]
 	c.Call = of.name

@@ -80,7 +80,8 @@ func create(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, how := range []unix.OpenHow{{Flags: unix.O_CREAT | unix.O_WRONLY, Mode: 0o600}, {Flags: unix.O_RDONLY}} {
+	for _, how := range []unix.OpenHow{
+		{Flags: unix.O_CREAT | unix.O_WRONLY, Mode: 0o600}, {Flags: unix.O_RDONLY}} {
 		fd, err := unix.Openat2(at, name, &how)
 		if err != nil {
 			return err
