@@ -41,15 +41,15 @@ type SweepStats struct {
 	Live  segment.Tally // records that are wanted, in the segments that it looked at
 	Dead  segment.Tally // records that are not, and went
 	Waits int64         // bytes that those within the grace period hold, and that nothing wants
-	// Freed is how many bytes the disk got back, Copied how many were written to that end. Of a dry run Freed
-	// is what the records take.
-	Freed, Copied int64
-	Punched       int // segments in which holes were made
-	Removed       int // segments that went, what was wanted of them moved
-	NotPunched    int // segments in which the disk makes no holes
-	Rescued       int // records that were put again just before they went
-	Reindexed     int // wanted records that the index had lost, or had damaged elsewhere
-	Failed        int // segments that could not be dealt with; the error is the first one's
+	// Freed is how many bytes the disk got back, Copied how many were written to that end, and Room what the
+	// records of Dead took, with their headers; of a dry run there is Room alone.
+	Freed, Copied, Room int64
+	Punched             int // segments in which holes were made
+	Removed             int // segments that went, what was wanted of them moved
+	NotPunched          int // segments in which the disk makes no holes
+	Rescued             int // records that were put again just before they went
+	Reindexed           int // wanted records that the index had lost, or had damaged elsewhere
+	Failed              int // segments that could not be dealt with; the error is the first one's
 }
 
 // A Mark tells m of every record that is wanted: manifests, and whatever these name.
@@ -244,7 +244,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	w.st.Live.Add(live)
 	if w.opt.DryRun {
 		w.st.Dead.Add(dead)
-		w.st.Freed += deadRoom
+		w.st.Room += deadRoom
 		return nil
 	}
 	body := ft.Start() - segment.FileHeaderSize
@@ -282,21 +282,17 @@ func (w *sweep) tails() {
 	tails, _ := w.s.appender.tails.All()
 	for _, t := range tails {
 		p := &part{sweep: w, n: t.Number(), recs: t.Records()}
-		if len(p.recs) == 0 {
-			continue
-		}
-		w.st.Segments++
-		if w.opt.Grace > 0 {
+		w.st.Segments += min(len(p.recs), 1)
+		switch {
+		case len(p.recs) == 0:
+		case w.opt.Grace > 0:
 			_ = p.young() // it is counted as far as can be told
-			continue
+		case p.judge() == nil:
+			live, _ := p.tally(true)
+			dead, room := p.tally(false)
+			w.st.Live.Add(live)
+			w.st.Dead.Add(dead)
+			w.st.Room += room
 		}
-		if p.judge() != nil {
-			continue
-		}
-		live, _ := p.tally(true)
-		dead, room := p.tally(false)
-		w.st.Live.Add(live)
-		w.st.Dead.Add(dead)
-		w.st.Freed += room
 	}
 }

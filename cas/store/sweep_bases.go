@@ -34,11 +34,14 @@ type deltaRecord struct {
 // no chunk that the index has.
 func (w *sweep) bases(ctx context.Context) error {
 	ds := spilled.NewSlab[deltaRecord](w.s.opt.Spill)
-	add := func(d deltaRecord) error { *ds.New() = d; return nil }
 	var unread []uint32
 	for _, sealed := range []bool{false, true} {
 		// First those that are being written: one that is sealed meanwhile is looked at twice, not never.
-		not, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix(), add)
+		not, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix(), func(d deltaRecord) error {
+			d.kept = d.kept && (sealed || w.opt.Grace > 0 || !w.opt.DryRun) // else it would be sealed first
+			*ds.New() = d
+			return nil
+		})
 		if err != nil {
 			return err
 		}

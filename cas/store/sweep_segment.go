@@ -353,6 +353,7 @@ func (p *part) drop(freed int64, segments int) {
 		if f := p.fates[i]; f == idle || f == goes {
 			p.st.Dead.Add(segment.Tally{Records: 1, Raw: int64(p.recs[i].Raw),
 				Stored: int64(p.recs[i].Stored)})
+			p.st.Room += segment.Size(int(p.recs[i].Stored))
 		}
 	}
 	s.appender.stats.Segments += segments

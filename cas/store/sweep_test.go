@@ -118,8 +118,8 @@ func TestSweep(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 			after := taking(t, m)
-			if got := before - after; st.Freed-st.Copied > got+64<<10 || got < dry.Freed/2 {
-				t.Errorf("freed %d, copied %d, dry run %d, the disk got %d", st.Freed, st.Copied, dry.Freed,
+			if got := before - after; st.Freed-st.Copied > got+64<<10 || got < dry.Room/2 {
+				t.Errorf("freed %d, copied %d, dry run %d, the disk got %d", st.Freed, st.Copied, dry.Room,
 					got)
 			}
 			check := func(s *Store) {
@@ -200,7 +200,7 @@ func TestSweepOfTheFirstSegment(t *testing.T) {
 	}
 	dry := sweepNow(t, s, SweepOptions{DryRun: true}, mark)
 	done := sweepNow(t, s, SweepOptions{}, mark)
-	if dry.Segments != 1 || done.Segments != 1 || dry.Dead != done.Dead || dry.Freed != st.Waits {
+	if dry.Segments != 1 || done.Segments != 1 || dry.Dead != done.Dead || dry.Room != st.Waits {
 		t.Errorf("%+v, dry %+v, in the grace period %+v", done, dry, st)
 	}
 }

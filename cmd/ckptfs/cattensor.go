@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 func (a *app) catTensorCmd() *cobra.Command {
@@ -35,7 +34,7 @@ In a mount the same bytes are in .ckptfs/tensors/FILE/TENSOR.npy.`,
 			if err != nil {
 				return &usageError{msg: err.Error(), cmd: cmd}
 			}
-			if f, ok := a.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			if (shell{a}).Terminal() {
 				return errors.New("a tensor is not written to a terminal: redirect the output, or `ckptfs show --stats FILE`")
 			}
 			ctx := cmd.Context()

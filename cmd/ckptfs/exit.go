@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cmd/ckptfs/nofuse"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -91,6 +92,7 @@ func exitCode(err error) int {
 		own    *exitError
 		locked *tree.LockedError
 		others *tree.ForeignError
+		cannot *nofuse.Error
 		told   *control.Error
 	)
 	switch {
@@ -108,7 +110,7 @@ func exitCode(err error) int {
 		return exitUnreachable
 	case errors.Is(err, bucket.ErrDenied):
 		return exitRefused
-	case errors.As(err, &others):
+	case errors.As(err, &others), errors.As(err, &cannot):
 		return exitNoFUSE
 	case errors.Is(err, tree.ErrNotStore):
 		return exitNotStore

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -116,6 +117,7 @@ type forgotten struct {
 	Run    string          `json:"run"`
 	DryRun bool            `json:"dry_run"`
 	Steps  []forgottenStep `json:"steps"`
+	Gives  *control.Du     `json:"gives,omitempty"` // of a dry run: what removing the steps gives back
 }
 
 type forgottenStep struct {
@@ -165,8 +167,13 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 	}
 	out := forgotten{Run: at.path, DryRun: dry, Steps: []forgottenStep{}}
 	var gone []string
-	defer func() { logForgotten(context.WithoutCancel(ctx), a, arg, gone) }()
+	if !dry {
+		defer func() { logForgotten(context.WithoutCancel(ctx), a, arg, gone) }()
+	}
 	for _, d := range decisions {
+		if !d.Keep && dry {
+			gone = append(gone, d.Step.Name)
+		}
 		if !d.Keep && !dry {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -178,12 +185,31 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		}
 		out.Steps = append(out.Steps, forgottenStep{d.Step.Name, d.Keep, d.Reasons})
 	}
-	if !dry {
-		if err := rundir.RemoveLeft(run); err != nil {
-			return err
-		}
+	if dry {
+		out.Gives, err = gives(ctx, a, arg, gone)
+	} else {
+		err = rundir.RemoveLeft(run)
+	}
+	if err != nil {
+		return err
 	}
 	return a.show(out, func(w io.Writer) { printForgotten(w, &out) })
+}
+
+// gives is what removing steps of a run gives back; nil for none.
+func gives(ctx context.Context, a *app, run string, steps []string) (d *control.Du, err error) {
+	if len(steps) == 0 {
+		return nil, nil
+	}
+	err = a.with(ctx, run, readOnly, func(s *session) error {
+		o := control.DuOptions{Brief: true}
+		for _, step := range steps {
+			o.Paths = append(o.Paths, path.Join(s.place.path, step))
+		}
+		d, err = s.Du(ctx, o)
+		return err
+	})
+	return d, err
 }
 
 // logForgotten has the daemon's log say which steps were removed, and by whom. A daemon that ended meanwhile,
@@ -208,10 +234,7 @@ func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 		age := time.Since(s.Time)
 		writing := s.State == control.StepWriting || age < settled && age > -time.Hour
 		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete &&
-			!writing, Writing: writing, Metrics: map[string]float64{}}
-		for name, v := range s.Metrics {
-			out[i].Metrics[name] = float64(v)
-		}
+			!writing, Writing: writing, Metrics: runs.MetricsOf(s.Metrics)}
 	}
 	return out, nil
 }
@@ -234,8 +257,11 @@ func printForgotten(w io.Writer, out *forgotten) {
 	}
 	fmt.Fprintf(w, "%s: %d of %s %s\n", text.Printable(out.Run), gone,
 		text.Plural(int64(len(rows)), "step"), verb)
+	if out.Gives != nil {
+		fmt.Fprintf(w, "That gives back %s.\n", space.Removal(out.Gives))
+	}
 	if gone > 0 && !out.DryRun {
 		fmt.Fprintf(w, "The room comes back with `ckptfs prune`: after %s, or now with --grace 0.\n",
-			space.Span(defaultGrace))
+			space.Span(control.DefaultGrace))
 	}
 }

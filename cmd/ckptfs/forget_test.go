@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -36,7 +37,8 @@ func TestJudged(t *testing.T) {
 		{Step: "4", State: control.StepComplete, Time: time.Now()},
 	}}
 	steps, err := judged(l, false)
-	if err != nil || !steps[0].Complete || steps[0].Metrics["loss"] != 0.5 {
+	loss := runs.Metrics{{Name: "loss", Value: 0.5}}
+	if err != nil || !steps[0].Complete || !slices.Equal(steps[0].Metrics, loss) {
 		t.Errorf("%+v, %v", steps, err)
 	}
 	for _, s := range steps[1:] {

@@ -118,21 +118,6 @@ func TestCheckStore(t *testing.T) {
 	}
 }
 
-func TestCheckFUSE(t *testing.T) {
-	dir := t.TempDir()
-	err := checkFUSE(filepath.Join(dir, "fuse"), "", false)
-	if exitCode(err) != exitNoFUSE || !strings.Contains(err.Error(), "modprobe fuse") ||
-		!strings.Contains(err.Error(), "--device /dev/fuse") {
-		t.Errorf("%v (%d)", err, exitCode(err))
-	}
-	for conf, want := range map[string]bool{"": false, "#user_allow_other\n": false, "mount_max = 10\n user_allow_other\n": true} {
-		makeFile(t, dir+"/fuse.conf", conf)
-		if got := allowsOthers(dir + "/fuse.conf"); got != want {
-			t.Errorf("%q allows others: %v", conf, got)
-		}
-	}
-}
-
 func TestLogWriterKeepsTheEarly(t *testing.T) {
 	var b strings.Builder
 	lw := &logs.Writer{}

@@ -7,16 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/nofuse"
 	"ckptfs/cmd/ckptfs/unmount"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -34,7 +31,7 @@ func (a *app) checkMount(ctx context.Context, c *mountConfig) error {
 	if err := a.checkStore(ctx, c, mounts); err != nil {
 		return err
 	}
-	return checkFUSE("/dev/fuse", "/etc/fuse.conf", c.allowOther)
+	return nofuse.Check("/dev/fuse", "/etc/fuse.conf", c.allowOther)
 }
 
 func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
@@ -183,64 +180,4 @@ func by(ctx context.Context, store string) string {
 		return ", by a process in another container"
 	}
 	return fmt.Sprintf(", by process %d", c.PID())
-}
-
-// checkFUSE says what is missing on this machine, or to this user, to mount at all.
-func checkFUSE(device, conf string, allowOther bool) error {
-	cannot := func(format string, args ...any) error {
-		return &exitError{exitNoFUSE,
-			fmt.Errorf(format, args...)}
-	}
-	f, err := os.OpenFile(device, os.O_RDWR, 0)
-	switch {
-	case err == nil:
-		f.Close()
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
-		return cannot("there is no %s: `modprobe fuse` loads the module; a container needs --device /dev/fuse --cap-add SYS_ADMIN (%w)", device, err)
-	case errors.Is(err, fs.ErrPermission):
-		return cannot("%s may not be opened: a container needs --device /dev/fuse --cap-add SYS_ADMIN; elsewhere the device's mode is 0666 (%w)", device, err)
-	default:
-		return cannot("%w", err)
-	}
-	if os.Geteuid() == 0 {
-		return nil
-	}
-	program, err := exec.LookPath("fusermount3")
-	if err != nil {
-		return cannot("there is no fusermount3, which mounts for users other than root: install the package fuse3 (%w)", err)
-	}
-	if st, err := os.Stat(program); err == nil && st.Mode()&fs.ModeSetuid == 0 {
-		return cannot("%s does not run as root, and so cannot mount: `chmod u+s %[1]s` as root (the package fuse3 does so)", program)
-	}
-	if allowOther && !allowsOthers(conf) {
-		return cannot("--allow-other is for root, unless %s has a line user_allow_other: add it as root, or mount without", conf)
-	}
-	return nil
-}
-
-// allowsOthers says whether fuse.conf lets users give their mounts to others.
-func allowsOthers(conf string) bool {
-	b, err := os.ReadFile(conf)
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(b)) {
-		if strings.TrimSpace(line) == "user_allow_other" {
-			return true
-		}
-	}
-	return false
-}
-
-// mountRefused says what to do about a mount that the kernel or fusermount3 refused.
-func mountRefused(mountpoint string, err error) error {
-	hint := "; mounting needs CAP_SYS_ADMIN: a container needs --device /dev/fuse --cap-add SYS_ADMIN, and often --security-opt apparmor=unconfined"
-	if uid := os.Geteuid(); uid != 0 {
-		hint = ""
-		if _, uerr := user.LookupId(strconv.Itoa(uid)); uerr != nil {
-			hint = fmt.Sprintf("; fusermount3 mounts only for users with a name, and user %d has none in /etc/passwd", uid)
-		}
-	}
-	return &exitError{exitNoFUSE, fmt.Errorf("mount on %s: %s%s", mountpoint,
-		strings.TrimSpace(err.Error()), hint)}
 }

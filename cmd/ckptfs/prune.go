@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -17,11 +16,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// defaultGrace is how old what prune takes must be.
-const defaultGrace = 24 * time.Hour
-
 func (a *app) pruneCmd() *cobra.Command {
-	o := control.PruneOptions{Grace: defaultGrace}
+	o := control.PruneOptions{Grace: control.DefaultGrace}
 	unused := percentFlag{share: 0.5}
 	cmd := &cobra.Command{
 		Use:     "prune PATH",

@@ -16,7 +16,9 @@ import (
 	"golang.org/x/term"
 
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/files"
 	"ckptfs/cmd/ckptfs/remote"
+	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -144,13 +146,12 @@ func (a *app) groups() []group {
 	return []group{
 		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
 			a.upgradeCmd(), a.versionCmd()}},
-		{"look", "Look:", []*cobra.Command{remote.Extend(shell{a}, a.statsCmd())[0], a.showCmd(),
-			a.catTensorCmd(),
-			a.diffCmd(), a.findCmd()}},
+		{"look", "Look:", append(files.Commands(shell{a}), remote.Extend(shell{a}, a.statsCmd())[0],
+			a.showCmd(), a.catTensorCmd(), a.diffCmd(), a.findCmd())},
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),
 			a.ancestorCmd(),
 			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},
-		{"space", "Space:", []*cobra.Command{a.evictCmd(), a.hydrateCmd(), a.forgetCmd(),
+		{"space", "Space:", []*cobra.Command{space.Du(shell{a}), a.evictCmd(), a.hydrateCmd(), a.forgetCmd(),
 			remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd()}},
 		{"repair", "Repair:", remote.Extend(shell{a}, a.checkCmd(), a.repairCmd())},
 		{"remote", "Many machines:", append(remote.Commands(shell{a}), remote.Command(shell{a}))},

@@ -23,6 +23,9 @@ type shelf struct {
 
 func (s *shelf) Stats(context.Context) (*control.Stats, error)   { return sampleStats, s.fail }
 func (s *shelf) Status(context.Context) (*control.Status, error) { return &control.Status{}, s.fail }
+func (s *shelf) Du(context.Context, control.DuOptions) (*control.Du, error) {
+	return &control.Du{}, s.fail
+}
 
 func (s *shelf) Sync(_ context.Context, progress func(control.Progress)) error {
 	progress(control.Progress{DoneBytes: 1, TotalBytes: 2, TotalFiles: 1})
@@ -154,7 +157,7 @@ func TestFailures(t *testing.T) {
 		says string
 	}{
 		{"usage", nil, []string{"stats"}, exitUsage, "stats takes 1 argument, not 0\nUsage: ckptfs stats PATH"},
-		{"no such command", nil, []string{"stat"}, exitUsage, `no command "stat"; is it stats`},
+		{"no such command", nil, []string{"stat"}, exitUsage, `no command "stat"; is it cat or stats`},
 		{"no such flag", nil, []string{"stats", "--fast", store}, exitUsage, "unknown flag: --fast"},
 		{"bad size", nil, []string{"mount", "--hot-size=much", store, "/"}, exitUsage, `"much" is not a size`},
 		{"bad level", nil, []string{"mount", "--log-level=loud", store, "/"}, exitUsage, `"loud": it is debug`},

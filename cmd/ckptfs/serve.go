@@ -20,6 +20,7 @@ import (
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/nofuse"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/scrape"
 	"ckptfs/cmd/ckptfs/systemd"
@@ -202,7 +203,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
 	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
 		_ = release(c.mountpoint, c.store, true) // what there may be of it already
-		return mountRefused(c.mountpoint, err)
+		return nofuse.Refused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
 	if c.readOnly {

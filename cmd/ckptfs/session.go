@@ -57,7 +57,11 @@ func (a *app) with(ctx context.Context, path string, how access, do func(*sessio
 	if err != nil {
 		return err
 	}
-	err = do(s)
+	return s.end(do(s))
+}
+
+// end closes a session that ended with an error, if any.
+func (s *session) end(err error) error {
 	s.Client.Close()
 	if cerr := s.close(); err == nil {
 		err = cerr

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/volume"
@@ -38,18 +37,60 @@ func (s shell) Store(path string) (string, error) {
 
 // With takes a path that need not be there yet.
 func (s shell) With(ctx context.Context, name string, do func(c *control.Client, at string) error) error {
-	abs, err := filepath.Abs(name)
+	there, rest, err := existing(name)
 	if err != nil {
 		return err
-	}
-	there, rest := abs, ""
-	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist) && there != "/"; _, err = os.Lstat(there) {
-		there, rest = filepath.Dir(there), filepath.Join(filepath.Base(there), rest)
 	}
 	return s.a.with(ctx, there, readWrite, func(k *session) error {
 		return do(k.Client, path.Join(k.place.path, rest))
 	})
 }
+
+// Inside changes nothing but a store that was not closed in order, which is repaired first.
+func (s shell) Inside(ctx context.Context, names []string,
+	do func(c *control.Client, at []string) error) error {
+	var first *place
+	at := make([]string, len(names))
+	for i, name := range names {
+		p, err := findInside(name)
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = p
+		} else if p.store != first.store {
+			return fmt.Errorf("%s and %s are in different stores, %s and %s: name paths of one", names[0], name, first.store, p.store)
+		}
+		at[i] = p.path
+	}
+	k, err := s.a.connect(ctx, first, readOnly)
+	if err != nil {
+		return err
+	}
+	return k.end(do(k.Client, at))
+}
+
+// Outside fails for a path in the folder of a store: what belongs there is written through its mount.
+func (s shell) Outside(path string) error {
+	there, _, err := existing(path)
+	if err != nil {
+		return err
+	}
+	if p, err := find(there); err == nil && p.mount == nil {
+		return control.Invalid("%s is in the folder of the store %s: mount it, and name a path in the mount", path, p.store)
+	}
+	return nil
+}
+
+// Terminal reports whether what commands print goes to one.
+func (s shell) Terminal() bool {
+	f, ok := s.a.out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func (s shell) Out() io.Writer { return s.a.out }
+
+func (s shell) JSON() bool { return s.a.json }
 
 func (s shell) Tell(ctx context.Context, store string, do func(c *control.Client) error) error {
 	c, err := reach(ctx, &place{store: store}, gap)

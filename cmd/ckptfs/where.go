@@ -48,6 +48,37 @@ func find(path string) (*place, error) {
 	return findIn(path, mounts)
 }
 
+// findInside is find of a path that may be spelt STORE/PATH, whether the store is mounted or not, and whose
+// last names need not be on the disk: views are not.
+func findInside(path string) (*place, error) {
+	there, rest, err := existing(path)
+	if err != nil {
+		return nil, err
+	}
+	p, err := find(there)
+	if err == nil && p.mount == nil && p.path == "" && rest != "" {
+		if there, rest, err = existing(p.full(rest)); err == nil {
+			p, err = find(there)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.path = filepath.Join(p.path, rest)
+	return p, nil
+}
+
+// existing is the longest beginning of a path that is there, and the rest.
+func existing(path string) (there, rest string, err error) {
+	if there, err = filepath.Abs(path); err != nil {
+		return "", "", err
+	}
+	for _, err := os.Lstat(there); errors.Is(err, fs.ErrNotExist) && there != "/"; _, err = os.Lstat(there) {
+		there, rest = filepath.Dir(there), filepath.Join(filepath.Base(there), rest)
+	}
+	return there, rest, nil
+}
+
 // findIn touches as little as it can on the way: a mount whose daemon died or hangs must still be found. A
 // path that spells a mountpoint is taken as that without asking anybody.
 func findIn(path string, mounts []*mountinfo.Info) (*place, error) {

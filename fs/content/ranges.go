@@ -29,8 +29,10 @@ func (h *Handle) Fallocate(mode uint32, off, n int64) error {
 }
 
 // Seek answers SEEK_DATA and SEEK_HOLE. What is packed counts as data throughout.
-func (h *Handle) Seek(off int64, whence int) (int64, error) {
-	f := h.f
+func (h *Handle) Seek(off int64, whence int) (int64, error) { return Seek(h.f, off, whence) }
+
+// Seek is Handle.Seek of a file that is in use.
+func Seek(f *File, off int64, whence int) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.src.raw != nil {

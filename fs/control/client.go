@@ -108,6 +108,11 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
+// Du is Volume.Du.
+func (c *Client) Du(ctx context.Context, o DuOptions) (*Du, error) {
+	return ask[Du](ctx, c, http.MethodGet, "du", o.query())
+}
+
 // Forgot has the log say that steps of a run were removed.
 func (c *Client) Forgot(ctx context.Context, run string, steps []string) error {
 	_, err := ask[struct{}](ctx, c, http.MethodPost, "forgot", url.Values{"path": {run}, "step": steps})
@@ -260,7 +265,7 @@ func followParts[T any](ctx context.Context, c *Client, verb string, query url.V
 		switch {
 		case l.Error != nil:
 			return nil, l.Error
-		case l.Tensors != nil || l.Differences != nil:
+		case l.Tensors != nil || l.Differences != nil || l.Entries != nil:
 			if err := part(&l); err != nil {
 				return nil, err
 			}

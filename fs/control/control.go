@@ -14,6 +14,7 @@
 //
 //	GET  /v1/stats                   Stats
 //	GET  /v1/status                  Status
+//	GET  /v1/du?path=P&path=…        Du; DuOptions
 //	POST /v1/sync                    stream
 //	POST /v1/evict?path=P            stream of a Moved
 //	POST /v1/hydrate?path=P          stream of a Moved
@@ -76,4 +77,5 @@ type line struct {
 	// of the result, to whom asks for passes
 	Tensors     []Tensor     `json:"tensors,omitempty"`
 	Differences *TensorLists `json:"differences,omitempty"`
+	Entries     []Entry      `json:"entries,omitempty"`
 }

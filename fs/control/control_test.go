@@ -43,6 +43,10 @@ func (s *shelf) Status(context.Context) (*Status, error) {
 	return &Status{Queue: Queue{Files: 1, Bytes: 7}, HotSize: 99}, s.fail
 }
 
+func (s *shelf) Du(_ context.Context, o DuOptions) (*Du, error) {
+	return &Du{Use: Use{Name: fmt.Sprint(o)}}, s.fail
+}
+
 func (s *shelf) Sync(ctx context.Context, progress func(Progress)) error {
 	if s.hold != nil {
 		select {
@@ -380,5 +384,6 @@ func allOf(v Volume) Services {
 	s := Services{Volume: v}
 	s.Models, _ = v.(Models)
 	s.Tensors, _ = v.(Tensors)
+	s.Files, _ = v.(Files)
 	return s
 }

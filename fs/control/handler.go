@@ -37,13 +37,13 @@ type Mount struct {
 	Upgrade  func(program string) error
 }
 
-// Services answer the protocol's requests. Models, Tensors and Remote may be nil: their requests are not
-// known then.
+// Services answer the protocol's requests. All but Volume may be nil: their requests are not known then.
 type Services struct {
 	Volume  Volume
 	Models  Models
 	Tensors Tensors
 	Remote  Remote
+	Files   Files
 }
 
 // Handler serves the protocol for one volume.
@@ -62,6 +62,7 @@ func NewHandler(s Services, m Mount) *Handler {
 		return v.Stats(r.Context())
 	}))
 	h.mux.HandleFunc("GET /v1/status", plain(h.status))
+	h.mux.HandleFunc("GET /v1/du", plain(h.du))
 	h.mux.HandleFunc("GET /v1/show", h.show)
 	h.mux.HandleFunc("POST /v1/unmount", plain(h.unmount))
 	h.mux.HandleFunc("POST /v1/upgrade", plain(h.upgrade))
@@ -80,6 +81,9 @@ func NewHandler(s Services, m Mount) *Handler {
 	}
 	if s.Remote != nil {
 		h.remote(s.Remote)
+	}
+	if s.Files != nil {
+		h.files(s.Files)
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf(

@@ -81,12 +81,7 @@ func (h *Handler) tensors(t Tensors) {
 			writeError(w, AsError(err))
 			return
 		}
-		defer d.Close()
-		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("Content-Length", strconv.FormatInt(d.Size, 10))
-		w.WriteHeader(http.StatusOK)
-		// What is missing tells the caller that it failed; the volume has reported why.
-		_, _ = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{d}, make([]byte, 1<<20))
+		sendBytes(w, d.Size, d)
 	})
 }
 
@@ -128,13 +123,12 @@ func (c *Client) Tensor(ctx context.Context, path, name string, npy bool) (*Tens
 	if err != nil {
 		return nil, err
 	}
-	size, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64)
+	body, err := wholeBodyOf(ctx, resp, fmt.Sprintf("tensor %s of %s", name, path))
 	if err != nil {
 		resp.Body.Close()
 		return nil, gone(ctx, err)
 	}
-	return &TensorData{Size: size, ReadCloser: &wholeBody{ReadCloser: resp.Body, ctx: ctx, left: size,
-		what: fmt.Sprintf("tensor %s of %s", name, path)}}, nil
+	return &TensorData{Size: body.left, ReadCloser: body}, nil
 }
 
 // wholeBody reads an answer of a known length.
@@ -143,6 +137,14 @@ type wholeBody struct {
 	ctx  context.Context
 	left int64
 	what string
+}
+
+func wholeBodyOf(ctx context.Context, resp *http.Response, what string) (*wholeBody, error) {
+	size, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64)
+	if err == nil && size < 0 {
+		err = fmt.Errorf("length %d", size)
+	}
+	return &wholeBody{ReadCloser: resp.Body, ctx: ctx, left: size, what: what}, err
 }
 
 func (b *wholeBody) Read(p []byte) (int, error) {

@@ -152,11 +152,12 @@ type Failure struct {
 	Attempts int       `json:"attempts"`
 }
 
-// The values of File.State.
+// The values of File.State and Entry.State.
 const (
 	StatePlain    = "plain"    // a file of the host, not packed
 	StateResident = "resident" // packed, with a local copy
 	StatePacked   = "packed"   // packed, without one
+	StateRemote   = "remote"   // packed, and the remote alone may have all of its bytes
 )
 
 // File is one file and its tensors, in the order of their offsets in the file.
@@ -212,6 +213,7 @@ type Pruned struct {
 	LiveBytes   int64 `json:"live_bytes"`
 	DeadRecords int64 `json:"dead_records"` // not in use, and removed
 	DeadBytes   int64 `json:"dead_bytes"`
+	RoomBytes   int64 `json:"room_bytes"`   // what these took, with their headers: AloneBytes of a Du
 	FreedBytes  int64 `json:"freed_bytes"`  // the disk got back; of a dry run, about what it would get
 	CopiedBytes int64 `json:"copied_bytes"` // written to that end
 	Punched     int   `json:"punched_segments"`

@@ -10,6 +10,8 @@ import "context"
 type Volume interface {
 	Stats(ctx context.Context) (*Stats, error)
 	Status(ctx context.Context) (*Status, error)
+	// Du says what files take, and what removing them gives back.
+	Du(ctx context.Context, o DuOptions) (*Du, error)
 	// Sync packs everything that waits, and returns when it is packed and durable.
 	Sync(ctx context.Context, progress func(Progress)) error
 	// Evict drops the local copies of the packed files at or below path.

@@ -35,6 +35,7 @@ type Worker struct {
 	ready  <-chan struct{} // closed when the files that were there at the start are known
 	walk   func(ctx context.Context, f func(*content.File) error) error
 	now    func() time.Time
+	busy   func() bool
 	report func(level slog.Level, msg string, args ...any)
 	// for how long a file was left alone before; negative: nothing is done
 	After   time.Duration
@@ -64,6 +65,7 @@ type Options struct {
 	Ready  <-chan struct{}
 	Walk   func(ctx context.Context, f func(*content.File) error) error // calls f with every file
 	Now    func() time.Time
+	Busy   func() bool // a pass over all files runs, for which somebody waits; nil: none ever does
 	Report func(level slog.Level, msg string, args ...any)
 }
 
@@ -71,8 +73,12 @@ func NewWorker(o Options) *Worker {
 	if o.After == 0 {
 		o.After = restBefore
 	}
+	if o.Busy == nil {
+		o.Busy = func() bool { return false }
+	}
 	r := &Worker{
-		After: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, now: o.Now, report: o.Report,
+		After: o.After, warning: o.Warning, ready: o.Ready, walk: o.Walk, now: o.Now, busy: o.Busy,
+		report:  o.Report,
 		waiting: map[*content.File]time.Time{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -163,8 +169,15 @@ func (r *Worker) LookAtAll() {
 	r.more = true
 }
 
-// Turn sees to the files that have rested for so long, and to all when there were too many to remember.
+// errBusy ends a walk for another turn.
+var errBusy = errors.New("a pass over all files runs")
+
+// Turn sees to the files that have rested for so long, and to all when there were too many to remember. While
+// a pass runs it leaves them for another turn.
 func (r *Worker) Turn(after time.Duration) {
+	if r.busy() {
+		return
+	}
 	now := r.now()
 	var rested []*content.File
 	r.mu.Lock()
@@ -180,7 +193,7 @@ func (r *Worker) Turn(after time.Duration) {
 	}
 	r.mu.Unlock()
 	for _, f := range rested {
-		if r.ctx.Err() != nil {
+		if r.ctx.Err() != nil || r.busy() {
 			return // Stop unpins them
 		}
 		if !r.takes(f, now, after) {
@@ -193,16 +206,22 @@ func (r *Worker) Turn(after time.Duration) {
 		r.mu.Unlock()
 	}
 	if walk {
-		if err := r.walk(r.ctx, func(f *content.File) error {
+		err := r.walk(r.ctx, func(f *content.File) error {
+			if r.busy() {
+				return errBusy
+			}
 			r.One(r.ctx, f)
 			return r.ctx.Err()
-		}); err != nil {
-			r.Failed(err)
-		}
+		})
 		r.mu.Lock()
+		if err == errBusy {
+			r.more = true
+			err = nil
+		}
 		r.walked = r.now()
 		r.took = r.walked.Sub(now)
 		r.mu.Unlock()
+		r.Failed(err)
 	}
 }
 
@@ -221,7 +240,7 @@ func (r *Worker) takes(f *content.File, now time.Time, after time.Duration) bool
 
 // Failed tells of the first failure.
 func (r *Worker) Failed(err error) {
-	if r.ctx.Err() != nil || errors.Is(err, unix.ENOENT) {
+	if err == nil || r.ctx.Err() != nil || errors.Is(err, unix.ENOENT) {
 		return
 	}
 	r.mu.Lock()

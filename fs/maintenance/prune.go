@@ -39,8 +39,11 @@ func (p *Passes) Prune(
 		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, YoungBytes: st.Waits, Damaged: st.Skipped,
 		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored,
 		DeadRecords: st.Dead.Records, DeadBytes: st.Dead.Stored,
-		FreedBytes: st.Freed, CopiedBytes: st.Copied,
+		RoomBytes: st.Room, FreedBytes: st.Freed, CopiedBytes: st.Copied,
 		Punched: st.Punched, Removed: st.Removed, NotPunched: st.NotPunched,
+	}
+	if o.DryRun {
+		out.FreedBytes = st.Room
 	}
 	if err == nil && !o.DryRun {
 		err = p.Artifacts.Forget(p.Store.Locate)

@@ -156,7 +156,7 @@ func (m *Models) qualityOfLocked(e *ledger.Entry) float64 {
 	m.mu.AssertHeld()
 	run, step, _ := steps.In(e.Path)
 	if st := m.seen[run+"/"+step]; st != nil {
-		if q, ok := st.Metrics[qualityMetric]; ok {
+		if q, ok := st.Metrics.Get(qualityMetric); ok {
 			return q
 		}
 	}

@@ -30,7 +30,7 @@ func (s *reconciler) says(p *stepPlace) ledger.Declared {
 }
 
 func (s *reconciler) judge(p *stepPlace) saying {
-	said := saying{Declared: p.step.Declared}
+	said := saying{Declared: p.step.Declared()}
 	if len(said.Tensors) == 0 {
 		return said
 	}
@@ -64,7 +64,7 @@ func (s *reconciler) judge(p *stepPlace) saying {
 // whether it is all of them: some may not be packed yet.
 func (s *reconciler) tensorNames(run string, st *steps.Step, rel string) (names map[string]bool, whole bool) {
 	names, whole = map[string]bool{}, true
-	for _, f := range st.Files {
+	for _, f := range st.Files.All() {
 		if rel != "" && rel != "." && f.Rel != rel && path.Dir(f.Rel) != rel {
 			continue
 		}

@@ -66,8 +66,8 @@ func (s *reconciler) graphOf(p *stepPlace, m *manifest.Manifest,
 	if p.step.IsFile {
 		at, rel = path.Dir(at), p.step.Name
 	}
-	files := make([]source.File, len(p.step.Files))
-	for i, f := range p.step.Files {
+	files := make([]source.File, p.step.Files.Len())
+	for i, f := range p.step.Files.All() {
 		files[i] = source.File{Rel: f.Rel, Stamp: fmt.Sprintf("%d:%d:%d", f.Ino, f.Mtime, f.Size)}
 		if p.step.IsFile {
 			files[i].Rel = rel

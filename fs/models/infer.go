@@ -61,7 +61,7 @@ func (s *reconciler) comesFrom(e *ledger.Entry, p *stepPlace) bool {
 	if st == nil {
 		return false
 	}
-	from, d := st.From(run), st.Declared
+	from, d := st.From(run), st.Declared()
 	return slices.ContainsFunc(append([]string{d.Parent}, d.MergedFrom...), func(said string) bool {
 		to, err := ledger.Resolve(said, from, s.o.Mountpoint())
 		return said != "" && err == nil && (to == p.path || strings.HasPrefix(p.path, to+"/"))

@@ -315,10 +315,12 @@ func stepOf(e *ledger.Entry) string {
 
 // inPlace reports whether the models that a step's files are were there.
 func inPlace(book *ledger.Ledger, run string, st *steps.Step) bool {
-	return !slices.ContainsFunc(st.Files, func(f steps.File) bool {
-		e := book.ByIno(f.Ino)
-		return e != nil && e.Path != path.Join(steps.Dir, run, st.Name, f.Rel)
-	})
+	for _, f := range st.Files.All() {
+		if e := book.ByIno(f.Ino); e != nil && e.Path != path.Join(steps.Dir, run, st.Name, f.Rel) {
+			return false
+		}
+	}
+	return true
 }
 
 // uselessLocked tells that the catalogue's file is of no use.

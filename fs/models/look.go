@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"ckptfs/cas"
-	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/index/ledger"
 )
@@ -48,7 +47,7 @@ func (s *reconciler) lookLocked(ctx context.Context, todo []stepAt, present *pre
 			l.over = append(l.over, at)
 			continue
 		}
-		for i := range at.step.Files {
+		for i := range at.step.Files.Len() {
 			if err := s.lookAtFile(l, at, i, present); err != nil {
 				return nil, err
 			}
@@ -73,8 +72,8 @@ func (at stepAt) stepProblem(problems map[string]string) {
 
 // knowsOne reports whether a file of a step is a model.
 func (s *reconciler) knowsOne(at stepAt) bool {
-	for i := range at.step.Files {
-		if s.book.ByIno(at.step.Files[i].Ino) != nil {
+	for _, f := range at.step.Files.All() {
+		if s.book.ByIno(f.Ino) != nil {
 			return true
 		}
 	}
@@ -83,7 +82,7 @@ func (s *reconciler) knowsOne(at stepAt) bool {
 
 // lookAtFile looks at file i of a step.
 func (s *reconciler) lookAtFile(l *looked, at stepAt, i int, present *present) error {
-	f := &at.step.Files[i]
+	f := at.step.Files.At(i)
 	if !present.first(f.Ino, at.step, i) { // a further hard link
 		return nil
 	}
@@ -118,8 +117,12 @@ func (s *reconciler) lookAtFile(l *looked, at stepAt, i int, present *present) e
 // anyModel reports whether files of steps may be models: those that are packed.
 func anyModel(of []stepAt) bool {
 	return slices.ContainsFunc(of, func(at stepAt) bool {
-		return slices.ContainsFunc(at.step.Files,
-			func(f steps.File) bool { return f.Size >= tree.HeaderSize })
+		for _, f := range at.step.Files.All() {
+			if f.Size >= tree.HeaderSize {
+				return true
+			}
+		}
+		return false
 	})
 }
 

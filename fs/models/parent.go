@@ -108,7 +108,7 @@ func (s *reconciler) declaredLocked(p *stepPlace, said string) (uint64, error) {
 func (s *reconciler) counterpartLocked(run string, st *steps.Step, rel string) uint64 {
 	stem := func(p string) string { return strings.TrimSuffix(p, path.Ext(p)) }
 	var models []steps.File
-	for _, f := range st.Files {
+	for _, f := range st.Files.All() {
 		if p := s.fresh[f.Ino]; p != nil && p.state == 0 {
 			_ = s.enterLocked(p) // a parent comes before its children; one that cannot be entered has none
 		}
@@ -132,13 +132,13 @@ func (s *reconciler) counterpartLocked(run string, st *steps.Step, rel string) u
 // it has the set's architecture, and stands for it where no file of the set is a child's counterpart. 0 when
 // there is none.
 func (s *reconciler) firstOfSetLocked(run string, st *steps.Step, rel string) (seq uint64) {
-	for _, f := range st.Files {
+	for _, f := range st.Files.All() {
 		if !safetensors.IsIndex(f.Rel) || rel != "" && f.Rel != rel {
 			continue
 		}
 		if set := s.ReadShards(path.Join(steps.Dir, run, st.Name, f.Rel)); set != nil {
 			first := path.Join(path.Dir(f.Rel), set.Files[0])
-			if seq != 0 || !slices.ContainsFunc(st.Files, func(f steps.File) bool { return f.Rel == first }) {
+			if seq != 0 || !st.Files.Has(first) {
 				return 0
 			}
 			seq = s.counterpartLocked(run, st, first)
@@ -179,5 +179,6 @@ func (m *Models) namesOneOf(p stepAt, these map[string]bool) bool {
 		run, step, _ := steps.In(to)
 		return err == nil && these[run+"/"+step]
 	}
-	return one(p.step.Declared.Parent) || slices.ContainsFunc(p.step.Declared.MergedFrom, one)
+	d := p.step.Declared()
+	return one(d.Parent) || slices.ContainsFunc(d.MergedFrom, one)
 }

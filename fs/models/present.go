@@ -30,7 +30,7 @@ func newPresent(found map[string][]*steps.Step) *present {
 	n := 0
 	for _, all := range found {
 		for _, st := range all {
-			n += len(st.Files)
+			n += st.Files.Len()
 		}
 	}
 	return &present{of: make([]spot, 0, n)}
@@ -38,8 +38,8 @@ func newPresent(found map[string][]*steps.Step) *present {
 
 func (p *present) add(run string, st *steps.Step) {
 	p.steps = append(p.steps, stepIn{run, st})
-	for i := range st.Files {
-		p.of = append(p.of, spot{st.Files[i].Ino, int32(len(p.steps) - 1), int32(i)})
+	for i, f := range st.Files.All() {
+		p.of = append(p.of, spot{f.Ino, int32(len(p.steps) - 1), int32(i)})
 	}
 }
 
@@ -76,5 +76,5 @@ func (p *present) path(ino uint64) string {
 		return ""
 	}
 	of := p.steps[at.step]
-	return path.Join(steps.Dir, of.run, of.step.Name, of.step.Files[at.file].Rel)
+	return path.Join(steps.Dir, of.run, of.step.Name, of.step.Files.At(int(at.file)).Rel)
 }

@@ -130,7 +130,7 @@ func (m *Models) reconcileLocked(ctx context.Context) (looked bool, err error) {
 			if !known {
 				changed[key] = true
 			}
-			if state(st) != control.StepComplete || known && st.Declared.IsZero() {
+			if state(st) != control.StepComplete || known && st.Declared().IsZero() {
 				continue
 			}
 			at := stepAt{run: run, index: i, step: st}
@@ -270,11 +270,10 @@ func (s *reconciler) filesLocked(ctx context.Context, todo []stepAt, present *pr
 		}
 	}
 	for _, at := range todo {
-		for i := range at.step.Files {
-			rel := at.step.Files[i].Rel
-			file := path.Join(at.path(), rel)
+		for _, f := range at.step.Files.All() {
+			file := path.Join(at.path(), f.Rel)
 			if err := s.refused[file]; err != nil && !s.taken[file] {
-				s.problems[at.path()] = fmt.Sprintf("%s: %v", cmp.Or(rel, at.step.Name), err)
+				s.problems[at.path()] = fmt.Sprintf("%s: %v", cmp.Or(f.Rel, at.step.Name), err)
 			}
 		}
 	}
@@ -283,8 +282,8 @@ func (s *reconciler) filesLocked(ctx context.Context, todo []stepAt, present *pr
 
 // inode is the inode of a file of the step as it was found, rel being the name that graphOf gives it.
 func (p *stepPlace) inode(rel string) uint64 {
-	for i := range p.step.Files {
-		if f := &p.step.Files[i]; f.Rel == rel || p.step.IsFile {
+	for _, f := range p.step.Files.All() {
+		if f.Rel == rel || p.step.IsFile {
 			return f.Ino
 		}
 	}

@@ -38,8 +38,7 @@ func (m *Models) ReadShards(index string) *Shards {
 
 // shardsOf finds the set that a file of a step is of; nil: it is of none.
 func (s *reconciler) shardsOf(p *stepPlace) *Shards {
-	for i := range p.step.Files {
-		f := &p.step.Files[i]
+	for _, f := range p.step.Files.All() {
 		if p.step.IsFile || !safetensors.IsIndex(f.Rel) || path.Dir(f.Rel) != path.Dir(p.rel) {
 			continue
 		}

@@ -108,6 +108,7 @@ type Names struct {
 	rootFd     int
 	syncFd     int // of SyncTree
 	most       int // the descriptor from which on they are spare
+	Tours      Tours
 
 	// SyncTree is syncfs(2) of the store's filesystem. It tells of everything that could not be written since
 	// the last call, or since Open, wherever on the filesystem, and tells it once: the caller has to act on

@@ -36,7 +36,10 @@ type Tour struct {
 const namesAtATime = 64
 
 // Tour goes over the tree. Names that go meanwhile are passed over.
-func (ns *Names) Tour(ctx context.Context, t Tour) error { return ns.tourBelow(ctx, "", ns.root, t) }
+func (ns *Names) Tour(ctx context.Context, t Tour) error {
+	defer ns.Tours.begin()()
+	return ns.tourBelow(ctx, "", ns.root, t)
+}
 
 // tourBelow is Tour of the files at or below n, whose path is p.
 func (ns *Names) tourBelow(ctx context.Context, p string, n *Node, t Tour) error {
@@ -66,6 +69,17 @@ func (ns *Names) tourBelow(ctx context.Context, p string, n *Node, t Tour) error
 	helpers.Wait()
 	u.drop()
 	return u.err
+}
+
+// Tours counts those that are under way: each Tour, and each EachFile.
+type Tours struct{ n atomic.Int32 }
+
+// UnderWay reports whether one is.
+func (t *Tours) UnderWay() bool { return t.n.Load() > 0 }
+
+func (t *Tours) begin() (end func()) {
+	t.n.Add(1)
+	return func() { t.n.Add(-1) }
 }
 
 // tour is one under way.

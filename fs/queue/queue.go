@@ -133,12 +133,13 @@ type Queue struct {
 	delayed map[*content.File]*delay
 	crowded map[*content.File]crowd
 
-	backlog  backlog
-	closed   closedFile // that packAhead had last
-	unsynced unsynced
-	lost     lost
-	done     progress // since the start
-	stopping bool
+	positions positions
+	backlog   backlog
+	closed    closedFile // that packAhead had last
+	unsynced  unsynced
+	lost      lost
+	done      progress // since the start
+	stopping  bool
 
 	workers sync.WaitGroup
 	ctx     context.Context // ends with Stop
@@ -171,16 +172,17 @@ type Options struct {
 // New makes an empty queue. Files may be added before Start.
 func New(o Options) *Queue {
 	q := &Queue{
-		o:        o,
-		groups:   max(2, cas.Processors/4),
-		waits:    map[*content.File]bool{},
-		packing:  map[*content.File]*turn{},
-		ahead:    map[*content.File]runs.Position{},
-		delayed:  map[*content.File]*delay{},
-		crowded:  map[*content.File]crowd{},
-		backlog:  newBacklog(o.MaxUnpacked, o.MaxFiles),
-		unsynced: unsynced{plain: map[*content.File]bool{}},
-		lost:     lost{files: map[*content.File]*loss{}},
+		o:         o,
+		groups:    max(2, cas.Processors/4),
+		waits:     map[*content.File]bool{},
+		packing:   map[*content.File]*turn{},
+		ahead:     map[*content.File]runs.Position{},
+		delayed:   map[*content.File]*delay{},
+		crowded:   map[*content.File]crowd{},
+		backlog:   newBacklog(o.MaxUnpacked, o.MaxFiles),
+		unsynced:  unsynced{plain: map[*content.File]bool{}},
+		lost:      lost{files: map[*content.File]*loss{}},
+		positions: newPositions(),
 	}
 	q.cond.L = &q.mu
 	q.ctx, q.cancel = context.WithCancel(context.Background())

@@ -3,6 +3,8 @@ package queue
 import (
 	"slices"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"ckptfs/fs/content"
 	"ckptfs/index/runs"
 )
@@ -49,7 +51,7 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 		q.mu.Unlock()
 		positions := make(map[*content.File]runs.Position, len(files))
 		for _, f := range files {
-			positions[f] = runs.PositionOf(f.Path())
+			positions[f] = q.positions.of(f.Path())
 		}
 		room := q.o.Reserve.left()
 		q.mu.Lock()
@@ -61,6 +63,25 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 		}
 	}
 	return nil, false
+}
+
+// positions remembers those of paths: a file that waits is looked at again with every other one that comes.
+type positions struct {
+	byPath *lru.Cache[string, runs.Position]
+}
+
+func newPositions() positions {
+	byPath, _ := lru.New[string, runs.Position](2 * maxAhead) // which fails for no room alone
+	return positions{byPath}
+}
+
+func (p positions) of(path string) runs.Position {
+	at, ok := p.byPath.Get(path)
+	if !ok {
+		at = runs.PositionOf(path)
+		p.byPath.Add(path, at)
+	}
+	return at
 }
 
 // nextLocked takes a group out of the queue: no more than a share of it, so that the other workers get

@@ -81,9 +81,9 @@ func find(sorted []*Step, name string) (i int, there bool) {
 }
 
 // counts reports whether a step is one of its run's: an empty directory is none.
-func (st *Step) counts() bool { return len(st.Files) > 0 || st.Problem != "" }
+func (st *Step) counts() bool { return st.Files.Len() > 0 || st.Problem != "" }
 
 // saved reports whether a step is a directory with checkpoints.
 func (st *Step) saved() bool {
-	return !st.IsFile && slices.ContainsFunc(st.Files, func(f File) bool { return IsCheckpoint(f.Rel) })
+	return !st.IsFile && slices.ContainsFunc(st.Files.rels, IsCheckpoint)
 }

@@ -69,7 +69,7 @@ func (d *told) has(s *Steps) (all []string) {
 		d.t.Fatal(err)
 	}
 	for _, st := range found["r"] {
-		all = append(all, fmt.Sprint(st.Name, st.IsFile, st.Size, st.Files))
+		all = append(all, fmt.Sprint(st.Name, st.IsFile, st.Size, st.Files.of))
 	}
 	return all
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -64,7 +63,7 @@ func (s *Steps) Parents(p, mountpoint string) (all []string) {
 	flags := uint64(unix.O_PATH)
 	if !st.IsFile {
 		flags = unix.O_RDONLY | unix.O_DIRECTORY
-		st.Files = []File{{Rel: LineageFile}}
+		st.Files.add(File{Rel: LineageFile})
 	}
 	fd, err := tree.OpenBelow(s.root, path.Join(Dir, run, name), flags)
 	if err != nil {
@@ -72,7 +71,8 @@ func (s *Steps) Parents(p, mountpoint string) (all []string) {
 	}
 	defer unix.Close(fd)
 	s.readDeclared(fd, run, st)
-	for _, said := range append([]string{st.Declared.Parent}, st.Declared.MergedFrom...) {
+	d := st.Declared()
+	for _, said := range append([]string{d.Parent}, d.MergedFrom...) {
 		if said == "" {
 			continue
 		}
@@ -85,10 +85,12 @@ func (s *Steps) Parents(p, mountpoint string) (all []string) {
 
 // readDeclared reads what a step, which is open, says of its parents.
 func (s *Steps) readDeclared(fd int, runName string, st *Step) {
-	if slices.ContainsFunc(st.Files, func(f File) bool { return f.Rel == LineageFile }) {
+	var d ledger.Declared
+	defer func() { st.declare(d) }()
+	if st.Files.Has(LineageFile) {
 		b, err := s.Files.ReadSmall(path.Join(Dir, runName, st.Name, LineageFile), ledger.MaxDeclared)
 		if err == nil {
-			st.Declared, err = ledger.ParseDeclared(b)
+			d, err = ledger.ParseDeclared(b)
 		}
 		if errors.Is(err, ErrRemote) { // then models are told their parents
 			st.remote = true
@@ -100,7 +102,7 @@ func (s *Steps) readDeclared(fd int, runName string, st *Step) {
 	n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", fd), ParentXattr, value)
 	switch {
 	case err == nil:
-		st.Declared.Parent, st.Declared.Transfer, st.Declared.Tensors = declaredParent(value[:n]), false, nil
+		d.Parent, d.Transfer, d.Tensors = declaredParent(value[:n]), false, nil
 	case err != unix.ENODATA && err != unix.EOPNOTSUPP:
 		st.DeclaredProblem = fmt.Sprintf("attribute %s: %v", ParentXattr, err)
 	}

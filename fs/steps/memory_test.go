@@ -22,7 +22,7 @@ func (plainFiles) Read(string, func(io.ReaderAt, int64) error) error { return un
 
 // What is known of a step of eleven files takes what cmd/ckptfs/heap says it does.
 func TestStepTakes(t *testing.T) {
-	const steps, most = 400, 1200
+	const steps, most = 400, 800
 	d := newTold(t)
 	root := filepath.Dir(filepath.Dir(d.run))
 	d.s.Files = plainFiles(root)

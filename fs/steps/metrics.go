@@ -39,7 +39,7 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 		note("*"+lightningSuffix, err)
 	}
 	for _, src := range runs.Sources {
-		if !slices.ContainsFunc(st.Files, func(f File) bool { return f.Rel == src.Name }) {
+		if !st.Files.Has(src.Name) {
 			continue
 		}
 		b, err := s.Files.ReadSmall(path.Join(Dir, runName, st.Name, src.Name), src.Max)
@@ -96,8 +96,13 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 		st.remote = true
 		addTold(self, all)
 	}
-	if len(all) > 0 {
-		st.Metrics = all
+	s.setMetrics(st, all)
+}
+
+func (s *Steps) setMetrics(st *Step, all map[string]float64) {
+	st.Metrics = runs.MetricsOf(all)
+	for i := range st.Metrics {
+		s.shared(&st.Metrics[i].Name)
 	}
 }
 
@@ -135,10 +140,10 @@ func hasMetrics(rel string) bool {
 // last.
 func (s *Steps) readScores(runName string, st *Step, all map[string]float64) error {
 	var last *File
-	for i := range st.Files {
-		if f := &st.Files[i]; strings.HasSuffix(path.Join(st.Name, f.Rel), lightningSuffix) &&
+	for _, f := range st.Files.All() {
+		if strings.HasSuffix(path.Join(st.Name, f.Rel), lightningSuffix) &&
 			(last == nil || f.Mtime > last.Mtime || f.Mtime == last.Mtime && f.Rel > last.Rel) {
-			last = f
+			last = &f
 		}
 	}
 	if last == nil {

@@ -20,7 +20,7 @@ func TestNear(t *testing.T) {
 			if k == 5 {
 				ino = 7 // in all of them, as hard links are
 			}
-			st.Files = append(st.Files, File{Ino: ino})
+			st.Files.add(File{Ino: ino})
 			of[ino] = append(of[ino], st)
 		}
 		w.keep(st)

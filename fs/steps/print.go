@@ -86,7 +86,7 @@ func (s *Steps) printAgain(at string, st *Step, still time.Duration) Print {
 		return Print{}
 	}
 	defer unix.Close(fd)
-	if now.list(fd, &print) != nil || !slices.Equal(now.Dirs, st.Dirs) || !slices.Equal(now.Files, st.Files) {
+	if now.list(fd, &print) != nil || !slices.Equal(now.Dirs, st.Dirs) || !now.Files.equal(&st.Files) {
 		return Print{}
 	}
 	return print.end()

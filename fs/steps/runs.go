@@ -114,9 +114,10 @@ func (s *Steps) Best(ctx context.Context, p, metric, mode string) (*control.Best
 	if !ok {
 		return nil, &fs.PathError{Op: "best", Path: p, Err: control.NoData("no complete step has metric %q with a number; %s", metric, runs.Known(all))}
 	}
+	value, _ := all[i].Metrics.Get(metric)
 	return &control.BestStep{Run: run, Step: all[i].Name, Path: path.Join(Dir, run, all[i].Name),
 		Metric: metric, Mode: m.String(),
-		Value: control.Number(all[i].Metrics[metric])}, nil
+		Value: control.Number(value)}, nil
 }
 
 // List lists the steps of a run.
@@ -139,9 +140,9 @@ func Describe(st *Step, state func(*Step) string, out *control.Step) {
 		metrics = make(map[string]control.Number, len(st.Metrics))
 	}
 	clear(metrics)
-	for name, m := range st.Metrics {
-		metrics[name] = control.Number(m)
+	for _, m := range st.Metrics {
+		metrics[m.Name] = control.Number(m.Value)
 	}
-	*out = control.Step{Step: st.Name, State: state(st), Time: st.Time, Files: len(st.Files),
+	*out = control.Step{Step: st.Name, State: state(st), Time: st.Time, Files: st.Files.Len(),
 		LogicalBytes: st.Size, Metrics: metrics, Problem: st.Problem}
 }

@@ -3,9 +3,7 @@ package steps
 import (
 	"encoding/binary"
 	"encoding/json"
-	"maps"
 	"math"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -23,14 +21,14 @@ func (st *Step) Said() []byte {
 		return nil
 	}
 	p := binary.AppendUvarint(nil, uint64(len(st.Metrics)))
-	for _, name := range slices.Sorted(maps.Keys(st.Metrics)) {
-		p = append(binary.AppendUvarint(p, uint64(len(name))), name...)
-		p = binary.LittleEndian.AppendUint64(p, math.Float64bits(st.Metrics[name]))
+	for _, m := range st.Metrics {
+		p = append(binary.AppendUvarint(p, uint64(len(m.Name))), m.Name...)
+		p = binary.LittleEndian.AppendUint64(p, math.Float64bits(m.Value))
 	}
 	var declared []byte
-	if d := &st.Declared; !d.IsZero() || d.Transfer || d.Tensors != nil || d.Tied != nil {
+	if st.declared != nil {
 		var err error
-		if declared, err = json.Marshal(d); err != nil {
+		if declared, err = json.Marshal(st.declared); err != nil {
 			return nil
 		}
 	}
@@ -45,7 +43,7 @@ func (st *Step) Said() []byte {
 const maxSaid = 1 << 10
 
 // recall sets what a step says of itself to what Said returned. False where it says nothing of use.
-func (st *Step) recall(said []byte) bool {
+func (s *Steps) recallFrom(st *Step, said []byte) bool {
 	r := document.Reader{P: said, Of: "step"}
 	all := make(map[string]float64)
 	for range r.Count(1 + 8) {
@@ -62,17 +60,15 @@ func (st *Step) recall(said []byte) bool {
 	if declared != "" && json.Unmarshal([]byte(declared), &d) != nil {
 		return false
 	}
-	st.Declared = d
-	if len(all) > 0 {
-		st.Metrics = all
-	}
+	st.declare(d)
+	s.setMetrics(st, all)
 	return true
 }
 
 // recall has a step say what one with its print said before. False where that is not known.
 func (s *Steps) recall(st *Step) bool {
 	said, ok := s.recalled[st.Print]
-	return ok && st.recall(said)
+	return ok && s.recallFrom(st, said)
 }
 
 // recallLike looks at a step without listing it, if it has files of the same names as another, and was known
@@ -82,7 +78,7 @@ func (s *Steps) recallLike(like *Step, run int, of *run, runName, name string) *
 	if len(s.recalled) == 0 || like == nil || like.IsFile || len(like.Dirs) > 1 {
 		return nil
 	}
-	st := &Step{of: of, Name: name, Files: make([]File, 0, len(like.Files))}
+	st := &Step{of: of, Name: name}
 	print := beginPrint(runName, name)
 	var info unix.Stat_t
 	stat := func(at string, kind uint32) bool {
@@ -94,8 +90,7 @@ func (s *Steps) recallLike(like *Step, run int, of *run, runName, name string) *
 	}
 	print.add("", &info)
 	st.isFolder(&info)
-	for i := range like.Files {
-		rel := like.Files[i].Rel
+	for _, rel := range like.Files.rels {
 		if !stat(name+"/"+rel, unix.S_IFREG) {
 			return nil
 		}
@@ -105,6 +100,7 @@ func (s *Steps) recallLike(like *Step, run int, of *run, runName, name string) *
 	if st.Print = print.end(); !s.recall(st) {
 		return nil
 	}
+	s.shorten(st)
 	return st
 }
 

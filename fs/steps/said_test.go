@@ -14,6 +14,7 @@ import (
 
 	"ckptfs/cas/disk/disktest"
 	"ckptfs/index/ledger"
+	"ckptfs/index/runs"
 )
 
 // countedFiles are those of a tree; it counts what is read.
@@ -87,7 +88,7 @@ func TestRecall(t *testing.T) {
 	}
 	for at, st := range before {
 		is := after[at]
-		if !reflect.DeepEqual(is.Metrics, st.Metrics) || !reflect.DeepEqual(is.Declared, st.Declared) ||
+		if !reflect.DeepEqual(is.Metrics, st.Metrics) || !reflect.DeepEqual(is.declared, st.declared) ||
 			is.Problem != st.Problem || is.Print != st.Print {
 			t.Errorf("%s: %+v, it was %+v", at, is, st)
 		}
@@ -96,28 +97,30 @@ func TestRecall(t *testing.T) {
 		t.Fatal(err)
 	}
 	disktest.WaitTick(t)
-	if _, now, _ := lookedBy(t, root, said); now["r/1"].Metrics["loss"] != 3 {
+	if _, now, _ := lookedBy(t, root, said); now["r/1"].Metrics[0].Value != 3 {
 		t.Errorf("changed, and its metrics are %v", now["r/1"].Metrics)
 	}
 }
 
 // TestSaid: what a step says of itself is what it said, and nothing is taken from what is not whole.
 func TestSaid(t *testing.T) {
-	st := &Step{Metrics: map[string]float64{"a": math.Inf(1), "b": -0.25, "": 3},
-		Declared: ledger.Declared{Parent: "../2", MergedFrom: []string{"runs/b/7"},
+	s := New(Options{})
+	st := &Step{Metrics: runs.Metrics{{Name: "", Value: 3}, {Name: "a", Value: math.Inf(1)},
+		{Name: "b", Value: -0.25}},
+		declared: &ledger.Declared{Parent: "../2", MergedFrom: []string{"runs/b/7"},
 			Tied: map[string][]string{"x": {"y", "z"}}}}
 	said := st.Said()
 	got := &Step{}
-	if !got.recall(said) || !reflect.DeepEqual(got, st) {
+	if !s.recallFrom(got, said) || !reflect.DeepEqual(got, st) {
 		t.Errorf("%+v, want %+v", got, st)
 	}
 	for i := range said {
-		if new(Step).recall(said[:i]) {
+		if s.recallFrom(new(Step), said[:i]) {
 			t.Errorf("%d bytes of %d are taken", i, len(said))
 		}
 	}
 	none := &Step{}
-	if !none.recall(new(Step).Said()) || !reflect.DeepEqual(none, &Step{}) {
+	if !s.recallFrom(none, new(Step).Said()) || !reflect.DeepEqual(none, &Step{}) {
 		t.Errorf("%+v of a step that says nothing", none)
 	}
 }

@@ -303,7 +303,7 @@ func (s *Steps) lookAtStep(dir int, of *run, runName, name string, isFile bool) 
 	defer unix.Close(fd)
 	err = st.list(fd, &print)
 	s.shorten(st)
-	if err != nil || len(st.Files) == 0 {
+	if err != nil || st.Files.Len() == 0 {
 		return st, err
 	}
 	st.Print = print.end()
@@ -313,17 +313,6 @@ func (s *Steps) lookAtStep(dir int, of *run, runName, name string, isFile bool) 
 	s.readMetrics(fd, runName, st)
 	s.readDeclared(fd, runName, st)
 	return st, nil
-}
-
-// shorten has a step take no more memory than it needs: many steps have files of the same names.
-func (s *Steps) shorten(st *Step) {
-	st.Files, st.Dirs, st.Guards = slices.Clone(st.Files), slices.Clone(st.Dirs), slices.Clone(st.Guards)
-	for i := range st.Files {
-		f := &st.Files[i]
-		if name, ok, _ := s.names.PeekOrAdd(f.Rel, f.Rel); ok {
-			f.Rel = name
-		}
-	}
 }
 
 func (st *Step) open(dir int) (fd int, err error) {
@@ -349,7 +338,7 @@ func (st *Step) list(fd int, print *printing) error {
 	}
 	st.Size, st.Time = info.Size, time.Unix(0, info.Mtim.Nano())
 	st.guard(guardOf(&info, tree.MayRead))
-	st.Files = []File{{"", info.Ino, info.Size, info.Mtim.Nano()}}
+	st.Files.add(File{"", info.Ino, info.Size, info.Mtim.Nano()})
 	return nil
 }
 
@@ -374,7 +363,7 @@ func (st *Step) lookInto(fd int, rel string, depth int, way []tree.Guard, print 
 		print.add(at, &info)
 		switch info.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			if len(st.Files) == maxStepFiles {
+			if st.Files.Len() == maxStepFiles {
 				st.Problem = fmt.Sprintf("more than %d files: the others are left out", maxStepFiles)
 				return nil
 			}
@@ -414,7 +403,7 @@ func (st *Step) has(rel string, info *unix.Stat_t, way []tree.Guard) {
 	if hasMetrics(rel) {
 		st.guard(append(slices.Clip(way), guardOf(info, tree.MayRead))...)
 	}
-	st.Files = append(st.Files, File{rel, info.Ino, info.Size, info.Mtim.Nano()})
+	st.Files.add(File{rel, info.Ino, info.Size, info.Mtim.Nano()})
 	st.Size += info.Size
 	if t := time.Unix(0, info.Mtim.Nano()); t.After(st.Time) {
 		st.Time = t

@@ -18,18 +18,15 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"ckptfs/cas/locks"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
-	"ckptfs/index/ledger"
 )
 
 // Dir is where runs are.
@@ -61,7 +58,8 @@ type Steps struct {
 	listed bool   // known are all runs
 	gen    uint64 // of known: another one when something in it may be another
 
-	names *lru.Cache[string, string] // of files in steps
+	names *lru.Cache[string, string] // of files and metrics of steps
+	last  atomic.Pointer[Step]       // that shorten saw
 
 	recalled map[Print][]byte // see Recall
 
@@ -71,7 +69,7 @@ type Steps struct {
 	watch       watch
 }
 
-// mostNames is how many names of files are kept once for all steps.
+// mostNames is how many names of files and metrics are kept once for all steps.
 const mostNames = 4096
 
 // run is one directory of runs/.
@@ -83,37 +81,6 @@ type run struct {
 	sorted []*Step          // handed out: it is never written to
 
 	changed map[string]*Step // that are to be looked at again, as they were
-}
-
-// Step is one directory of a run, or one file. It never changes: when the directory does, it is another one.
-type Step struct {
-	of      *run
-	Name    string
-	IsFile  bool     // it is one file, whose Rel is ""
-	Dirs    []uint64 // inodes, the step's own first
-	Files   []File
-	Size    int64
-	Time    time.Time // when a file was written last
-	Print   Print
-	Metrics map[string]float64
-	Problem string // what of it could not be read
-
-	Declared        ledger.Declared
-	DeclaredProblem string // why what it says of its parents could not be read
-
-	remote bool // some of what it says of itself was not here: it may be by now, though nothing changed
-
-	// Guards are passed by a caller who may read, by their paths from the run's directory on, all that the
-	// metrics are read from: the step, and the files in it that have some.
-	Guards []tree.Guard
-}
-
-// File is a file of a step.
-type File struct {
-	Rel   string // path below the step
-	Ino   uint64
-	Size  int64
-	Mtime int64 // nanoseconds since 1970
 }
 
 // New makes Steps of no tree.
@@ -155,14 +122,6 @@ func (s *Steps) Known() int {
 	return len(s.known)
 }
 
-// ino is the step's own inode.
-func (st *Step) ino() uint64 {
-	if st.IsFile {
-		return st.Files[0].Ino
-	}
-	return st.Dirs[0]
-}
-
 // State says how far a step is.
 func (s *Steps) State(st *Step) string {
 	return st.state(func(ino uint64) (open, torn bool) { return s.Writing.State(ino) })
@@ -183,8 +142,8 @@ func (st *Step) state(of func(ino uint64) (open, torn bool)) string {
 		return control.StepWriting
 	}
 	state := control.StepComplete
-	for i := range st.Files {
-		open, torn := of(st.Files[i].Ino)
+	for i := range st.Files.of {
+		open, torn := of(st.Files.of[i].ino)
 		if open {
 			return control.StepWriting
 		}
@@ -205,8 +164,8 @@ func Unfinished(name string) bool {
 func (s *Steps) beingWritten(steps []*Step) bool {
 	all := s.Writing.All()
 	return slices.ContainsFunc(steps, func(st *Step) bool {
-		return slices.ContainsFunc(st.Files, func(f File) bool {
-			torn, is := all[f.Ino]
+		return slices.ContainsFunc(st.Files.of, func(f inode) bool {
+			torn, is := all[f.ino]
 			return is && !torn
 		})
 	})
@@ -232,12 +191,4 @@ func In(p string) (run, step, rel string) {
 		return parts[1], parts[2], strings.Join(parts[3:], "")
 	}
 	return "", "", ""
-}
-
-// From is where the relative paths begin that a step of a run says.
-func (st *Step) From(run string) string {
-	if st.IsFile {
-		return path.Join(Dir, run)
-	}
-	return path.Join(Dir, run, st.Name)
 }

@@ -54,7 +54,7 @@ func (w *watch) withLocked(ino uint64) (all []*Step) {
 }
 
 func (st *Step) mayHave(ino uint64) bool {
-	if len(st.Files) > fewFiles || len(st.Dirs) > fewFiles {
+	if st.Files.Len() > fewFiles || len(st.Dirs) > fewFiles {
 		return true
 	}
 	for own := range st.inodes {
@@ -228,18 +228,4 @@ func (s *Steps) dropRunLocked(name string) {
 	}
 	delete(w.runs, r.ino)
 	delete(s.known, name)
-}
-
-// inodes are those of all that a step is made of, some of them more than once.
-func (st *Step) inodes(yield func(uint64) bool) {
-	for _, ino := range st.Dirs {
-		if !yield(ino) {
-			return
-		}
-	}
-	for i := range st.Files {
-		if !yield(st.Files[i].Ino) {
-			return
-		}
-	}
 }

@@ -23,11 +23,14 @@ type counts struct {
 	store *store.Store
 	on    atomic.Bool // something was counted
 
-	mu    locks.Mutex[countsLock]
+	mu    *locks.Mutex[countsLock]
 	table table
-	runs  []control.RunStats // by the numbers in table; the first is no run's
-	sum   control.Stats
-	live  int64 // bytes of the records that files need
+	// took is told, with mu held, of each record that files begin or cease to need, and of the room that it
+	// takes. May be nil.
+	took func(h cas.Hash, l cas.Location, size int64)
+	runs []control.RunStats // by the numbers in table; the first is no run's
+	sum  control.Stats
+	live int64 // bytes of the records that files need
 	// unread are manifests and lists that could not be read when they were counted, and hurt the manifests
 	// that they are, or are of. skipped says how often what they refer to was not counted, for whom; of
 	// records that are stored against others, asBase.
@@ -60,7 +63,7 @@ func (c *counts) reset(dir *disk.Folder) {
 func (c *counts) isStale() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stale || c.on.Load() && c.table.refs.Err() != nil
+	return c.stale || c.on.Load() && c.table.err() != nil
 }
 
 func (c *counts) spoil() {
@@ -78,19 +81,7 @@ func (c *counts) apply(ctx context.Context, changes []delta, names []string) err
 	}
 	c.mu.Unlock()
 	got := slices.DeleteFunc(slices.Clone(changes), func(d delta) bool { return d.by < 0 })
-	g, inner := errgroup.WithContext(ctx)
-	g.SetLimit(cas.Processors)
-	for some := range slices.Chunk(got, partFiles) {
-		g.Go(func() error {
-			for _, d := range some {
-				if err := (&change{c: c, run: d.run, by: 1}).manifest(d.manifest); err != nil {
-					return err
-				}
-			}
-			return inner.Err()
-		})
-	}
-	if err := g.Wait(); err != nil {
+	if err := c.applyAll(ctx, got); err != nil {
 		return err
 	}
 	// Last, so that what a file had before and has now is not counted again.
@@ -105,6 +96,26 @@ func (c *counts) apply(ctx context.Context, changes []delta, names []string) err
 		}
 	}
 	return nil
+}
+
+// applyAll counts manifests that runs get, or lose, on all processors.
+func (c *counts) applyAll(ctx context.Context, changes []delta) error {
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(cas.Processors)
+	for some := range slices.Chunk(changes, partFiles) {
+		g.Go(func() error {
+			for _, d := range some {
+				if err := (&change{c: c, run: d.run, by: d.by}).manifest(d.manifest); err != nil {
+					return err
+				}
+				if err := inner.Err(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // findHurt finds the manifests of which a list is unread that was not known to be when they were counted.
@@ -342,6 +353,9 @@ func (x *change) room(r *turned, l cas.Location) {
 	size := x.by * l.RecordSize()
 	if !r.base || !r.file {
 		c.live += size
+		if c.took != nil {
+			c.took(r.hash, l, l.RecordSize())
+		}
 	}
 	switch {
 	case !r.file:

@@ -265,7 +265,7 @@ func (u *Usage) state(dir *names.Node, e tree.DirEntry) (state, error) {
 		return state{}, err
 	}
 	rec := f.StateLocked().Record
-	s := state{known: true, lost: rec.Lost, manifest: rec.Manifest, size: a.Size}
+	s := state{known: true, lost: rec.Lost, manifest: rec.Manifest, uid: a.UID, size: a.Size}
 	if rec.Remote {
 		s.remote, s.manifest = true, cas.Hash{} // what it needs is not this store's
 	}

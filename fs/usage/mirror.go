@@ -70,6 +70,7 @@ type state struct {
 	lost        bool     // the disk did not take all that was written
 	remote      bool     // the remote alone has its bytes
 	manifest    cas.Hash // zero: it is not packed
+	uid         uint32   // of the owner
 	size, local int64    // bytes of it, and those that it takes in the tree
 }
 

@@ -1,7 +1,9 @@
 package usage
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
@@ -14,11 +16,50 @@ import (
 // of 400,000.
 type table struct {
 	refs *spilled.Table
-	of   []spilled.Slot // who refers to the record of the last turn
+	// under is a table of which refs are what was taken away, while it stays as it is; nil: there is none.
+	under *spilled.Table
+	of    []spilled.Slot // who refers to the record of the last turn
 }
 
 // newTable makes an empty one, which lies in a file of a folder once it is large.
 func newTable(dir *disk.Folder) table { return table{refs: spilled.New(dir)} }
+
+// without makes a table of what is left of t, from which some is taken away. t must stay as it is meanwhile.
+func (t *table) without(dir *disk.Folder) table { return table{refs: spilled.New(dir), under: t.refs} }
+
+// at is how often who refers to a record.
+func (t *table) at(key uint64, who uint32) uint32 {
+	if t.under != nil {
+		return t.under.At(key, who) - t.refs.At(key, who)
+	}
+	return t.refs.At(key, who)
+}
+
+func (t *table) set(key uint64, who, n uint32) {
+	if t.under != nil {
+		n = t.under.At(key, who) - n
+	}
+	t.refs.Set(key, who, n)
+}
+
+// whose is who refers to a record, until the next turn.
+func (t *table) whose(key uint64) []spilled.Slot {
+	if t.under == nil {
+		t.of = t.refs.Of(t.of[:0], key)
+		return t.of
+	}
+	t.of = t.under.Of(t.of[:0], key)
+	t.of = slices.DeleteFunc(t.of, func(s spilled.Slot) bool { return s.N == t.refs.At(s.Key, s.Who) })
+	return t.of
+}
+
+// err says why the table is lost.
+func (t *table) err() error {
+	if t.under != nil {
+		return cmp.Or(t.refs.Err(), t.under.Err())
+	}
+	return t.refs.Err()
+}
 
 // Who refers to a record: a run by its number, or one of these.
 const (
@@ -37,17 +78,16 @@ type turn struct {
 // add counts a reference more, or with by -1 less, of who to a record. false: there is none to take away.
 func (t *table) add(h *cas.Hash, who uint32, by int) (is turn, ok bool) {
 	key := keyOf(h)
-	n := t.refs.At(key, who)
+	n := t.at(key, who)
 	if n == 0 && by < 0 {
 		return is, false
 	}
 	now := n + uint32(by)
-	t.refs.Set(key, who, now)
+	t.set(key, who, now)
 	if is.own = n == 0 || now == 0; !is.own {
 		return is, true
 	}
-	t.of = t.refs.Of(t.of[:0], key)
-	is.all, is.alone = t.of, true
+	is.all, is.alone = t.whose(key), true
 	for _, s := range is.all {
 		switch s.Who {
 		case who:

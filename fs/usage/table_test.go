@@ -8,6 +8,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/locks"
 )
 
 // hashOf is a hash of which some begin alike.
@@ -82,7 +83,7 @@ func TestTakesNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	c := &counts{}
+	c := &counts{mu: new(locks.Mutex[countsLock])}
 	c.reset(dir)
 	for i := range uint64(100000) {
 		h := cas.Sum(binary.BigEndian.AppendUint64(nil, i))

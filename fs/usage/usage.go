@@ -30,6 +30,7 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
@@ -61,6 +62,7 @@ type Options struct {
 	Spill  *disk.Folder // where what takes much memory lies meanwhile; nil: in memory
 	Store  *store.Store
 	Names  *names.Names
+	Now    func() time.Time
 	// Writing lists the files that have writers.
 	Writing func() []uint64
 	// Records calls keep with the records that the list of models needs, unless these are as they were at a
@@ -90,7 +92,8 @@ type modelRecords struct {
 
 // New makes the Usage of a store that is not open yet. Nothing is counted before Stats.
 func New() *Usage {
-	u := &Usage{changes: changes{full: make(chan struct{}, 1)}}
+	u := &Usage{changes: changes{full: make(chan struct{}, 1)},
+		counts: counts{mu: new(locks.Mutex[countsLock])}}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	return u
 }
@@ -131,49 +134,57 @@ func (u *Usage) Settle() {
 
 // Stats is what the store holds and what it costs. A count that was begun goes on without who asked for it.
 func (u *Usage) Stats(ctx context.Context) (*control.Stats, error) {
+	return answer(ctx, u, func() (*control.Stats, error) {
+		if err := u.modelsLocked(); err != nil {
+			return nil, err
+		}
+		return u.statsLocked()
+	})
+}
+
+// answer is what f says, with Usage.mu held, of what was brought up to date. Nobody waits for it longer than
+// who asked does.
+func answer[T any](ctx context.Context, u *Usage, f func() (*T, error)) (*T, error) {
 	type answer struct {
-		s   *control.Stats
+		v   *T
 		err error
 	}
 	done := make(chan answer, 1)
 	go func() {
-		s, err := u.answer()
-		done <- answer{s, err}
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		var a answer
+		if a.err = u.updateLocked(); a.err == nil {
+			a.err = spilled.Guard(func() (err error) {
+				a.v, err = f()
+				return err
+			})
+		}
+		if a.err == spilled.ErrLost { // all is counted again
+			u.counts.spoil()
+		}
+		done <- a
 	}()
 	select {
 	case a := <-done:
-		return a.s, a.err
+		return a.v, a.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-func (u *Usage) answer() (*control.Stats, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// updateLocked brings the counts up to date for an answer.
+func (u *Usage) updateLocked() error {
+	u.mu.AssertHeld()
 	if err := u.ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	if u.counts.on.Load() {
 		for _, ino := range u.o.Writing() {
 			u.Changed(ino)
 		}
 	}
-	if err := u.settleLocked(u.ctx); err != nil {
-		return nil, err
-	}
-	if err := u.modelsLocked(); err != nil {
-		return nil, err
-	}
-	var s *control.Stats
-	err := spilled.Guard(func() (err error) {
-		s, err = u.statsLocked()
-		return err
-	})
-	if err == spilled.ErrLost { // all is counted again
-		u.counts.spoil()
-	}
-	return s, err
+	return u.settleLocked(u.ctx)
 }
 
 const (

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/locks"
 )
 
 // A record that takes another place is noticed, whenever the count began.
 func TestCommitWhileCounting(t *testing.T) {
 	entries := []cas.Entry{{Hash: hashOf(1), Location: cas.Location{Segment: 2, Stored: 10}}}
 	for name, before := range map[string]bool{"before": true, "meanwhile": false} {
-		c := &counts{}
+		c := &counts{mu: new(locks.Mutex[countsLock])}
 		count := func() error {
 			c.reset(nil)
 			c.table.add(&entries[0].Hash, noRun, 1)

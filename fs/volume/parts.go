@@ -122,7 +122,7 @@ func (v *Volume) openPasses() {
 // atRest is the options of a worker on files that no program has touched for so long.
 func (v *Volume) atRest(after time.Duration) idle.Options {
 	return idle.Options{
-		After: after, Ready: v.surveyed, Now: v.now, Report: v.report,
+		After: after, Ready: v.surveyed, Now: v.now, Report: v.report, Busy: v.names.Tours.UnderWay,
 		Walk: func(ctx context.Context, f func(*content.File) error) error {
 			return v.names.Walk(ctx, func(_ string, n *names.Node) error { return f(n.File()) })
 		},
@@ -271,7 +271,7 @@ func (v *Volume) openArtifacts() {
 // counted says what the counts of a volume are of.
 func counted(v *Volume) usage.Options {
 	return usage.Options{
-		Folder: v.folder, Spill: v.spill(), Store: v.store, Names: v.names, Writing: v.steps.Writing.Open,
-		Records: v.models.Records,
+		Folder: v.folder, Spill: v.spill(), Store: v.store, Names: v.names, Now: v.now,
+		Writing: v.steps.Writing.Open, Records: v.models.Records,
 	}
 }

@@ -24,7 +24,7 @@ func (v *Volume) Requests() *Requests { return &Requests{v} }
 // Services are the services of the volume in the control protocol.
 func (v *Volume) Services() control.Services {
 	q := v.Requests()
-	return control.Services{Volume: q, Models: q, Tensors: q, Remote: q}
+	return control.Services{Volume: q, Models: q, Tensors: q, Remote: q, Files: q}
 }
 
 // Stats counts what the store holds and what it costs.
@@ -40,6 +40,12 @@ func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) {
 	}
 	s.Waiting.Why = q.v.queue.Status().Waits
 	return s, nil
+}
+
+// Du says what files take, and what removing them gives back.
+func (q *Requests) Du(ctx context.Context, o control.DuOptions) (*control.Du, error) {
+	q.v.sharing.appear(ctx, o.Paths...)
+	return q.v.usage.Du(ctx, o)
 }
 
 // Check looks for damage and changes nothing.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
 )
 
 // A file that changes while it is seen to is seen to again.
@@ -31,4 +34,26 @@ func TestRestedAgain(t *testing.T) {
 		t.Errorf("seen to %d times, want 2", seen)
 	}
 	r.onlyRoot()
+}
+
+// What can wait waits for a pass that somebody waits for, also in the middle of a walk.
+func TestRestedAfterPasses(t *testing.T) {
+	r := newRig(t, identifies)
+	for _, name := range []string{"a.pt", "b.pt"} {
+		r.write(name, sample(t, "same/model.pt"))
+	}
+	r.sync()
+	seen := 0
+	r.ids.One = func(context.Context, *content.File) { seen++ }
+	r.ids.LookAtAll()
+	tour := names.Tour{File: func(string, *names.Node, *unix.Stat_t) error {
+		r.ids.Turn(0)
+		return nil
+	}}
+	if err := r.names.Tour(context.Background(), tour); err != nil || seen != 0 {
+		t.Errorf("%d seen to beside a pass, %v", seen, err)
+	}
+	if r.ids.Turn(0); seen != 2 {
+		t.Errorf("%d seen to after the pass, want 2", seen)
+	}
 }

@@ -154,11 +154,11 @@ func remembered(rt *rapid.T, r *rig) (out []string) {
 				size, metrics = 0, ""
 			}
 			var files []string
-			for _, f := range s.Files {
+			for _, f := range s.Files.All() {
 				files = append(files, fmt.Sprint(f.Rel, " ", f.Ino))
 			}
 			out = append(out, fmt.Sprintln(" ", s.Name, s.Dirs, files, size, s.Time.IsZero(), metrics,
-				s.Declared))
+				s.Declared()))
 		}
 	}
 	return out
@@ -175,8 +175,10 @@ func lookedAtAgain(rt *rapid.T, r *rig) []string {
 
 // beingWritten reports whether a file of a step has a writer.
 func beingWritten(r *rig, s *steps.Step) bool {
-	return slices.ContainsFunc(s.Files, func(f steps.File) bool {
-		open, _ := r.steps.Writing.State(f.Ino)
-		return open
-	})
+	for _, f := range s.Files.All() {
+		if open, _ := r.steps.Writing.State(f.Ino); open {
+			return true
+		}
+	}
+	return false
 }

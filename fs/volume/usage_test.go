@@ -375,8 +375,9 @@ func (m *usageModel) link(rt *rapid.T) {
 func (m *usageModel) unlink(rt *rapid.T) { m.r.unlink(m.file(rt)) }
 
 // removeAll removes a folder and what is in it.
-func (m *usageModel) removeAll(rt *rapid.T) {
-	top := one(rt, "folder", m.all(true))
+func (m *usageModel) removeAll(rt *rapid.T) { m.removeTree(one(rt, "folder", m.all(true))) }
+
+func (m *usageModel) removeTree(top string) {
 	for _, p := range m.all(false) {
 		if strings.HasPrefix(p, top+"/") {
 			m.r.unlink(p)
@@ -387,7 +388,7 @@ func (m *usageModel) removeAll(rt *rapid.T) {
 		if p := folders[i]; p == top || strings.HasPrefix(p, top+"/") {
 			dir, name := m.r.dirOf(p)
 			if err := m.r.Rmdir(dir, name); err != nil {
-				rt.Fatal(err)
+				m.r.t.Fatal(err)
 			}
 			m.r.forget(dir)
 		}

@@ -175,9 +175,10 @@ func (db *DB) with(f func(*file) error) error {
 	return f(db.file)
 }
 
-// Commit adds the entries and sets the watermark, all or nothing. Perhaps they are late; when the disk is
-// full they are, and the error is the disk's when there are too many of them. An entry whose hash is held
-// replaces the location. Of several entries with one hash the last counts.
+// Commit adds the entries, and then sets the watermark. Perhaps they are late; when the disk is full they
+// are, and the error is the disk's when there are too many of them. Upon any other error, or a crash, the
+// watermark is the one before, and some of the entries may be there. An entry whose hash is held replaces the
+// location. Of several entries with one hash the last counts.
 func (db *DB) Commit(entries []cas.Entry, mark cas.Watermark) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()

@@ -152,6 +152,7 @@ func TestModel(t *testing.T) {
 		db := open(t, filepath.Join(dir, fmt.Sprint(run)))
 		defer db.Close()
 		db.few = bounds{entries: rapid.IntRange(-1, 60).Draw(rt, "few"), bytes: 1 << 24}
+		db.file.portion = rapid.IntRange(1, 1000).Draw(rt, "portion")
 		model := map[cas.Hash]cas.Location{}
 		for range rapid.IntRange(1, 8).Draw(rt, "commits") {
 			var es []cas.Entry

@@ -50,6 +50,8 @@ type file struct {
 	raw    *os.File    // bolt's own
 	broken atomic.Bool // bolt panicked: its locks are in no known state and nothing calls it any more
 
+	portion int // portion, but for tests
+
 	lookups lookups
 }
 
@@ -90,7 +92,7 @@ func openFile(path string, opt Options) (*file, error) {
 	if st.Size == 0 {
 		return nil, fmt.Errorf("empty file: %w", cas.ErrCorrupt)
 	}
-	f := &file{}
+	f := &file{portion: portion}
 	err = f.guard(func() (err error) {
 		f.bolt, err = openBolt(path, opt, &f.raw)
 		if err == nil || errors.Is(err, berrors.ErrTimeout) || fromSystem(err) {

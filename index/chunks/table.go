@@ -22,9 +22,11 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	return db.with(func(f *file) error { return f.locate(hashes, locs) })
 }
 
-// commit writes c, all or nothing.
+// commit writes c: entries first, the mark and the pairs last.
 func (f *file) commit(c change) error {
-	return f.rewrite(c.entries, merge, func(tx *bolt.Tx) error {
+	of := rewriting{entries: c.entries, change: merge}
+	of.each = func(tx *bolt.Tx) error { return raiseHighest(tx.Bucket(bucketMeta), c.entries) }
+	of.last = func(tx *bolt.Tx) error {
 		for bucket, pairs := range c.pairs {
 			if err := putPairs(tx, bucket, pairs); err != nil {
 				return err
@@ -33,71 +35,104 @@ func (f *file) commit(c change) error {
 		if !c.marked {
 			return nil
 		}
-		return setMark(tx.Bucket(bucketMeta), c.entries, c.mark)
-	})
+		return setMark(tx.Bucket(bucketMeta), c.mark)
+	}
+	return f.rewrite(of)
 }
 
-// setMark sets the watermark, and the highest segment that the entries make.
-func setMark(meta *bolt.Bucket, entries []cas.Entry, mark cas.Watermark) error {
-	highest, err := readHighest(meta)
+// raiseHighest sets the highest segment that the entries make.
+func raiseHighest(meta *bolt.Bucket, entries []cas.Entry) error {
+	was, err := readHighest(meta)
 	if err != nil {
 		return err
 	}
+	highest := was
 	for i := range entries {
 		highest = max(highest, entries[i].Segment)
 	}
-	h := binary.BigEndian.AppendUint32(nil, highest)
-	if err := meta.Put(keyHighest, seal(keyHighest, h)); err != nil {
-		return err
+	if highest == was && meta.Get(keyHighest) != nil {
+		return nil
 	}
+	return meta.Put(keyHighest, seal(keyHighest, binary.BigEndian.AppendUint32(nil, highest)))
+}
+
+func setMark(meta *bolt.Bucket, mark cas.Watermark) error {
 	m := binary.BigEndian.AppendUint32(nil, mark.Segment)
 	return meta.Put(keyMark, seal(keyMark, binary.BigEndian.AppendUint64(m, uint64(mark.Off))))
 }
 
 // Remove takes the entries out, each only if its hash still has that very location, so that a record that was
-// stored again meanwhile stays; all or nothing, and durable when it returns, as every Commit before is. The
-// error is the disk's when there is no room for entries that are late; then nothing is removed. The watermark
-// stays.
+// stored again meanwhile stays; durable when it returns, as every Commit before is. The error is the disk's
+// when there is no room for entries that are late; then nothing is removed. With any other, some may be. The
+// watermark stays.
 func (db *DB) Remove(entries []cas.Entry) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
 	if err := db.flushLocked(); err != nil || len(entries) == 0 {
 		return err
 	}
-	return db.with(func(f *file) error {
-		return f.rewrite(entries, without, func(*bolt.Tx) error { return nil })
-	})
+	return db.with(func(f *file) error { return f.rewrite(rewriting{entries: entries, change: without}) })
 }
 
-// rewrite lets change make other records of those of each prefix that the entries have, and finish complete
-// the transaction.
-func (f *file) rewrite(entries []cas.Entry, change func(blob []byte, entries []cas.Entry) []byte,
-	finish func(tx *bolt.Tx) error) error {
-	sorted := sortEntries(entries)
-	return f.update(func(tx *bolt.Tx) error {
-		chunks := tx.Bucket(bucketChunks)
-		chunks.FillPercent = 1
-		for len(sorted) > 0 {
-			key := sorted[0].Hash[:prefixLen]
-			n := samePrefix(sorted)
-			old, err := openBlob(key, chunks.Get(key))
-			if err != nil {
+// rewriting makes other records of those of each prefix that entries have.
+type rewriting struct {
+	entries []cas.Entry
+	change  func(blob []byte, entries []cas.Entry) []byte
+	each    func(*bolt.Tx) error // completes each transaction; nil: nothing does
+	last    func(*bolt.Tx) error // completes the last one, likewise
+}
+
+// portion is how many bytes of values a transaction rewrites: bbolt has their pages in memory until it ends.
+const portion = 8 << 20
+
+// rewrite takes several transactions for what would take much memory in one. What ends it in between leaves
+// the entries of some, each of which is as right as it is with the others.
+func (f *file) rewrite(of rewriting) error {
+	sorted := sortEntries(of.entries)
+	for {
+		if err := f.update(func(tx *bolt.Tx) (err error) {
+			if sorted, err = of.some(tx, sorted, f.portion); err != nil {
 				return err
 			}
-			switch blob := change(old, sorted[:n]); {
-			case bytes.Equal(blob, old):
-			case len(blob) == 0:
-				err = chunks.Delete(key)
-			default:
-				err = chunks.Put(key, seal(key, blob))
+			if of.each != nil {
+				err = of.each(tx)
 			}
-			if err != nil {
-				return err
+			if err == nil && len(sorted) == 0 && of.last != nil {
+				err = of.last(tx)
 			}
-			sorted = sorted[n:]
+			return err
+		}); err != nil || len(sorted) == 0 {
+			return err
 		}
-		return finish(tx)
-	})
+	}
+}
+
+// some rewrites as many prefixes as a transaction does, and returns the entries of the others.
+func (of *rewriting) some(tx *bolt.Tx, sorted []cas.Entry, most int) ([]cas.Entry, error) {
+	chunks := tx.Bucket(bucketChunks)
+	chunks.FillPercent = 1
+	for size := 0; len(sorted) > 0 && size < most; {
+		key := sorted[0].Hash[:prefixLen]
+		n := samePrefix(sorted)
+		old, err := openBlob(key, chunks.Get(key))
+		if err != nil {
+			return nil, err
+		}
+		blob := of.change(old, sorted[:n])
+		switch {
+		case bytes.Equal(blob, old):
+		case len(blob) == 0:
+			err = chunks.Delete(key)
+		default:
+			err = chunks.Put(key, seal(key, blob))
+		}
+		if err != nil {
+			return nil, err
+		}
+		size += max(len(blob), len(old))
+		sorted = sorted[n:]
+	}
+	return sorted, nil
 }
 
 // samePrefix is how many entries, from the first on, have its prefix.

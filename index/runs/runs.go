@@ -53,11 +53,11 @@ func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf
 
 // Step is one checkpoint of a run.
 type Step struct {
-	Name     string             // of its directory
-	Time     time.Time          // when it was complete; zero when not known
-	Complete bool               // all its files are closed and safe; a torn one is not
-	Writing  bool               // it is not complete, and may become so
-	Metrics  map[string]float64 // nil when there are none
+	Name     string    // of its directory
+	Time     time.Time // when it was complete; zero when not known
+	Complete bool      // all its files are closed and safe; a torn one is not
+	Writing  bool      // it is not complete, and may become so
+	Metrics  Metrics
 }
 
 // Sort puts steps in their order.
@@ -145,13 +145,15 @@ func Best(steps []Step, metric string, mode Mode) (int, bool) {
 // ranked lists the complete steps that have a metric, best first.
 func ranked(steps []Step, metric string, mode Mode) []int {
 	var out []int
+	values := make([]float64, len(steps))
 	for i := range steps {
-		if v, ok := steps[i].Metrics[metric]; ok && steps[i].Complete && !math.IsNaN(v) {
+		v, ok := steps[i].Metrics.Get(metric)
+		if values[i] = v; ok && steps[i].Complete && !math.IsNaN(v) {
 			out = append(out, i)
 		}
 	}
 	slices.SortStableFunc(out, func(i, j int) int {
-		a, b := steps[i].Metrics[metric], steps[j].Metrics[metric]
+		a, b := values[i], values[j]
 		if mode == Max {
 			a, b = b, a
 		}
@@ -174,10 +176,10 @@ func Names(steps []Step) []string {
 		if !steps[i].Complete {
 			continue
 		}
-		for name := range steps[i].Metrics {
-			if !seen[name] {
-				seen[name] = true
-				out = append(out, name)
+		for _, m := range steps[i].Metrics {
+			if !seen[m.Name] {
+				seen[m.Name] = true
+				out = append(out, m.Name)
 			}
 		}
 	}

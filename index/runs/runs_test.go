@@ -181,7 +181,7 @@ func steps(spec string) []Step {
 			if err != nil {
 				panic(err)
 			}
-			st.Metrics = map[string]float64{"loss": x}
+			st.Metrics = Metrics{{"loss", x}}
 		}
 		out = append(out, st)
 	}
@@ -264,7 +264,7 @@ func TestDecide(t *testing.T) {
 	all, _ := Policy{KeepLast: 1, KeepWithin: 26 * time.Hour,
 		KeepBest: []KeepBest{{"loss", Min, 1}}}.Decide([]Step{
 		{Name: "1", Complete: true}, {Name: "2", Complete: true, Time: now.Add(time.Hour),
-			Metrics: map[string]float64{"loss": 1}}, {Name: "0", Complete: true,
+			Metrics: Metrics{{"loss", 1}}}, {Name: "0", Complete: true,
 			Time: t0.Add(-48 * time.Hour)}}, now)
 	if got := fmt.Sprint(all[0].Reasons, all[1].Reasons,
 		all[2].Reasons); got != "[no rule keeps it] [time not known] [last 1 min loss 1 within 1d2h]" {
@@ -288,11 +288,8 @@ func drawStep(t *rapid.T) Step {
 		s.Time = t0.Add(time.Duration(rapid.IntRange(-1000, 1000).Draw(t, "time")) * time.Minute)
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "metrics") {
-		if s.Metrics == nil {
-			s.Metrics = map[string]float64{}
-		}
-		s.Metrics[fmt.Sprintf("m%d", i)] = rapid.SampledFrom([]float64{0, 1, 1, 2, math.NaN(), math.Inf(1),
-			math.Inf(-1)}).Draw(t, "value")
+		value := rapid.SampledFrom([]float64{0, 1, 1, 2, math.NaN(), math.Inf(1), math.Inf(-1)})
+		s.Metrics = append(s.Metrics, Metric{fmt.Sprintf("m%d", i), value.Draw(t, "value")})
 	}
 	return s
 }
@@ -387,7 +384,7 @@ func TestUnknownMetric(t *testing.T) {
 		"its complete steps have acc, loss": {"loss": 1, "acc": 2},
 		"no complete step has any":          nil,
 	} {
-		if _, err := p.Decide([]Step{{Name: "1", Complete: true, Metrics: metrics}},
+		if _, err := p.Decide([]Step{{Name: "1", Complete: true, Metrics: MetricsOf(metrics)}},
 			time.Now()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", metrics, err)
 		}

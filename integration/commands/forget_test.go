@@ -12,6 +12,13 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
+// gives is what a removal gives back, as commands foretell it.
+type gives struct {
+	Files int64
+	Alone int64 `json:"alone_bytes"`
+	Freed int64 `json:"freed_bytes"`
+}
+
 // TestForget removes the steps that no rule keeps, and nothing else.
 func TestForget(t *testing.T) {
 	t.Parallel()
@@ -46,12 +53,23 @@ func TestForget(t *testing.T) {
 			Step string
 			Keep bool
 		}
+		Gives gives
 	}
 	m.JSON(&out, append([]string{"forget", "--json", "--dry-run", m.Path("runs/a")}, rules...)...)
 	if len(out.Steps) != 13 || out.Steps[9].Step != "checkpoint-10" {
 		t.Errorf("%+v", out)
 	}
 	m.WantNames("runs/a", before...)
+	du := []string{"du", "--json"}
+	for _, s := range out.Steps {
+		if !s.Keep {
+			du = append(du, m.Path("runs/a", s.Step))
+		}
+	}
+	var foretold gives
+	if m.JSON(&foretold, du...); foretold != out.Gives || foretold.Alone < 700<<10 || foretold.Files != 21 {
+		t.Errorf("du says %+v, forget %+v", foretold, out.Gives)
+	}
 	mounttest.WantSaid(t, m.Run(append([]string{"forget", m.Path("runs/a")}, rules...)...), "checkpoint-1 ",
 		"forgotten", "7 of 13 steps")
 	m.WantNames("runs/a", "checkpoint-11", "checkpoint-12", "checkpoint-3", "checkpoint-4", "checkpoint-7",
@@ -62,6 +80,13 @@ func TestForget(t *testing.T) {
 		t.Error("what a link in the run leads to was removed")
 	}
 	mounttest.WantSaid(t, m.Run(append([]string{"forget", m.Path("runs/a")}, rules...)...), "0 of 6 steps")
+	var pruned struct {
+		Room int64 `json:"room_bytes"`
+	}
+	m.JSON(&pruned, "prune", "--grace", "0", "--json", m.Dir)
+	if more := pruned.Room - foretold.Alone; more < 0 || more > 64<<10 { // records of models besides
+		t.Errorf("%d bytes went, foretold were %+v", pruned.Room, foretold)
+	}
 
 	for _, args := range [][]string{
 		{"forget", m.Path("runs/a")},

@@ -55,6 +55,18 @@ var troubles = map[string]func(t *testing.T) string{
 		m := mounttest.New(t)
 		return printed(t, nil, m.Bin, "mount", m.Store, t.TempDir())
 	},
+	"there is no /dev/fuse": func(t *testing.T) string {
+		mounttest.NeedRoot(t, "to hide /dev/fuse")
+		m := mounttest.New(t)
+		m.Must(m.Stop())
+		return printed(t, nil, "unshare", "--mount", "sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh",
+			m.Bin, "mount", m.Store, m.Dir)
+	},
+	"there is no fusermount3": func(t *testing.T) string {
+		m := mounttest.NewFor(t, mounttest.Nobody)
+		m.Must(m.Stop())
+		return m.ShAsUser("cd /; PATH=/nonexistent " + m.Bin + " mount " + m.Store + " " + m.Dir + " 2>&1 || true")
+	},
 	"Stale file handle": func(t *testing.T) string {
 		m := mounttest.New(t)
 		saved, err := os.ReadFile("../../formats/testdata/same/model.pt")

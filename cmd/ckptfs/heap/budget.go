@@ -13,7 +13,7 @@ package heap
 //
 // With very many files the tables take more: local copies and models an eighth of all each, at most, and so
 // do the files that the kernel remembers, unless there is room for more. Steps are not bounded: one of eleven
-// files takes some 1,150 bytes (TestStepTakes of fs/steps). What stats and log count of very many chunks lies
+// files takes some 700 bytes (TestStepTakes of fs/steps). What stats and log count of very many chunks lies
 // in files without a name (cas/spilled), whose pages are the kernel's cache.
 //
 // All these live on the heap. Where that needs more than the last line has, the decoded chunks make room,

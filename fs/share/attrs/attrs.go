@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -91,8 +90,8 @@ func Metrics(st *steps.Step) (all []record.Metric) {
 	if st == nil {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(st.Metrics)) {
-		m := record.Metric{Name: name, Value: st.Metrics[name]}
+	for _, of := range st.Metrics {
+		m := record.Metric{Name: of.Name, Value: of.Value}
 		if math.IsNaN(m.Value) {
 			m.Value = math.NaN() // of which there is one
 		}

@@ -1,0 +1,49 @@
+package space
+
+import (
+	"strings"
+	"testing"
+
+	"ckptfs/fs/control"
+)
+
+func TestPrintDu(t *testing.T) {
+	const mib = 1 << 20
+	d := &control.Du{
+		Use: control.Use{Name: "runs/a", Files: 4, LogicalBytes: 96 * mib, StoredBytes: 40 * mib,
+			AloneBytes: 30 * mib, LocalBytes: 96 * mib, FreedBytes: 48 * mib},
+		YoungBytes: 12 * mib,
+		Parts: []control.Use{
+			{Name: "runs/a/1", Files: 2, StoredBytes: 31 * mib, AloneBytes: 3 * mib},
+			{Name: "runs/a/2", Files: 2, StoredBytes: 29 * mib, AloneBytes: 2 * mib},
+		},
+		MoreParts:  7,
+		SharedWith: []control.Sharer{{Path: "models/base.pt", Bytes: 10 * mib}},
+		MoreShare:  3,
+	}
+	var out strings.Builder
+	printDu(&out, d, map[string]string{"runs/a": "/mnt/runs/a/"}, false)
+	want := `PATH          FILES      SIZE    STORED     ALONE     LOCAL
+1                 2       0 B  31.0 MiB  3.00 MiB       0 B
+2                 2       0 B  29.0 MiB  2.00 MiB       0 B
+and 7 more
+/mnt/runs/a/      4  96.0 MiB  40.0 MiB  30.0 MiB  96.0 MiB
+Removing /mnt/runs/a/ gives back 48.0 MiB at once, and 30.0 MiB by ` + "`ckptfs prune`" +
+		`: of that 12.0 MiB after 24h, or now with --grace 0.
+10.0 MiB of it is shared:
+WITH              SHARED
+models/base.pt  10.0 MiB
+and 3 more
+`
+	if out.String() != want {
+		t.Errorf("%s\nwant\n%s", out.String(), want)
+	}
+	d.YoungBytes = d.AloneBytes
+	if s := Removal(d); s != "48.0 MiB at once, and 30.0 MiB by `ckptfs prune`: after 24h, or now with --grace 0" {
+		t.Error(s)
+	}
+	d.YoungBytes, d.StoredBytes = 0, d.AloneBytes
+	if s := Removal(d); s != "48.0 MiB at once, and 30.0 MiB by `ckptfs prune`" {
+		t.Error(s)
+	}
+}
