@@ -314,8 +314,13 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		return nil
 	}
 	all, err := z.said(ctx, at)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(all) == 0 { // what was removed long ago is not said any more, and stubs of it may be here
+		if has, err := s.has(at); !has || err != nil || at == steps.Dir {
+			return err
+		}
 	}
 	dir, err := s.o.Names.Resolve(at)
 	if err != nil {
