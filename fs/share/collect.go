@@ -1,6 +1,7 @@
 package share
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/attrs"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
@@ -168,6 +170,8 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 	})
 }
 
+const justNow = "it was changed just now"
+
 // waits says why what a run holds is not published yet; "": it is.
 func (c *collector) waits(n *names.Node, p string, st *steps.Step) string {
 	if st != nil {
@@ -182,7 +186,7 @@ func (c *collector) waits(n *names.Node, p string, st *steps.Step) string {
 		if soon := c.o.Now().Add(Quiet - rest); c.soon.IsZero() || soon.Before(c.soon) {
 			c.soon = soon
 		}
-		return "it was changed just now"
+		return justNow
 	}
 	return ""
 }
@@ -212,13 +216,19 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 			c.note(p, lacks.Error())
 			return nil
 		}
+		now, rerr := c.o.Names.Resolve(p) // it may have been replaced
+		if rerr != nil {
+			return errors.Join(err, gone(rerr))
+		}
+		defer now.Unpin()
+		n = now
 	}
 	if err != nil {
 		return err
 	}
 	was := k.Encode()
 	e, look, err := c.entry(n, p, st, k)
-	if err == nil && e != nil && attrBytes(e) > record.MaxEntry/2 {
+	if err == nil && e != nil && attrs.Size(e) > record.MaxEntry/2 {
 		err = fmt.Errorf("its attributes are too long for an entry")
 	}
 	switch {
@@ -235,17 +245,29 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		c.same[p] = revised{was, k.Encode()}
 		return nil
 	}
+	if stands, err := c.stands(n, p, was); !stands || err != nil {
+		c.unready = true
+		c.note(p, justNow)
+		return err
+	}
 	c.looks[p] = look
 	c.entries = append(c.entries, *e)
 	return nil
 }
 
-// attrBytes is what an entry's attributes take.
-func attrBytes(e *record.Entry) (n int) {
-	for _, a := range e.Attrs {
-		n += len(a.Name) + len(a.Value)
+// stands reports whether a name still leads to a node, and nothing else is known of it than was: a look may
+// have replaced it since.
+func (c *collector) stands(n *names.Node, p string, was []byte) (bool, error) {
+	now, err := c.o.State.Name(p)
+	if err != nil || !bytes.Equal(now, was) {
+		return false, err
 	}
-	return n
+	there, err := c.o.Names.Resolve(p)
+	if err != nil {
+		return false, gone(err)
+	}
+	defer there.Unpin()
+	return there.Ino() == n.Ino(), nil
 }
 
 func (c *collector) note(p, why string) {

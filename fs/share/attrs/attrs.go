@@ -101,3 +101,11 @@ func Metrics(st *steps.Step) (all []record.Metric) {
 	}
 	return all
 }
+
+// Size is what an entry's attributes take.
+func Size(e *record.Entry) (n int) {
+	for _, a := range e.Attrs {
+		n += len(a.Name) + len(a.Value)
+	}
+	return n
+}
