@@ -11,17 +11,21 @@ TORTURE_TIME ?= 20m
 BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
             $(GO) run ./integration/bench -size $(SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
-.PHONY: build test unit arm64 integration posix clients race lint demo bench bench-io bench-dedup bench-clients \
+.PHONY: build dist test unit arm64 integration packages posix clients race lint demo bench bench-io bench-dedup bench-clients \
 	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
 	bench-scale bench-remote fuzz interleavings torture torture-remote clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
 
+# What is published: packages, wheels, an image, checksums; in dist/.
+dist:
+	cd packaging && $(GO) run . -version "$(VERSION)"
+
 # Everything the tests need is set up first (scripts/setup): on a fresh machine that installs fuse3, torch and
 # the suites.
 test:
-	scripts/test unit arm64 integration
+	scripts/test unit arm64 integration packages
 
 unit:
 	scripts/test unit
@@ -31,6 +35,10 @@ arm64:
 
 integration:
 	scripts/test integration
+
+# What dist makes, made twice and installed.
+packages:
+	scripts/test packages
 
 # Every client in every condition, on every kind of mount; CKPTFS_CLIENT_SIZE is the bytes that each saves.
 clients:

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -14,8 +16,9 @@ import (
 )
 
 func (a *app) diffCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "diff A B",
+	summary := false
+	cmd := &cobra.Command{
+		Use:   "diff [flags] A B",
 		Short: "Compare the tensors of two files, steps or runs",
 		Long: `Compares the tensors of A and B: two files, steps or folders of one store. A run stands for its last complete step. A
 file is compared with the file of the same name, or else of the same name with another ending: formats may differ. A
@@ -31,10 +34,50 @@ difference divided by the norm of A's tensor. Files without tensors are compared
 				if err != nil {
 					return err
 				}
-				return a.show(d, func(w io.Writer) { printDiff(w, d) })
+				return a.show(d, func(w io.Writer) {
+					if summary {
+						printDiffCounts(w, d)
+					} else {
+						printDiff(w, d)
+					}
+				})
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&summary, "summary", false, "print counts, and the tensors that changed most, without the lists")
+	return cmd
+}
+
+// mostChanged is how many tensors a summary names.
+const mostChanged = 3
+
+// printDiffCounts is printDiff in a few lines.
+func printDiffCounts(w io.Writer, d *control.Diff) {
+	var measured []*control.TensorChange
+	for i := range d.Changed {
+		if c := &d.Changed[i]; c.RelNorm != nil && !math.IsNaN(float64(*c.RelNorm)) {
+			measured = append(measured, c)
+		}
+	}
+	slices.SortStableFunc(measured, func(a, b *control.TensorChange) int {
+		return cmp.Compare(*b.RelNorm, *a.RelNorm)
+	})
+	if len(measured) > 0 {
+		rows := [][]string{}
+		for _, c := range measured[:min(len(measured), mostChanged)] {
+			name := c.Name
+			if len(d.Files) > 1 {
+				name = c.File + ":" + name
+			}
+			rows = append(rows, []string{text.Printable(name), fmt.Sprintf("%.3g %%", 100*c.Share),
+				short(*c.RelNorm)})
+		}
+		text.Table(w, []string{"CHANGED MOST", ">ELEMENTS", "|Δ|/|A|"}, rows)
+	}
+	if len(d.Others) > 0 {
+		fmt.Fprintf(w, "%s without tensors differ\n", text.Plural(int64(len(d.Others)), "file"))
+	}
+	printDiffTotals(w, d)
 }
 
 func printDiff(w io.Writer, d *control.Diff) {
@@ -97,7 +140,12 @@ func printDiff(w io.Writer, d *control.Diff) {
 		fmt.Fprintln(w)
 		text.Table(w, []string{"OTHER FILES", ""}, rows)
 	}
-	fmt.Fprintf(w, "\n%s equal (%s), %d changed, %d reshaped, %d added, %d removed; %s read\n", text.Plural(int64(d.Equal), "tensor"), text.Bytes(d.EqualBytes),
+	fmt.Fprintln(w)
+	printDiffTotals(w, d)
+}
+
+func printDiffTotals(w io.Writer, d *control.Diff) {
+	fmt.Fprintf(w, "%s equal (%s), %d changed, %d reshaped, %d added, %d removed; %s read\n", text.Plural(int64(d.Equal), "tensor"), text.Bytes(d.EqualBytes),
 		len(d.Changed), len(d.Reshaped), len(d.Added), len(d.Removed), text.Bytes(d.ReadBytes))
 }
 

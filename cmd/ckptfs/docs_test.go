@@ -239,7 +239,7 @@ func TestDocumentsNameCommands(t *testing.T) {
 	}
 }
 
-var pathPattern = regexp.MustCompile("`((?:cas|formats|index|fs|cmd|integration|scripts)/[A-Za-z0-9_./-]*[A-Za-z0-9_])`|go doc ckptfs/([a-z0-9/]+)")
+var pathPattern = regexp.MustCompile("`((?:cas|formats|index|fs|cmd|integration|packaging|scripts)/[A-Za-z0-9_./-]*[A-Za-z0-9_])`|go doc ckptfs/([a-z0-9/]+)")
 
 // Files, folders and packages that the documents name are there.
 func TestDocumentsNameFiles(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/remote/bucket"
-	"ckptfs/cmd/ckptfs/nofuse"
+	"ckptfs/cmd/ckptfs/host"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -92,7 +92,7 @@ func exitCode(err error) int {
 		own    *exitError
 		locked *tree.LockedError
 		others *tree.ForeignError
-		cannot *nofuse.Error
+		cannot *host.Error
 		told   *control.Error
 	)
 	switch {

@@ -39,6 +39,7 @@ type mountConfig struct {
 	noViews       bool
 	allowOther    bool
 	nonEmpty      bool
+	mkdir         bool
 	readOnly      bool
 	metrics       string // address, "" for none
 	remote        remote.MountFlags
@@ -49,8 +50,14 @@ type mountConfig struct {
 	logLevel   string
 	options    []string // -o, as given
 	kernel     []string // those of them that the kernel keeps, in order
-	sloppy     bool     // an unknown option is no error
-	fake       bool     // everything but the mount
+	untold
+}
+
+// untold is what no help tells of: mount(8) says it, or ckptfs adopt.
+type untold struct {
+	sloppy bool // an unknown option is no error
+	fake   bool // everything but the mount
+	adopt  bool // the folder at the mountpoint becomes the store's tree first
 }
 
 func (a *app) mountCmd() *cobra.Command {
@@ -116,6 +123,7 @@ line of /etc/fstab mounts at boot:
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
 	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside other readers")
 	f.BoolVar(&c.nonEmpty, "non-empty", false, "mount over a folder that holds something, which is then covered")
+	f.BoolVar(&c.mkdir, "mkdir", false, "make the mountpoint if it is missing; its parent folder must exist")
 	f.StringVar(&c.metrics, "metrics-listen", "", "answer Prometheus at http://ADDRESS/metrics, such as 127.0.0.1:9464")
 	c.remote.Add(f)
 	f.BoolVarP(&c.foreground, "foreground", "f", false, "stay in the foreground and log to standard error")
@@ -125,7 +133,8 @@ line of /etc/fstab mounts at boot:
 	f.StringArrayVarP(&c.options, "options", "o", nil, "options as mount(8) gives them: name[=value],…")
 	f.BoolVar(&c.sloppy, "sloppy", false, "")
 	f.BoolVar(&c.fake, "fake", false, "")
-	for _, hidden := range []string{"sloppy", "fake"} { // mount(8)'s -s and -f
+	f.BoolVar(&c.adopt, "adopt", false, "")
+	for _, hidden := range []string{"sloppy", "fake", "adopt"} { // mount(8)'s -s and -f; of ckptfs adopt
 		f.Lookup(hidden).Hidden = true
 	}
 	return cmd
@@ -211,6 +220,8 @@ type mounted struct {
 	Log        string `json:"log,omitempty"`
 	Recovery   string `json:"recovery,omitempty"`
 
+	Less []string `json:"less,omitempty"` // what the mount does without; package host
+
 	Remote *remote.Added `json:"remote,omitempty"` // that the store joined just now; not with --foreground
 }
 
@@ -256,6 +267,9 @@ func (a *app) sayMounted(m *mounted) error {
 	return a.show(m, func(w io.Writer) {
 		fmt.Fprintf(w, "%s mounted on %s, %s\n", text.Printable(m.Store), text.Printable(m.Mountpoint),
 			text.WithReason(m.Mode, m.ModeReason))
+		for _, s := range m.Less {
+			fmt.Fprintf(w, "note: %s\n", s)
+		}
 		if m.Recovery != "" {
 			fmt.Fprintf(w, "after an unclean end: %s\n", text.Printable(strings.TrimSpace(m.Recovery)))
 		}

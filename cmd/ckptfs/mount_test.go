@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/fs/tree"
 )
 
 // parseMount runs the mount command's own flags and options up to the point where it would mount.
@@ -87,6 +89,21 @@ func TestCheckMountpoint(t *testing.T) {
 	if err := (&app{}).checkMountpoint(t.Context(), c, mounts); err != nil {
 		t.Errorf("--non-empty: %v", err)
 	}
+	for name, says := range map[string]string{
+		"made": "", "mnt": "", "file": "is not a directory", "store/made": "does not exist", "no/parent": "no such file",
+	} {
+		c := &mountConfig{mkdir: true}
+		if err := c.setPlaces(store, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		err := (&app{}).checkMountpoint(t.Context(), c, mounts)
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("--mkdir %s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(store + "/made"); err == nil {
+		t.Error("--mkdir makes a folder in the store")
+	}
 }
 
 func TestCheckStore(t *testing.T) {
@@ -115,6 +132,28 @@ func TestCheckStore(t *testing.T) {
 		if exitCode(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v (%d)", tc.store, err, exitCode(err))
 		}
+	}
+}
+
+// A store that was copied without its attributes is told of, with the repair, and mounted.
+func TestLostAttributesAreTold(t *testing.T) {
+	store := packedStore(t)
+	ckptfs(t, exitOK, "evict", store)
+	check := func() string {
+		var said strings.Builder
+		if err := (&app{err: &said}).checkStore(t.Context(), &mountConfig{store: store}, nil); err != nil {
+			t.Error(err)
+		}
+		return said.String()
+	}
+	if said := check(); said != "" {
+		t.Error(said)
+	}
+	if err := unix.Removexattr(filepath.Join(store, "tree", "kept"), tree.XattrName); err != nil {
+		t.Fatal(err)
+	}
+	if said := check(); !strings.Contains(said, "tree/kept") || !strings.Contains(said, "`ckptfs repair tree "+store+"`") {
+		t.Errorf("%q", said)
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cmd/ckptfs/nofuse"
+	"ckptfs/cmd/ckptfs/host"
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/unmount"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -31,7 +32,7 @@ func (a *app) checkMount(ctx context.Context, c *mountConfig) error {
 	if err := a.checkStore(ctx, c, mounts); err != nil {
 		return err
 	}
-	return nofuse.Check("/dev/fuse", "/etc/fuse.conf", c.allowOther)
+	return host.Here().CheckFUSE(c.allowOther)
 }
 
 func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
@@ -71,10 +72,15 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		return &exitError{exitMountpoint,
 			fmt.Errorf(format, args...)}
 	}
+	if c.mkdir && !c.fake && !within(c.mountpoint, c.store) {
+		if err := os.Mkdir(c.mountpoint, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return unfit("mountpoint: %w", err)
+		}
+	}
 	st, err := os.Stat(c.mountpoint)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return unfit("mountpoint %s does not exist: `mkdir -p %[1]s` makes it", c.mountpoint)
+		return unfit("mountpoint %s does not exist: `mkdir -p %[1]s` makes it, or --mkdir", c.mountpoint)
 	case err != nil:
 		return unfit("mountpoint: %w", err)
 	case !st.IsDir():
@@ -165,6 +171,10 @@ func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinf
 	defer d.Close()
 	if _, err := tree.ReadFormat(d); err != nil && !errors.Is(err, tree.ErrNotStore) {
 		return err
+	}
+	if lost := tree.LostAttributes(d); lost != "" {
+		fmt.Fprintf(a.err, "ckptfs: %s has lost the record of what it is: the store was copied without its extended attributes, "+
+			"and reads of such files fail; unmounted, `ckptfs repair tree %s` restores them\n", text.Printable(lost), text.Printable(c.store))
 	}
 	return nil
 }

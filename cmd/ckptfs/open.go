@@ -11,16 +11,22 @@ import (
 
 // openVolume opens a store that no daemon holds, for the time of one command.
 func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
+	o := asOpened(a, store)
+	o.ReadOnly = how != readWrite
+	return volume.Open(o)
+}
+
+// asOpened is how a command opens a store.
+func asOpened(a *app, store string) volume.Options {
 	log := logs.New(a.err, "text", "warn")
-	return volume.Open(volume.Options{
+	return volume.Options{
 		Dir:           store,
 		HotSize:       -1,
 		CacheBytes:    defaultMemory / 2,
-		ReadOnly:      how != readWrite,
 		Foreign:       a.foreign,
 		RemoteOptions: volume.RemoteOptions{Remote: remote.Open},
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)
 		},
-	})
+	}
 }

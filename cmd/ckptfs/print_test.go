@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,7 +49,9 @@ func TestGoldens(t *testing.T) {
 		ResidentBytes: 3 << 30, HotSize: 32 << 30, OpenFiles: 1,
 		Failures: []control.Failure{{Path: "runs/a/7/model.pt", Reason: "no space left on device", Since: at, Attempts: 3}},
 		Recovery: "2 files queued again",
-		Sidecars: []string{"runs/a/7/arch.json: it goes in circles: a, b"}, MoreSidecars: 2,
+		Refused:  control.Refused{Sidecars: []string{"runs/a/7/arch.json: it goes in circles: a, b"}, MoreSidecars: 2},
+		Upkeep: control.Upkeep{DiskBytes: 1 << 40, FreeBytes: 60 << 30,
+			LastPrune: &control.LastPrune{At: at, FreedBytes: 3 << 30, ByItself: true}},
 	}
 	chain := make([]control.Ancestor, 40)
 	for i := range chain {
@@ -100,5 +104,28 @@ func TestPrintable(t *testing.T) {
 		if got := text.Printable(in); got != want {
 			t.Errorf("%q prints as %s, want %s", in, got, want)
 		}
+	}
+}
+
+// A summary names what changed most, and counts the rest.
+func TestDiffSummary(t *testing.T) {
+	d := &control.Diff{Files: make([]control.FilePair, 1), Equal: 3, Others: make([]control.OtherFile, 2)}
+	for i, norm := range []float64{0.1, math.NaN(), 0.5, 0.2, 0.3} {
+		n := control.Number(norm)
+		c := control.TensorChange{Name: fmt.Sprint("t", i), Share: 0.25, RelNorm: &n}
+		d.Changed = append(d.Changed, c)
+	}
+	d.Changed = append(d.Changed, control.TensorChange{Name: "quantised"})
+	var b strings.Builder
+	printDiffCounts(&b, d)
+	want := `CHANGED MOST  ELEMENTS  |Δ|/|A|
+t2                25 %  0.5
+t4                25 %  0.3
+t3                25 %  0.2
+2 files without tensors differ
+3 tensors equal (0 B), 6 changed, 0 reshaped, 0 added, 0 removed; 0 B read
+`
+	if b.String() != want {
+		t.Errorf("%s\nwant\n%s", b.String(), want)
 	}
 }

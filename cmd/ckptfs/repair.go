@@ -1,15 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
-	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -47,14 +44,9 @@ Aside is the store's folder lost+found. Nothing is deleted. A repair may be inte
 				return err
 			}
 			update, done := a.progress("repairing")
-			log := logs.New(a.err, "text", "warn")
-			r, err := volume.Repair(cmd.Context(), part, volume.Options{
-				Dir: p.store, Foreign: a.foreign, HotSize: -1, CacheBytes: defaultMemory / 2,
-				Log: func(level slog.Level, msg string, args ...any) {
-					log.Log(context.Background(),
-						level, msg, args...)
-				},
-			}, update)
+			o := asOpened(a, p.store)
+			o.RemoteOptions = volume.RemoteOptions{}
+			r, err := volume.Repair(cmd.Context(), part, o, update)
 			done()
 			var locked *tree.LockedError
 			if errors.As(err, &locked) {

@@ -17,6 +17,8 @@ import (
 
 	"ckptfs/cas/simd"
 	"ckptfs/cmd/ckptfs/files"
+	"ckptfs/cmd/ckptfs/inout"
+	"ckptfs/cmd/ckptfs/man"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
@@ -112,7 +114,7 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(exitCodesTopic())
+	root.AddCommand(exitCodesTopic(), man.Command())
 	root.SetHelpCommandGroupID("mount")
 	return root
 }
@@ -144,8 +146,8 @@ type group struct {
 // groups are all commands, in the order of the help. Within a group cobra sorts them.
 func (a *app) groups() []group {
 	return []group{
-		{"mount", "Mount:", []*cobra.Command{a.mountCmd(), a.umountCmd(), a.syncCmd(), a.statusCmd(),
-			a.upgradeCmd(), a.versionCmd()}},
+		{"mount", "Mount:", append(inout.Commands(places{shell{a}}), a.mountCmd(), a.umountCmd(), a.syncCmd(),
+			a.statusCmd(), a.upgradeCmd(), a.versionCmd())},
 		{"look", "Look:", append(files.Commands(shell{a}), remote.Extend(shell{a}, a.statsCmd())[0],
 			a.showCmd(), a.catTensorCmd(), a.diffCmd(), a.findCmd())},
 		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),

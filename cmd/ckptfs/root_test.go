@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// --help is six lists: each command but the topics is in one of them.
+// --help is six lists: each command but the topics and what is hidden is in one of them.
 func TestHelpGroups(t *testing.T) {
 	root := (&app{out: io.Discard, err: io.Discard}).root()
 	if n := len(root.Groups()); n != 6 {
 		t.Errorf("%d groups, want 6", n)
 	}
 	for _, c := range root.Commands() {
-		if c.Runnable() && c.GroupID == "" {
+		if c.Runnable() && !c.Hidden && c.GroupID == "" {
 			t.Errorf("%s is in no group", c.Name())
 		}
 	}

@@ -18,9 +18,10 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/host"
+	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
-	"ckptfs/cmd/ckptfs/nofuse"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/scrape"
 	"ckptfs/cmd/ckptfs/systemd"
@@ -146,11 +147,18 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		LayoutBytes: budget.LayoutBytes(),
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
+		Moving:      volume.Moving{Outsiders: c.adopt},
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],
 		Log:         mount.Log,
 	}
 	if before != nil {
 		opt.Create, opt.Resume, opt.Lock = false, before.Resume, before.Lock
+	}
+	if c.adopt && before == nil {
+		mount.Prepared, err = inout.Move(c.store, c.mountpoint, a.foreign, mount, log.Warn)
+		if err != nil {
+			return host.Here().Refused(c.mountpoint, err)
+		}
 	}
 	v, err := volume.Open(opt)
 	if err != nil {
@@ -203,7 +211,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		log.Warn("the mount was taken over", "after", time.Since(link.Taken().Unserved).Round(time.Microsecond))
 	} else if srv, err = fusefs.Mount(v, c.mountpoint, mount); err != nil {
 		_ = release(c.mountpoint, c.store, true) // what there may be of it already
-		return nofuse.Refused(c.mountpoint, err)
+		return host.Here().Refused(c.mountpoint, err)
 	}
 	mode, reason := srv.Mode()
 	if c.readOnly {
@@ -262,7 +270,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	log.Info("mounted", "store", c.store, "mountpoint", c.mountpoint, "mode", mode, "reason", reason,
 		"version", version, "pid", os.Getpid())
 	m := &mounted{Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
-		PID: os.Getpid(), Log: logFile}
+		PID: os.Getpid(), Log: logFile,
+		Less: host.Here().Less(mode == control.ModeServed && !c.noPassthrough, !c.noViews && !c.readOnly)}
 	if st, serr := v.Requests().Status(closing); serr == nil {
 		m.Recovery = st.Recovery
 	}

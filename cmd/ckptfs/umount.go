@@ -62,7 +62,7 @@ that were closed are safe.`,
 	cmd.Flags().BoolVar(&c.remote, "remote", false, "publish what is complete first, and wait for it")
 	cmd.Flags().BoolVar(&c.lazy, "lazy", false, "detach at once; the daemon ends when the last open file is closed")
 	cmd.Flags().BoolVar(&c.force, "force", false, "take the mount from its users, whose reads and writes then fail; no packing")
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "stop trying after so long, such as 30s, 5m; until then a busy mount is tried again")
+	cmd.Flags().Var((*remote.Span)(&c.timeout), "timeout", "stop trying after so long, such as 30s, 5m, 1d; until then a busy mount is tried again")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ func (f *File) AttrLocked(a *tree.Attr) error {
 		if f.rec.Emptying { // the store may not be changed
 			a.Size, a.Blocks = 0, 0
 		}
-		a.Settled = f.users.writers == 0 && !f.bytes.dirty
+		a.Settled = f.users.writers == 0 && !f.bytes.dirty && !outsideLocked(f)
 		if f.rec.Summed {
 			a.Ctime = unix.NsecToTimespec(f.rec.Ctime)
 		}

@@ -131,7 +131,7 @@ func (f *File) LoadLocked() error {
 	default:
 		f.rec, f.vetted = rec, true
 		if rec.Emptying && !f.c.readOnly { // it was cut off
-			if err := (unpacking{f}).finishEmptyingLocked(); err != nil {
+			if err := (unpacking{f: f}).finishEmptyingLocked(); err != nil {
 				return err
 			}
 		}

@@ -127,6 +127,12 @@ type Parts struct {
 	Events   Events
 }
 
+// Around is whether files are read and written around this process.
+type Around struct {
+	Passthrough atomic.Bool // the kernel does so, for programs that open them in the mount
+	Outsiders   atomic.Bool // programs may do so that had them open before there was a mount
+}
+
 // Files is what all files share.
 type Files struct {
 	ID       [16]byte
@@ -139,15 +145,15 @@ type Files struct {
 	report   func(level slog.Level, msg string, args ...any)
 	events   Events
 
-	kernel      atomic.Pointer[Kernel]
-	Passthrough atomic.Bool // the kernel has it
-	copiers     *copiers
-	Count       Counters
-	Doubt       Doubt
-	Unclean     bool // the last process did not close the store in order; set before any file is known
-	syncs       syncs
-	unsynced    unsyncedInodes
-	copyBufs    sync.Pool
+	kernel atomic.Pointer[Kernel]
+	Around
+	copiers  *copiers
+	Count    Counters
+	Doubt    Doubt
+	Unclean  bool // the last process did not close the store in order; set before any file is known
+	syncs    syncs
+	unsynced unsyncedInodes
+	copyBufs sync.Pool
 
 	// Cloning is held shared from the look at a manifest until another file has it: a mark waits for it.
 	Cloning locks.RWMutex[cloningLock]

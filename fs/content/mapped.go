@@ -44,3 +44,7 @@ func (f *File) MappedLocked() bool {
 	}
 	return false
 }
+
+// outsideLocked reports whether a program may write the file that had it open before there was a mount: the
+// kernel is to keep neither its attributes nor its bytes.
+func outsideLocked(f *File) bool { return f.c.Outsiders.Load() && f.MappedLocked() }

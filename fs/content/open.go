@@ -68,6 +68,7 @@ func (f *File) OpenNew(raw *os.File, rw bool, flags, thread uint32) (*Handle, er
 // newHandleLocked makes a handle of a file whose state fits flags.
 func newHandleLocked(f *File, flags, thread uint32) (*Handle, error) {
 	f.mu.AssertHeld()
+	f.users.stale = f.users.stale || outsideLocked(f)
 	served := f.c.isTarget(flags, thread, f.rec.Packed())
 	access := flags & unix.O_ACCMODE
 	h := asOpened(f, flags)

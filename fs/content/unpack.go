@@ -21,15 +21,34 @@ func (f *File) UnpackLocked(empty bool) error {
 		return f.unsumLocked()
 	}
 	f.c.events.Unpacked(f, f.rec.Manifest)
-	u := unpacking{f}
+	u := unpacking{f: f}
 	if empty {
 		return u.emptyLocked()
 	}
 	return u.wholeLocked()
 }
 
+// UnpackInPlace is UnpackLocked of a local copy that the caller has compared with the manifest. Where
+// it is not known whether the disk has it, the disk is asked before the bytes are written anew: what is
+// packed may have rotted since.
+func UnpackInPlace(f *File) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.local.hydrating {
+		f.cond.Wait()
+	}
+	if !f.rec.Packed() {
+		return f.unsumLocked()
+	}
+	f.c.events.Unpacked(f, f.rec.Manifest)
+	return unpacking{f: f, inPlace: true}.wholeLocked()
+}
+
 // unpacking is the transition of a packed file to a plain one. File.mu is held.
-type unpacking struct{ f *File }
+type unpacking struct {
+	f       *File
+	inPlace bool // the local copy was compared with the manifest
+}
 
 // emptyLocked drops the bytes: a program truncates the file.
 func (u unpacking) emptyLocked() error {
@@ -122,6 +141,13 @@ func (u unpacking) openLocked() (*os.File, error) {
 		return f.OpenQuietly()
 	case f.users.pass > 0:
 		return u.verifiedLocked()
+	case u.inPlace:
+		if own, err := u.verifiedLocked(); !errors.Is(err, errCopyInUse) {
+			return own, err
+		}
+		if !f.rec.Hollow && (f.c.wholly(&f.rec) != nil || (distrust{f}).rejectLocked() != nil) {
+			return f.OpenQuietly() // it is all there is
+		}
 	case (distrust{f}).rejectLocked() != nil: // it is all there is
 		return f.OpenQuietly()
 	}
@@ -194,4 +220,17 @@ func (c *Files) looksHollow(own *os.File) (bool, error) {
 		err = nil
 	}
 	return tree.LooksHollow(head[:k], c.ID), err
+}
+
+// wholly reads all of a packed file by its manifest.
+func (c *Files) wholly(rec *tree.Record) error {
+	src, err := c.openPacked(rec)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	buf := c.copyBufs.Get().(*[]byte)
+	defer c.copyBufs.Put(buf)
+	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.NewSectionReader(src, 0, src.Size()), *buf)
+	return err
 }

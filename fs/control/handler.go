@@ -44,6 +44,7 @@ type Services struct {
 	Tensors Tensors
 	Remote  Remote
 	Files   Files
+	Folders Folders
 }
 
 // Handler serves the protocol for one volume.
@@ -81,6 +82,9 @@ func NewHandler(s Services, m Mount) *Handler {
 	}
 	if s.Remote != nil {
 		h.remote(s.Remote)
+	}
+	if s.Folders != nil {
+		h.folders(s.Folders)
 	}
 	if s.Files != nil {
 		h.files(s.Files)

@@ -79,6 +79,7 @@ type Step struct {
 	Files        int               `json:"files"`
 	LogicalBytes int64             `json:"logical_bytes"`
 	NewBytes     int64             `json:"new_bytes"`
+	StoredBytes  int64             `json:"stored_bytes"` // what the records take that no step before it has
 	PlainBytes   int64             `json:"plain_bytes"`
 	SharedWith   string            `json:"shared_with,omitempty"`  // the step before it that has most of its bytes
 	SharedBytes  int64             `json:"shared_bytes,omitempty"` // how many

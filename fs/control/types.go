@@ -117,13 +117,42 @@ type Status struct {
 
 	Failures []Failure `json:"failures"`
 	// files that stay plain though they are to be packed; at most 256
-	Plain []Failure `json:"plain"`
-	Loss  *Loss     `json:"loss,omitempty"` // what the disk did not take; nil: nothing is known
-	// Sidecars are what is wrong with what steps say of their models, as last looked at.
+	Plain    []Failure `json:"plain"`
+	Loss     *Loss     `json:"loss,omitempty"`     // what the disk did not take; nil: nothing is known
+	Recovery string    `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
+	Refused
+	Upkeep
+}
+
+// Refused is what is wrong with what steps say of their models, as last looked at.
+type Refused struct {
 	Sidecars []string `json:"sidecars,omitempty"`
 	// MoreSidecars is how many such problems there are besides.
-	MoreSidecars int    `json:"more_sidecars,omitempty"`
-	Recovery     string `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
+	MoreSidecars int `json:"more_sidecars,omitempty"`
+}
+
+// Upkeep is what an operator watches of a store. Of passes it has those since the start.
+type Upkeep struct {
+	DiskBytes   int64      `json:"disk_bytes"`             // of the disk that the store lies on
+	FreeBytes   int64      `json:"free_bytes"`             // of these, for any process
+	QueuedSince *time.Time `json:"queued_since,omitempty"` // of the file that waits longest to be packed
+	LastPrune   *LastPrune `json:"last_prune,omitempty"`
+	LastCheck   *LastCheck `json:"last_check,omitempty"`
+}
+
+// LastPrune is the last prune that ended.
+type LastPrune struct {
+	At         time.Time     `json:"at"`
+	Grace      time.Duration `json:"grace_ns"`
+	FreedBytes int64         `json:"freed_bytes"`
+	ByItself   bool          `json:"by_itself"` // nobody asked for it: the disk filled up
+}
+
+// LastCheck is the last check that ended.
+type LastCheck struct {
+	At       time.Time `json:"at"`
+	ReadData bool      `json:"read_data"`
+	Problems int64     `json:"problems"`
 }
 
 // Unknown is how many files something is not known of yet.
@@ -282,6 +311,15 @@ type Repaired struct {
 	Actions []Action `json:"actions"`
 	Records int64    `json:"records"` // in the store now
 	Left    int      `json:"left"`    // damaged segments that could not be moved aside
+}
+
+// Left is what was done to make every file of a store plain. Of files that were plain before nothing is said.
+type Left struct {
+	Files   int      `json:"files"`   // made plain
+	Bytes   int64    `json:"bytes"`   // of them
+	Damaged []Skip   `json:"damaged"` // that could not be made plain, and why
+	Kept    []string `json:"kept"`    // whose manifest cannot be read, and whose local copy is the file now
+	Lost    []string `json:"lost"`    // that may have lost bytes before, since the disk did not take them
 }
 
 // Action is one thing that was done to a file of the tree, or of the store.

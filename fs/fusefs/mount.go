@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -33,12 +34,17 @@ func mountDevice(mountpoint string, o mountOptions) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if os.Geteuid() == 0 {
-		if fd, err := mountDirect(mountpoint, o); err == nil {
-			return fd, nil
-		}
+	if os.Geteuid() != 0 {
+		return mountByHelper(mountpoint, o)
 	}
-	return mountByHelper(mountpoint, o)
+	fd, direct := mountDirect(mountpoint, o)
+	if direct == nil {
+		return fd, nil
+	}
+	if fd, err = mountByHelper(mountpoint, o); err != nil {
+		return -1, fmt.Errorf("%w; %w", os.NewSyscallError("mount", direct), err)
+	}
+	return fd, nil
 }
 
 func mountDirect(mountpoint string, o mountOptions) (fd int, err error) {
@@ -115,7 +121,7 @@ func (o *mountOptions) helper() string {
 }
 
 // mountByHelper has fusermount3 mount. It sends the descriptor back by the socket that _FUSE_COMMFD names.
-// What it has to say it says on standard error, which is ours.
+// What it says on standard error is why it did not.
 func mountByHelper(mountpoint string, o mountOptions) (fd int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -128,20 +134,18 @@ func mountByHelper(mountpoint string, o mountOptions) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	p, err := os.StartProcess(program, []string{program, mountpoint, "-o", o.helper()}, &os.ProcAttr{
-		Env:   []string{"_FUSE_COMMFD=3"},
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, remote},
-	})
-	if err != nil {
-		return -1, err
+	var said bytes.Buffer
+	cmd := exec.Command(program, mountpoint, "-o", o.helper())
+	cmd.Env, cmd.ExtraFiles = []string{"_FUSE_COMMFD=3"}, []*os.File{remote}
+	cmd.Stdout, cmd.Stderr = os.Stdout, &said
+	if err := cmd.Run(); err != nil {
+		if why := strings.TrimSpace(said.String()); why != "" {
+			short := strings.NewReplacer(program+": ", filepath.Base(program)+": ", "\n", "; ")
+			return -1, errors.New(short.Replace(why))
+		}
+		return -1, fmt.Errorf("%s: %w", program, err)
 	}
-	state, err := p.Wait()
-	if err != nil {
-		return -1, err
-	}
-	if !state.Success() {
-		return -1, fmt.Errorf("fusermount exited with code %v", state.Sys())
-	}
+	_, _ = os.Stderr.Write(said.Bytes())
 	remote.Close() // where nothing was sent there is an end to be read
 	return receive(pair[0])
 }

@@ -110,7 +110,7 @@ func (l *lives) next() {
 	t, err := Take(Mounted{Device: -1, Memory: again(l.mem.Fd()), Kept: was}, Options{Keeper: l, Log: log})
 	l.must(err)
 	l.s, l.mem = t.Server, t.memory
-	l.open(volume.Options{Resume: t.Resume, Lock: t.Lock})
+	l.open(volume.Options{Inherited: volume.Inherited{Resume: t.Resume, Lock: t.Lock}})
 }
 
 // closed waits until the killed process has no file open. Its end would close them; here the garbage

@@ -60,9 +60,10 @@ type Options struct {
 	ReadOnly      bool
 	// mount(8)'s words for the kernel, such as noexec; later ones go before earlier ones
 	Words      []string
-	Background int    // requests that the kernel may send ahead at a time; at most, and by default, 64
-	FsName     string // the first column of mount(8): the store's absolute path
-	Keeper     Keeper // nil: the mount ends with this process
+	Background int       // requests that the kernel may send ahead at a time; at most, and by default, 64
+	FsName     string    // the first column of mount(8): the store's absolute path
+	Keeper     Keeper    // nil: the mount ends with this process
+	Prepared   *Prepared // is served; nil: it is mounted first
 	Log        func(level slog.Level, msg string, args ...any)
 }
 
@@ -118,10 +119,24 @@ func newServer(dev *device, memory *handover.Memory, o Options) *Server {
 
 // Mount mounts v. It returns once the mount answers.
 func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
-	memory, err := handover.New()
-	if err != nil {
-		return nil, err
+	p := o.Prepared
+	if p == nil {
+		var err error
+		if p, err = Prepare(mountpoint, o); err != nil {
+			return nil, err
+		}
 	}
+	return p.serve(v, mountpoint)
+}
+
+// Prepared is a mount that nobody serves yet: what programs ask of it waits.
+type Prepared struct {
+	fd int
+	o  Options
+}
+
+// Prepare mounts.
+func Prepare(mountpoint string, o Options) (*Prepared, error) {
 	words, flags := mountWords(o)
 	fd, err := mountDevice(mountpoint, mountOptions{
 		source:     o.FsName,
@@ -131,10 +146,23 @@ func Mount(v *volume.Volume, mountpoint string, o Options) (*Server, error) {
 		flags:      flags,
 	})
 	if err != nil {
-		memory.Close()
 		return nil, err
 	}
-	s := newServer(&device{fd: fd}, memory, o)
+	return &Prepared{fd, o}, nil
+}
+
+// Drop has the mount answer nothing any more. It stays where it is until it is unmounted.
+func (p *Prepared) Drop() { unix.Close(p.fd) }
+
+// serve serves v, and returns once the mount answers; mountpoint is where it is by now. After an error the
+// mount is dropped.
+func (p *Prepared) serve(v *volume.Volume, mountpoint string) (*Server, error) {
+	memory, err := handover.New()
+	if err != nil {
+		p.Drop()
+		return nil, err
+	}
+	s := newServer(&device{fd: p.fd}, memory, p.o)
 	if err := s.begin(v, mountpoint); err != nil {
 		s.dev.close()
 		return nil, err

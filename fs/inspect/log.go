@@ -58,6 +58,9 @@ func (ins *Inspector) Log(ctx context.Context, p string, to control.Listed) (*co
 	return out, nil
 }
 
+// Recoded is told that chunks are stored otherwise by now.
+func (ins *Inspector) Recoded() { ins.logs.drop() }
+
 // count finds out what each step of a run added.
 func (ins *Inspector) count(ctx context.Context, run string, all []*steps.Step,
 	state func(*steps.Step) string) ([]added, error) {
@@ -173,13 +176,14 @@ func (k *runLog) again(ctx context.Context, some []int) (bool, error) {
 // takes is about how much memory it takes, in bytes. What lies in a file counts a little: disks have a bound,
 // too.
 func (k *runLog) takes() int64 {
-	const step, disk = 112, 32
+	const step, disk = 120, 32
 	return k.last.Memory() + k.last.Mapped()/disk + step*int64(len(k.steps))
 }
 
 // added is what a step added to those before it.
 type added struct {
 	fresh, plain int64
+	stored       int64 // what the records take that are fresh
 	from         int32 // the step that has most of its bytes; -1: none
 	shared       int64 // how many
 	problem      string
@@ -191,7 +195,7 @@ type added struct {
 
 // tell adds it to what is said of a step of these.
 func (a *added) tell(st *control.Step, all []*steps.Step) {
-	st.NewBytes, st.PlainBytes = a.fresh, a.plain
+	st.NewBytes, st.StoredBytes, st.PlainBytes = a.fresh, a.stored, a.plain
 	if a.from >= 0 {
 		st.SharedWith, st.SharedBytes = all[a.from].Name, a.shared
 	}
@@ -200,11 +204,12 @@ func (a *added) tell(st *control.Step, all []*steps.Step) {
 
 // holding is what the files of a step are.
 type holding struct {
-	objects [][]manifest.Object // of each that is packed
-	packed  packed
-	plain   int64 // bytes of those that are not
-	waits   bool  // some of these are to be packed
-	problem string
+	objects   [][]manifest.Object // of each that is packed
+	manifests []cas.Hash          // of the same
+	packed    packed
+	plain     int64 // bytes of those that are not
+	waits     bool  // some of these are to be packed
+	problem   string
 }
 
 // packed tells sets of manifests apart: a sum of the beginnings of their hashes.
@@ -258,7 +263,7 @@ func (ins *Inspector) holding(ctx context.Context, p string, h *holding) error {
 			h.problem = "a file's manifest cannot be read: see check"
 			return nil
 		}
-		h.objects = append(h.objects, objects)
+		h.objects, h.manifests = append(h.objects, objects), append(h.manifests, hash)
 		return err
 	})
 	if errors.Is(err, unix.ENOENT) {

@@ -26,6 +26,13 @@ func (l *logs) take(run string) *runLog {
 	return nil
 }
 
+// drop drops all that is kept.
+func (l *logs) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = nil
+}
+
 // keep keeps what was found out about a run, in place of what else is known of it and of the runs that were
 // not asked for the longest.
 func (l *logs) keep(k *runLog) {

@@ -8,11 +8,12 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// sharing says which step was the last to have each chunk, and each list of chunks that could be read. They
-// are known by the first 8 bytes of their hashes, as good as all for a sum: a run may have many millions.
+// sharing says which step was the last to have each chunk, each manifest, and each list of chunks that could
+// be read. They are known by the first 8 bytes of their hashes, as good as all for a sum: a run may have many
+// millions.
 //
 // A number is that of a step, counted from one, with the bit several; who is the length of the chunk, and 0
-// for a list.
+// for a list or a manifest.
 type sharing struct {
 	ins    *Inspector
 	before *sharing // has what is not in last; or nil
@@ -53,7 +54,7 @@ func (h *has) add(key uint64) { h.n, h.sum = h.n+1, h.sum+key }
 // add finds out what a step adds to those before it.
 func (s *sharing) add(step int, h *holding) (added, error) {
 	a := added{from: -1, plain: h.plain, problem: h.problem, packed: h.packed}
-	shared := map[int]int64{}
+	shared, fresh := map[int]int64{}, room{store: s.ins.store}
 	one := func(hash *cas.Hash, length uint32, n int64) {
 		key := keyOf(hash)
 		last, _, ok := s.of(key, length)
@@ -64,11 +65,13 @@ func (s *sharing) add(step int, h *holding) (added, error) {
 			shared[last] += n
 		} else {
 			a.fresh += n
+			fresh.add(*hash)
 		}
 		a.has.add(key)
 		s.note(key, length, step, !ok)
 	}
-	for _, objects := range h.objects {
+	for f, objects := range h.objects {
+		one(&h.manifests[f], 0, 0)
 		for i := range objects {
 			o := &objects[i]
 			if !o.List {
@@ -98,7 +101,40 @@ func (s *sharing) add(step int, h *holding) (added, error) {
 			a.from, a.shared = int32(from), n
 		}
 	}
-	return a, nil
+	var err error
+	a.stored, err = fresh.bytes()
+	return a, err
+}
+
+// room adds up what records take in the segments.
+type room struct {
+	store  Store
+	hashes []cas.Hash // that are not added yet
+	sum    int64
+	err    error
+}
+
+// roomStep is how many records are located at a time.
+const roomStep = 4096
+
+func (r *room) add(h cas.Hash) {
+	if r.hashes = append(r.hashes, h); len(r.hashes) == roomStep {
+		_, _ = r.bytes()
+	}
+}
+
+func (r *room) bytes() (int64, error) {
+	locs := make([]cas.Location, len(r.hashes))
+	if r.err == nil {
+		r.err = r.store.Locate(r.hashes, locs)
+	}
+	for _, l := range locs {
+		if l.Segment != 0 {
+			r.sum += l.RecordSize()
+		}
+	}
+	r.hashes = r.hashes[:0]
+	return r.sum, r.err
 }
 
 // aloneOf is what steps alone have.
@@ -124,8 +160,9 @@ func (s *sharing) replace(a *added, step int, h *holding, alone []spilled.Slot) 
 		common.n, common.sum = common.n-1, common.sum-slot.Key
 		a.fresh -= int64(slot.Who)
 	}
-	now := map[spilled.Slot]bool{} // without numbers
-	for _, objects := range h.objects {
+	now := map[spilled.Slot]cas.Hash{} // without numbers
+	for f, objects := range h.objects {
+		now[spilled.Slot{Key: keyOf(&h.manifests[f])}] = h.manifests[f]
 		for i := range objects {
 			if whole, err := s.records(&objects[i], step, now); !whole || err != nil {
 				return false, err
@@ -134,7 +171,8 @@ func (s *sharing) replace(a *added, step int, h *holding, alone []spilled.Slot) 
 	}
 	a.packed, a.has = h.packed, has{}
 	var shared has
-	for slot := range now {
+	fresh := room{store: s.ins.store}
+	for slot, hash := range now {
 		a.has.add(slot.Key)
 		switch last, mine, ok := s.of(slot.Key, slot.Who); {
 		case ok && !mine:
@@ -143,10 +181,15 @@ func (s *sharing) replace(a *added, step int, h *holding, alone []spilled.Slot) 
 			return false, nil
 		default:
 			a.fresh += int64(slot.Who)
+			fresh.add(hash)
 		}
 	}
 	if shared != common {
 		return false, nil
+	}
+	var err error
+	if a.stored, err = fresh.bytes(); err != nil {
+		return false, err
 	}
 	for _, slot := range alone {
 		s.last.Set(slot.Key, slot.Who, 0)
@@ -160,9 +203,9 @@ func (s *sharing) replace(a *added, step int, h *holding, alone []spilled.Slot) 
 }
 
 // records adds what add would note of an object of a step. false: that cannot be told.
-func (s *sharing) records(o *manifest.Object, step int, all map[spilled.Slot]bool) (bool, error) {
+func (s *sharing) records(o *manifest.Object, step int, all map[spilled.Slot]cas.Hash) (bool, error) {
 	if !o.List {
-		all[spilled.Slot{Key: keyOf(&o.Digest), Who: uint32(o.Len)}] = true
+		all[spilled.Slot{Key: keyOf(&o.Digest), Who: uint32(o.Len)}] = o.Digest
 		return true, nil
 	}
 	_, alone, known := s.of(keyOf(&o.Digest), 0)
@@ -173,7 +216,7 @@ func (s *sharing) records(o *manifest.Object, step int, all map[spilled.Slot]boo
 	if err != nil {
 		return false, err
 	}
-	all[spilled.Slot{Key: keyOf(&o.Digest)}] = true
+	all[spilled.Slot{Key: keyOf(&o.Digest)}] = o.Digest
 	for i := range spans {
 		key := keyOf(&spans[i].Hash)
 		if known && !alone { // its chunks are noted of the first step that had it
@@ -182,7 +225,7 @@ func (s *sharing) records(o *manifest.Object, step int, all map[spilled.Slot]boo
 			}
 			continue
 		}
-		all[spilled.Slot{Key: key, Who: spans[i].Len}] = true
+		all[spilled.Slot{Key: key, Who: spans[i].Len}] = spans[i].Hash
 	}
 	return true, nil
 }

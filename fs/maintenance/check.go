@@ -68,6 +68,7 @@ func (p *Passes) Check(
 	c.out.LostFound = CountFiles(p.Folder, tree.LostFound)
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
+	p.LastCheck.Store(&control.LastCheck{At: p.Now(), ReadData: o.ReadData, Problems: c.out.Damaged})
 	return c.out, nil
 }
 

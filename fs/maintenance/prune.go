@@ -48,6 +48,10 @@ func (p *Passes) Prune(
 	if err == nil && !o.DryRun {
 		err = p.Artifacts.Forget(p.Store.Locate)
 	}
+	if err == nil && !o.DryRun {
+		p.LastPrune.Store(&control.LastPrune{At: p.Now(), Grace: o.Grace,
+			FreedBytes: max(0, out.FreedBytes-out.CopiedBytes)})
+	}
 	if err != nil && st.Looked == 0 {
 		err = fmt.Errorf("nothing was removed: %w", err)
 	}

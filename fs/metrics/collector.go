@@ -17,9 +17,33 @@ type collector struct {
 
 func newCollector(ctx context.Context, src Source) *collector {
 	return &collector{
-		src:    src,
-		survey: &survey{ctx: ctx, count: src.Stats, now: time.Now},
+		src: src,
+		survey: &survey{ctx: ctx, now: time.Now,
+			count: func(ctx context.Context) (*whole, error) { return look(ctx, src) }},
 	}
+}
+
+// whole is what is counted of a whole store.
+type whole struct {
+	control.Stats
+	torn int // steps
+}
+
+// look counts it.
+func look(ctx context.Context, src Source) (*whole, error) {
+	st, err := src.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &whole{Stats: *st}
+	list, err := src.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range list.Runs {
+		w.torn += r.Torn
+	}
+	return w, nil
 }
 
 var (

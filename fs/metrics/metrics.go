@@ -23,6 +23,7 @@ import (
 type Source interface {
 	Stats(ctx context.Context) (*control.Stats, error)
 	Status(ctx context.Context) (*control.Status, error)
+	Runs(ctx context.Context) (*control.RunList, error)
 	Counters() *control.Counters
 }
 

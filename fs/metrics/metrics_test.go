@@ -19,16 +19,26 @@ import (
 type sample struct{ stuck chan struct{} }
 
 func (s *sample) Stats(context.Context) (*control.Stats, error) {
-	return &control.Stats{Files: 21, LogicalBytes: 1 << 30, PlainBytes: 7}, nil
+	return &control.Stats{Files: 21, LogicalBytes: 1 << 30, PlainBytes: 7,
+		Runs: make([]control.RunStats, 2)}, nil
 }
 
 func (s *sample) Status(context.Context) (*control.Status, error) {
 	if s.stuck != nil {
 		<-s.stuck
 	}
+	old := time.Now().Add(-time.Hour)
 	return &control.Status{Mode: control.ModePassthrough, Started: time.Unix(1000, 0),
+		Store: "/s", Mountpoint: "/m",
 		Queue:    control.Queue{Files: 3, Bytes: 5},
-		Failures: []control.Failure{{}}}, nil
+		Failures: []control.Failure{{}}, PackingWaits: "other programs",
+		Upkeep: control.Upkeep{DiskBytes: 100, FreeBytes: 40, QueuedSince: &old,
+			LastPrune: &control.LastPrune{At: time.Unix(2000, 0)},
+			LastCheck: &control.LastCheck{At: time.Unix(3000, 0)}}}, nil
+}
+
+func (s *sample) Runs(context.Context) (*control.RunList, error) {
+	return &control.RunList{Runs: []control.Run{{Torn: 2}, {}, {Torn: 1}}}, nil
 }
 
 func (s *sample) Counters() *control.Counters {
@@ -55,7 +65,9 @@ func scrape(t *testing.T, src Source) string {
 func TestValues(t *testing.T) {
 	out := scrape(t, &sample{})
 	for _, want := range []string{
-		`ckptfs_build_info{go="go`, `version="1.2.3"`, "ckptfs_up 1", "ckptfs_start_time_seconds 1000", `ckptfs_mount_info{mode="passthrough"} 1`,
+		`ckptfs_build_info{go="go`, `version="1.2.3"`, "ckptfs_up 1", "ckptfs_start_time_seconds 1000", `ckptfs_mount_info{mode="passthrough",mountpoint="/m",store="/s"} 1`,
+		"ckptfs_disk_bytes 100", "ckptfs_disk_free_bytes 40", "ckptfs_queue_age_seconds 3600.", "ckptfs_packing_held 1",
+		"ckptfs_last_prune_timestamp_seconds 2000", "ckptfs_last_check_timestamp_seconds 3000", "ckptfs_runs 2", "ckptfs_torn_steps 3",
 		"ckptfs_queue_files 3", "ckptfs_queue_bytes 5", "ckptfs_failing_files 1", "ckptfs_files 21", "ckptfs_logical_bytes 1.073741824e+09",
 		"ckptfs_plain_bytes 7", "ckptfs_packed_files_total 4", "ckptfs_pack_seconds_total 1.5", `ckptfs_opens_total{mode="passthrough"} 2`,
 		`ckptfs_reads_total{source="packed"} 3`, `ckptfs_read_bytes_total{source="packed"} 4096`, `ckptfs_errors_total{kind="pack"} 1`, "ckptfs_segment_read_bytes_total 1000",
@@ -103,6 +115,25 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
+// The alerts in the document are of metrics that there are.
+func TestAlerts(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, alerts, _ := strings.Cut(string(doc), "## Alerts")
+	used := regexp.MustCompile(`ckptfs_[a-z_]+`).FindAllString(alerts, -1)
+	if out := scrape(t, &sample{}); len(used) < 10 {
+		t.Errorf("%q", used)
+	} else {
+		for _, m := range used {
+			if m != "ckptfs_mount_info" && !strings.Contains(out, "# TYPE "+m+" ") {
+				t.Errorf("there is no %s", m)
+			}
+		}
+	}
+}
+
 // A volume that hangs does not hang the scrape.
 func TestStuckVolume(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,10 +150,10 @@ func TestSurvey(t *testing.T) {
 	counts := 0
 	var fail error
 	s := &survey{ctx: t.Context(), now: func() time.Time { return now }}
-	s.count = func(context.Context) (*control.Stats, error) {
+	s.count = func(context.Context) (*whole, error) {
 		counts++
 		now = now.Add(time.Second) // a count of a second is good for a hundred
-		return &control.Stats{Files: int64(counts)}, fail
+		return &whole{Stats: control.Stats{Files: int64(counts)}}, fail
 	}
 	get := func(files int64) {
 		t.Helper()

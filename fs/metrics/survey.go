@@ -4,22 +4,20 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"ckptfs/fs/control"
 )
 
 // survey keeps the last count of a store. A count walks the whole store: one at a time, in the background,
 // and at most a hundredth of the time goes into it.
 type survey struct {
 	ctx   context.Context
-	count func(context.Context) (*control.Stats, error)
+	count func(context.Context) (*whole, error)
 	now   func() time.Time
 
 	mu      sync.Mutex
-	last    *control.Stats // nil before the first
-	at      time.Time      // of last
-	next    time.Time      // when it is too old
-	running chan struct{}  // closed when the count under way is over; nil when none is
+	last    *whole        // nil before the first
+	at      time.Time     // of last
+	next    time.Time     // when it is too old
+	running chan struct{} // closed when the count under way is over; nil when none is
 }
 
 const (
@@ -29,7 +27,7 @@ const (
 
 // get returns the last count and when it was made, nil if there is none yet, and has a new one made if it is
 // time.
-func (s *survey) get() (*control.Stats, time.Time) {
+func (s *survey) get() (*whole, time.Time) {
 	s.mu.Lock()
 	if s.running == nil && !s.now().Before(s.next) {
 		s.running = make(chan struct{})

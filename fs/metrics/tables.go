@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"ckptfs/fs/control"
@@ -10,13 +12,32 @@ import (
 var ofStatus = []metric[control.Status]{
 	gauge("start_time_seconds", "When the daemon started, in seconds since the epoch.",
 		func(s *control.Status) float64 { return float64(s.Started.UnixMilli()) / 1e3 }),
-	{desc("mount_info", "1; the label says how resident files are served.", "mode"), prometheus.GaugeValue,
-		func(s *control.Status, send send) { send(1, s.Mode) }},
+	{desc("mount_info", "1; the labels say what is mounted where, and how resident files are served.",
+		"mode", "store", "mountpoint"), prometheus.GaugeValue,
+		func(s *control.Status, send send) { send(1, s.Mode, s.Store, s.Mountpoint) }},
+	gauge("disk_bytes", "Size of the disk that the store lies on.",
+		func(s *control.Status) float64 { return float64(s.DiskBytes) }),
+	gauge("disk_free_bytes", "Bytes of that disk that are free for any process.",
+		func(s *control.Status) float64 { return float64(s.FreeBytes) }),
 
 	gauge("queue_files", "Closed files that wait to be packed.",
 		func(s *control.Status) float64 { return float64(s.Queue.Files) }),
 	gauge("queue_bytes", "Bytes of the closed files that wait to be packed.",
 		func(s *control.Status) float64 { return float64(s.Queue.Bytes) }),
+	gauge("queue_age_seconds", "For how long the oldest file waits to be packed; 0 when none does.",
+		func(s *control.Status) float64 {
+			if s.QueuedSince == nil {
+				return 0
+			}
+			return time.Since(*s.QueuedSince).Seconds()
+		}),
+	gauge("packing_held", "1 while files wait to be packed because other programs use the processors.",
+		func(s *control.Status) float64 {
+			if s.PackingWaits == "" {
+				return 0
+			}
+			return 1
+		}),
 	gauge("unpacked_bytes", "Bytes of files that are to be packed and are not yet, open ones included.",
 		func(s *control.Status) float64 { return float64(s.UnpackedBytes) }),
 	gauge("unpacked_limit_bytes", "The bound on ckptfs_unpacked_bytes (--max-unpacked); negative for none.",
@@ -31,32 +52,61 @@ var ofStatus = []metric[control.Status]{
 		func(s *control.Status) float64 { return float64(len(s.Failures)) }),
 	gauge("open_files", "Distinct files that programs have open.",
 		func(s *control.Status) float64 { return float64(s.OpenFiles) }),
+
+	since("last_prune_timestamp_seconds", "When the last prune since the start ended, since the epoch.",
+		func(s *control.Status) (at time.Time) {
+			if s.LastPrune != nil {
+				at = s.LastPrune.At
+			}
+			return at
+		}),
+	since("last_check_timestamp_seconds", "When the last check since the start ended, since the epoch.",
+		func(s *control.Status) (at time.Time) {
+			if s.LastCheck != nil {
+				at = s.LastCheck.At
+			}
+			return at
+		}),
+}
+
+// since is the moment of something, which is not sent before that.
+func since(name, help string, at func(*control.Status) time.Time) metric[control.Status] {
+	of := func(s *control.Status, send send) {
+		if t := at(s); !t.IsZero() {
+			send(float64(t.UnixMilli()) / 1e3)
+		}
+	}
+	return metric[control.Status]{desc(name, help), prometheus.GaugeValue, of}
 }
 
 // ofStats are the metrics of the whole store, by the last count.
-var ofStats = []metric[control.Stats]{
+var ofStats = []metric[whole]{
 	gauge("files", "Files in the store.",
-		func(s *control.Stats) float64 { return float64(s.Files) }),
+		func(s *whole) float64 { return float64(s.Files) }),
 	gauge("packed_files", "Files that are packed.",
-		func(s *control.Stats) float64 { return float64(s.Packed) }),
+		func(s *whole) float64 { return float64(s.Packed) }),
 	gauge("damaged_files", "Packed files whose manifest or lists of chunks cannot be read.",
-		func(s *control.Stats) float64 { return float64(s.Damaged) }),
+		func(s *whole) float64 { return float64(s.Damaged) }),
 	gauge("lost_files", "Files of which the disk did not take all that was written.",
-		func(s *control.Stats) float64 { return float64(s.Lost) }),
+		func(s *whole) float64 { return float64(s.Lost) }),
 	gauge("chunks", "Distinct chunks.",
-		func(s *control.Stats) float64 { return float64(s.Chunks) }),
+		func(s *whole) float64 { return float64(s.Chunks) }),
 	gauge("tensors", "Tensors in all files, repeated ones counted each time.",
-		func(s *control.Stats) float64 { return float64(s.Tensors) }),
+		func(s *whole) float64 { return float64(s.Tensors) }),
 	gauge("logical_bytes", "Sum of the sizes of all files, hard links counted once.",
-		func(s *control.Stats) float64 { return float64(s.LogicalBytes) }),
+		func(s *whole) float64 { return float64(s.LogicalBytes) }),
 	gauge("unique_bytes", "Bytes of the distinct chunks, before compression.",
-		func(s *control.Stats) float64 { return float64(s.UniqueBytes) }),
+		func(s *whole) float64 { return float64(s.UniqueBytes) }),
 	gauge("stored_bytes", "Bytes that segments and index take on the disk.",
-		func(s *control.Stats) float64 { return float64(s.StoredBytes) }),
+		func(s *whole) float64 { return float64(s.StoredBytes) }),
 	gauge("dead_bytes", "The part of the segments that no file refers to.",
-		func(s *control.Stats) float64 { return float64(s.DeadBytes) }),
+		func(s *whole) float64 { return float64(s.DeadBytes) }),
 	gauge("plain_bytes", "Bytes of files that are stored as they are: small, or not packed yet.",
-		func(s *control.Stats) float64 { return float64(s.PlainBytes) }),
+		func(s *whole) float64 { return float64(s.PlainBytes) }),
+	gauge("runs", "Runs, which are the folders in runs/ with files.",
+		func(s *whole) float64 { return float64(len(s.Runs)) }),
+	gauge("torn_steps", "Steps of which a file was being written when a daemon died.",
+		func(s *whole) float64 { return float64(s.torn) }),
 }
 
 // ofCounters are the metrics since the daemon's start, and those of its memory and handles.

@@ -128,7 +128,7 @@ func TestSyntheticAttr(t *testing.T) {
 	s := &fake{key: 1, mode: unix.S_IFREG, traits: Traits{View: true}}
 	n := r.Synthesise(r.Root(), "v", ViewIno|77, unix.S_IFREG, s)
 	defer n.Unpin()
-	want := tree.Attr{Ino: ViewIno | 77, Mode: unix.S_IFREG | 0o440, UID: 5, Nlink: 1, Size: 1000, Blocks: 2}
+	want := tree.Attr{Ino: ViewIno | 77, Mode: unix.S_IFREG | 0o440, UID: 5, Nlink: 1, Size: 1000, Blocks: 1}
 	if a, err := n.Attr(); err != nil || a != want {
 		t.Errorf("%+v, %v", a, err)
 	}

@@ -1,6 +1,10 @@
 package queue
 
-import "ckptfs/fs/content"
+import (
+	"time"
+
+	"ckptfs/fs/content"
+)
 
 // Stage says how far a file is that is not packed yet.
 type Stage int
@@ -33,10 +37,11 @@ func (q *Queue) Pending() map[*content.File]Stage {
 
 // Status is what a queue says of itself.
 type Status struct {
-	MaxUnpacked   int64  // bytes that may wait before closes wait; negative: no bound
-	WaitingCloses int    // closes that wait now
-	Waits         string // why packing waits though files do; "": it does not wait
-	Unsynced      bool   // MakeDurable has something to do
+	MaxUnpacked   int64     // bytes that may wait before closes wait; negative: no bound
+	WaitingCloses int       // closes that wait now
+	Waits         string    // why packing waits though files do; "": it does not wait
+	Since         time.Time // when the file was queued that waits longest; zero: none does
+	Unsynced      bool      // MakeDurable has something to do
 }
 
 // Status is what the queue is doing now.
@@ -47,7 +52,7 @@ func (q *Queue) Status() Status {
 	}
 	since := q.backlog.since()
 	q.mu.Unlock()
-	if !since.IsZero() {
+	if s.Since = since; !since.IsZero() {
 		s.Waits = q.o.Throttle.Why(since.Add(patientFor))
 	}
 	return s

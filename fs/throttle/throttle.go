@@ -232,8 +232,10 @@ func (t *Throttle) Why(patient time.Time) string {
 	case t.wanted > 0 || t.share.workers > 0:
 		return ""
 	case t.pressed:
-		return fmt.Sprintf("other programs use all processors; packing takes them for a %dth of the time", burstShare)
+		return fmt.Sprintf("other programs use all processors: packing has a %dth of the time; `ckptfs sync` packs at once",
+			burstShare)
 	default:
-		return fmt.Sprintf("other programs use all processors; from %s on packing takes them for a %dth of the time", patient.Format(time.TimeOnly), burstShare)
+		return fmt.Sprintf("other programs use all processors: packing waits until %s, and has a %dth of the time then; "+
+			"`ckptfs sync` packs at once", patient.Format(time.TimeOnly), burstShare)
 	}
 }

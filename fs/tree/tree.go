@@ -6,6 +6,7 @@
 //	  control.sock        while a daemon runs
 //	  log                 of the daemons, unless --log-file names another file
 //	  writing             which files have writers (see Writing)
+//	  moving              while a folder moves in or out (package ckptfs/fs/inplace)
 //	  tree/…              the mount's names: directories, symlinks, special and regular files, each as it is
 //	  segments/*.seg      everything packed (package ckptfs/cas/segment)
 //	  index.db            derived, may be deleted (package ckptfs/index)

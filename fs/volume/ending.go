@@ -36,6 +36,7 @@ func (e ending) stop() {
 	v := e.v
 	v.closing.Store(true)
 	<-v.surveyed
+	v.keeper.Stop()
 	v.artifacts.Stop()
 	v.models.Stop() // before what asks it for its records
 	v.usage.Stop()

@@ -36,6 +36,7 @@ func (e events) Packed(f *content.File) {
 }
 
 func (e events) Unpacked(f *content.File, before cas.Hash) {
+	e.v.keeper.Removed()
 	if !f.StateLocked().Record.Remote { // what is stored against it would need bases that are not here
 		e.v.bases.NotePath(f.Path(), before)
 	}

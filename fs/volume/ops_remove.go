@@ -146,6 +146,7 @@ func (v *Volume) bury(t *names.Victim) {
 		v.bases.Gone(t.Ino)
 		v.usage.Changed(t.Ino) // another file may get the inode
 		v.hot.Remove(t.Ino)
+		v.keeper.Removed()
 	}
 	n := t.Node
 	if n == nil {

@@ -57,17 +57,31 @@ type Options struct {
 	// negative: at once.
 	HydrateAfter time.Duration
 	RemoteOptions
+	Moving
+	Inherited
+	// Disk is how many bytes the disk has, and has free: what is resident is evicted, and the remote's cache
+	// trimmed, while less than a fiftieth is free. nil: the disk that Dir lies on.
+	Disk queue.Space
+	Now  func() time.Time                                // nil: time.Now
+	Log  func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// Inherited is what an earlier process left that had the store mounted.
+type Inherited struct {
 	// Resume is called when the parts are made and nothing works in the background yet, if the store is
 	// mounted already, by an earlier process: it makes known what the kernel knows (Attach, Names, Reopen).
 	// Then the store's repair goes on beside the requests; nil: it comes before Open returns.
 	Resume func(*Volume) error
 	// Lock is the store's lock as the earlier process had it (LockFd); nil: it is taken anew.
 	Lock *os.File
-	// Disk is how many bytes the disk has, and has free: what is resident is evicted, and the remote's cache
-	// trimmed, while less than a fiftieth is free. nil: the disk that Dir lies on.
-	Disk queue.Space
-	Now  func() time.Time                                // nil: time.Now
-	Log  func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// Moving is how a store is opened whose files came into it as they were, or are about to leave it so (package
+// ckptfs/fs/inplace).
+type Moving struct {
+	Outsiders bool // programs may have files open since before there was a mount
+	Still     bool // nothing works in the background: no file is packed, hydrated or evicted by itself
+	Untrusted bool // every read is compared with its hash
 }
 
 // RemoteOptions are how the remote is used that a store was joined to.

@@ -14,7 +14,6 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/content"
-	"ckptfs/fs/control"
 	"ckptfs/fs/idle"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/maintenance"
@@ -117,6 +116,7 @@ func (v *Volume) openPasses() {
 		Artifacts: v.artifacts, SyncNames: v.durability.syncNames, Packed: v.ids.foundLocked,
 		Plan: v.reads.plan,
 	}
+	v.keeper = &maintenance.Keeper{Passes: v.passes, Settle: v.usage.Settle}
 }
 
 // atRest is the options of a worker on files that no program has touched for so long.
@@ -165,6 +165,7 @@ func (v *Volume) openContent(o Options) {
 		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
 		Now: v.now, Report: v.report, Events: events{v}, Remote: v.reads,
 	})
+	v.content.Outsiders.Store(o.Outsiders)
 }
 
 // openNames makes the tree of names.
@@ -242,7 +243,7 @@ func newQueue(v *Volume, o Options) *queue.Queue {
 // reclaim gives back what the segments hold that no file needs, however young it is.
 func (v *Volume) reclaim(ctx context.Context) (freed int64, err error) {
 	v.usage.Settle()
-	p, err := v.passes.Prune(ctx, control.PruneOptions{MaxUnused: store.DefaultMaxUnused}, nil)
+	p, err := v.passes.Reclaim(ctx, 0)
 	if errors.Is(err, store.ErrSweeping) {
 		return 0, nil // which gives it back
 	}

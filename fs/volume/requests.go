@@ -24,7 +24,7 @@ func (v *Volume) Requests() *Requests { return &Requests{v} }
 // Services are the services of the volume in the control protocol.
 func (v *Volume) Services() control.Services {
 	q := v.Requests()
-	return control.Services{Volume: q, Models: q, Tensors: q, Remote: q, Files: q}
+	return control.Services{Volume: q, Models: q, Tensors: q, Remote: q, Files: q, Folders: q}
 }
 
 // Stats counts what the store holds and what it costs.
@@ -33,12 +33,7 @@ func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	for f := range q.v.queue.Pending() {
-		s.Waiting.Files++
-		s.Waiting.Bytes += f.Unpacked()
-		f.Unpin()
-	}
-	s.Waiting.Why = q.v.queue.Status().Waits
+	s.Waiting = control.Waiting{Queue: backlogOf(q.v).all, Why: q.v.queue.Status().Waits}
 	return s, nil
 }
 
@@ -68,6 +63,7 @@ func (q *Requests) Compact(
 	ctx context.Context, o control.CompactOptions, report func(control.Progress),
 ) (*control.Compacted, error) {
 	defer q.v.usage.Rouse()
+	defer q.v.inspect.Recoded()
 	return q.v.passes.Compact(ctx, o, report)
 }
 

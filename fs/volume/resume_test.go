@@ -93,7 +93,8 @@ func TestResumeFails(t *testing.T) {
 		if !start {
 			resume = func(*Volume) error { return unix.EMFILE }
 		}
-		v, err := Open(Options{Dir: left, Lock: os.NewFile(uintptr(given), tree.LockFile), Resume: resume})
+		v, err := Open(Options{Dir: left,
+			Inherited: Inherited{Lock: os.NewFile(uintptr(given), tree.LockFile), Resume: resume}})
 		if !start && !errors.Is(err, unix.EMFILE) || start && err != nil {
 			t.Fatal(err)
 		}

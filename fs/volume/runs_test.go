@@ -150,6 +150,11 @@ func TestLogCountsWhatIsNew(t *testing.T) {
 		if n := s["3"].NewBytes; n > 2<<10 || s["3"].SharedWith != "2" || s["3"].PlainBytes != 0 {
 			t.Errorf("%+v", s["3"])
 		}
+		if sum := s["1"].StoredBytes + s["2"].StoredBytes + s["3"].StoredBytes; sum != r.records() ||
+			s["1"].StoredBytes < 900<<10 || s["2"].StoredBytes < 300<<10 || s["3"].StoredBytes > 4<<10 {
+			t.Errorf("stored are %d, %d, %d of %d", s["1"].StoredBytes, s["2"].StoredBytes, s["3"].StoredBytes,
+				r.records())
+		}
 		r.evictAll()
 	}
 }

@@ -14,12 +14,45 @@ import (
 // maxSidecars bounds the problems of sidecars that Status names.
 const maxSidecars = 64
 
+// backlog is the files that are closed and not packed yet.
+type backlog struct {
+	all, queued control.Queue
+	packing     []string // paths, sorted
+}
+
+func backlogOf(v *Volume) backlog {
+	u := backlog{packing: []string{}}
+	for f, stage := range v.queue.Pending() {
+		size := f.Unpacked()
+		u.all.Files++
+		u.all.Bytes += size
+		switch stage {
+		case queue.Packing:
+			u.packing = append(u.packing, f.Path())
+		case queue.Queued:
+			u.queued.Files++
+			u.queued.Bytes += size
+		}
+		f.Unpin()
+	}
+	sort.Strings(u.packing)
+	return u
+}
+
+func upkeepOf(v *Volume) control.Upkeep {
+	u := control.Upkeep{LastPrune: v.passes.LastPrune.Load(), LastCheck: v.passes.LastCheck.Load()}
+	if size, free, err := v.reserve.Space(); err == nil {
+		u.DiskBytes, u.FreeBytes = size, free
+	}
+	return u
+}
+
 // Status is what the volume is doing now.
 func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 	m := q.v.mount()
 	s := &control.Status{
 		Store: q.v.folder.Path(), Mountpoint: m.point, Mode: m.mode, ModeReason: m.reason, PID: os.Getpid(),
-		Started: q.v.started, HotSize: q.v.hot.Max, Packing: []string{},
+		Started: q.v.started, HotSize: q.v.hot.Max,
 		Failures: failures(q.v.queue.Failures, q.v.hot.Failures), Plain: failures(q.v.queue.Crowded),
 	}
 	if q.v.recovery != nil {
@@ -37,24 +70,17 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 	if s.Mode == "" {
 		s.Mode = control.ModeUnmounted
 	}
+	s.Upkeep = upkeepOf(q.v)
 	waiting := q.v.queue.Status()
+	if !waiting.Since.IsZero() {
+		s.QueuedSince = &waiting.Since
+	}
 	s.MaxUnpacked, s.WaitingCloses, s.PackingWaits = waiting.MaxUnpacked, waiting.WaitingCloses, waiting.Waits
 	if q.v.readOnly { // nothing is written, and no close waits
 		s.MaxUnpacked = 0
 	}
-	for f, stage := range q.v.queue.Pending() {
-		size := f.Unpacked()
-		s.UnpackedBytes += size
-		switch stage {
-		case queue.Packing:
-			s.Packing = append(s.Packing, f.Path())
-		case queue.Queued:
-			s.Queue.Files++
-			s.Queue.Bytes += size
-		}
-		f.Unpin()
-	}
-	sort.Strings(s.Packing)
+	u := backlogOf(q.v)
+	s.Queue, s.Packing, s.UnpackedBytes = u.queued, u.packing, u.all.Bytes
 	q.v.names.Each(func(n *names.Node) {
 		if f := n.File(); f != nil {
 			f.Lock()

@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"time"
@@ -57,7 +58,7 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 		opt = store.Options{ReadOnly: true, Now: s.now}
 	}
 	opt.ExpectBytes, opt.Spill = o.ExpectBytes, s.spill()
-	opt.Untrusted = o.Foreign || !s.lock.AtHome(s.folder)
+	opt.Untrusted = o.Untrusted || o.Foreign || !s.lock.AtHome(s.folder)
 	opt.Verified = s.verified
 	opt.Unreadable = func(n uint32, err error) {
 		s.report(slog.LevelError, "a segment cannot be read: the files that need it are damaged, the others are not; "+
@@ -143,4 +144,15 @@ func (s *storage) unready(err error) error {
 		}
 	}
 	return err
+}
+
+// empty reports whether no name is in the tree.
+func (s *storage) empty() bool {
+	dir, err := s.folder.OpenDir(tree.TreeDir)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	_, err = dir.Readdirnames(1)
+	return err == io.EOF
 }

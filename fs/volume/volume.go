@@ -85,6 +85,7 @@ type workers struct {
 	hydrator   *residency.Hydrator
 	sums       *idle.Checksums
 	ids        *identifier
+	keeper     *maintenance.Keeper
 	durability durability
 }
 
@@ -175,11 +176,12 @@ func (v *Volume) open(o Options) error {
 	v.openPasses()
 	v.usage.Start(counted(v))
 	v.sharing.open(v, o)
-	return v.recover(o.Resume)
+	return v.recover(o)
 }
 
-// recover repairs the store after an unclean end, and starts the background work. resume is Options.Resume.
-func (v *Volume) recover(resume func(*Volume) error) error {
+// recover repairs the store after an unclean end, and starts the background work.
+func (v *Volume) recover(o Options) error {
+	resume := o.Resume
 	before := v.lock.Before
 	s := &maintenance.Survey{Passes: v.passes, Repair: !before.Clean && before.PID != 0}
 	s.Stop = func() bool { // a store is closed in order when all of it is repaired
@@ -218,13 +220,14 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 		// Not before the files are known that the kernel reads by itself.
 		v.durability.takeDoubt(before)
 	}
-	if !v.readOnly {
+	if !v.readOnly && !o.Still {
 		v.queue.Start()
 		v.models.Start()
 		v.hot.Start()
 		v.hydrator.Start()
 		v.sums.Start()
 		v.ids.Start()
+		v.keeper.Start(v.surveyed)
 		v.durability.start()
 		v.sharing.start()
 	}
@@ -236,7 +239,7 @@ func (v *Volume) recover(resume func(*Volume) error) error {
 				v.report(slog.LevelError, "the next mount looks at every file again", "reason", err)
 			}
 		}()
-	case s.Repair || before.PID == 0:
+	case s.Repair || before.PID == 0 && v.empty():
 		close(v.surveyed)
 	default:
 		go func() {

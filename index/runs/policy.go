@@ -58,7 +58,7 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 	for i, n := newest, 0; i >= 0 && n < p.KeepLast; i-- {
 		if sorted[i].Complete {
 			n++
-			keep(i, "last %d", n)
+			keep(i, "one of the last %d", p.KeepLast)
 		}
 	}
 	for _, b := range p.KeepBest {
@@ -68,7 +68,7 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 				Known(sorted))
 		}
 		for n, i := range best[:min(b.N, len(best))] {
-			keep(i, "%s %s %d", b.Mode, b.Metric, n+1)
+			keep(i, "%s %s, %d of %d", b.Mode, b.Metric, n+1, b.N)
 		}
 	}
 	for i := range all {

@@ -267,7 +267,7 @@ func TestDecide(t *testing.T) {
 			Metrics: Metrics{{"loss", 1}}}, {Name: "0", Complete: true,
 			Time: t0.Add(-48 * time.Hour)}}, now)
 	if got := fmt.Sprint(all[0].Reasons, all[1].Reasons,
-		all[2].Reasons); got != "[no rule keeps it] [time not known] [last 1 min loss 1 within 1d2h]" {
+		all[2].Reasons); got != "[no rule keeps it] [time not known] [one of the last 1 min loss, 1 of 1 within 1d2h]" {
 		t.Error(got)
 	}
 	for _, p := range []Policy{{}, {KeepLast: -1}, {KeepWithin: -1},

@@ -71,7 +71,7 @@ func TestPackingGivesWay(t *testing.T) {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		// it may have been packed before the others were seen, or in a moment without them
 		m.Write("f", mounttest.Noise(1, 4*mib))
-		if strings.Contains(m.Run("status", m.Dir), "other programs use all processors; from ") && m.Show("f").State == mounttest.Plain {
+		if strings.Contains(m.Run("status", m.Dir), "other programs use all processors: packing waits until ") && m.Show("f").State == mounttest.Plain {
 			break
 		}
 		if time.Now().After(end) {

@@ -55,18 +55,6 @@ var troubles = map[string]func(t *testing.T) string{
 		m := mounttest.New(t)
 		return printed(t, nil, m.Bin, "mount", m.Store, t.TempDir())
 	},
-	"there is no /dev/fuse": func(t *testing.T) string {
-		mounttest.NeedRoot(t, "to hide /dev/fuse")
-		m := mounttest.New(t)
-		m.Must(m.Stop())
-		return printed(t, nil, "unshare", "--mount", "sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh",
-			m.Bin, "mount", m.Store, m.Dir)
-	},
-	"there is no fusermount3": func(t *testing.T) string {
-		m := mounttest.NewFor(t, mounttest.Nobody)
-		m.Must(m.Stop())
-		return m.ShAsUser("cd /; PATH=/nonexistent " + m.Bin + " mount " + m.Store + " " + m.Dir + " 2>&1 || true")
-	},
 	"Stale file handle": func(t *testing.T) string {
 		m := mounttest.New(t)
 		saved, err := os.ReadFile("../../formats/testdata/same/model.pt")
@@ -99,6 +87,9 @@ var troubles = map[string]func(t *testing.T) string{
 	"in no ckptfs mount": func(t *testing.T) string {
 		return printed(t, nil, mounttest.Bin, "stats", t.TempDir())
 	},
+	"there is no /dev/fuse":                        noDevice,
+	"there is no fusermount3":                      noHelper,
+	"fusermount3: mount failed: Permission denied": denied,
 	"only the store's owner and root may ask for it": func(t *testing.T) string {
 		mounttest.NeedRoot(t, "another user")
 		dir, err := os.MkdirTemp("", "ckptfs-trouble-") // t.TempDir lies below a folder that is root's alone
@@ -112,6 +103,32 @@ var troubles = map[string]func(t *testing.T) string{
 		nobody := strconv.Itoa(mounttest.Nobody)
 		return printed(t, nil, "setpriv", "--reuid", nobody, "--clear-groups", m.Bin, "stats", m.Dir)
 	},
+}
+
+// noDevice, noHelper and denied are what keeps users from mounting.
+func noDevice(t *testing.T) string {
+	mounttest.NeedRoot(t, "a root without devices")
+	m := mounttest.Prepare(t, t.TempDir())
+	return printed(t, nil, "unshare", "--mount", "sh", "-ec", alone+`
+mount -t tmpfs none /dev
+exec "$0" mount "$1" "$2"`, m.Bin, m.Store, m.Dir)
+}
+
+func noHelper(t *testing.T) string {
+	m := ofNobody(t)
+	return printed(t, nil, "setpriv", append(nobodys, "env", "PATH=/nonexistent", m.Bin, "mount", m.Store,
+		m.Dir)...)
+}
+
+// denied has another program in the place of fusermount3, which says what that says under AppArmor.
+func denied(t *testing.T) string {
+	m := ofNobody(t)
+	bin := openDir(t)
+	helper := filepath.Join(bin, "fusermount3")
+	script := "#!/bin/sh\necho \"$0: mount failed: Permission denied\" >&2\nexit 1\n"
+	m.Must(os.WriteFile(helper, []byte(script), 0o755))
+	m.Must(os.Chmod(helper, 0o755|os.ModeSetuid))
+	return printed(t, nil, "setpriv", append(nobodys, "env", "PATH="+bin, m.Bin, "mount", m.Store, m.Dir)...)
 }
 
 // printed is what a program printed, to either end.

@@ -34,6 +34,9 @@ for name in ckptfs.__all__:
     spoken = typing.get_type_hints(f, {"torch": torch, **vars(ckptfs)})
     assert set(f.__code__.co_varnames[: f.__code__.co_argcount]) - {"self"} | {"return"} == set(spoken), (name, spoken)
 
+several = ckptfs.Match(Path("/m"), {"match": {"path": "<a>", "length": 3, "exact": True, "tensors": [{"new": f"n{i}", "stored": f"<s{i}>"} for i in range(21)]}})
+assert "/m/&lt;a&gt;</b>: 3 layers" in several._repr_html_() and "<td>&lt;s19&gt;</td>" in several._repr_html_() and "and 1 more" in several._repr_html_()
+
 
 class Net(nn.Module):
     """Two branches that are added; the head is as wide as one likes."""

@@ -115,6 +115,9 @@ type Span time.Duration
 
 func (s *Span) String() string {
 	d := time.Duration(*s)
+	if d == 0 {
+		return "0" // which is no default to tell of
+	}
 	if days := d / (24 * time.Hour); d > 0 && d == days*24*time.Hour {
 		return strconv.FormatInt(int64(days), 10) + "d"
 	}

@@ -68,10 +68,10 @@ func deltas(st *control.Stats) string {
 	if st.Deltas == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("%s, %s stored as %s", text.Plural(st.Deltas, "chunk"),
+	s := fmt.Sprintf("%s of %s, stored as differences of %s", text.Plural(st.Deltas, "chunk"),
 		text.Bytes(st.DeltaRawBytes), text.Bytes(st.DeltaBytes))
 	if st.BaseBytes > 0 {
-		s += "; kept for them alone: " + text.Bytes(st.BaseBytes)
+		s += fmt.Sprintf("; they need %s of chunks that no file has", text.Bytes(st.BaseBytes))
 	}
 	return s
 }

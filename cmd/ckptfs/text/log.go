@@ -29,10 +29,10 @@ func Log(w io.Writer, log func(control.Listed) (*control.RunLog, error)) error {
 	if err != nil {
 		return err
 	}
-	Table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", "SHARED", "METRICS"}, rows)
+	Table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", ">STORED", "SHARED", "METRICS"}, rows)
 	if len(rows) > 0 {
-		fmt.Fprintln(w, "NEW is what no step above has, before compression and deltas; "+
-			"`ckptfs stats` says what is stored.")
+		fmt.Fprintln(w, "NEW is what no step above has, before compression and deltas; STORED is what that takes. "+
+			"`ckptfs du` says what removing a step gives back.")
 	}
 	for _, p := range problems {
 		fmt.Fprintln(w, p)
@@ -56,7 +56,8 @@ func stepRow(s *control.Step) []string {
 	for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
 		metrics = append(metrics, name+"="+s.Metrics[name].String())
 	}
-	return []string{Printable(s.Step), s.State, Time(s.Time), Bytes(s.LogicalBytes), fresh, Printable(shared),
+	return []string{Printable(s.Step), s.State, Time(s.Time), Bytes(s.LogicalBytes), fresh,
+		Bytes(s.StoredBytes), Printable(shared),
 		Printable(strings.Join(metrics, " "))}
 }
 

@@ -31,7 +31,8 @@ func logOf(steps []control.Step) func(control.Listed) (*control.RunLog, error) {
 }
 
 var someSteps = []control.Step{
-	{Step: "1", State: control.StepComplete, Time: time.Unix(0, 0), LogicalBytes: 3 << 20, NewBytes: 3 << 20},
+	{Step: "1", State: control.StepComplete, Time: time.Unix(0, 0), LogicalBytes: 3 << 20, NewBytes: 3 << 20,
+		StoredBytes: 1 << 20},
 	{Step: "2<", State: control.StepTorn, LogicalBytes: 5, PlainBytes: 5, SharedWith: "1",
 		SharedBytes: 1 << 10, Metrics: map[string]control.Number{"loss": 0.5, "acc": 1e-7}},
 	{Step: "3\n", State: control.StepComplete, Problem: "no\x1b"},
@@ -75,12 +76,13 @@ func TestLogAsTable(t *testing.T) {
 	}
 	lines := strings.Split(b.String(), "\n")
 	for i, want := range [][]string{
-		{"STEP", "STATE", "WRITTEN", "SIZE", "NEW", "SHARED", "METRICS"},
-		{"1", "complete", time.Unix(0, 0).Format(time.DateTime), "3.00 MiB", "3.00 MiB"},
-		{"2<", "torn", "5 B", "0 B", "1.00 KiB with 1", "acc=1e-07 loss=0.5"},
-		{`"3\n"`, "complete", "0 B", "0 B"}, {"4", "complete", "0 B", "0 B"},
-		strings.Fields("NEW is what no step above has, before compression and deltas; " +
-			"`ckptfs stats` says what is stored."),
+		{"STEP", "STATE", "WRITTEN", "SIZE", "NEW", "STORED", "SHARED", "METRICS"},
+		{"1", "complete", time.Unix(0, 0).Format(time.DateTime), "3.00 MiB", "3.00 MiB",
+			"1.00 MiB"},
+		{"2<", "torn", "5 B", "0 B", "0 B", "1.00 KiB with 1", "acc=1e-07 loss=0.5"},
+		{`"3\n"`, "complete", "0 B", "0 B", "0 B"}, {"4", "complete", "0 B", "0 B", "0 B"},
+		strings.Fields("NEW is what no step above has, before compression and deltas; STORED is what that " +
+			"takes. `ckptfs du` says what removing a step gives back."),
 		{`"3\n": "no\x1b"`},
 	} {
 		if got := strings.Join(strings.Fields(lines[i]), " "); got != strings.Join(want, " ") {

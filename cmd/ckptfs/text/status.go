@@ -61,7 +61,7 @@ func Status(w io.Writer, st *control.Status) {
 	if st.WaitingCloses > 0 {
 		unpacked += fmt.Sprintf(", %s waiting", Plural(int64(st.WaitingCloses), "close"))
 	}
-	hot := Bytes(st.HotSize)
+	hot := "at most " + Bytes(st.HotSize)
 	if st.HotSize < 0 {
 		hot = "not bounded"
 	}
@@ -84,7 +84,9 @@ func Status(w io.Writer, st *control.Status) {
 		"waits", waits,
 		"not packed", unpacked,
 		"artifact ids", ids,
-		"resident", fmt.Sprintf("%s of %s", Bytes(st.ResidentBytes), hot),
+		"disk", diskText(&st.Upkeep),
+		"pruned", prunedText(st.LastPrune),
+		"copies", fmt.Sprintf("%s of packed files, %s", Bytes(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", Printable(st.Recovery),
 		"remote", Remote(st.Remote),
@@ -97,6 +99,26 @@ func Status(w io.Writer, st *control.Status) {
 	}
 	NamePlain(w, st)
 	NameFailures(w, st)
+}
+
+// diskText is the disk of a store.
+func diskText(u *control.Upkeep) string {
+	if u.DiskBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s free", Bytes(u.FreeBytes), Bytes(u.DiskBytes))
+}
+
+// prunedText is the last prune; nothing if there was none.
+func prunedText(p *control.LastPrune) string {
+	if p == nil {
+		return ""
+	}
+	s := fmt.Sprintf("%s, %s freed", p.At.Format(time.DateTime), Bytes(p.FreedBytes))
+	if p.ByItself {
+		s += "; by itself, for the disk fills up"
+	}
+	return s
 }
 
 // namedFiles is how many files a line names: small ones are packed in groups of 64.

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import html
+import itertools
 import json
 import os
 import re
@@ -438,6 +440,17 @@ class Match:
 
     def __repr__(self) -> str:
         return f"Match({str(self.path)!r}, length={self.length}, tensors={len(self.tensors)})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the file, and which tensor of it each of the model's is."""
+        shown = 20
+        rows = "".join(f"<tr><td>{html.escape(n)}</td><td>{html.escape(s)}</td></tr>" for n, s in itertools.islice(self.tensors.items(), shown))
+        more = f"<p>and {len(self.tensors) - shown} more</p>" if len(self.tensors) > shown else ""
+        exact = "" if self.exact else " or more"
+        return (
+            f"<p><b>{html.escape(str(self.path))}</b>: {self.length}{exact} layers in common, {len(self.tensors)} tensors</p>"
+            f"<table><thead><tr><th>model</th><th>file</th></tr></thead><tbody>{rows}</tbody></table>{more}"
+        )
 
 
 def match(model: torch.nn.Module | dict[str, Any], at: str | os.PathLike[str] | None = None) -> Match | None:

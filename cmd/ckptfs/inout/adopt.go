@@ -1,0 +1,365 @@
+package inout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/host"
+	"ckptfs/cmd/ckptfs/procs"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/inplace"
+	"ckptfs/fs/tree"
+)
+
+// adopt is one call of the command.
+type adopt struct {
+	Shell
+	dir, store string
+	options    []string // of the mount, as given
+	foreign    bool
+
+	looked *inplace.Looked
+}
+
+func adoptCommand(s Shell) *cobra.Command {
+	a := &adopt{Shell: s}
+	var into string
+	cmd := &cobra.Command{
+		Use:   "adopt [flags] DIR",
+		Short: "Make a folder a mounted store, in place and without copying it",
+		Long: `Makes the folder DIR a store that is mounted on DIR. Nothing is copied: the folder moves by one rename into the store,
+DIR.ckptfs beside it unless --store names another folder of the same disk. Its files are then packed in the background.
+Files that programs have open stay open, and what they write is there.
+
+With --into the folder moves to a path in a store that there is, mounted or not, and is gone from where it was.
+
+If the command is killed, or the power goes, the folder is where it was or in the store, whole. Run the command again:
+it ends what was begun. If nothing can be mounted, the folder is put back.
+
+DIR is not adopted while a program stands in it, has a folder of it open or mounted elsewhere: it would go on past the
+mount. Nor is it if a file in it has another name outside of DIR: that name would lead to a file that is packed.
+
+` + "`ckptfs leave DIR`" + ` is the way back.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return s.Usage(cmd, "adopt takes a folder")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if a.dir, err = absolute(args[0]); err != nil {
+				return err
+			}
+			if into != "" {
+				if a.store != "" || len(a.options) > 0 {
+					return s.Usage(cmd, "--into names a path in a store that there is: without --store and -o")
+				}
+				if into, err = filepath.Abs(into); err != nil {
+					return err
+				}
+				return a.into(cmd.Context(), into)
+			}
+			if a.store == "" {
+				a.store = a.dir + beside
+			}
+			if a.store, err = absolute(a.store); err != nil {
+				return err
+			}
+			a.foreign, _ = cmd.Flags().GetBool("foreign")
+			return a.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&a.store, "store", "", "the store's folder, on the same disk (default DIR.ckptfs)")
+	cmd.Flags().StringVar(&into, "into", "", "move the folder to this path in the mount of a store on the same disk")
+	cmd.Flags().StringArrayVarP(&a.options, "options", "o", nil, "options of the mount, as `ckptfs mount -o` takes them")
+	return cmd
+}
+
+func (a *adopt) run(ctx context.Context) error {
+	d, m, err := folder(a.store, a.foreign)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		defer d.Close()
+	}
+	begun := m != nil && m.Way == inplace.Adopt && m.Dir == a.dir
+	if d != nil && (begun || m == nil) && a.mounted() {
+		return a.end(d)
+	}
+	here := host.Here()
+	if err := here.CheckFUSE(false); err != nil {
+		return err
+	}
+	others := here.CheckFUSE(true) == nil // who saw the folder is to see the mount
+	if err := clear(a.store, a.dir); err != nil {
+		return err
+	}
+	if m != nil && !begun {
+		return busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
+	}
+	if d != nil && m == nil && a.unmounted() {
+		if err := a.Mount(ctx, a.mountArgs(others)...); err != nil {
+			return err
+		}
+		return a.end(d)
+	}
+	if !begun {
+		if err := a.vet(ctx); err != nil {
+			return err
+		}
+	}
+	if d == nil {
+		if d, err = a.make(); err != nil {
+			return err
+		}
+		defer d.Close()
+	}
+	claim, err := inplace.Claim(d)
+	if err != nil {
+		return err
+	}
+	defer claim.Close()
+	if !begun {
+		if err := a.begin(ctx, d); err != nil {
+			return err
+		}
+	}
+	return a.mount(ctx, d, others)
+}
+
+// mounted reports whether the store is mounted on the folder, and served.
+func (a *adopt) mounted() bool {
+	m := mountAt(a.dir)
+	ours := m != nil && m.FSType == fsType && m.Source == a.store
+	return ours && errors.Is(clear(a.store, a.dir), unix.EBUSY)
+}
+
+// unmounted reports whether the folder was adopted before, and is only to be mounted: the store has the
+// files, and the folder none.
+func (a *adopt) unmounted() bool {
+	inStore, err := os.ReadDir(filepath.Join(a.store, tree.TreeDir))
+	if err != nil || len(inStore) == 0 {
+		return false
+	}
+	inDir, err := os.ReadDir(a.dir)
+	return err == nil && len(inDir) == 0
+}
+
+// vet looks for everything that keeps the folder from being adopted, while nothing is changed.
+func (a *adopt) vet(ctx context.Context) error {
+	if err := a.places(); err != nil {
+		return err
+	}
+	if who := procs.Standing("/proc", a.dir); len(who) > 0 {
+		return busy(fmt.Sprintf("%s: programs reach what is in it by more than its path, and would go on past the mount: %s; "+
+			"have them leave the folder first", a.dir, strings.Join(who, ", ")))
+	}
+	var err error
+	if a.looked, err = inplace.Look(ctx, a.dir); err != nil {
+		return err
+	}
+	return a.judge(a.looked)
+}
+
+// places looks at where folder and store lie.
+func (a *adopt) places() error {
+	st, err := os.Lstat(a.dir)
+	if err != nil {
+		return err
+	}
+	if !st.IsDir() {
+		return a.Unfit(a.dir + " is no folder")
+	}
+	if within(a.store, a.dir) || within(a.dir, a.store) {
+		return a.Unfit(fmt.Sprintf("%s and the store %s: neither can lie in the other", a.dir, a.store))
+	}
+	if store, mountpoint, _, err := a.Place(a.dir); err == nil {
+		if mountpoint == "" {
+			mountpoint = store
+		}
+		return a.Unfit(fmt.Sprintf("%s lies in the store %s: what is moved there is packed as it is", a.dir, mountpoint))
+	}
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return fmt.Errorf("read the list of mounts: %w", err)
+	}
+	for _, m := range mounts {
+		switch {
+		case m.Mountpoint == a.dir:
+			return a.Unfit(a.dir + " is a mountpoint, which cannot be moved: adopt a folder in it")
+		case within(m.Mountpoint, a.dir):
+			return a.Unfit(fmt.Sprintf("%s: something is mounted in it, on %s, and would not be seen any more: unmount it first", a.dir, m.Mountpoint))
+		}
+	}
+	return a.sameDisk()
+}
+
+func (a *adopt) sameDisk() error {
+	var dir, there unix.Stat_t
+	if err := unix.Stat(a.dir, &dir); err != nil {
+		return &os.PathError{Op: "stat", Path: a.dir, Err: err}
+	}
+	err := unix.Stat(a.store, &there)
+	if err == unix.ENOENT {
+		err = unix.Stat(filepath.Dir(a.store), &there)
+	}
+	if err != nil {
+		return &os.PathError{Op: "stat", Path: a.store, Err: err}
+	}
+	if dir.Dev != there.Dev {
+		return a.Unfit(fmt.Sprintf("%s and %s are on different disks, and a folder moves within one: name a store on the same disk, or "+
+			"mount one and copy the files", a.dir, a.store))
+	}
+	return nil
+}
+
+// judge says what in a folder keeps it from being adopted, and warns of what works otherwise on a mount.
+func (a *adopt) judge(l *inplace.Looked) error {
+	refuse := func(f inplace.Found, why string) error {
+		if f.N == 0 {
+			return nil
+		}
+		return a.Unfit(fmt.Sprintf("%s: %s: %s", a.dir, why, f))
+	}
+	err := errors.Join(
+		refuse(l.Stores, "a store is in it, which would be packed as files: move it away"),
+		refuse(l.Linked, "files have names outside of the folder, too, that would lead to packed files: remove these names, or copy the files"),
+		refuse(l.Hollow, "the bytes of these files are in another store, not here: copy them from a mount of it"),
+		refuse(l.Foreign, "belongs to other users, and only root can adopt it"),
+	)
+	if err != nil {
+		return err
+	}
+	if l.ACLs.N > 0 {
+		a.Say("ACLs and security attributes do not work on a mount: %s", l.ACLs)
+	}
+	if l.Pipes.N > 0 {
+		a.Say("programs that have these sockets and pipes open are to open them again: %s", l.Pipes)
+	}
+	return nil
+}
+
+// make makes the store, or opens one that an earlier call made, and makes it durable.
+func (a *adopt) make() (*disk.Folder, error) {
+	d, err := tree.OpenOrCreate(a.store, a.foreign, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	up, err := os.Open(filepath.Dir(a.store))
+	if err == nil {
+		err = errors.Join(up.Sync(), up.Close(), d.SyncDir("."))
+	}
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// begin writes the journal, for a store that has no files.
+func (a *adopt) begin(ctx context.Context, d *disk.Folder) error {
+	if tree.Used(a.store) {
+		return busy(fmt.Sprintf("the store %s is in use", a.store))
+	}
+	names, err := d.ReadDir(tree.TreeDir)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		return a.Unfit(fmt.Sprintf("the store %s has files already: name another with --store, or mount it and move the folder into the mount", a.store))
+	}
+	p, err := inplace.NewPair(d, a.dir)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if a.looked.Marked.N > 0 { // by a store that it was once in
+		up, err := disk.OpenFolder(filepath.Dir(a.dir))
+		if err != nil {
+			return err
+		}
+		defer up.Close()
+		if err := inplace.Strip(ctx, up, filepath.Base(a.dir), inplace.Adopt); err != nil {
+			return err
+		}
+	}
+	return p.Begin(inplace.Adopt)
+}
+
+// mount has the folder moved and mounted. If that fails, the folder is put back.
+func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
+	err := a.Mount(ctx, append([]string{"--adopt"}, a.mountArgs(others)...)...)
+	if err == nil {
+		return a.end(d)
+	}
+	if berr := a.back(d); berr != nil {
+		return fmt.Errorf("%w; the folder is in %s, whole, and was not put back: %w; run the command again", err, d.Join(tree.TreeDir), berr)
+	}
+	return fmt.Errorf("%w; %s is as it was", err, a.dir)
+}
+
+// mountArgs are the mount's arguments.
+func (a *adopt) mountArgs(others bool) (args []string) {
+	if a.foreign {
+		args = append(args, "--foreign")
+	}
+	if others {
+		args = append(args, "--allow-other")
+	}
+	for _, o := range a.options {
+		args = append(args, "-o", o)
+	}
+	return append(args, a.store, a.dir)
+}
+
+// back puts the folder back once the daemon has ended that could not serve it.
+func (a *adopt) back(d *disk.Folder) error {
+	for began := time.Now(); tree.Used(a.store); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > answers {
+			return fmt.Errorf("%s: its daemon does not end: %w", a.store, unix.EBUSY)
+		}
+	}
+	if err := errors.Join(clear(a.store, a.dir), clear(a.store, d.Join(tree.TreeDir))); err != nil {
+		return err
+	}
+	m, err := inplace.Read(d)
+	if err != nil || m == nil {
+		return err
+	}
+	return inplace.Back(context.Background(), d, m) // also after an interrupt
+}
+
+// end removes the journal: the store is mounted.
+func (a *adopt) end(d *disk.Folder) error {
+	if err := inplace.End(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	v := struct {
+		Dir   string `json:"dir"`
+		Store string `json:"store"`
+		*inplace.Looked
+	}{a.dir, a.store, a.looked}
+	return a.Show(v, func(w io.Writer) {
+		what := ""
+		if a.looked != nil {
+			files, bytes := text.Plural(a.looked.Files, "file"), text.Bytes(a.looked.Bytes)
+			what = fmt.Sprintf(", with %s, %s", files, bytes)
+		}
+		fmt.Fprintf(w, "%s is a mount of %s now%s\n", text.Printable(a.dir), text.Printable(a.store), what)
+		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, `ckptfs leave %[1]s` undoes it\n", text.Printable(a.dir))
+	})
+}

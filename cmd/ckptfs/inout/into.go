@@ -1,0 +1,54 @@
+package inout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
+	"ckptfs/fs/inplace"
+)
+
+// into moves the folder to a path in a store that there is, mounted or not. The store's daemon does it, by
+// one rename.
+func (a *adopt) into(ctx context.Context, to string) error {
+	var err error
+	if a.store, _, _, err = a.Place(filepath.Dir(to)); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
+		return a.Unfit(to + " is there already: name what is to be made")
+	}
+	if err := a.vet(ctx); err != nil {
+		return err
+	}
+	if a.looked.Marked.N > 0 {
+		up, err := disk.OpenFolder(filepath.Dir(a.dir))
+		if err != nil {
+			return err
+		}
+		defer up.Close()
+		if err := inplace.Strip(ctx, up, filepath.Base(a.dir), inplace.Adopt); err != nil {
+			return err
+		}
+	}
+	err = a.With(ctx, to, func(c *control.Client, at string) error { return c.TakeIn(ctx, a.dir, at) })
+	if err != nil {
+		return err
+	}
+	v := struct {
+		Dir   string `json:"dir"`
+		Store string `json:"store"`
+		Path  string `json:"path"`
+		*inplace.Looked
+	}{a.dir, a.store, to, a.looked}
+	return a.Show(v, func(w io.Writer) {
+		fmt.Fprintf(w, "%s is %s now, with %s, %s\n", text.Printable(a.dir), text.Printable(to),
+			text.Plural(a.looked.Files, "file"), text.Bytes(a.looked.Bytes))
+	})
+}

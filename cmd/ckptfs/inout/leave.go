@@ -1,0 +1,322 @@
+package inout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
+	"ckptfs/fs/inplace"
+	"ckptfs/fs/tree"
+	"ckptfs/fs/volume"
+)
+
+// leave is one call of the command.
+type leave struct {
+	Shell
+	store, mountpoint string
+	dir               string // where the folder is to be
+	foreign           bool
+}
+
+func leaveCommand(s Shell) *cobra.Command {
+	l := &leave{Shell: s}
+	var to string
+	cmd := &cobra.Command{
+		Use:   "leave [flags] MOUNTPOINT|STORE [DIR]",
+		Short: "Make a store a plain folder again, in place",
+		Long: `Unmounts the store, makes every file of it plain, and moves its tree to DIR by one rename; without DIR, to where it was
+mounted. Each packed file is read, written and compared with the hashes of its manifest. The store's extended attributes
+go. The room that this takes is counted first.
+
+If the command is killed, or the power goes, run it again: it goes on where it was. Until the rename the store can be
+mounted as before.
+
+With --copy the files are copied to DIR, on any disk, and compared; the store stays as it is, mounted or not. Cut short,
+the copy goes on where it was.
+
+The store's folder remains, with all that was packed, but without files. ` + "`rm -r STORE`" + ` removes it;
+` + "`ckptfs adopt DIR`" + ` uses it again.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return s.Usage(cmd, "leave takes a mountpoint or a store, and where the folder is to be")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.foreign, _ = cmd.Flags().GetBool("foreign")
+			if to != "" {
+				if len(args) > 1 {
+					return s.Usage(cmd, "leave --copy DIR takes a mountpoint or a store")
+				}
+				var err error
+				if l.dir, err = absolute(to); err != nil {
+					return err
+				}
+				return l.copy(cmd.Context(), args[0])
+			}
+			if err := l.find(args); err != nil {
+				return err
+			}
+			return l.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&to, "copy", "", "copy the files to this folder, and leave the store as it is")
+	return cmd
+}
+
+// find finds the store, and where its files are to go.
+func (l *leave) find(args []string) (err error) {
+	if len(args) == 2 {
+		if l.dir, err = absolute(args[1]); err != nil {
+			return err
+		}
+	}
+	var inside string
+	l.store, l.mountpoint, inside, err = l.Place(args[0])
+	if err != nil {
+		if dir, again := l.begun(args[0]); again {
+			l.store, l.dir = dir+beside, dir
+			return nil
+		}
+		return err
+	}
+	if inside != "" {
+		return l.Unfit(fmt.Sprintf("%s is in the store %s: name the mountpoint, or the store", args[0], l.store))
+	}
+	if l.dir == "" {
+		l.dir = l.mountpoint
+	}
+	if l.dir == "" {
+		if _, m, err := folder(l.store, l.foreign); err == nil && m != nil && m.Way == inplace.Leave {
+			l.dir = m.Dir
+		}
+	}
+	if l.dir == "" {
+		return l.Unfit(fmt.Sprintf("the store %s is not mounted: say where its files are to be, `ckptfs leave %[1]s DIR`", l.store))
+	}
+	return nil
+}
+
+// begun reports whether a path is where the files of the store beside it are to be, which was unmounted for
+// that, or of which a move was begun.
+func (l *leave) begun(path string) (dir string, is bool) {
+	dir, err := absolute(path)
+	if err != nil {
+		return "", false
+	}
+	d, m, err := folder(dir+beside, l.foreign)
+	if err != nil || d == nil {
+		return "", false
+	}
+	d.Close()
+	if m != nil && m.Way == inplace.Leave && m.Dir == dir {
+		return dir, true
+	}
+	names, err := os.ReadDir(dir)
+	return dir, errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0
+}
+
+// left is what the command prints.
+type left struct {
+	Dir   string `json:"dir"`
+	Store string `json:"store"`
+	Room  room   `json:"room"`
+	*control.Left
+}
+
+func (l *leave) run(ctx context.Context) error {
+	d, m, err := folder(l.store, l.foreign)
+	if err != nil {
+		return err
+	}
+	if d == nil {
+		return l.Unfit(l.store + " is no store")
+	}
+	defer d.Close()
+	if m != nil && (m.Way != inplace.Leave || m.Dir != l.dir) {
+		if err := l.other(d, m); err != nil {
+			return err
+		}
+		m = nil
+	}
+	claim, err := inplace.Claim(d)
+	if err != nil {
+		return err
+	}
+	defer claim.Close()
+	out := &left{Dir: l.dir, Store: l.store, Left: &control.Left{}}
+	if m == nil {
+		names, err := d.ReadDir(tree.TreeDir)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 && l.mountpoint == "" {
+			return l.Show(out, func(w io.Writer) {
+				fmt.Fprintf(w, "%s has no files: nothing is to be moved\n", text.Printable(l.store))
+			})
+		}
+		if err := l.place(d); err != nil {
+			return err
+		}
+		if out.Room, err = l.room(ctx, d); err != nil {
+			return err
+		}
+	}
+	if l.mountpoint != "" {
+		if err := l.Unmount(ctx, l.mountpoint); err != nil {
+			return err
+		}
+	}
+	if moved, err := l.moved(d, m); err != nil || moved {
+		return errors.Join(err, l.end(d, out))
+	}
+	if out.Left, err = l.unpack(ctx, out.Room); err != nil {
+		return err
+	}
+	if len(out.Damaged) > 0 {
+		l.named(out.Left)
+		return l.Damaged()
+	}
+	if err := l.move(ctx, d); err != nil {
+		return err
+	}
+	return l.end(d, out)
+}
+
+// other looks at the journal of another move: one that adopt ended but for the journal is over.
+func (l *leave) other(d *disk.Folder, m *inplace.Move) error {
+	if m.Way == inplace.Adopt && l.mountpoint == m.Dir {
+		return inplace.End(d)
+	}
+	return busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", l.store, m.Dir, m.Way))
+}
+
+// place looks whether the tree can be moved there.
+func (l *leave) place(d *disk.Folder) error {
+	if within(l.dir, l.store) || within(l.store, l.dir) {
+		return l.Unfit(fmt.Sprintf("%s and the store %s: neither can lie in the other", l.dir, l.store))
+	}
+	if l.dir != l.mountpoint {
+		names, err := os.ReadDir(l.dir)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return err
+		case len(names) > 0:
+			return l.Unfit(fmt.Sprintf("%s is not empty, %q is in it: name a new folder", l.dir, names[0].Name()))
+		}
+	}
+	tr, err := d.Lstat(tree.TreeDir)
+	if err != nil {
+		return err
+	}
+	var up unix.Stat_t
+	if err := unix.Stat(filepath.Dir(l.dir), &up); err != nil {
+		return &os.PathError{Op: "stat", Path: filepath.Dir(l.dir), Err: err}
+	}
+	if tr.Dev != up.Dev {
+		return l.Unfit(fmt.Sprintf("%s and the store %s are on different disks, and a folder moves within one: name a folder beside the store", l.dir, l.store))
+	}
+	return nil
+}
+
+// room counts the room that the plain files take.
+func (l *leave) room(ctx context.Context, d *disk.Folder) (r room, err error) {
+	if r.Files, r.Needed, err = inplace.Needed(ctx, d); err != nil {
+		return r, err
+	}
+	if _, r.Free, err = d.Space(); err != nil {
+		return r, err
+	}
+	return r, r.short()
+}
+
+// moved reports whether the tree has moved already.
+func (l *leave) moved(d *disk.Folder, m *inplace.Move) (bool, error) {
+	if m == nil {
+		return false, nil
+	}
+	p, err := inplace.NewPair(d, l.dir)
+	if err != nil {
+		return false, err
+	}
+	defer p.Close()
+	moved, err := p.Moved(m)
+	if err == nil && moved {
+		err = p.Settle(inplace.Leave)
+	}
+	return moved, err
+}
+
+// unpack makes every file plain.
+func (l *leave) unpack(ctx context.Context, r room) (*control.Left, error) {
+	update, done := l.Progress("restoring")
+	defer done()
+	return volume.Leave(ctx, l.Volume(l.store), r.Needed, update)
+}
+
+// move moves the tree, whose files are plain. Nobody opens the store meanwhile.
+func (l *leave) move(ctx context.Context, d *disk.Folder) (err error) {
+	lock, err := tree.Acquire(d, time.Now())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release(lock.Before.Clean)) }()
+	if err := inplace.Strip(ctx, d, tree.TreeDir, inplace.Leave); err != nil {
+		return err
+	}
+	if err := unix.Syncfs(lock.Fd()); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	if err := os.Mkdir(l.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	p, err := inplace.NewPair(d, l.dir)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.Begin(inplace.Leave); err != nil {
+		return err
+	}
+	return p.Exchange(inplace.Leave)
+}
+
+// end removes the journal, and says what there is now.
+func (l *leave) end(d *disk.Folder, out *left) error {
+	if err := inplace.End(d); err != nil {
+		return err
+	}
+	return l.Show(out, func(w io.Writer) {
+		l.named(out.Left)
+		fmt.Fprintf(w, "%s is a plain folder; %s, %s, made plain and compared with their hashes\n", text.Printable(l.dir),
+			text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes))
+		fmt.Fprintf(w, "%s keeps what was packed: `rm -r %[1]s` removes that, once you need it no more\n", text.Printable(l.store))
+	})
+}
+
+// named names the files of which there is something to say.
+func (l *leave) named(out *control.Left) {
+	for _, f := range out.Damaged {
+		l.Say("%s: cannot be made plain: %s", text.Printable(f.Path), text.Printable(f.Reason))
+	}
+	for _, p := range out.Kept {
+		l.Say("%s: what was packed of it cannot be read; its local copy is the file now, not compared", text.Printable(p))
+	}
+	for _, p := range out.Lost {
+		l.Say("%s: may have lost bytes before, which the disk did not take", text.Printable(p))
+	}
+	if len(out.Damaged) > 0 {
+		l.Say("the store stays as it is, and can be mounted; `ckptfs check` says what to do, or remove these files")
+	}
+}

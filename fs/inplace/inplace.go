@@ -1,0 +1,343 @@
+// Package inplace makes a folder the tree of a store, and the tree of a store a plain folder again, without
+// copying a byte.
+//
+//	adopt      DIR, full   ◀──▶  STORE/tree, empty
+//	leave      DIR, empty  ◀──▶  STORE/tree, full
+//
+// Both are the same step: two folders of one filesystem change places, by renameat2(2) with RENAME_EXCHANGE.
+// The kernel does that in one step, for every program and for the disk: the journal of a filesystem has it
+// whole or not at all. So at each moment, and after each crash, the full folder is whole, in one of two
+// places.
+//
+// # States
+//
+// The file STORE/moving says which folder is about to move, by inode number and time of birth: these stay as
+// they are. What was done is not written down, but seen by where that inode is.
+//
+//	moving   the inode is at     state
+//	no                           nothing is under way
+//	yes      the place it has    begun: nothing has moved
+//	yes      the other place     moved: the rename may not be durable yet
+//
+// # Order of writes
+//
+//	step                                                           a crash after it leaves
+//	adopt 1  STORE is a store with an empty tree; it and its name   DIR as it was, and an empty store
+//	         are synced
+//	      2  moving is written and synced, and so is its name       begun
+//	      3  the folders change places                              begun or moved
+//	      4  the moved folder, DIR's parent and STORE are synced    moved
+//	      5  STORE is mounted on DIR                                moved
+//	      6  moving is removed, and STORE is synced                 a store that is mounted, or was
+//
+//	leave 1  every file is made plain (package volume, Leave)       a store with fewer packed files
+//	      2  the store's attributes go, and the filesystem is       a store without packed files
+//	         synced
+//	      3  as 2 of adopt                                          begun
+//	      4  as 3 and 4 of adopt                                    begun or moved
+//	      5  moving is removed, and STORE is synced                 a plain folder, and a store without files
+//
+// Each step may be repeated, so the next run goes through all of them again and does what is left. If a mount
+// fails after step 3 of adopt, the folders change places once more (Back), and moving goes. A mount of a
+// store with the file moving is one like any other.
+//
+// # What a program does meanwhile
+//
+// What is open stays open: no inode changes. Until DIR is mounted a program may find the empty folder there.
+// Root avoids that: the mount is made on the empty folder first, and comes with it (SwapMounted). Elsewhere
+// what a program made in the empty folder is gathered into the full one before the store is opened (Gather).
+package inplace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/fs/tree"
+)
+
+// JournalFile is the name of the journal in a store's folder.
+const JournalFile = "moving"
+
+// The two ways that a folder moves.
+const (
+	Adopt = "adopt"
+	Leave = "leave"
+)
+
+// Move is what the journal says: the folder that moves, from Dir to the store's tree (Adopt) or back (Leave).
+type Move struct {
+	Way  string `json:"way"`
+	Dir  string `json:"dir"` // absolute
+	Ino  uint64 `json:"ino"`
+	Born int64  `json:"born,omitempty"` // nanoseconds since 1970; 0 where the filesystem does not tell
+}
+
+// inode tells a folder from every other one of its filesystem.
+type inode struct {
+	ino  uint64
+	born int64
+}
+
+// inodeAt is the inode of a name in an open folder, and its device: those of what is mounted there, if
+// something is.
+func inodeAt(dir int, name string) (i inode, dev uint64, err error) {
+	var st unix.Statx_t
+	err = unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT,
+		unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st)
+	if err != nil {
+		return i, 0, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return i, 0, unix.ENOTDIR
+	}
+	i.ino = st.Ino
+	if st.Mask&unix.STATX_BTIME != 0 {
+		i.born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+	}
+	return i, unix.Mkdev(st.Dev_major, st.Dev_minor), nil
+}
+
+// Pair is a folder and a store's tree that change places. Both are reached from their parents, which are
+// opened once.
+type Pair struct {
+	store  *disk.Folder
+	parent *os.File // of dir
+	dir    string
+	base   string
+}
+
+// NewPair opens the parent of dir, which is absolute and need not exist. The store's folder stays the
+// caller's.
+func NewPair(store *disk.Folder, dir string) (*Pair, error) {
+	parent, err := os.OpenFile(filepath.Dir(dir), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Pair{store: store, parent: parent, dir: dir, base: filepath.Base(dir)}, nil
+}
+
+// Close gives the parent back.
+func (p *Pair) Close() error { return p.parent.Close() }
+
+// inodes are those of the folder and of the tree. The error is ErrElsewhere when they are of different
+// filesystems.
+func (p *Pair) inodes() (dir, tr inode, err error) {
+	dir, dev, err := inodeAt(int(p.parent.Fd()), p.base)
+	if err != nil {
+		return dir, tr, &os.PathError{Op: "look at", Path: p.dir, Err: err}
+	}
+	root, err := p.store.OpenDir(".")
+	if err != nil {
+		return dir, tr, err
+	}
+	defer root.Close()
+	tr, there, err := inodeAt(int(root.Fd()), tree.TreeDir)
+	if err != nil {
+		return dir, tr, &os.PathError{Op: "look at", Path: p.store.Join(tree.TreeDir), Err: err}
+	}
+	if dev != there {
+		return dir, tr, fmt.Errorf("%s and %s: %w", p.dir, p.store.Path(), ErrElsewhere)
+	}
+	return dir, tr, nil
+}
+
+// ErrElsewhere: the folder and the store are on different filesystems.
+var ErrElsewhere = errors.New("on different filesystems")
+
+// ErrOther: the journal names a folder that is in neither place.
+var ErrOther = errors.New("another folder is there than the one that was about to move")
+
+// Begin writes the journal of a move of what is there now: steps 2 and 3.
+func (p *Pair) Begin(way string) error {
+	dir, tr, err := p.inodes()
+	if err != nil {
+		return err
+	}
+	m := Move{Way: way, Dir: p.dir, Ino: dir.ino, Born: dir.born}
+	if way == Leave {
+		m.Ino, m.Born = tr.ino, tr.born
+	}
+	return writeMove(p.store, &m)
+}
+
+// Moved reports whether the folder of the journal is where it was about to go.
+func (p *Pair) Moved(m *Move) (bool, error) {
+	dir, tr, err := p.inodes()
+	if err != nil {
+		return false, err
+	}
+	switch (inode{m.Ino, m.Born}) {
+	case tr:
+		return m.Way == Adopt, nil
+	case dir:
+		return m.Way == Leave, nil
+	}
+	return false, fmt.Errorf("%s: %w", p.dir, ErrOther)
+}
+
+// Swap has the two folders change places. It is durable after Settle.
+func (p *Pair) Swap() error {
+	root, err := p.store.OpenDir(".")
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return p.swap(int(root.Fd()))
+}
+
+func (p *Pair) swap(root int) error {
+	err := unix.Renameat2(int(p.parent.Fd()), p.base, root, tree.TreeDir, unix.RENAME_EXCHANGE)
+	switch err {
+	case nil:
+		return nil
+	case unix.EXDEV:
+		err = ErrElsewhere
+	case unix.EINVAL:
+		err = fmt.Errorf("this filesystem cannot have two folders change places: %w", err)
+	}
+	return &os.LinkError{Op: "exchange", Old: p.dir, New: p.store.Join(tree.TreeDir), Err: err}
+}
+
+// Settle makes the swap durable: of both folders' parents, and of the one that moved this way, which names its
+// parent. It does not touch what is mounted on the empty one.
+func (p *Pair) Settle(way string) error {
+	return errors.Join(p.parent.Sync(), p.store.SyncDir("."), p.settleMoved(way))
+}
+
+func (p *Pair) settleMoved(way string) error {
+	if way == Adopt {
+		return p.store.SyncDir(tree.TreeDir)
+	}
+	dir, err := p.Open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Open opens the folder to list it. The last name may not be a symbolic link.
+func (p *Pair) Open() (*os.File, error) {
+	fd, err := unix.Openat(int(p.parent.Fd()), p.base,
+		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: p.dir, Err: err}
+	}
+	return os.NewFile(uintptr(fd), p.dir), nil
+}
+
+// Exchange is Swap and Settle of a folder that moves this way, and Gather of what programs made in the empty
+// one before.
+func (p *Pair) Exchange(way string) error {
+	dir, err := p.Open()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	tr, err := p.store.OpenDir(tree.TreeDir)
+	if err != nil {
+		return err
+	}
+	defer tr.Close()
+	if err := p.Swap(); err != nil {
+		return err
+	}
+	full, empty := dir, tr
+	if way == Leave {
+		full, empty = tr, dir
+	}
+	_, stayed, err := Gather(empty, full)
+	if err == nil && stayed > 0 {
+		err = fmt.Errorf("%d names that were made meanwhile are in the moved folder already; they lie in the other one: %w", stayed, fs.ErrExist)
+	}
+	return errors.Join(err, p.Settle(way))
+}
+
+// Back undoes the move of a folder into a store, of which no file was evicted yet: the folder is where it was,
+// and the journal is gone. Nothing is mounted.
+func Back(ctx context.Context, store *disk.Folder, m *Move) error {
+	p, err := NewPair(store, m.Dir)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	moved, err := p.Moved(m)
+	if err == nil && moved {
+		if err = Strip(ctx, store, tree.TreeDir, Adopt); err == nil {
+			err = p.Exchange(Leave)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return End(store)
+}
+
+// Claim keeps other processes from moving the same folder, until the file is closed.
+func Claim(store *disk.Folder) (*os.File, error) {
+	f, err := store.OpenDir(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: another process is moving its folder: %w", store.Path(), unix.EBUSY)
+	}
+	return f, nil
+}
+
+// End removes the journal, which must not be done before Settle.
+func End(store *disk.Folder) error {
+	if err := store.Remove(JournalFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return store.SyncDir(".")
+}
+
+// Read reads the journal; nil when there is none. One that cannot be read was never durable whole: it is
+// renamed to its name after it was synced. So that is damage.
+func Read(store *disk.Folder) (*Move, error) {
+	f, err := store.Open(JournalFile, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var m Move
+	err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&m)
+	if err == nil && (m.Way != Adopt && m.Way != Leave || !filepath.IsAbs(m.Dir)) {
+		err = errors.New("it names no move")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", store.Join(JournalFile), err, cas.ErrCorrupt)
+	}
+	return &m, nil
+}
+
+// writeMove makes a journal that is durable before it has its name.
+func writeMove(store *disk.Folder, m *Move) error {
+	const fresh = JournalFile + ".new"
+	f, err := store.Open(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(json.NewEncoder(f).Encode(m), f.Sync(), f.Close())
+	if err == nil {
+		err = store.Rename(fresh, JournalFile)
+	}
+	if err == nil {
+		err = store.SyncDir(".")
+	}
+	return err
+}

@@ -1,0 +1,312 @@
+package inplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cas/disk/killtest"
+	"ckptfs/fs/tree"
+)
+
+// files fills a folder, and returns what is in it by path.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	in := map[string]string{"a": "1", "sub/b": "22", "sub/deep/c": strings.Repeat("3", 4000)}
+	for name, s := range in {
+		path := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(s), 0o644))
+	}
+	must(t, os.Symlink("a", filepath.Join(dir, "link")))
+	must(t, os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "hard")))
+	in["link"], in["hard"] = "1", "1"
+	return in
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// held is what is in a folder by path.
+func held(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	in := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		in[name] = string(b)
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// adopts does what the command does to the disk, without a mount.
+func adopts(store, dir string) error {
+	d, err := tree.OpenOrCreate(store, false, time.Now())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return moves(d, dir, Adopt)
+}
+
+// leaves is adopts the other way.
+func leaves(store, dir string) error {
+	d, err := tree.OpenStore(store, false)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	m, err := Read(d)
+	if err != nil {
+		return err
+	}
+	if m == nil {
+		if err := Strip(context.Background(), d, tree.TreeDir, Leave); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return moves(d, dir, Leave)
+}
+
+// moves goes through the steps, and passes over what is done.
+func moves(d *disk.Folder, dir, way string) error {
+	p, err := NewPair(d, dir)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	m, err := Read(d)
+	if err == nil && m == nil {
+		if err = p.Begin(way); err == nil {
+			m, err = Read(d)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	moved, err := p.Moved(m)
+	if err == nil && !moved {
+		err = p.Exchange(way)
+	}
+	return errors.Join(err, p.Settle(way), End(d))
+}
+
+// whole fails unless all is in one of the folders, and nothing in the other.
+func whole(t *testing.T, when string, want map[string]string, a, b string) {
+	t.Helper()
+	inA, inB := held(t, a), held(t, b)
+	if len(inA) > 0 && len(inB) > 0 || !maps.Equal(inA, want) && !maps.Equal(inB, want) {
+		t.Fatalf("%s: %d names in %s, %d in %s, of %d", when, len(inA), a, len(inB), b, len(want))
+	}
+}
+
+const (
+	killedWay = "INPLACE_WAY"
+	killedDir = "INPLACE_DIR"
+)
+
+// A move is killed before each change that it makes. The folder is whole, in one of the two places, and the
+// next run ends the move.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv(killedDir); dir != "" {
+		child(dir)
+	}
+	for way, do := range map[string]func(store, dir string) error{Adopt: adopts, Leave: leaves} {
+		t.Run(way, func(t *testing.T) {
+			for n := 0; ; n++ {
+				top := t.TempDir()
+				dir, store := filepath.Join(top, "dir"), filepath.Join(top, "store")
+				want := files(t, dir)
+				if way == Leave {
+					must(t, adopts(store, dir))
+					must(t, unix.Setxattr(filepath.Join(store, tree.TreeDir, "sub"), marks[1], []byte("x"), 0))
+				}
+				cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+				cmd.Env = append(os.Environ(), killedDir+"="+top, killedWay+"="+way)
+				changes, killed, err := killtest.Run(cmd, n)
+				must(t, err)
+				when := fmt.Sprint("killed before ", changes[len(changes)-1])
+				whole(t, when, want, dir, filepath.Join(store, tree.TreeDir))
+				must(t, do(store, dir))
+				at, other := dir, filepath.Join(store, tree.TreeDir)
+				if way == Adopt {
+					at, other = other, at
+				}
+				if !maps.Equal(held(t, at), want) || len(held(t, other)) > 0 {
+					t.Fatalf("%s, the next run did not end the move", when)
+				}
+				if _, err := os.Lstat(filepath.Join(store, JournalFile)); !errors.Is(err, fs.ErrNotExist) {
+					t.Fatalf("%s, the journal stays: %v", when, err)
+				}
+				if way == Leave {
+					if _, err := unix.Getxattr(filepath.Join(dir, "sub"), marks[1], nil); err != unix.ENODATA {
+						t.Fatalf("%s, an attribute stays: %v", when, err)
+					}
+				}
+				if !killed {
+					t.Logf("%d kills", n)
+					return
+				}
+			}
+		})
+	}
+}
+
+func child(top string) {
+	err := killtest.Watch()
+	dir, store := filepath.Join(top, "dir"), filepath.Join(top, "store")
+	if err == nil && os.Getenv(killedWay) == Adopt {
+		err = adopts(store, dir)
+	} else if err == nil {
+		err = leaves(store, dir)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	unix.Kill(os.Getpid(), unix.SIGKILL)
+}
+
+// A mount that fails after the move: the folder is put back, with what programs made in its place.
+func TestBack(t *testing.T) {
+	top := t.TempDir()
+	dir, store := filepath.Join(top, "dir"), filepath.Join(top, "store")
+	want := files(t, dir)
+	d, err := tree.OpenOrCreate(store, false, time.Now())
+	must(t, err)
+	defer d.Close()
+	p, err := NewPair(d, dir)
+	must(t, err)
+	defer p.Close()
+	must(t, p.Begin(Adopt))
+	must(t, p.Swap())
+	must(t, os.MkdirAll(filepath.Join(dir, "sub/deep"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "sub/deep/new"), []byte("n"), 0o644))
+	want["sub/deep/new"] = "n"
+	m, err := Read(d)
+	must(t, err)
+	must(t, Back(t.Context(), d, m))
+	if got := held(t, dir); !maps.Equal(got, want) {
+		t.Errorf("put back: %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+	if m, err := Read(d); m != nil || err != nil {
+		t.Errorf("the journal stays: %v, %v", m, err)
+	}
+}
+
+// Names that both folders have stay where they are.
+func TestGatherKeeps(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	for dir, s := range map[string]string{a: "new", b: "old"} {
+		must(t, os.WriteFile(filepath.Join(dir, "f"), []byte(s), 0o644))
+		must(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	}
+	must(t, os.WriteFile(filepath.Join(b, "file"), nil, 0o644))
+	must(t, os.Mkdir(filepath.Join(a, "file"), 0o755))
+	must(t, os.WriteFile(filepath.Join(a, "d", "g"), nil, 0o644))
+	from, err := os.Open(a)
+	must(t, err)
+	defer from.Close()
+	to, err := os.Open(b)
+	must(t, err)
+	defer to.Close()
+	moved, stayed, err := Gather(from, to)
+	if moved != 1 || stayed != 2 || err != nil {
+		t.Errorf("%d moved, %d stayed, %v", moved, stayed, err)
+	}
+	if got := held(t, b); got["f"] != "old" || len(got) != 3 {
+		t.Errorf("the full folder has %v", got)
+	}
+	if got := held(t, a); got["f"] != "new" {
+		t.Errorf("the empty folder has %v", got)
+	}
+}
+
+// What keeps a folder from being adopted is found.
+func TestLook(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "dir")
+	files(t, dir)
+	must(t, os.Link(filepath.Join(dir, "sub/b"), filepath.Join(top, "outside")))
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
+	rec := tree.Record{Manifest: [32]byte{1}, Hollow: true, Mtime: 1}
+	b := rec.Encode()
+	must(t, unix.Setxattr(filepath.Join(dir, "sub/deep/c"), tree.XattrName, b[:], 0))
+	_, err := tree.OpenOrCreate(filepath.Join(dir, "inner"), false, time.Now())
+	must(t, err)
+	l, err := Look(t.Context(), dir)
+	must(t, err)
+	only := func(what string, f Found, path string) {
+		t.Helper()
+		if f.N != 1 || f.Paths[0] != filepath.Join(dir, path) {
+			t.Errorf("%s: %v", what, f)
+		}
+	}
+	only("linked", l.Linked, "sub/b")
+	only("pipes", l.Pipes, "pipe")
+	only("hollow", l.Hollow, "sub/deep/c")
+	only("marked", l.Marked, "sub/deep/c")
+	only("stores", l.Stores, "inner")
+	if l.Files != 4 { // and the inner store's
+		t.Errorf("%d files", l.Files)
+	}
+	up, err := disk.OpenFolder(top)
+	must(t, err)
+	defer up.Close()
+	for _, way := range []string{Adopt, Leave} {
+		if err := Strip(t.Context(), up, "dir", way); !errors.Is(err, ErrPacked) {
+			t.Errorf("%s: a hollow file: %v", way, err)
+		}
+	}
+}
+
+// A journal that is damaged, or names what is elsewhere by now, moves nothing.
+func TestJournal(t *testing.T) {
+	top := t.TempDir()
+	dir, store := filepath.Join(top, "dir"), filepath.Join(top, "store")
+	files(t, dir)
+	d, err := tree.OpenOrCreate(store, false, time.Now())
+	must(t, err)
+	defer d.Close()
+	p, err := NewPair(d, dir)
+	must(t, err)
+	defer p.Close()
+	must(t, p.Begin(Adopt))
+	must(t, os.Rename(dir, dir+".away"))
+	must(t, os.Mkdir(dir, 0o755))
+	m, err := Read(d)
+	must(t, err)
+	if _, err := p.Moved(m); !errors.Is(err, ErrOther) {
+		t.Errorf("another folder: %v", err)
+	}
+	must(t, os.WriteFile(filepath.Join(store, JournalFile), []byte(`{"way":"up","dir":"x"}`), 0o600))
+	if m, err := Read(d); err == nil {
+		t.Errorf("damaged: %+v", m)
+	}
+}

@@ -1,0 +1,290 @@
+package inplace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
+	"ckptfs/cas/remote/record"
+	"ckptfs/fs/tree"
+)
+
+// mostNamed is how many files of each kind a Look names; it counts the others.
+const mostNamed = 5
+
+// Found is how many files there are of a kind, and the first of them.
+type Found struct {
+	N     int64    `json:"n"`
+	Paths []string `json:"paths,omitempty"`
+}
+
+func (f *Found) add(path string) {
+	if f.N++; len(f.Paths) < mostNamed {
+		f.Paths = append(f.Paths, path)
+	}
+}
+
+func (f Found) String() string {
+	s := strings.Join(f.Paths, ", ")
+	if more := f.N - int64(len(f.Paths)); more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+// Looked is what a folder holds that is about to become a store's tree.
+type Looked struct {
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
+
+	Linked  Found `json:"linked"`  // files with further names outside of the folder
+	Hollow  Found `json:"hollow"`  // files whose bytes another store has
+	Stores  Found `json:"stores"`  // folders that are stores
+	Foreign Found `json:"foreign"` // what the caller's daemon may not read, or not change the attributes of
+	Marked  Found `json:"marked"`  // files and folders with attributes that a store left on them
+	ACLs    Found `json:"acls"`    // what has attributes that do not work on a mount
+	Pipes   Found `json:"pipes"`   // sockets and FIFOs: a program that has one open is not met by the next
+}
+
+// names of attributes that a mount does not serve; see docs/posix.md.
+func unserved(name string) bool {
+	return strings.HasPrefix(name, "system.posix_acl_") || strings.HasPrefix(name, "security.")
+}
+
+// marks are the store's own attributes of files and folders.
+var marks = []string{tree.XattrName, record.ToldAttr}
+
+// Look looks at everything in a folder, and changes nothing.
+func Look(ctx context.Context, dir string) (*Looked, error) {
+	l := &looker{out: &Looked{}, ctx: ctx, uid: os.Geteuid(), links: map[uint64]*linked{}}
+	if err := filepath.WalkDir(dir, l.look); err != nil {
+		return nil, err
+	}
+	for _, f := range l.links {
+		var st unix.Stat_t // a program may have removed a name meanwhile
+		if f.left > 0 && unix.Lstat(f.path, &st) == nil && st.Nlink > 1 {
+			l.out.Linked.add(f.path)
+		}
+	}
+	return l.out, nil
+}
+
+// linked is a file with several names.
+type linked struct {
+	path string
+	left uint64 // names that were not met yet
+}
+
+type looker struct {
+	out   *Looked
+	ctx   context.Context
+	uid   int
+	links map[uint64]*linked
+	attrs [4096]byte
+}
+
+func (l *looker) look(path string, e fs.DirEntry, err error) error {
+	if err == nil {
+		err = l.ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	info, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // gone meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	switch kind := info.Mode().Type(); kind {
+	case 0:
+		again := l.count(path, st)
+		if again {
+			return nil
+		}
+	case fs.ModeSymlink:
+		return nil
+	case fs.ModeSocket, fs.ModeNamedPipe:
+		l.out.Pipes.add(path)
+		return nil
+	case fs.ModeDir:
+		if isStore(path) {
+			l.out.Stores.add(path)
+		}
+	}
+	if l.uid != 0 && int(st.Uid) != l.uid {
+		l.out.Foreign.add(path)
+	}
+	return l.attributes(path)
+}
+
+// count counts a regular file, once.
+func (l *looker) count(path string, st *syscall.Stat_t) (again bool) {
+	if st.Nlink > 1 {
+		if f := l.links[st.Ino]; f != nil {
+			f.left--
+			return true
+		}
+		l.links[st.Ino] = &linked{path, uint64(st.Nlink) - 1}
+	}
+	l.out.Files++
+	l.out.Bytes += st.Size
+	return false
+}
+
+// attributes looks at the extended attributes of a file or a folder.
+func (l *looker) attributes(path string) error {
+	n, err := unix.Llistxattr(path, l.attrs[:])
+	for buf := l.attrs[:]; err == unix.ERANGE && len(buf) < 64<<10; { // the kernel's bound
+		buf = make([]byte, 64<<10)
+		if n, err = unix.Llistxattr(path, buf); err == nil {
+			return l.named(path, buf[:n])
+		}
+	}
+	switch err {
+	case nil:
+		return l.named(path, l.attrs[:n])
+	case unix.ENOENT, unix.EOPNOTSUPP:
+		return nil
+	}
+	return &fs.PathError{Op: "list the attributes of", Path: path, Err: err}
+}
+
+// named looks at the names of attributes, each of which ends with a zero.
+func (l *looker) named(path string, names []byte) error {
+	acl, marked := false, false
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+		acl = acl || unserved(name)
+		marked = marked || name == marks[0] || name == marks[1]
+	}
+	if acl {
+		l.out.ACLs.add(path)
+	}
+	if !marked {
+		return nil
+	}
+	l.out.Marked.add(path)
+	rec, err := tree.ReadRecord(path)
+	if err == nil && rec.Hollow {
+		l.out.Hollow.add(path)
+	}
+	return nil
+}
+
+// isStore reports whether a folder looks like a store.
+func isStore(dir string) bool {
+	for _, name := range []string{tree.FormatFile, tree.SegmentsDir, tree.TreeDir} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Strip removes the store's attributes from everything in a folder of d that moves this way. The error wraps
+// ErrPacked, and names the file, when one is packed: then its bytes may not be there. A file that moves into a
+// store may have the record of another one, as long as its bytes are there.
+func Strip(ctx context.Context, d *disk.Folder, name, way string) error {
+	top, err := d.Sub(name)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	return top.Walk(".", func(path string, e fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		if !e.IsDir() && !e.Type().IsRegular() {
+			return nil
+		}
+		return strip(top, path, way)
+	})
+}
+
+// ErrPacked: a file is packed still.
+var ErrPacked = errors.New("it is packed")
+
+func strip(top *disk.Folder, path, way string) error {
+	at := top.Here() // reached in two steps, since a name on the way may be a link by now
+	if path != "." {
+		dir, err := top.Sub(filepath.Dir(path))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // gone meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		at = filepath.Join(dir.Here(), filepath.Base(path))
+	}
+	switch rec, err := tree.ReadRecord(at); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil && !errors.Is(err, tree.ErrNoRecord):
+		return &fs.PathError{Op: "read the record of", Path: top.Join(path), Err: err}
+	case rec.Hollow, rec.Packed() && way == Leave:
+		return &fs.PathError{Op: "strip", Path: top.Join(path), Err: ErrPacked}
+	}
+	remove := unix.Lremovexattr
+	if path == "." {
+		remove = unix.Removexattr
+	}
+	for _, mark := range marks {
+		switch err := remove(at, mark); err {
+		case nil, unix.ENODATA, unix.EOPNOTSUPP, unix.ENOENT:
+		default:
+			return &fs.PathError{Op: "remove an attribute of", Path: top.Join(path), Err: err}
+		}
+	}
+	return nil
+}
+
+// Needed counts what the files of a store's tree take once they are hydrated: how many are, and how many bytes
+// they have that are not in the tree now.
+func Needed(ctx context.Context, store *disk.Folder) (files, bytes int64, err error) {
+	top, err := store.Sub(tree.TreeDir)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer top.Close()
+	seen := map[uint64]bool{}
+	err = filepath.WalkDir(top.Here()+"/", func(path string, e fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Type().IsRegular() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rec, err := tree.ReadRecord(path)
+		if err != nil || !rec.Hollow {
+			return nil // whoever hydrates it says what is wrong with it
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil || st.Nlink > 1 && seen[st.Ino] {
+			return nil
+		}
+		if st.Nlink > 1 {
+			seen[st.Ino] = true
+		}
+		files++
+		bytes += max(0, st.Size-st.Blocks*512)
+		return nil
+	})
+	return files, bytes, err
+}

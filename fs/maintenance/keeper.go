@@ -1,0 +1,128 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"ckptfs/cas/store"
+	"ckptfs/fs/control"
+)
+
+const (
+	// looksAtDisk is how often a Keeper looks at the disk.
+	looksAtDisk = 10 * time.Second
+	// fillsUp is the share of the disk, one in so many, of which less is free when it fills up.
+	fillsUp = 10
+	// How often a disk that fills up is pruned, and one that is nearly full.
+	fillsEvery = time.Hour
+	shortEvery = 10 * time.Minute
+)
+
+// Keeper prunes a store by itself while its disk fills up, so that nobody waits for a person to do it. With
+// less than a tenth free it gives back what is past the grace period, and with less than a fiftieth all that
+// no file needs. It does so if something was removed since, and from time to time at most: each time every
+// manifest is read.
+type Keeper struct {
+	Passes *Passes
+	Settle func() // called before a prune
+	// idle: nothing was removed since it was pruned last, and nothing was left then.
+	idle atomic.Bool
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	end    sync.WaitGroup
+	filled time.Time // when it was pruned last with grace, and without; of the one goroutine
+	short  time.Time
+}
+
+// Removed notes that a file was removed, or is written again.
+func (k *Keeper) Removed() { k.idle.Store(false) }
+
+// Start begins to look at the disk, once ready is closed.
+func (k *Keeper) Start(ready <-chan struct{}) {
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.end.Go(func() {
+		select {
+		case <-ready:
+		case <-k.ctx.Done():
+			return
+		}
+		tick := time.NewTicker(looksAtDisk)
+		defer tick.Stop()
+		for {
+			select {
+			case <-k.ctx.Done():
+				return
+			case <-tick.C:
+				k.Look(k.ctx)
+			}
+		}
+	})
+}
+
+// Stop ends what Start began.
+func (k *Keeper) Stop() {
+	if k.cancel != nil {
+		k.cancel()
+		k.end.Wait()
+	}
+}
+
+// Look prunes the store if its disk fills up, and it is time.
+func (k *Keeper) Look(ctx context.Context) {
+	grace, due := k.due()
+	if !due || k.idle.Swap(true) {
+		return
+	}
+	k.Settle()
+	p, err := k.Passes.Reclaim(ctx, grace)
+	now := k.Passes.Now()
+	if k.filled = now; grace == 0 {
+		k.short = now
+	}
+	if err != nil || p.YoungBytes > 0 || p.Damaged > 0 {
+		k.Removed() // something is left
+	}
+	if errors.Is(err, store.ErrSweeping) || ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		k.Passes.Report(slog.LevelWarn, "the disk fills up, and what no file needs could not be given back",
+			"reason", err)
+		return
+	}
+	_, free, _ := k.Passes.Reserve.Space()
+	k.Passes.Report(slog.LevelInfo, "the disk fills up: the store was pruned", "grace", grace,
+		"freed", humanize.IBytes(uint64(max(0, p.FreedBytes-p.CopiedBytes))),
+		"free", humanize.IBytes(uint64(free)))
+}
+
+// due reports whether the store is to be pruned, and what is to be left alone.
+func (k *Keeper) due() (grace time.Duration, due bool) {
+	size, free, err := k.Passes.Reserve.Space()
+	if err != nil || free >= size/fillsUp {
+		return 0, false
+	}
+	now := k.Passes.Now()
+	if k.Passes.Reserve.Short() {
+		return 0, k.short.IsZero() || now.Sub(k.short) >= shortEvery
+	}
+	return control.DefaultGrace, k.filled.IsZero() || now.Sub(k.filled) >= fillsEvery
+}
+
+// Reclaim is a prune that nobody asked for.
+func (p *Passes) Reclaim(ctx context.Context, grace time.Duration) (*control.Pruned, error) {
+	out, err := p.Prune(ctx, control.PruneOptions{Grace: grace, MaxUnused: store.DefaultMaxUnused}, nil)
+	if err == nil {
+		last := *p.LastPrune.Load()
+		last.ByItself = true
+		p.LastPrune.Store(&last)
+	}
+	return out, err
+}
