@@ -53,7 +53,7 @@ func (c *cloud) collect(grace time.Duration) sweep.Stats {
 	return s
 }
 
-// A machine that was away while the last names of a folder were deleted, until nobody says so any more, has no
+// A machine was away while the last names of a folder were deleted, until nobody says so any more. It has no
 // stubs of them once it looks again. What it has the bytes of stays.
 func TestDeletedLongAgo(t *testing.T) {
 	c := newCloud(t)
