@@ -14,9 +14,9 @@
 //	a program removes  the note of the removal comes first; next is settled before, so that it is published
 //	others removed     .ckptfs-aside- has it until it is gone; what is known of it then says nothing
 //	a push             Begun is noted before the commit: what is removed after it is removed for others. What
-//	                   was known of other names stays: the tree is what the remote has, as the next look sees.
-//	                   was known of other names stays: the tree is what the remote has, as the next look sees;
-//	                   that look comes within the push, and may replace a file that the push looks at: what has
+//	                   was known of other names stays: the tree is what the remote has, as the next look
+//	                   sees. That look comes within the push, and may replace a file that the push looks at:
+//	                   what has not its name any more, or is known otherwise since, is not published
 //	a cut of removals  a removal that was published is looked at once more, and the name is not known
 //
 // TestKilledAnywhere of fs/volume kills before each change of a file in all of these.
