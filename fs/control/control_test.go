@@ -265,6 +265,10 @@ func TestErrorsReadTheSame(t *testing.T) {
 		{fmt.Errorf("x: %w", syscall.EXDEV), CodeInternal, []error{syscall.EXDEV}},
 		{fmt.Errorf("x: %w", bucket.ErrUnfit), CodeUnfit, []error{bucket.ErrUnfit}},
 		{context.Canceled, CodeCancelled, []error{context.Canceled}},
+		{context.DeadlineExceeded, CodeCancelled, nil},
+		{fmt.Errorf("x: %w: %w", bucket.ErrUnreachable, context.Canceled), CodeCancelled, nil},
+		{fmt.Errorf("x: %w: %w", bucket.ErrUnreachable, context.DeadlineExceeded), CodeUnreachable,
+			[]error{bucket.ErrUnreachable}},
 		{fmt.Errorf("more: %w", &Error{Code: CodeUnsupported, Message: "no", Errno: "EPERM"}),
 			CodeUnsupported, []error{syscall.EPERM}},
 	} {
