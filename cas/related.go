@@ -10,6 +10,9 @@ type Related struct {
 
 	// XXH3 is that of the content itself, taken beside its hash; zero: it is taken when the chunk is stored.
 	XXH3 XXH3
+	// InFile says that the content lies in one piece in the file that is packed, at Off.
+	InFile bool
+	Off    int64
 	// Base, if not nil, is the content of the record that a new version of Prev is stored against, as far as
 	// the caller knows.
 	Base []byte

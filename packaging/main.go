@@ -22,7 +22,7 @@ import (
 func main() {
 	var r release
 	flag.StringVar(&r.repository, "repository", "..", "the `folder` of the sources")
-	flag.StringVar(&r.out, "out", "../dist", "the `folder` that is made anew")
+	flag.StringVar(&r.place, "out", "../dist", "the `folder` that is made anew")
 	described := flag.String("version", "", "the sources' `version`, as git describe says it")
 	flag.Parse()
 	if err := run(&r, *described); err != nil {
@@ -32,10 +32,10 @@ func main() {
 }
 
 func run(r *release, described string) error {
+	defer r.clear()
 	if err := r.prepare(described); err != nil {
 		return err
 	}
-	defer os.RemoveAll(r.work)
 	var stages []*stage
 	for _, arch := range arches {
 		s, err := r.stage(arch)
@@ -56,5 +56,5 @@ func run(r *release, described string) error {
 		os.DirFS(filepath.Join(r.repository, "packaging/kubernetes"))); err != nil {
 		return err
 	}
-	return sums(r.out)
+	return r.publish()
 }

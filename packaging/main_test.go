@@ -20,22 +20,21 @@ import (
 // described is the version that the tests make a release of.
 const described = "v0.0.0-test"
 
-// made is a release that all tests look at. It is made once, and removed by TestMain.
+// made is a release that all tests look at, in the folder of TestMain. It is made once.
 var made = sync.OnceValues(func() (*release, error) {
-	dir, err := os.MkdirTemp("", "ckptfs-release-")
-	if err != nil {
-		return nil, err
-	}
-	r := &release{repository: "..", out: filepath.Join(dir, "dist")}
+	r := &release{repository: "..", place: filepath.Join(os.Getenv("PACKAGING_MADE"), "dist")}
 	return r, run(r, described)
 })
 
 func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "ckptfs-release-")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("PACKAGING_MADE", dir)
 	os.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	code := m.Run()
-	if r, _ := made(); r != nil {
-		os.RemoveAll(filepath.Dir(r.out))
-	}
+	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
@@ -46,7 +45,7 @@ func get(t *testing.T, pattern string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := filepath.Glob(filepath.Join(r.out, pattern))
+	found, err := filepath.Glob(filepath.Join(r.place, pattern))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: %d files, %v", pattern, len(found), err)
 	}
@@ -114,33 +113,41 @@ func TestAgain(t *testing.T) {
 	if sources == "" {
 		t.Skip("TestReproducible runs it")
 	}
-	if err := run(&release{repository: sources, out: os.Getenv("PACKAGING_OUT")}, described); err != nil {
+	if err := run(&release{repository: sources, place: os.Getenv("PACKAGING_OUT")}, described); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A folder is replaced if it is a release, and no other.
+// A folder is replaced if it is a release, and no other; and by a whole release only.
 func TestReplaces(t *testing.T) {
-	r := &release{repository: "..", out: t.TempDir()}
-	mine := filepath.Join(r.out, "mine")
-	if err := os.WriteFile(mine, nil, 0o644); err != nil {
+	dir := t.TempDir()
+	r := &release{repository: "..", place: filepath.Join(dir, "dist")}
+	mine := filepath.Join(r.place, "mine")
+	if err := put(mine, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.prepare(described); !errors.Is(err, os.ErrExist) {
 		t.Errorf("a folder of other things: %v", err)
 	}
-	if _, err := os.Stat(mine); err != nil {
-		t.Error(err)
-	}
-	if err := os.WriteFile(filepath.Join(r.out, sumsFile), nil, 0o644); err != nil {
+	if err := put(filepath.Join(r.place, sumsFile), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.prepare(described); err != nil {
+		t.Fatal(err)
+	}
+	r.clear() // as after an error
+	if _, err := os.Stat(mine); err != nil {
 		t.Error(err)
 	}
-	os.RemoveAll(r.work)
+	if err := errors.Join(r.prepare(described), r.publish()); err != nil {
+		t.Fatal(err)
+	}
+	r.clear()
 	if _, err := os.Stat(mine); err == nil {
 		t.Error("what was in the former release is still there")
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left beside the release: %v", left)
 	}
 }
 

@@ -19,7 +19,8 @@ var arches = []string{"amd64", "arm64"}
 // release is what all its files have in common.
 type release struct {
 	repository string // the sources
-	out        string // the result
+	out        string // the result, beside the place of which it is made
+	place      string // the folder that it becomes
 	work       string // a folder for what is between them
 	version    version
 	time       time.Time // of all that is packed
@@ -73,20 +74,41 @@ func (r *release) prepare(described string) error {
 	if r.time, err = r.when(); err != nil {
 		return err
 	}
-	if r.out, err = filepath.Abs(r.out); err != nil {
+	if r.place, err = filepath.Abs(r.place); err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(r.out, sumsFile)); err == nil {
-		err = os.RemoveAll(r.out)
-		if err != nil {
-			return err
+	_, there := os.Lstat(r.place)
+	if _, err := os.Stat(filepath.Join(r.place, sumsFile)); there == nil && err != nil {
+		return fmt.Errorf("%s is there, and no release, which has a %s: %w", r.place, sumsFile, os.ErrExist)
+	}
+	if r.work, err = os.MkdirTemp("", "ckptfs-packaging-"); err != nil {
+		return err
+	}
+	r.out, err = os.MkdirTemp(filepath.Dir(r.place), ".dist-")
+	return err
+}
+
+// publish puts what was made in its place, where a former release may be.
+func (r *release) publish() error {
+	if err := sums(r.out); err != nil {
+		return err
+	}
+	if err := os.Chmod(r.out, 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.place); err != nil {
+		return err
+	}
+	return os.Rename(r.out, r.place)
+}
+
+// clear removes what is not published.
+func (r *release) clear() {
+	for _, dir := range []string{r.work, r.out} {
+		if dir != "" {
+			os.RemoveAll(dir)
 		}
 	}
-	if err := os.Mkdir(r.out, 0o755); err != nil {
-		return fmt.Errorf("%w; only a folder that has a %s is replaced", err, sumsFile)
-	}
-	r.work, err = os.MkdirTemp("", "ckptfs-packaging-")
-	return err
 }
 
 // when is SOURCE_DATE_EPOCH, else the time of the commit.

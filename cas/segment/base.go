@@ -32,6 +32,39 @@ type Base struct {
 // BaseNumber is the number of the record that number i, of a delta, is written against.
 func BaseNumber(i uint8) uint8 { return i & (i - 1) }
 
+// Next is the number of a new version of prev, and its base: which of those before it that is. of says what
+// the record of a hash says of its own; false: that is not known. Second is left out.
+func Next(prev cas.Hash, of func(cas.Hash) (Base, bool)) (next Base, ok bool) {
+	b, ok := of(prev)
+	if !ok || b.Number >= MaxNumber {
+		return next, false
+	}
+	next = Base{Hash: prev, Number: b.Number + 1}
+	for most := BaseNumber(next.Number); b.Number > most; {
+		below := b.Number
+		next.Hash = b.Hash
+		if b, ok = of(next.Hash); !ok || b.Number >= below {
+			return Base{}, false
+		}
+	}
+	return next, true
+}
+
+// Key is the record of number 0 that prev leads back to: prev itself, if it is stored alone. of is as for
+// Next; false: there is none.
+func Key(prev cas.Hash, of func(cas.Hash) (Base, bool)) (key cas.Hash, ok bool) {
+	for key, below := prev, uint8(MaxNumber+1); ; {
+		b, ok := of(key)
+		if !ok || b.Number >= below {
+			return cas.Hash{}, false
+		}
+		if b.Number == 0 {
+			return key, true
+		}
+		key, below = b.Hash, b.Number
+	}
+}
+
 // Hashes are those of the bases: none of a record of number 0.
 func (b *Base) Hashes() []cas.Hash {
 	switch {

@@ -58,3 +58,46 @@ func TestBase(t *testing.T) {
 		}
 	})
 }
+
+// A version is stored against one that the version before leads back to, so that none leads back by more than
+// three.
+func TestNext(t *testing.T) {
+	made := map[cas.Hash]Base{}
+	of := func(h cas.Hash) (b Base, ok bool) {
+		b, ok = made[h]
+		return b, ok
+	}
+	name := func(i int) cas.Hash { return cas.Sum([]byte{byte(i)}) }
+	made[name(0)] = Base{}
+	for i, want := range []int{1: 0, 2: 0, 3: 2, 4: 0, 5: 4, 6: 4, 7: 6} {
+		if i == 0 {
+			continue
+		}
+		next, ok := Next(name(i-1), of)
+		if !ok || next != (Base{Hash: name(want), Number: uint8(i)}) {
+			t.Errorf("version %d: %+v, %v, want against %d", i, next, ok, want)
+		}
+		made[name(i)] = next
+		if key, ok := Key(name(i), of); !ok || key != name(0) {
+			t.Errorf("version %d leads back to %s, %v", i, key.Short(), ok)
+		}
+	}
+	if _, ok := Next(name(7), of); ok {
+		t.Error("there is an eighth version")
+	}
+	delete(made, name(4))
+	if _, ok := Next(name(5), of); ok {
+		t.Error("a base is gone, and is one")
+	}
+	if _, ok := Key(name(6), of); ok {
+		t.Error("a way to the key is gone, and leads there")
+	}
+	made[name(4)] = Base{Hash: name(5), Number: 5}
+	made[name(5)] = Base{Hash: name(4), Number: 5}
+	if _, ok := Key(name(5), of); ok {
+		t.Error("a circle leads to a key")
+	}
+	if _, ok := Next(name(5), of); ok {
+		t.Error("a circle leads to a base")
+	}
+}

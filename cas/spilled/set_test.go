@@ -131,6 +131,11 @@ func TestSlabEach(t *testing.T) {
 	}); err != nil || next != 100000 {
 		t.Errorf("%d values, %v", next, err)
 	}
+	for _, i := range []int{0, 63, 64, 65, 127, 128, 70_000, 99_999} {
+		if n := s.At(i)[7]; n != uint64(i) {
+			t.Errorf("value %d is %d", i, n)
+		}
+	}
 	if err := s.Each(func(*[8]uint64) error { return ErrLost }); err != ErrLost {
 		t.Errorf("%v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"runtime/debug"
+	"sort"
 	"unsafe"
 
 	"ckptfs/cas/disk"
@@ -15,7 +16,8 @@ type Slab[T any] struct {
 	dir    *disk.Folder
 	free   []*T
 	chunks [][]T
-	chunk  []T // what is left of the last one
+	chunk  []T   // what is left of the last one
+	starts []int // how many values lie in the chunks before
 	values int
 	heap   int
 	files  []*mapping
@@ -44,6 +46,12 @@ func (s *Slab[T]) New() *T {
 	return p
 }
 
+// At is the value that was made after i others.
+func (s *Slab[T]) At(i int) *T {
+	k := sort.SearchInts(s.starts, i+1) - 1
+	return &s.chunks[k][i-s.starts[k]]
+}
+
 // Free gives a value back.
 func (s *Slab[T]) Free(p *T) { s.free = append(s.free, p) }
 
@@ -54,6 +62,7 @@ func (s *Slab[T]) Memory() int64 {
 
 func (s *Slab[T]) grow() {
 	n := min(max(firstHomes, s.values), slabBytes/int(unsafe.Sizeof(*new(T))))
+	s.starts = append(s.starts, s.values)
 	s.values += n
 	if size := n * int(unsafe.Sizeof(*new(T))); s.dir != nil && size >= mappedFrom*slotBytes {
 		if m := newMapping(s.dir, size); m != nil {

@@ -89,46 +89,30 @@ func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
 // Key is the record of number 0 that prev leads back to: prev itself, if it is stored alone. false: there is
 // none, for whatever reason.
 func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
-	for key, below := prev, uint8(segment.MaxNumber+1); ; {
-		loc, err := s.locateNow(false, key)
-		if err != nil || loc.Segment == 0 {
-			return cas.Hash{}, false
-		}
-		b, _, err := s.reader.baseOf(key, loc)
-		if err != nil || b.Number >= below {
-			return cas.Hash{}, false
-		}
-		if b.Number == 0 {
-			return key, true
-		}
-		key, below = b.Hash, b.Number
-	}
+	return segment.Key(prev, func(h cas.Hash) (segment.Base, bool) {
+		b, _, ok := s.located(h)
+		return b, ok
+	})
 }
 
-// nextOf is the number of a new version of prev, and its base: which of those before it that is, and where it
-// lies. false: there is none, for whatever reason.
-func (s *Store) nextOf(prev cas.Hash) (next segment.Base, loc cas.Location, ok bool) {
-	loc, err := s.locateNow(false, prev)
+// located is what the record of h says of its base, and where it lies. false: nowhere, for whatever reason.
+func (s *Store) located(h cas.Hash) (b segment.Base, loc cas.Location, ok bool) {
+	loc, err := s.locateNow(false, h)
 	if err != nil || loc.Segment == 0 {
-		return next, loc, false
+		return b, loc, false
 	}
-	b, loc, err := s.reader.baseOf(prev, loc)
-	if err != nil || b.Number >= segment.MaxNumber {
-		return next, loc, false
-	}
-	next = segment.Base{Hash: prev, Number: b.Number + 1}
-	most := segment.BaseNumber(next.Number)
-	for b.Number > most {
-		below := b.Number
-		next.Hash = b.Hash
-		if loc, err = s.locateNow(false, next.Hash); err != nil || loc.Segment == 0 {
-			return segment.Base{}, loc, false
-		}
-		if b, loc, err = s.reader.baseOf(next.Hash, loc); err != nil || b.Number >= below {
-			return segment.Base{}, loc, false
-		}
-	}
-	return next, loc, true
+	b, loc, err = s.reader.baseOf(h, loc)
+	return b, loc, err == nil
+}
+
+// nextOf is the number of a new version of prev, and its base (segment.Next), and where that lies. false:
+// there is none, for whatever reason.
+func (s *Store) nextOf(prev cas.Hash) (next segment.Base, loc cas.Location, ok bool) {
+	next, ok = segment.Next(prev, func(h cas.Hash) (b segment.Base, ok bool) {
+		b, loc, ok = s.located(h)
+		return b, ok
+	})
+	return next, loc, ok
 }
 
 // choose finds the base for the record of h, which is claimed, from the version before it, and reads it,

@@ -186,11 +186,10 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		out.Steps = append(out.Steps, forgottenStep{d.Step.Name, d.Keep, d.Reasons})
 	}
 	if dry {
-		out.Gives, err = gives(ctx, a, arg, gone)
-	} else {
-		err = rundir.RemoveLeft(run)
-	}
-	if err != nil {
+		if out.Gives, err = gives(ctx, a, arg, gone); err != nil {
+			fmt.Fprintf(os.Stderr, "ckptfs: what that gives back is not known: %v\n", err)
+		}
+	} else if err := rundir.RemoveLeft(run); err != nil {
 		return err
 	}
 	return a.show(out, func(w io.Writer) { printForgotten(w, &out) })

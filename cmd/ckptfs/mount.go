@@ -220,7 +220,7 @@ type mounted struct {
 	Log        string `json:"log,omitempty"`
 	Recovery   string `json:"recovery,omitempty"`
 
-	Less []string `json:"less,omitempty"` // what the mount does without; package host
+	Notes []string `json:"notes,omitempty"` // what the mount does without; package host
 
 	Remote *remote.Added `json:"remote,omitempty"` // that the store joined just now; not with --foreground
 }
@@ -267,7 +267,7 @@ func (a *app) sayMounted(m *mounted) error {
 	return a.show(m, func(w io.Writer) {
 		fmt.Fprintf(w, "%s mounted on %s, %s\n", text.Printable(m.Store), text.Printable(m.Mountpoint),
 			text.WithReason(m.Mode, m.ModeReason))
-		for _, s := range m.Less {
+		for _, s := range m.Notes {
 			fmt.Fprintf(w, "note: %s\n", s)
 		}
 		if m.Recovery != "" {

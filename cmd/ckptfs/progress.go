@@ -1,14 +1,8 @@
 package main
 
-import (
-	"ckptfs/cmd/ckptfs/text"
-	"ckptfs/fs/control"
-)
+import "ckptfs/fs/control"
 
 // progress shows a long operation on a terminal, and nothing anywhere else. done clears it away.
 func (a *app) progress(doing string) (update func(control.Progress), done func()) {
-	if !a.tty || a.json {
-		return nil, func() {}
-	}
-	return text.Progress(a.err, doing)
+	return shell{a}.Saying(func() string { return doing })
 }

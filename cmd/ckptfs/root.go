@@ -154,7 +154,7 @@ func (a *app) groups() []group {
 			a.ancestorCmd(),
 			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},
 		{"space", "Space:", []*cobra.Command{space.Du(shell{a}), a.evictCmd(), a.hydrateCmd(), a.forgetCmd(),
-			remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd()}},
+			remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd(), space.Estimate(shell{a})}},
 		{"repair", "Repair:", remote.Extend(shell{a}, a.checkCmd(), a.repairCmd())},
 		{"remote", "Many machines:", append(remote.Commands(shell{a}), remote.Command(shell{a}))},
 	}

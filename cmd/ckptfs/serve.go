@@ -271,7 +271,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		"version", version, "pid", os.Getpid())
 	m := &mounted{Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Log: logFile,
-		Less: host.Here().Less(mode == control.ModeServed && !c.noPassthrough, !c.noViews && !c.readOnly)}
+		Notes: host.Here().Less(mode == control.ModeServed && !c.noPassthrough, !c.noViews && !c.readOnly)}
 	if st, serr := v.Requests().Status(closing); serr == nil {
 		m.Recovery = st.Recovery
 	}

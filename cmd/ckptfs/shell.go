@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
@@ -120,6 +121,15 @@ func (s shell) Make(ctx context.Context, store string) error {
 func (s shell) Progress(doing string) (update func(control.Progress), done func()) {
 	return s.a.progress(doing)
 }
+
+func (s shell) Saying(doing func() string) (update func(control.Progress), done func()) {
+	if !s.a.tty || s.a.json {
+		return nil, func() {}
+	}
+	return text.Progress(s.a.err, doing)
+}
+
+func (s shell) IsStore(dir string) bool { return isStore(dir) }
 
 func (s shell) Left(skipped []control.Skip) { s.a.left(skipped) }
 

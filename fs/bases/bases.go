@@ -69,6 +69,8 @@ type Store interface {
 type Options struct {
 	Store Store
 	Root  int // a descriptor of the tree's root
+	// At, if not nil, is the manifest of the file at a path, instead of what the tree has there.
+	At func(p string) (cas.Hash, bool)
 	// Parents lists the paths that the step of the file at p, which may be the step itself, says it came
 	// from. Paths are relative to the tree's root.
 	Parents func(p string) []string
@@ -180,6 +182,9 @@ func (f *Finder) recall() {
 func (f *Finder) at(rel string) (cas.Hash, bool) {
 	if h, ok := f.paths.Get(rel); ok {
 		return h, true // it may not be published yet
+	}
+	if f.o.At != nil {
+		return f.o.At(rel)
 	}
 	fd, err := tree.OpenBelow(f.o.Root, rel, unix.O_PATH)
 	if err != nil {

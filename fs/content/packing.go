@@ -170,10 +170,10 @@ func (p *Packing) staysPlain() (bool, error) {
 	}
 	_, mok := tree.Nanoseconds(p.st.Mtim)
 	_, cok := tree.Nanoseconds(p.st.Ctim)
-	if !mok || !cok || p.Size < smallFile && !isCheckpoint(head, p.Size) {
+	if !mok || !cok {
 		return true, nil
 	}
-	return tree.HasHoles(int(p.Raw.Fd()), p.Size)
+	return staysPlain(p.Raw, head, p.Size)
 }
 
 // staysAsIs notes that a file needs no packing.

@@ -48,6 +48,23 @@ func readHead(raw *os.File, size int64) ([]byte, error) {
 	return head, nil
 }
 
+// StaysPlain reports whether a file of these bytes is left as it is when it is saved on a mount: it is small
+// and no checkpoint, or has holes.
+func StaysPlain(raw *os.File, size int64) (bool, error) {
+	head, err := readHead(raw, size)
+	if err != nil {
+		return false, err
+	}
+	return staysPlain(raw, head, size)
+}
+
+func staysPlain(raw *os.File, head []byte, size int64) (bool, error) {
+	if size < smallFile && !isCheckpoint(head, size) {
+		return true, nil
+	}
+	return tree.HasHoles(int(raw.Fd()), size)
+}
+
 // isCheckpoint reports whether a file of this head and size is worth packing though it is small.
 func isCheckpoint(head []byte, size int64) bool {
 	return size >= tree.HeaderSize && detect.Sniff(head, size)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -110,7 +111,11 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 
 // Du is Volume.Du.
 func (c *Client) Du(ctx context.Context, o DuOptions) (*Du, error) {
-	return ask[Du](ctx, c, http.MethodGet, "du", o.query())
+	body, err := c.post(ctx, "du", nil, strings.NewReader(o.query().Encode()))
+	if err != nil {
+		return nil, err
+	}
+	return decode[Du](ctx, body)
 }
 
 // Forgot has the log say that steps of a run were removed.
@@ -235,6 +240,11 @@ func ask[T any](ctx context.Context, c *Client, method, verb string, query url.V
 	if err != nil {
 		return nil, err
 	}
+	return decode[T](ctx, body)
+}
+
+// decode reads an answer, and closes it.
+func decode[T any](ctx context.Context, body io.ReadCloser) (*T, error) {
 	defer body.Close()
 	v := new(T)
 	if err := json.NewDecoder(body).Decode(v); err != nil {

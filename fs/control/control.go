@@ -14,7 +14,7 @@
 //
 //	GET  /v1/stats                   Stats
 //	GET  /v1/status                  Status
-//	GET  /v1/du?path=P&path=…        Du; DuOptions
+//	POST /v1/du                      Du; DuOptions, encoded as in a query, are the body
 //	POST /v1/sync                    stream
 //	POST /v1/evict?path=P            stream of a Moved
 //	POST /v1/hydrate?path=P          stream of a Moved

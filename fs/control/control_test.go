@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -169,6 +170,16 @@ func TestQueries(t *testing.T) {
 			!reflect.DeepEqual(got, wantFile) {
 			t.Errorf("show: %+v, %v", got, err)
 		}
+		for _, o := range []DuOptions{
+			{Paths: []string{"runs/a", "\xff&\n=1"}, ByUser: true},
+			{Paths: slices.Repeat([]string{strings.Repeat("x", 999)}, 2000), Brief: true},
+		} {
+			want := &Du{Parts: []Use{}, SharedWith: []Sharer{}}
+			want.Name = strings.ToValidUTF8(fmt.Sprint(o), "\ufffd")
+			if got, err := c.Du(t.Context(), o); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("du: %.100v, %v", got, err)
+			}
+		}
 		if c.PID() != os.Getpid() {
 			t.Errorf("pid %d, am %d", c.PID(), os.Getpid())
 		}
@@ -254,6 +265,10 @@ func TestErrorsReadTheSame(t *testing.T) {
 		{fmt.Errorf("x: %w", syscall.EXDEV), CodeInternal, []error{syscall.EXDEV}},
 		{fmt.Errorf("x: %w", bucket.ErrUnfit), CodeUnfit, []error{bucket.ErrUnfit}},
 		{context.Canceled, CodeCancelled, []error{context.Canceled}},
+		{context.DeadlineExceeded, CodeCancelled, nil},
+		{fmt.Errorf("x: %w: %w", bucket.ErrUnreachable, context.Canceled), CodeCancelled, nil},
+		{fmt.Errorf("x: %w: %w", bucket.ErrUnreachable, context.DeadlineExceeded), CodeUnreachable,
+			[]error{bucket.ErrUnreachable}},
 		{fmt.Errorf("more: %w", &Error{Code: CodeUnsupported, Message: "no", Errno: "EPERM"}),
 			CodeUnsupported, []error{syscall.EPERM}},
 	} {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -64,8 +65,19 @@ func (o DuOptions) query() url.Values {
 	return q
 }
 
+// maxPaths bounds the request of a Du in bytes.
+const maxPaths = 64 << 20
+
+// du takes its query as the body: it may have the paths of very many steps.
 func (h *Handler) du(r *http.Request) (any, error) {
-	q := r.URL.Query()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxPaths))
+	if err != nil {
+		return nil, &Error{Code: CodeInvalid, Message: "du: " + err.Error(), Errno: "EINVAL"}
+	}
+	q, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, &Error{Code: CodeInvalid, Message: "du: " + err.Error(), Errno: "EINVAL"}
+	}
 	o := DuOptions{ByUser: q.Get("by_user") == "1", Brief: q.Get("brief") == "1"}
 	for _, p := range q["path"] {
 		p, err := cleanPath(p)

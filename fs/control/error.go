@@ -111,12 +111,14 @@ func AsError(err error) *Error {
 		e.Errno = unix.ErrnoName(errno)
 	}
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled):
 		e.Code = CodeCancelled
 	case errors.Is(err, bucket.ErrUnfit):
 		e.Code = CodeUnfit
-	case errors.Is(err, bucket.ErrUnreachable):
+	case errors.Is(err, bucket.ErrUnreachable): // also since it took too long, which is a DeadlineExceeded
 		e.Code = CodeUnreachable
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Code = CodeCancelled
 	case errors.Is(err, bucket.ErrDenied):
 		e.Code = CodeRefused
 	case errors.Is(err, cas.ErrNewer):

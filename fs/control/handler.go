@@ -63,7 +63,7 @@ func NewHandler(s Services, m Mount) *Handler {
 		return v.Stats(r.Context())
 	}))
 	h.mux.HandleFunc("GET /v1/status", plain(h.status))
-	h.mux.HandleFunc("GET /v1/du", plain(h.du))
+	h.mux.HandleFunc("POST /v1/du", plain(h.du))
 	h.mux.HandleFunc("GET /v1/show", h.show)
 	h.mux.HandleFunc("POST /v1/unmount", plain(h.unmount))
 	h.mux.HandleFunc("POST /v1/upgrade", plain(h.upgrade))

@@ -3,7 +3,6 @@ package control
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -86,10 +85,5 @@ func (c *Client) Match(ctx context.Context, o MatchOptions) (*MatchAnswer, error
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close()
-	a := &MatchAnswer{}
-	if err := json.NewDecoder(body).Decode(a); err != nil {
-		return nil, gone(ctx, err)
-	}
-	return a, nil
+	return decode[MatchAnswer](ctx, body)
 }

@@ -158,6 +158,9 @@ func (b *batch) sum() {
 	for i := range b.pieces {
 		p := &b.pieces[i]
 		p.rel.XXH3 = cas.SumXXH3(b.buf[p.at : p.at+p.len])
+		if !b.held {
+			p.rel.InFile, p.rel.Off = true, b.off+int64(p.at)
+		}
 		if p.span.Hash.IsZero() {
 			b.raws = append(b.raws, b.buf[p.at:p.at+p.len])
 		}
@@ -224,7 +227,7 @@ func (j *job) work(b *batch) error {
 func (j *job) put(p *piece, raw []byte) (fresh bool, id byte, err error) {
 	if p.rel.IsZero() || !p.odds.good() {
 		fresh, _, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint(),
-			cas.Related{XXH3: p.rel.XXH3})
+			cas.Related{XXH3: p.rel.XXH3, InFile: p.rel.InFile, Off: p.rel.Off})
 		return fresh, 0, err
 	}
 	rel := p.rel

@@ -19,6 +19,8 @@ type skeleton struct {
 	// where on the trail the last object began, if all of its chunks are held, from there on; or -1
 	since int
 	whole []*object // that have their digests from the trail
+	rest  []region  // of the plan, from that on in which the next chunk begins
+	done  int64     // bytes of that one which chunks have
 	held  []bool
 	odds  odds
 }
@@ -34,7 +36,7 @@ func (c *cutter) skeleton(p *plan) error {
 	}
 	cdc := cutter(&joined{r: c.r, rest: p.regions})
 	defer cdc.Close()
-	s := skeleton{cutter: c, plan: p, since: -1}
+	s := skeleton{cutter: c, plan: p, since: -1, rest: p.regions}
 	if c.before != nil && c.before.m.Format == p.format {
 		s.prev = c.before.skeleton()
 	}
@@ -121,6 +123,7 @@ func (s *skeleton) pass(q []byte, span manifest.Span, at int) error {
 	if o.count == 0 {
 		s.since = at
 	}
+	s.place(int64(len(q)))
 	o.add(len(q)).Hash = span.Hash
 	return nil
 }
@@ -145,9 +148,29 @@ func (s *skeleton) take(q []byte, h, was cas.Hash) error {
 	s.since = -1
 	at := c.b.n
 	copy(c.b.buf[at:], q)
-	c.b.add(o, at, len(q), cas.Related{Prev: was}, &s.odds)
+	rel := cas.Related{Prev: was}
+	rel.Off, rel.InFile = s.place(int64(len(q)))
+	c.b.add(o, at, len(q), rel, &s.odds)
 	c.b.pieces[len(c.b.pieces)-1].span.Hash = h
 	return nil
+}
+
+// place says where the next chunk, of n bytes, begins in the file; false: it does not lie there in one piece.
+func (s *skeleton) place(n int64) (off int64, whole bool) {
+	end := int64(-1) // of what was found so far
+	for whole = true; n > 0; {
+		for !s.rest[0].small || s.done == s.rest[0].Len {
+			s.rest, s.done = s.rest[1:], 0
+		}
+		at, m := s.rest[0].Off+s.done, min(n, s.rest[0].Len-s.done)
+		if end < 0 {
+			off = at
+		} else if at != end {
+			whole = false
+		}
+		end, n, s.done = at+m, n-m, s.done+m
+	}
+	return off, whole
 }
 
 // maxFineList bounds the chunks in a list of a fine layout. A save rewrites the lists of its head and its

@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ckptfs/cas"
 	"ckptfs/cas/store"
+	"ckptfs/formats"
+	"ckptfs/fs/bases"
 	"ckptfs/fs/content"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
@@ -162,27 +163,23 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 	if stays, err := p.Stays(); stays || err != nil {
 		return j, err
 	}
-	layout, rel, err := q.o.Bases.Presume(f.Path(), p.Raw, p.Size)
-	var was []cas.Hash
-	if layout != nil && err == nil {
-		j.res, err = q.o.Pack.Layout(ctx, b, guard(q, p.Raw), p.Size, layout, rel)
-	}
-	if layout == nil && err == nil || errors.Is(err, pack.ErrPresumed) {
-		if layout, err = p.Layout(); err != nil {
-			return j, err
-		}
-		if p.Awaits(layout) {
-			return j, errAwaited
-		}
-		var end func()
-		rel, was, end = q.o.Bases.Related(ctx, f.Path(), layout)
-		defer end()
-		j.res, err = q.o.Pack.Layout(ctx, b, guard(q, p.Raw), p.Size, layout, rel)
-	}
-	if err == nil {
-		q.o.Keep(j.res)
-		q.o.Bases.Note(f.Path(), j.res.Hash, layout, was)
-	}
+	j.res, err = q.o.Bases.Pack(ctx, bases.Packing{
+		Path: f.Path(), Raw: p.Raw, Size: p.Size,
+		Layout: func() (*formats.Layout, error) {
+			layout, err := p.Layout()
+			if err == nil && p.Awaits(layout) {
+				err = errAwaited
+			}
+			return layout, err
+		},
+		Pack: func(l *formats.Layout, rel pack.Related) (*pack.Result, error) {
+			res, err := q.o.Pack.Layout(ctx, b, guard(q, p.Raw), p.Size, l, rel)
+			if err == nil {
+				q.o.Keep(res)
+			}
+			return res, err
+		},
+	})
 	return j, err
 }
 

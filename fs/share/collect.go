@@ -1,6 +1,7 @@
 package share
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/attrs"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
 
@@ -89,7 +92,7 @@ func (c *collector) each(ctx context.Context, dir *names.Node, at string,
 			return err
 		}
 		p := at + "/" + e.Name
-		if !mayPublish(e.Name) || !leads(p, c.path) {
+		if !shared.MayPublish(e.Name) || !shared.Leads(p, c.path) {
 			continue
 		}
 		if err := record.CheckPath(p); err != nil {
@@ -167,6 +170,8 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 	})
 }
 
+const justNow = "it was changed just now"
+
 // waits says why what a run holds is not published yet; "": it is.
 func (c *collector) waits(n *names.Node, p string, st *steps.Step) string {
 	if st != nil {
@@ -181,7 +186,7 @@ func (c *collector) waits(n *names.Node, p string, st *steps.Step) string {
 		if soon := c.o.Now().Add(Quiet - rest); c.soon.IsZero() || soon.Before(c.soon) {
 			c.soon = soon
 		}
-		return "it was changed just now"
+		return justNow
 	}
 	return ""
 }
@@ -202,21 +207,28 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		return nil
 	}
 	k, err := c.known(p)
-	if err == nil && k.Bare() && (k != nil || isStub(n)) { // a crash took what was known, or came before
+	if err == nil && (k != nil && k.Next != nil || k == nil && isStub(n)) { // after a crash
 		lacks := c.lazy.ensure(ctx, path.Dir(p))
 		k, err = c.known(p)
-		if err == nil && k.Bare() && n.IsDir() && lacks != nil { // perhaps it has not its attributes yet
+		cut := k.Bare() && n.IsDir() || k != nil && k.Next != nil && !errors.Is(lacks, errAgain)
+		if err == nil && lacks != nil && cut { // perhaps it has not all its attributes yet
 			c.unready = true
 			c.note(p, lacks.Error())
 			return nil
 		}
+		now, rerr := c.o.Names.Resolve(p) // it may have been replaced
+		if rerr != nil {
+			return errors.Join(err, gone(rerr))
+		}
+		defer now.Unpin()
+		n = now
 	}
 	if err != nil {
 		return err
 	}
 	was := k.Encode()
 	e, look, err := c.entry(n, p, st, k)
-	if err == nil && e != nil && attrBytes(e) > record.MaxEntry/2 {
+	if err == nil && e != nil && attrs.Size(e) > record.MaxEntry/2 {
 		err = fmt.Errorf("its attributes are too long for an entry")
 	}
 	switch {
@@ -233,17 +245,29 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		c.same[p] = revised{was, k.Encode()}
 		return nil
 	}
+	if stands, err := c.stands(n, p, was); !stands || err != nil {
+		c.unready = true
+		c.note(p, justNow)
+		return err
+	}
 	c.looks[p] = look
 	c.entries = append(c.entries, *e)
 	return nil
 }
 
-// attrBytes is what an entry's attributes take.
-func attrBytes(e *record.Entry) (n int) {
-	for _, a := range e.Attrs {
-		n += len(a.Name) + len(a.Value)
+// stands reports whether a name still leads to a node, and nothing else is known of it than was: a look may
+// have replaced it since.
+func (c *collector) stands(n *names.Node, p string, was []byte) (bool, error) {
+	now, err := c.o.State.Name(p)
+	if err != nil || !bytes.Equal(now, was) {
+		return false, err
 	}
-	return n
+	there, err := c.o.Names.Resolve(p)
+	if err != nil {
+		return false, gone(err)
+	}
+	defer there.Unpin()
+	return there.Ino() == n.Ino(), nil
 }
 
 func (c *collector) note(p, why string) {
@@ -265,7 +289,7 @@ func (c *collector) removed() error {
 	all := c.Share.removals.All()
 	seen := map[string]bool{}
 	for _, at := range all {
-		if !leads(at, c.path) {
+		if !shared.Leads(at, c.path) {
 			continue
 		}
 		paths, err := c.knownBelow(at)

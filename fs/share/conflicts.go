@@ -13,6 +13,7 @@ import (
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
+	"ckptfs/fs/share/shared"
 )
 
 // conflicts are the names of which the remote has several versions, by what heads say. They are looked for
@@ -116,7 +117,7 @@ func (s *Share) Expect(l Loser) error { return s.o.State.SetFiles([]*record.File
 
 // Conflicts lists the names at or below a path of which the remote has several versions.
 func (s *Share) Conflicts(ctx context.Context, at string) (*control.Conflicts, error) {
-	at, err := shared("conflicts", at)
+	at, err := shared.Path("conflicts", at)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/shared"
 )
 
 // Reasons why Drop leaves a file as it is.
@@ -29,7 +30,7 @@ const (
 // there, is asked before.
 func (s *Share) Drop(ctx context.Context, at string, report func(control.Progress)) (
 	*control.Dropped, error) {
-	at, err := shared("drop", at)
+	at, err := shared.Path("drop", at)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (d *dropping) stub(p string, n *names.Node, f *record.File) (why string, er
 
 // entryOf is what heads say of the file at a path, if it has that manifest; else nil.
 func (d *dropping) entryOf(ctx context.Context, p string, manifest [32]byte) (*record.File, error) {
-	if step := inStep(p); step != d.step || d.held == nil {
+	if step := shared.Step(p); step != d.step || d.held == nil {
 		held, err := d.heldBelow(ctx, step)
 		if err != nil {
 			return nil, err

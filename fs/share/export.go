@@ -16,6 +16,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/writer"
 	"ckptfs/fs/control"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
 
@@ -23,14 +24,14 @@ import (
 // @exports, which is all that a mirror over plain HTTP shows. serving: all that it needs is stored alone, in
 // objects of its own, in the order in which it is read. What was exported under the name before goes.
 func (s *Share) Export(ctx context.Context, name, at string, serving bool) (*control.Exported, error) {
-	at, err := shared("export", at)
+	at, err := shared.Path("export", at)
 	run := steps.Dir + "/" + name
 	switch {
 	case err != nil:
 		return nil, err
 	case strings.Contains(name, "/") || strings.HasPrefix(name, ".") || record.CheckPath(run) != nil:
 		return nil, &fs.PathError{Op: "export", Path: name, Err: control.Invalid("it is the name of a run, without a slash")}
-	case inStep(at) == "":
+	case shared.Step(at) == "":
 		return nil, &fs.PathError{Op: "export", Path: at, Err: control.Invalid("a run, or what one holds, is exported")}
 	}
 	if _, err := fetchHeads(ctx, s); err != nil {
@@ -83,7 +84,7 @@ func (e *export) find(ctx context.Context, run, at string) error {
 		return err
 	}
 	to := run
-	if at != runOf(at) {
+	if at != shared.Run(at) {
 		to = run + "/" + path.Base(at)
 	}
 	seen := map[string]bool{}

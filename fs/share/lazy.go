@@ -18,6 +18,7 @@ import (
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/share/tell"
 	"ckptfs/fs/steps"
 )
@@ -309,12 +310,17 @@ func (z *lazy) level(ctx context.Context, at string) error {
 	if at == "" {
 		return z.root(ctx)
 	}
-	if at != steps.Dir && !z.shows(runOf(at)) {
+	if at != steps.Dir && !z.shows(shared.Run(at)) {
 		return nil
 	}
 	all, err := z.said(ctx, at)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(all) == 0 { // what was removed long ago is not said any more, and stubs of it may be here
+		if has, err := s.has(at); !has || err != nil || at == steps.Dir {
+			return err
+		}
 	}
 	dir, err := s.o.Names.Resolve(at)
 	if err != nil {
@@ -325,7 +331,8 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		return nil
 	}
 	l := &level{lazy: z, at: at, dir: dir, lists: entriesOf(all),
-		pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{}}}
+		pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{},
+			cut: map[string]bool{}}}
 	err = errors.Join(l.locked(ctx), l.clearLeft(ctx), l.removeFolders(ctx))
 	if err == nil && (l.again || len(l.out.Skipped) > 0) {
 		err = errAgain

@@ -13,6 +13,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/tree"
 )
 
@@ -28,6 +29,19 @@ const (
 var errAside = errors.New("a pull that was killed put this aside for what was published, and a program may have written it just then: rename it, or remove it")
 
 func pullingName(n *names.Node) string { return pulling + strconv.FormatUint(n.Ino(), 10) }
+
+// Shares reports whether a path is one that may be published, or that a pull works with.
+func Shares(p string) bool {
+	if shared.Step(p) == "" {
+		return false
+	}
+	for _, name := range strings.Split(p, "/")[1:] {
+		if !shared.MayPublish(name) && !strings.HasPrefix(name, working) {
+			return false
+		}
+	}
+	return true
+}
 
 // clear removes what a pull that was killed has left in a folder, but for what a program may have written.
 // It is done before any of the folder's names is published or pulled again.
@@ -146,6 +160,21 @@ func (l *looker) contentOf(dir *names.Node, name, at string) (s known.Sum, err e
 		return s, err
 	}
 	return known.ContentOf(e), nil
+}
+
+// clearUnasked is clearFolder, unless a pull or a push is under way, which does so.
+func clearUnasked(ctx context.Context, s *Share, at string) (did bool, err error) {
+	if !s.pushing.TryLock() {
+		return false, nil
+	}
+	defer s.pushing.Unlock()
+	dir, err := s.o.Names.Resolve(at)
+	if err != nil {
+		return true, gone(err)
+	}
+	defer dir.Unpin()
+	_, err = s.clearFolder(ctx, dir, at)
+	return true, err
 }
 
 // clearFolder is clear of a folder that is not listed otherwise.

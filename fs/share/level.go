@@ -13,6 +13,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -51,11 +52,10 @@ func (l *level) locked(ctx context.Context) error {
 
 // clearLeft looks at what a pull that was killed left, unless a pull or a push is under way, which does so.
 func (l *level) clearLeft(ctx context.Context) error {
-	if !l.left || !l.pushing.TryLock() {
+	if !l.left {
 		return nil
 	}
-	defer l.pushing.Unlock()
-	_, err := l.clearFolder(ctx, l.dir, l.at)
+	_, err := clearUnasked(ctx, l.Share, l.at)
 	return err
 }
 
@@ -155,7 +155,7 @@ func (l *level) tellAll() {
 // wants reports whether a name is to be made, or compared with what is there.
 func (l *level) wants(n *rnames.Node) bool {
 	name := path.Base(n.Path)
-	if !mayPublish(name) || record.CheckPath(n.Path) != nil {
+	if !shared.MayPublish(name) || record.CheckPath(n.Path) != nil {
 		return false
 	}
 	if l.at == steps.Dir && !l.shows(n.Path) {
@@ -286,7 +286,7 @@ func (l *level) remove(ctx context.Context, p, name string, was *known.Name) err
 	}
 	before, err := l.unchanged(n, p, was)
 	if errors.Is(err, errChanged) { // perhaps in nothing that is published
-		if _, _, herr := l.has(ctx, n, p, was); herr == nil {
+		if _, _, herr := shown(ctx, l.Share, n, p, was); herr == nil {
 			before, err = l.unchanged(n, p, was)
 		}
 	}
@@ -328,6 +328,10 @@ func (l *level) removeFolders(ctx context.Context) error {
 func (l *level) removeFolder(ctx context.Context, p, name string) error {
 	s := l.Share
 	if err := l.lazy.below(ctx, p); err != nil {
+		return err
+	}
+	if did, err := clearUnasked(ctx, l.Share, p); !did || err != nil {
+		l.again = true
 		return err
 	}
 	return l.lazy.quietly(p, func() error {

@@ -1,14 +1,10 @@
 package share
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +14,7 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/attrs"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
@@ -58,8 +55,8 @@ func (l *looker) entry(n *names.Node, path string, st *steps.Step, k *known.Name
 		e.Link, err = n.Readlink()
 	case unix.S_IFDIR:
 		e.Kind = record.KindFolder
-		e.Metrics = metricsOf(st)
-		e.Attrs, err = attrsOf(n)
+		e.Metrics = attrs.Metrics(st)
+		e.Attrs, err = attrs.Of(n)
 	default:
 		return nil, look, nil
 	}
@@ -83,7 +80,7 @@ func (l *looker) file(n *names.Node, path string, st *steps.Step, k *known.Name)
 		return nil, look, err
 	}
 	e := &record.Entry{Path: path, Mode: uint16(a.Mode & 0o777), MTime: nanoseconds(a.Mtime),
-		Metrics: metricsOf(st)}
+		Metrics: attrs.Metrics(st)}
 	e.File = &record.File{Size: a.Size}
 	switch {
 	case a.Size <= record.MaxInline:
@@ -109,7 +106,7 @@ const tick = 20 * time.Millisecond
 // lookOf is what tells that a file is as it was.
 func lookOf(a *tree.Attr, is *content.State, st *steps.Step) known.Sum {
 	return known.SumOf(fmt.Appendf(nil, "%d %o %d %d %x %v", a.Size, a.Mode, nanoseconds(a.Mtime),
-		nanoseconds(a.Ctime), is.Record.Manifest, metricsOf(st)))
+		nanoseconds(a.Ctime), is.Record.Manifest, attrs.Metrics(st)))
 }
 
 // settled is how a file is that nobody writes, and that needs no packing to be published.
@@ -172,50 +169,6 @@ func (l *looker) pack(f *content.File, size int64) (h cas.Hash, err error) {
 		return h, err
 	}
 	return res.Hash, nil
-}
-
-// attrsOf are the attributes of a folder that are a user's.
-func attrsOf(n *names.Node) (attrs []record.Attr, err error) {
-	list := make([]byte, 64<<10)
-	k, err := n.ListXattr(list)
-	if err != nil {
-		return nil, err
-	}
-	for name := range bytes.SplitSeq(list[:k], []byte{0}) {
-		a := record.Attr{Name: string(name)}
-		if !strings.HasPrefix(a.Name, "user.") || strings.HasPrefix(a.Name, "user.ckptfs") {
-			continue
-		}
-		value := make([]byte, 64<<10)
-		k, err := n.GetXattr(a.Name, value)
-		if errors.Is(err, unix.ENODATA) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		a.Value = string(value[:k])
-		attrs = append(attrs, a)
-	}
-	slices.SortFunc(attrs, func(a, b record.Attr) int { return strings.Compare(a.Name, b.Name) })
-	return attrs, nil
-}
-
-// metricsOf are those of a step, nil for none.
-func metricsOf(st *steps.Step) (all []record.Metric) {
-	if st == nil {
-		return nil
-	}
-	for _, of := range st.Metrics {
-		m := record.Metric{Name: of.Name, Value: of.Value}
-		if math.IsNaN(m.Value) {
-			m.Value = math.NaN() // of which there is one
-		}
-		if m.Check() == nil && len(all) < record.MaxMetrics {
-			all = append(all, m)
-		}
-	}
-	return all
 }
 
 func nanoseconds(t unix.Timespec) int64 {

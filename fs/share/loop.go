@@ -3,7 +3,6 @@ package share
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"ckptfs/fs/steps"
@@ -100,29 +99,8 @@ func (s *Share) loop(ctx context.Context) {
 func (s *Share) publish(ctx context.Context) (soon time.Time, gaveWay bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.unasked.set(cancel)
-	defer s.unasked.set(nil)
+	s.unasked.Set(cancel)
+	defer s.unasked.Set(nil)
 	_, soon, err = s.push(ctx, steps.Dir, asked{}, nil)
 	return soon, err != nil && ctx.Err() != nil, err
-}
-
-// yielding is what is published in the background: it gives way to a push that somebody waits for.
-type yielding struct {
-	mu     sync.Mutex
-	cancel context.CancelFunc // nil: nothing is
-}
-
-func (y *yielding) set(cancel context.CancelFunc) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.cancel = cancel
-}
-
-// giveWay ends it.
-func (y *yielding) giveWay() {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if y.cancel != nil {
-		y.cancel()
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/attrs"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/tree"
 )
@@ -50,11 +51,11 @@ func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *name
 }
 
 func (p *pull) folder(dir *names.Node, name string, e *record.Entry) (*names.Node, error) {
-	n, err := p.mkdir(dir, name, modeOf(e))
+	n, err := p.mkdir(dir, name, attrs.Mode(e))
 	if err != nil {
 		return nil, err
 	}
-	if err := setAttrs(n, nil, e.Attrs); err != nil {
+	if err := attrs.Set(n, nil, e.Attrs); err != nil {
 		n.Unpin()
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"ckptfs/cas/store"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
 
@@ -29,7 +30,7 @@ const (
 // Pull makes the names at or below a path as others published them, after a Fetch. What was changed here and
 // not published is left as it is, and so is what others removed.
 func (s *Share) Pull(ctx context.Context, at string, report func(control.Progress)) (*control.Pulled, error) {
-	at, err := shared("pull", at)
+	at, err := shared.Path("pull", at)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (s *Share) pullAll(ctx context.Context, at string, parts []string, report f
 		}
 	}
 	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
-		announce: s.announce, notes: map[string][]byte{}, cleared: map[string]bool{},
+		announce: s.announce, notes: map[string][]byte{}, cut: map[string]bool{}, cleared: map[string]bool{},
 		brought: map[cas.Hash]*store.Batch{}}
 	_, before := s.bring.Reader.Stats()
 	some := false
@@ -79,6 +80,7 @@ type pull struct {
 	total   control.Progress
 	stubs   bool                      // files are made without their bytes
 	notes   map[string][]byte         // that are not kept yet
+	cut     map[string]bool           // names that a crash left between what they had and what they get
 	cleared map[string]bool           // folders of a portion that hold nothing which an earlier pull left
 	brought map[cas.Hash]*store.Batch // by manifest: they hold what a portion's files consist of
 	// announce tells the kernel of a name that appeared or was replaced.
@@ -114,7 +116,7 @@ func (p *pull) part(ctx context.Context, at string) (any bool, err error) {
 func portion(nodes []rnames.Node) (n int) {
 	for bytes := int64(0); n < len(nodes); n++ {
 		if (n >= portionNames || bytes >= portionBytes) &&
-			inStep(nodes[n].Path) != inStep(nodes[n-1].Path) {
+			shared.Step(nodes[n].Path) != shared.Step(nodes[n-1].Path) {
 			break
 		}
 		if f := nodes[n].Name; f != nil && f.File != nil {
@@ -157,17 +159,17 @@ func (p *pull) portion(ctx context.Context, nodes []rnames.Node, changes uint64)
 // is not to be undone.
 func (p *pull) again(ctx context.Context, nodes []rnames.Node) (now []rnames.Node, err error) {
 	for len(nodes) > 0 {
-		step := inStep(nodes[0].Path)
+		step := shared.Step(nodes[0].Path)
 		all, err := p.nodes(ctx, step)
 		if err != nil {
 			return nil, err
 		}
 		for _, n := range all {
-			if inStep(n.Path) == step {
+			if shared.Step(n.Path) == step {
 				now = append(now, n)
 			}
 		}
-		n := slices.IndexFunc(nodes, func(n rnames.Node) bool { return inStep(n.Path) != step })
+		n := slices.IndexFunc(nodes, func(n rnames.Node) bool { return shared.Step(n.Path) != step })
 		if n < 0 {
 			break
 		}

@@ -17,6 +17,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/attrs"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
@@ -129,30 +130,38 @@ func (p *pull) about(ctx context.Context, n *rnames.Node) (r revised, why string
 		return r, "", err
 	}
 	r = revised{was.Encode(), was.About(n.Name, n.Shown())}
-	if r.is == nil || was == nil || was.Next == nil {
+	if was == nil || was.Next == nil && r.is == nil {
 		return r, "", nil
 	}
-	if why, err = p.cameBefore(ctx, n.Path, was); why != "" || err != nil { // and is known no more hereafter
-		return r, why, err
+	as, why, err := p.asKnown(ctx, n.Path, was)
+	if why != "" || err != nil || !as {
+		return revised{}, why, err
 	}
-	r.is = was.About(n.Name, n.Shown())
+	r.is = was.About(n.Name, n.Shown()) // what came before a crash is known no more hereafter
 	return r, "", nil
 }
 
-// cameBefore finds out whether a name has what it was about to get before a crash, as which it is known then.
-func (p *pull) cameBefore(ctx context.Context, at string, was *known.Name) (why string, err error) {
+// asKnown reports whether a name is as it is known, or no program changed it since it was about to get
+// something: it has that, as which it is known then, or a crash cut it off (settle).
+func (p *pull) asKnown(ctx context.Context, at string, was *known.Name) (is bool, why string, err error) {
 	n, err := p.o.Names.Resolve(at)
 	if err != nil {
 		if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
 			err = nil
 		}
-		return "", err
+		return was.Bare() || !p.goes(at), "", err
 	}
 	defer n.Unpin()
-	if _, _, err = p.has(ctx, n, at, was); err != nil && ctx.Err() == nil {
-		return staysFor(err), nil
+	cut := was.Next != nil
+	_, look, err := shown(ctx, p.Share, n, at, was)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return false, staysFor(err), nil
+	case err != nil || look == was.Look:
+		return true, "", err
 	}
-	return "", err
+	p.cut[at] = cut
+	return cut, "", nil
 }
 
 // flush keeps what was noted. What a crash takes away is found again, by what expect noted.
@@ -312,7 +321,7 @@ func (p *pull) goes(at string) bool {
 // here compares what the tree has of a name with an entry. same: they are one. why: what the tree has stays.
 func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Entry, was *known.Name) (
 	same bool, why string, err error) {
-	has, look, err := p.has(ctx, n, at, was)
+	has, look, err := shown(ctx, p.Share, n, at, was)
 	if err != nil {
 		return false, staysFor(err), nil
 	}
@@ -335,19 +344,19 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 	return false, "", nil
 }
 
-// has is what the tree has of a name. Where that is what is published although it looks otherwise (it was
+// shown is what the tree has of a name. Where that is what is published although it looks otherwise (it was
 // changed and changed back, or another name of its inode went), was has its look from here on.
-func (p *pull) has(ctx context.Context, n *names.Node, at string, was *known.Name) (
+func shown(ctx context.Context, s *Share, n *names.Node, at string, was *known.Name) (
 	*record.Entry, known.Sum, error) {
-	l := &looker{Share: p.Share, ctx: ctx, waits: true, batch: p.o.Store.Begin()}
+	l := &looker{Share: s, ctx: ctx, waits: true, batch: s.o.Store.Begin()}
 	defer l.batch.Release()
-	st, err := p.stepAt(at)
+	st, err := s.stepAt(at)
 	if err != nil {
 		return nil, known.Sum{}, err
 	}
 	e, look, err := l.entry(n, at, st, nil)
-	if err == nil {
-		was.Shown(e, look)
+	if err == nil && was.Shown(e, look) {
+		s.o.Steps.Writing.Gone(n.Ino()) // a pull that was killed may have written it: it is whole
 	}
 	return e, look, err
 }
@@ -379,11 +388,11 @@ func (p *pull) noteAs(st *steps.Step, made *names.Node, n *rnames.Node, e *recor
 	switch {
 	case err == nil && has != nil && sameBytes(has, e):
 		switch {
-		case !was.Bare() && was.Look != look && known.ContentOf(has) != k.Content,
+		case !was.Bare() && was.Look != look && known.ContentOf(has) != k.Content && !p.cut[n.Path],
 			was == nil && !slices.Equal(has.Attrs, e.Attrs):
 			return nil // its attributes were changed here, and are not published
 		case was != nil && was.Bare() && e.Kind != record.KindFolder: // it got its attributes before its name
-		case was != nil && !sameAttributes(has, e):
+		case was != nil && !attrs.Same(has, e):
 			if was.Bare() {
 				has.Attrs = nil // what a program gave it stays
 			}

@@ -20,6 +20,7 @@ import (
 	"ckptfs/cas/segment"
 	"ckptfs/fs/control"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
 
@@ -30,7 +31,7 @@ const mostEntries = 2000
 // "runs" for all. What is not published is among Skipped, and no error.
 func (s *Share) Push(ctx context.Context, at string, o control.PushOptions, report func(control.Progress)) (
 	*control.Pushed, error) {
-	at, err := shared("push", at)
+	at, err := shared.Path("push", at)
 	if err == nil {
 		err = s.o.Joined.MayWrite()
 	}
@@ -41,7 +42,7 @@ func (s *Share) Push(ctx context.Context, at string, o control.PushOptions, repo
 		return nil, err
 	}
 	if o.Newest {
-		s.unasked.giveWay()
+		s.unasked.GiveWay()
 	}
 	if err := s.o.Settle(ctx); err != nil {
 		return nil, err
@@ -109,17 +110,17 @@ func (s *Share) pushed(p *push) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, st := range p.found.done {
-		if !s.all && !s.dirty[runOf(at)] { // else it may have changed since it was looked at
+		if !s.all && !s.dirty[shared.Run(at)] { // else it may have changed since it was looked at
 			s.done[at] = st
 		}
 	}
 	for i := range p.entries {
-		if at := p.entries[i].Path; p.entries[i].Kind == record.KindTombstone && at == inStep(at) {
+		if at := p.entries[i].Path; p.entries[i].Kind == record.KindTombstone && at == shared.Step(at) {
 			delete(s.done, at)
 		}
 	}
 	for _, w := range p.out.Skipped {
-		s.dirty[runOf(w.Path)] = true
+		s.dirty[shared.Run(w.Path)] = true
 	}
 	s.looking = cleaned{}
 	s.touched.forget(s.o.Now())
@@ -201,7 +202,7 @@ func (p *push) commits() (all [][]record.Entry) {
 	newest := map[string]int64{}
 	for i := range p.entries {
 		e := &p.entries[i]
-		at := inStep(e.Path)
+		at := shared.Step(e.Path)
 		newest[at] = max(newest[at], e.MTime)
 		p.total.TotalFiles++
 		if e.File != nil {
@@ -212,7 +213,7 @@ func (p *push) commits() (all [][]record.Entry) {
 		if e.Kind == record.KindTombstone {
 			return 1<<63 - 1
 		}
-		return newest[inStep(e.Path)]
+		return newest[shared.Step(e.Path)]
 	}
 	if p.how.Newest {
 		oldest := age
@@ -225,14 +226,15 @@ func (p *push) commits() (all [][]record.Entry) {
 	}
 	sorted := slices.Clone(p.entries)
 	slices.SortStableFunc(sorted, func(a, b record.Entry) int {
-		return cmp.Or(cmp.Compare(age(&a), age(&b)), record.ComparePaths(inStep(a.Path), inStep(b.Path)))
+		return cmp.Or(cmp.Compare(age(&a), age(&b)),
+			record.ComparePaths(shared.Step(a.Path), shared.Step(b.Path)))
 	})
 	for len(sorted) > 0 {
 		n := min(mostEntries, len(sorted))
 		if p.how.Newest {
 			n = 1
 		}
-		for n < len(sorted) && inStep(sorted[n].Path) == inStep(sorted[n-1].Path) {
+		for n < len(sorted) && shared.Step(sorted[n].Path) == shared.Step(sorted[n-1].Path) {
 			n++
 		}
 		one := sorted[:n:n]
@@ -252,6 +254,9 @@ func (p *push) commit(ctx context.Context, entries []record.Entry) error {
 	defer b.Release()
 	entries, err := p.bringStubs(ctx, b, entries)
 	if err != nil || len(entries) == 0 {
+		return err
+	}
+	if err := p.begun(entries); err != nil {
 		return err
 	}
 	var res writer.Result
@@ -278,6 +283,32 @@ func (p *push) commit(ctx context.Context, entries []record.Entry) error {
 		}
 	}
 	return p.committed(entries, res)
+}
+
+// begun notes of names that the remote may have them from here on: what a program removes of them is removed
+// there, too, if a kill comes before that is known.
+func (p *push) begun(entries []record.Entry) error {
+	if p.shown != nil {
+		return nil
+	}
+	first := map[string]revised{}
+	for i := range entries {
+		if entries[i].Kind == record.KindTombstone {
+			continue
+		}
+		k, err := p.known(entries[i].Path)
+		if err != nil {
+			return err
+		}
+		if k.Bare() {
+			first[entries[i].Path] = revised{k.Encode(), known.Begun(record.Writer(p.out.Writer)).Encode()}
+		}
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	_, err := p.revise(first, p.o.State.SetNames)
+	return err
 }
 
 // renamed notes that the store publishes under another name from now on.
@@ -349,7 +380,7 @@ func (p *push) held(ctx context.Context, entries []record.Entry) (map[string][]*
 func groups(entries []record.Entry) map[string]bool {
 	at := map[string]bool{}
 	for i := range entries {
-		at[inStep(entries[i].Path)] = true
+		at[shared.Step(entries[i].Path)] = true
 	}
 	return at
 }
@@ -360,7 +391,7 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	for _, f := range res.Failed {
 		failed[f.Path] = true
 		p.out.Skipped = append(p.out.Skipped, control.Skip{Path: f.Path, Reason: f.Err.Error()})
-		delete(p.found.done, inStep(f.Path))
+		delete(p.found.done, shared.Step(f.Path))
 	}
 	set := map[string][]byte{}
 	tips := []record.Replaced{{Writer: res.Writer, Version: res.Version}}

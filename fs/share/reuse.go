@@ -11,6 +11,7 @@ import (
 	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/reuse"
+	"ckptfs/fs/share/shared"
 )
 
 // minLook is the size, in bytes, from which on it is worth looking whether the remote has a file.
@@ -74,8 +75,8 @@ func (b *before) tips(held []*record.Entry) (files []*record.File, own bool) {
 
 // stepBefore is what a file was in the step before.
 func (b *before) stepBefore(ctx context.Context, p string) (files []*record.File, own bool, err error) {
-	at := inStep(p)
-	run, step := runOf(p), path.Base(at)
+	at := shared.Step(p)
+	run, step := shared.Run(p), path.Base(at)
 	if at == run {
 		return nil, false, nil
 	}

@@ -38,7 +38,8 @@
 // A name is made as programs make them: a file without a name is given a manifest whose records are all in
 // the local store (content.Adopt), its mode and times, then the name, in place of what was there. A program
 // that has the old file open keeps it. What was changed here and not published is left as it is. What a name
-// is about to get is noted before (known.Name.Next): after a crash it is no change that was made here.
+// is about to get is noted before (known.Name.Next): after a crash it is no change that was made here. That
+// is settled before a program changes the name (Changing); package known lists what kills leave.
 //
 // # What goes by itself
 //
@@ -78,6 +79,8 @@ import (
 	"ckptfs/fs/share/contact"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/removals"
+	"ckptfs/fs/share/shared"
+	"ckptfs/fs/share/yield"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -172,7 +175,7 @@ type Share struct {
 	done    map[string]*steps.Step
 	status  control.RemoteStatus
 
-	unasked yielding
+	unasked yield.Yielding
 
 	contact *contact.Contact
 
@@ -270,13 +273,13 @@ func (s *Share) Touched(p string) {
 	if p == steps.Dir { // a folder that was moved here
 		s.TouchedAll()
 	}
-	at := inStep(p)
+	at := shared.Step(p)
 	if at == "" {
 		return
 	}
 	s.mu.Lock()
 	s.touched[at] = s.o.Now()
-	s.dirty[runOf(p)] = true
+	s.dirty[shared.Run(p)] = true
 	delete(s.done, at)
 	s.mu.Unlock()
 	s.wakeUp()
@@ -301,15 +304,15 @@ func (s *Share) wakeUp() {
 // Removing notes that a name is about to be removed, or moved away. done says whether that was done. What
 // cannot be noted is removed all the same, and comes back: nothing is lost by that.
 func (s *Share) Removing(p string) (done func(happened bool)) {
-	if inStep(p) == "" || s.lazy.isQuiet(p) {
+	if shared.Step(p) == "" || s.lazy.isQuiet(p) {
 		return func(bool) {}
 	}
 	end := removals.Nothing
-	has, err := s.has(p)
-	if err == nil && has {
-		serr := s.o.State.Sync() // else a crash may take what is known of what goes
-		end, err = s.removals.Add(p)
-		err = errors.Join(err, serr)
+	has, err := settling{s}.settleBelow(p)
+	if has {
+		var nerr error
+		end, nerr = s.removals.Add(p)
+		err = errors.Join(err, nerr)
 	}
 	s.unnoted(p, err)
 	return func(happened bool) {
@@ -397,7 +400,7 @@ func (s *Share) rests(n *names.Node, p string) time.Duration {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, ok := s.touched[inStep(p)]; ok {
+	if at, ok := s.touched[shared.Step(p)]; ok {
 		rest = min(rest, now.Sub(at))
 	}
 	return rest

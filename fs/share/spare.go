@@ -12,6 +12,7 @@ import (
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
 
@@ -100,7 +101,7 @@ func oldestOf(some []sparable) []sparable {
 
 // isSparable reports whether a file is packed here and was published, as far as its record tells.
 func isSparable(s *Share, p string, n *names.Node) (bool, error) {
-	if !mayPublish(path.Base(p)) || !packedHere(n.File()) {
+	if !shared.MayPublish(path.Base(p)) || !packedHere(n.File()) {
 		return false, nil
 	}
 	a, err := n.Attr()

@@ -8,6 +8,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // StateOf says what a name is to the remote.
 func (s *Share) StateOf(n *names.Node, p string) (string, error) {
-	if inStep(p) == "" {
+	if shared.Step(p) == "" {
 		return NotShared, nil
 	}
 	k, err := s.known(p)
@@ -73,7 +74,7 @@ func (s *Share) published(n *names.Node, p string, st *steps.Step, k *known.Name
 
 // stepAt is the step that a path leads to; nil if it is none.
 func (s *Share) stepAt(p string) (*steps.Step, error) {
-	if p != inStep(p) || p == runOf(p) {
+	if p != shared.Step(p) || p == shared.Run(p) {
 		return nil, nil
 	}
 	run := path.Base(path.Dir(p))

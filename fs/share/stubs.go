@@ -10,6 +10,7 @@ import (
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/shared"
 )
 
 // IsStub reports whether a node is a file whose bytes the remote alone has.
@@ -79,7 +80,7 @@ func (p *push) bringStubs(ctx context.Context, b *store.Batch, entries []record.
 			left = append(left, e)
 		case lost(err):
 			p.out.Skipped = append(p.out.Skipped, control.Skip{Path: e.Path, Reason: err.Error()})
-			delete(p.found.done, inStep(e.Path))
+			delete(p.found.done, shared.Step(e.Path))
 		default:
 			return nil, fmt.Errorf("%s: %w", e.Path, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/store"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/shared"
 )
 
 // Models says what is known of models.
@@ -27,7 +28,7 @@ func (p *push) describe(ctx context.Context, entries []record.Entry) {
 		if e.File == nil || e.File.Manifest.IsZero() {
 			continue
 		}
-		at := inStep(e.Path)
+		at := shared.Step(e.Path)
 		if said[at] == nil {
 			all, err := p.o.Models.Published(ctx, at)
 			if err != nil && ctx.Err() == nil {

@@ -12,6 +12,7 @@ import (
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
+	"ckptfs/fs/share/shared"
 )
 
 // deletion is a name that was deleted, and what of it heads hold.
@@ -51,7 +52,7 @@ func (d *deletion) told() control.Deletion {
 
 // Deleted lists the names at or below a path that were deleted, and may be brought back.
 func (s *Share) Deleted(ctx context.Context, at string) (*control.Deletions, error) {
-	at, err := shared("deleted", at)
+	at, err := shared.Path("deleted", at)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (s *Share) Deleted(ctx context.Context, at string) (*control.Deletions, err
 // What was removed here and is not published so is first.
 func (s *Share) Undelete(ctx context.Context, at string, report func(control.Progress)) (
 	*control.Undeleted, error) {
-	at, err := shared("undelete", at)
+	at, err := shared.Path("undelete", at)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
 
@@ -71,7 +72,7 @@ func (c *counter) each(dir *names.Node, at string, f func(n *names.Node, p strin
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		if !mayPublish(e.Name) {
+		if !shared.MayPublish(e.Name) {
 			continue
 		}
 		n, _, err := c.o.Names.Child(dir, e.Name)

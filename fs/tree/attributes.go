@@ -22,11 +22,11 @@ func CheckAttributes(d *disk.Folder) error {
 		"btrfs, tmpfs of Linux 6.6 or later), or mount it without nouser_xattr: %w", d.Path(), unix.EOPNOTSUPP)
 }
 
-// lookedAt is how many files LostAttributes looks at, at most.
+// lookedAt is how many names LostAttributes looks at, at most.
 const lookedAt = 1000
 
 // LostAttributes is a hollow file of a store that has no record, which says that the store was copied without
-// its extended attributes. It looks at the first files alone; "" for none.
+// its extended attributes; "" for none. It looks at the first names alone, until one has a record.
 func LostAttributes(d *disk.Folder) (path string) {
 	format, err := ReadFormat(d)
 	if err != nil {
@@ -39,26 +39,26 @@ func LostAttributes(d *disk.Folder) (path string) {
 	defer names.Close()
 	left := lookedAt
 	_ = names.Walk(".", func(p string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return nil
-		}
 		if left--; left < 0 {
 			return fs.SkipAll
+		}
+		if err != nil || !e.Type().IsRegular() {
+			return nil
 		}
 		f, err := names.Open(p, os.O_RDONLY, 0)
 		if err != nil {
 			return nil
 		}
 		defer f.Close()
+		if _, err := ReadRecord(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); !errors.Is(err, ErrNoRecord) {
+			return fs.SkipAll // one tells of all
+		}
 		var head [HeaderSize]byte
-		if _, err := f.ReadAt(head[:], 0); err != nil || !LooksHollow(head[:], format.ID) {
-			return nil
-		}
-		_, err = ReadRecord(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-		if errors.Is(err, ErrNoRecord) {
+		if _, err := f.ReadAt(head[:], 0); err == nil && LooksHollow(head[:], format.ID) {
 			path = names.Join(p)
+			return fs.SkipAll
 		}
-		return fs.SkipAll // one tells of all
+		return nil
 	})
 	return path
 }

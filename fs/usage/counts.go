@@ -292,7 +292,7 @@ func (x *change) chunk(is turn, size int64) {
 		c.sum.Chunks += x.by
 		c.sum.UniqueBytes += x.by * size
 	}
-	if x.run == noRun {
+	if x.run == noRun || c.table.under != nil {
 		return
 	}
 	c.runs[x.run].UniqueBytes += x.by * size

@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	"ckptfs/fs/control"
 	"ckptfs/index/runs"
@@ -44,6 +43,9 @@ type place struct {
 // manifests leave unneeded when they are taken away from what is counted, which stays as it is: the table
 // lies over that of all. So it takes as long as reading the manifests of these files does.
 func (u *Usage) Du(ctx context.Context, o control.DuOptions) (*control.Du, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(u.ctx, cancel)()
 	return answer(ctx, u, func() (*control.Du, error) {
 		for range mostCounts {
 			d, err := u.duLocked(ctx, o)
@@ -51,7 +53,7 @@ func (u *Usage) Du(ctx context.Context, o control.DuOptions) (*control.Du, error
 				return d, err
 			}
 			u.counts.spoil()
-			if err := u.settleLocked(ctx); err != nil {
+			if err := u.settleLocked(u.ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -61,7 +63,7 @@ func (u *Usage) Du(ctx context.Context, o control.DuOptions) (*control.Du, error
 
 func (u *Usage) duLocked(ctx context.Context, o control.DuOptions) (*control.Du, error) {
 	u.mu.AssertHeld()
-	places, err := u.places(ctx, o.Paths)
+	places, err := u.places(o.Paths)
 	if err != nil {
 		return nil, err
 	}
@@ -204,19 +206,19 @@ func largest(d *control.Du) {
 var errMoved = errors.New("the names change too fast to be counted")
 
 // places are what paths lead to, without those that lie in others.
-func (u *Usage) places(ctx context.Context, paths []string) (places []place, err error) {
+func (u *Usage) places(paths []string) (places []place, err error) {
 	u.mu.AssertHeld()
 	paths = slices.Clone(paths)
 	slices.Sort(paths)
+	taken := map[string]bool{}
 	for _, p := range paths {
-		if slices.ContainsFunc(places, func(o place) bool {
-			return o.path == "" || p == o.path || strings.HasPrefix(p, o.path+"/")
-		}) {
+		if within(p, taken) {
 			continue
 		}
+		taken[p] = true
 		at, err := u.place(p)
 		if err == errMoved { // it was made since, and we were told
-			if err = u.settleLocked(ctx); err == nil {
+			if err = u.settleLocked(u.ctx); err == nil {
 				at, err = u.place(p)
 			}
 		}
@@ -228,11 +230,18 @@ func (u *Usage) places(ctx context.Context, paths []string) (places []place, err
 	return places, nil
 }
 
+// within reports whether a path, or one above it, is among some.
+func within(p string, some map[string]bool) bool {
+	for ; p != "." && p != "" && !some[p]; p = path.Dir(p) {
+	}
+	return some[p] || some[""]
+}
+
 // place is what a path leads to. The error is errMoved where the mirror does not have it.
 func (u *Usage) place(p string) (place, error) {
 	node, err := u.o.Names.Resolve(p)
 	if err != nil {
-		return place{}, control.NotFound("%s: %v in the store's tree", p, err)
+		return place{}, control.NotFound("%s: %v among the store's files; views take nothing", p, err)
 	}
 	defer node.Unpin()
 	at := place{path: p}

@@ -41,3 +41,24 @@ func TestRunsLeave(t *testing.T) {
 		t.Errorf("%q is left", m.names[stays.run])
 	}
 }
+
+// A path that lies in another one is not taken twice; one that only begins like it is.
+func TestWithin(t *testing.T) {
+	for _, tc := range []struct {
+		p    string
+		some []string
+		want bool
+	}{
+		{"a/b", []string{"a"}, true}, {"a/b/c", []string{"x", "a/b"}, true}, {"a", []string{"a"}, true},
+		{"a-b", []string{"a"}, false}, {"a/b", []string{"a/b/c"}, false}, {"a", []string{""}, true},
+		{"", []string{""}, true}, {"", []string{"a"}, false},
+	} {
+		some := map[string]bool{}
+		for _, p := range tc.some {
+			some[p] = true
+		}
+		if within(tc.p, some) != tc.want {
+			t.Errorf("%q within %q is %v", tc.p, tc.some, !tc.want)
+		}
+	}
+}

@@ -85,12 +85,12 @@ func newCounts(s *store.Store, dir *disk.Folder) *counts {
 }
 
 // without makes counts from which may be taken away what c has, which stays as it is: nothing may be counted
-// in it meanwhile.
+// in it meanwhile. Runs are not counted in them.
 func (c *counts) without(dir *disk.Folder) *counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := &counts{store: c.store, mu: c.mu, table: c.table.without(dir), runs: make([]control.RunStats, len(c.runs)),
-		unread: maps.Clone(c.unread), hurt: maps.Clone(c.hurt), skipped: maps.Clone(c.skipped)}
+	w := &counts{store: c.store, mu: c.mu, table: c.table.without(dir), unread: maps.Clone(c.unread),
+		hurt: maps.Clone(c.hurt), skipped: maps.Clone(c.skipped)}
 	w.on.Store(true)
 	return w
 }

@@ -18,6 +18,12 @@
 // another room and may need others (a compaction does that), or one is gone that is needed to take back what
 // was counted.
 //
+// # What files take
+//
+// Du counts what some files need as all are counted, in a table of its own, and takes their manifests away in a
+// table that lies over that of all: what that leaves unneeded goes with these files. So `du`, `forget
+// --dry-run` and a prune tell the same bytes.
+//
 // # What is exact
 //
 // Nothing is added up from rounded values. A file that programs write is looked at for each answer. What

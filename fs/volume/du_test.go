@@ -224,6 +224,30 @@ func TestDuShared(t *testing.T) {
 	}
 }
 
+// What cannot be read is left out, whether it could be when it was counted or not.
+func TestDuOfDamage(t *testing.T) {
+	r := newRig(t)
+	shared := random(600<<10, 1)
+	for i, p := range []string{"1.safetensors", "2.safetensors"} {
+		r.write(p, weights(t, []string{"a", "b"}, shared, random(100<<10, uint64(i))))
+		r.sync()
+	}
+	whole := r.du("1.safetensors")
+	_, m := r.manifestOf("1.safetensors")
+	for _, o := range m.Objects {
+		if o.List {
+			r.damage(o.Digest)
+		}
+	}
+	for range 2 {
+		d := r.du("1.safetensors")
+		if d.AloneBytes != whole.AloneBytes || d.StoredBytes >= whole.StoredBytes || len(d.SharedWith) != 1 {
+			t.Errorf("%+v, before the damage %+v", d, whole)
+		}
+		r = r.reopen()
+	}
+}
+
 // A prune with grace leaves what was written lately.
 func TestDuYoung(t *testing.T) {
 	r := newRig(t)

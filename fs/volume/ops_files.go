@@ -42,6 +42,11 @@ func (v *Volume) OpenBy(ctx context.Context, c tree.Caller, n *names.Node, flags
 	if n.File() == nil {
 		return nil, unix.ENXIO
 	}
+	if flags&(unix.O_ACCMODE|unix.O_TRUNC) != unix.O_RDONLY {
+		if err := v.sharing.changing(n); err != nil {
+			return nil, err
+		}
+	}
 	if flags&unix.O_TRUNC != 0 {
 		v.steps.Alter()
 		defer v.steps.Altered()

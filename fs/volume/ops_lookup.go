@@ -77,6 +77,9 @@ func (v *Volume) walk(ctx context.Context, p string, f func(path string, n *name
 
 // Setattr changes a node's attributes and returns the new ones.
 func (v *Volume) Setattr(n *names.Node, s *tree.SetAttr) (tree.Attr, error) {
+	if err := v.sharing.changing(n); err != nil {
+		return tree.Attr{}, err
+	}
 	a, err := n.SetAttr(s)
 	if err == nil {
 		v.sharing.touch(n)

@@ -93,6 +93,7 @@ func (v *Volume) Rename(
 		}
 	}
 	went := v.sharing.removing(oldDir, oldName)
+	v.sharing.replacing(oldName, newDir, newName)
 	exchanged := func(bool) {}
 	if flags&unix.RENAME_EXCHANGE != 0 {
 		exchanged = v.sharing.exchanging(newDir, newName)

@@ -247,6 +247,21 @@ func (s *sharing) touch(n *names.Node) {
 	}
 }
 
+// changing is told before a program changes what a node has. ESTALE: its name leads to another by now.
+func (s *sharing) changing(n *names.Node) error {
+	one := s.get()
+	if one == nil {
+		return nil
+	}
+	for _, p := range n.Paths() {
+		share.Changing(one, p)
+		if n.Dead() {
+			return unix.ESTALE
+		}
+	}
+	return nil
+}
+
 // touchIn is touch of a name in a folder.
 func (s *sharing) touchIn(dir *names.Node, name string) {
 	if one := s.get(); one != nil && dir.Synth() == nil {
@@ -265,6 +280,13 @@ func (s *sharing) removing(dir *names.Node, name string) (done func(bool)) {
 	return func(went bool) {
 		gone(went)
 		one.Touched(p)
+	}
+}
+
+// replacing is told before a program puts what has a name in the place of another.
+func (s *sharing) replacing(oldName string, dir *names.Node, name string) {
+	if one := s.get(); one != nil && dir.Synth() == nil {
+		share.Replacing(one, oldName, path.Join(dir.Path(), name))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas/remote/state"
 )
 
@@ -72,6 +74,17 @@ func killedBeforeNoted(t *testing.T, look func(b *machine)) {
 			m.same(q, []byte("XYZ"))
 		}
 	}
+}
+
+// So it is where a program has open what is replaced while it is looked at to be published.
+func TestKilledBeforeNotedWhileOpen(t *testing.T) {
+	killedBeforeNoted(t, func(b *machine) {
+		b.fetched()
+		for _, p := range []string{"runs/x/1/model.safetensors", "runs/x/1/metrics.json"} {
+			h := b.openKnown(p, unix.O_RDONLY)
+			b.test.Cleanup(func() { b.release(h) })
+		}
+	})
 }
 
 // What others removed since goes, too.

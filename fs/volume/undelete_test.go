@@ -53,6 +53,32 @@ func (c *cloud) collect(grace time.Duration) sweep.Stats {
 	return s
 }
 
+// A machine was away while the last names of a folder were deleted, until nobody says so any more. It has no
+// stubs of them once it looks again. What it has the bytes of stays.
+func TestDeletedLongAgo(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put("runs/x/1/f", bytesOf(1, 300<<10))
+	a.put("runs/x/1/small", []byte("small"))
+	a.put("runs/x/2/f", bytesOf(2, 300<<10))
+	a.published("")
+	looks(b)
+	for _, p := range []string{"runs/x/1/f", "runs/x/1/small"} {
+		a.unlink(p)
+	}
+	a.rmdir("runs/x/1")
+	a.published("")
+	for i := range 3 { // each collection takes what the one before left bare
+		a.put("runs/x/2/f", bytesOf(byte(3+i), 300<<10))
+		a.published("")
+		c.collect(0)
+	}
+	looks(b)
+	if has := b.view(); has["runs/x/1/f"] != (shown{}) || has["runs/x/1/small"].has != "small" {
+		t.Errorf("%v", has)
+	}
+}
+
 // What a machine deleted, its own or another's, any machine brings back, with all of a step, for all. Then
 // the collector keeps it.
 func TestUndelete(t *testing.T) {

@@ -87,6 +87,9 @@ func (v *Volume) SetXattr(n *names.Node, name string, value []byte, flags int) e
 	if err := v.mayChangeXattr(n, name); err != nil {
 		return err
 	}
+	if err := v.sharing.changing(n); err != nil {
+		return err
+	}
 	p := n.Path()
 	err := v.checkMetadata(n, p, name, value)
 	v.models.Judge(p+" "+name, err)
@@ -127,6 +130,9 @@ func (v *Volume) tensorsNow(n *names.Node, p string) source.Tensors {
 // RemoveXattr removes an attribute.
 func (v *Volume) RemoveXattr(n *names.Node, name string) error {
 	if err := v.mayChangeXattr(n, name); err != nil {
+		return err
+	}
+	if err := v.sharing.changing(n); err != nil {
 		return err
 	}
 	err := n.RemoveXattr(name)

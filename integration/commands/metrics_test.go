@@ -23,7 +23,7 @@ func TestMetrics(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	m.Must(err)
 	for _, want := range []string{
-		"ckptfs_up 1\n", `ckptfs_mount_info{mode="` + m.Status().Mode + `"} 1`, "ckptfs_files 1\n", "ckptfs_packed_files 1\n",
+		"ckptfs_up 1\n", `ckptfs_mount_info{mode="` + m.Status().Mode + `",mountpoint="` + m.Dir + `",store="`, "ckptfs_files 1\n", "ckptfs_packed_files 1\n",
 		"ckptfs_logical_bytes 1.048576e+06\n", "ckptfs_queue_files 0\n", "ckptfs_chunk_cache_misses_total ", "process_resident_memory_bytes ",
 	} {
 		if !strings.Contains(string(body), want) {

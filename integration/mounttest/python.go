@@ -42,8 +42,8 @@ var (
 	pythonErr  error
 )
 
-// interpreter is CKPTFS_PYTHON, or the one of the environment that scripts/setup makes.
-func interpreter() (string, error) {
+// Interpreter is CKPTFS_PYTHON, or the one of the environment that scripts/setup makes.
+func Interpreter() (string, error) {
 	if p := os.Getenv("CKPTFS_PYTHON"); p != "" {
 		return p, nil
 	}
@@ -63,7 +63,7 @@ func interpreter() (string, error) {
 }
 
 func startPython() (*pythonServer, error) {
-	exe, err := interpreter()
+	exe, err := Interpreter()
 	if err != nil {
 		return nil, err
 	}

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"ckptfs/cas/remote/bucket"
@@ -80,9 +84,15 @@ func TestAddRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // whose backlog takes connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
 	liar := httptest.NewServer(&s3test.Engine{Bucket: forgetful{&bucket.Mem{}}})
 	defer liar.Close()
 	url, nobody := "s3://models/team", "http://"+l.Addr().String()
+	mute := "http://" + silent.Addr().String()
 	for _, c := range []struct {
 		name string
 		args []string
@@ -91,6 +101,7 @@ func TestAddRefused(t *testing.T) {
 		want string
 	}{
 		{"nobody there", []string{url, m.Dir, "--endpoint", nobody}, "", 11, "cannot be reached"},
+		{"nobody answers", []string{url, m.Dir, "--endpoint", mute}, "", 11, "does not answer"},
 		{"another secret", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_SECRET_ACCESS_KEY=wrong", 12, "access denied"},
 		{"no credentials", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_ACCESS_KEY_ID=", 12, "access denied"},
 		{"no bucket", []string{"s3://others/team", m.Dir, "--endpoint", e.Endpoint}, "", 1, "no such bucket"},
@@ -120,6 +131,39 @@ func TestAddRefused(t *testing.T) {
 	if code != 1 || !strings.Contains(said, "remote add URL") {
 		t.Fatalf("status without a remote: %d, %s", code, said)
 	}
+}
+
+// A command says of an engine that takes requests and is silent that it does not answer.
+func TestSilentEngine(t *testing.T) {
+	e := mounttest.StartEngine(t)
+	at, err := url.Parse(e.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var silent atomic.Bool
+	back := make(chan struct{})
+	pass := httputil.NewSingleHostReverseProxy(at)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if silent.Load() {
+			<-back
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	m := mounttest.New(t)
+	m.Run("remote", "add", e.URL("team"), m.Dir, "--endpoint", proxy.URL)
+	save(t, filepath.Join(m.Dir, "runs/x/1/f"), []byte("f"))
+	silent.Store(true)
+	for _, args := range [][]string{{"push"}, {"fetch"}, {"remote", "status"}, {"prune", "--remote"}} {
+		said, code := m.RunFails(append(args, m.Dir)...)
+		if code != 11 {
+			t.Errorf("%s: %d, %s", args, code, said)
+		}
+	}
+	silent.Store(false)
+	close(back)
+	m.Run("push", m.Dir)
 }
 
 // forgetful is an engine that drops the headers of conditions.

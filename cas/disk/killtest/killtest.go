@@ -8,11 +8,13 @@
 //	  change n: SIGKILL                       is gone; change n was not made
 //
 // A change is a system call that changes a name, an attribute or what a regular file holds. The kernel stops
-// the child at each (seccomp_unotify(2)). Nothing of the child needs to know where it may be killed.
+// the child at each (seccomp_unotify(2)). Nothing of the child needs to know where it may be killed. What a
+// child writes by a mapping, or has the kernel copy, is no change.
 package killtest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,7 +36,7 @@ type Change struct {
 
 func (c Change) String() string { return c.Call + " " + c.Of }
 
-// call says where a system call has what it changes: its arguments.
+// call says which of its arguments tell what a system call changes.
 type call struct {
 	name   string
 	path   int  // of the name; -1: none
@@ -43,6 +45,8 @@ type call struct {
 }
 
 var calls = map[int32]call{
+	unix.SYS_OPENAT:       {"open", 1, -1, false},
+	unix.SYS_OPENAT2:      {"open", 1, -1, false},
 	unix.SYS_MKDIRAT:      {"mkdir", 1, -1, false},
 	unix.SYS_SYMLINKAT:    {"symlink", 2, -1, false},
 	unix.SYS_LINKAT:       {"link", 3, -1, false},
@@ -74,7 +78,8 @@ func Watch() error {
 	code := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
 	left := len(calls)
 	for nr := range calls {
-		code = append(code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(left), K: uint32(nr)})
+		code = append(code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K,
+			Jt: uint8(left), K: uint32(nr)})
 		left--
 	}
 	code = append(code, unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW},
@@ -93,7 +98,7 @@ func Watch() error {
 // Run runs a child and kills it before the change n, counted from 0; if it makes no more than n, once it is
 // done, which it says by killing itself. It returns the changes until then, the one that was not made last.
 func Run(cmd *exec.Cmd, n int) (changes []Change, killed bool, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, false, err
 	}
@@ -184,7 +189,9 @@ func watch(child *os.Process, fd, n int) (changes []Change, killed bool, err err
 			}
 		}
 		a := answer{id: of.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		if err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)); err != 0 && err != unix.ENOENT {
+		switch err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)); err {
+		case 0, unix.ENOENT:
+		default:
 			return changes, false, err
 		}
 	}
@@ -195,12 +202,18 @@ func ioctl(fd int, request uintptr, p unsafe.Pointer) unix.Errno {
 	return errno
 }
 
-// change is what a system call changes; none, if it writes to what is no regular file.
+// change is what a system call changes; none, if it opens what is there, or writes to no regular file.
 func (n *notification) change() (c Change, ok bool) {
 	of := calls[n.nr]
 	c.Call = of.name
 	if of.path >= 0 {
 		c.Of = n.text(n.args[of.path])
+	}
+	switch n.nr {
+	case unix.SYS_OPENAT:
+		return c, makes(n.args[2])
+	case unix.SYS_OPENAT2:
+		return c, makes(binary.NativeEndian.Uint64(n.memory(n.args[2], 8)))
 	}
 	if of.file < 0 || c.Of != "" {
 		return c, true
@@ -214,15 +227,23 @@ func (n *notification) change() (c Change, ok bool) {
 	return c, true
 }
 
-// text reads a string of the child's memory.
+// makes reports whether an open with these flags may make a name, or empty a file.
+func makes(flags uint64) bool { return flags&(unix.O_CREAT|unix.O_TRUNC) != 0 }
+
+// text is a string in the child's memory.
 func (n *notification) text(at uint64) string {
+	s, _, _ := bytes.Cut(n.memory(at, 256), []byte{0})
+	return string(s)
+}
+
+// memory is a piece of the child's memory, with zeros where it has none.
+func (n *notification) memory(at uint64, size int) []byte {
+	p := make([]byte, size)
 	f, err := os.Open("/proc/" + strconv.Itoa(int(n.pid)) + "/mem")
-	if err != nil || at == 0 {
-		return ""
+	if err != nil {
+		return p
 	}
 	defer f.Close()
-	p := make([]byte, 256)
-	k, _ := f.ReadAt(p, int64(at))
-	s, _, _ := bytes.Cut(p[:k], []byte{0})
-	return string(s)
+	_, _ = f.ReadAt(p, int64(at)) // what follows a string may be nobody's
+	return p
 }

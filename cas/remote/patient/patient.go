@@ -38,7 +38,18 @@ type Options struct {
 // Prompt is for how long somebody at a terminal waits before hearing that an engine cannot be reached.
 const Prompt = 5 * time.Second
 
-type patienceKey struct{}
+type (
+	patienceKey struct{}
+	promptKey   struct{}
+)
+
+// Promptly has Gets that are made with a context wait for no turn, and end after Prompt if no answer begins:
+// an engine that takes connections and says nothing is none.
+func Promptly(ctx context.Context) context.Context {
+	return context.WithValue(For(ctx, Prompt), promptKey{}, true)
+}
+
+func isPrompt(ctx context.Context) bool { return ctx.Value(promptKey{}) != nil }
 
 // For has the requests that are made with a context be made again for so long, whatever Options say.
 func For(ctx context.Context, d time.Duration) context.Context {
@@ -103,10 +114,18 @@ func (a *attempts) again(ctx context.Context) bool {
 // well: something came of the request, and its time begins again.
 func (a *attempts) well() { a.begun, a.n = time.Now(), 0 }
 
+// turn waits for a request's turn. done is told how it ended.
+func (b *Bucket) turn(ctx context.Context) (done func(error), err error) {
+	if isPrompt(ctx) {
+		return func(error) {}, nil
+	}
+	return b.limit.begin(ctx)
+}
+
 // do makes a request until it succeeds or fails for good.
 func (b *Bucket) do(ctx context.Context, f func() error, kinds ...error) error {
 	for a := b.attempts(ctx); ; {
-		done, err := b.limit.begin(ctx)
+		done, err := b.turn(ctx)
 		if err != nil {
 			return err
 		}

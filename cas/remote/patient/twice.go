@@ -2,6 +2,7 @@ package patient
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -18,6 +19,8 @@ const (
 	// times is of how many answers it is known how long they took; fewer than fewTimes say nothing.
 	times, fewTimes = 128, 20
 )
+
+var errSilent = fmt.Errorf("no answer within %s", Prompt)
 
 // answers are how long the last ones took, from the request to their first byte.
 type answers struct {
@@ -75,8 +78,10 @@ func (a *attempt) drop() {
 func (b *Bucket) get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
 	io.ReadCloser, bucket.Info, error) {
 	came := make(chan *attempt, 2)
+	var stops []context.CancelFunc
 	ask := func(done func(error)) {
 		one, stop := context.WithCancel(ctx)
+		stops = append(stops, stop)
 		go func() {
 			begun := time.Now()
 			r, info, err := b.b.Get(one, key, off, n, unless)
@@ -89,11 +94,12 @@ func (b *Bucket) get(ctx context.Context, key string, off, n int64, unless bucke
 	}
 	ask(func(error) {})
 	under := 1
-	var slow <-chan time.Time
+	var slow, late <-chan time.Time // a timer that nobody waits for needs no Stop
 	if d := b.answers.slowAfter(); d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		slow = t.C
+		slow = time.After(d)
+	}
+	if isPrompt(ctx) {
+		late = time.After(Prompt)
 	}
 	for {
 		select {
@@ -111,6 +117,15 @@ func (b *Bucket) get(ctx context.Context, key string, off, n int64, unless bucke
 				return nil, a.info, a.err
 			}
 			return a, a.info, nil
+		case <-late:
+			for _, stop := range stops {
+				stop()
+			}
+			for range under {
+				go func() { (<-came).drop() }()
+			}
+			return nil, bucket.Info{}, &bucket.Error{Op: "get", Key: key, Kind: bucket.ErrUnreachable,
+				Err: errSilent}
 		case <-slow:
 			if done, ok := b.limit.try(); ok {
 				ask(done)

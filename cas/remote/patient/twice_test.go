@@ -2,6 +2,7 @@ package patient_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 	"testing"
@@ -113,6 +114,40 @@ func TestTwice(t *testing.T) {
 		}
 		if d, n := s.read(t, b); d != time.Minute || n != 1 {
 			t.Errorf("%v, %d requests", d, n)
+		}
+	})
+}
+
+// Who asks promptly waits for no turn, and is told that an engine says nothing. An answer that began in time
+// is read to its end.
+func TestPromptly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sluggish{Mem: &bucket.Mem{}}
+		suite.Put(t, s.Mem, "k", []byte("bytes"), bucket.Cond{})
+		s.wait = func(int64) time.Duration { return time.Hour }
+		b := patient.New(s, patient.Options{Requests: 1})
+		others, stop := context.WithCancel(t.Context())
+		defer stop()
+		go b.Get(others, "k", 0, -1, "")
+		synctest.Wait()
+
+		ctx, begun := patient.Promptly(t.Context()), time.Now()
+		_, _, err := bucket.Read(ctx, b, "k", 100, "")
+		if took := time.Since(begun); !errors.Is(err, bucket.ErrUnreachable) || took != patient.Prompt {
+			t.Errorf("%v after %v", err, took)
+		}
+		s.wait = func(int64) time.Duration { return patient.Prompt - 1 }
+		r, _, err := b.Get(ctx, "k", 0, -1, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * patient.Prompt)
+		if p, err := io.ReadAll(r); err != nil || string(p) != "bytes" {
+			t.Errorf("%q, %v", p, err)
+		}
+		r.Close()
+		if s.open.Load() != 0 {
+			t.Errorf("%d bodies stay open", s.open.Load())
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 // for it; with views, and without seeing what calls are for.
 func (h *Host) Less(served, views bool) (sentences []string) {
 	if served {
-		sentences = append(sentences, "reads and writes go through the daemon, which takes up to twice as long as the kernel alone: "+h.faster())
+		sentences = append(sentences, "reads and writes go through the daemon, and writes take two to three times as long as on the disk: "+h.faster())
 	}
 	if scope := h.read("proc/sys/kernel/yama/ptrace_scope"); views && h.hides(scope) {
 		sentences = append(sentences, fmt.Sprintf("Yama (kernel.yama.ptrace_scope=%s) hides from the daemon what a call is for: a program that makes X.safetensors beside X.pt gets EEXIST if it asks for a new file; --no-views, a mount by root, or `sysctl kernel.yama.ptrace_scope=0` as root", scope))

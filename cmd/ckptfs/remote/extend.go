@@ -79,7 +79,7 @@ func (c *commands) joined(ctx context.Context, path string) (*joined, error) {
 		return nil, err
 	}
 	out := &joined{Joined: j, engine: engine, bucket: guarded(j, engine)}
-	f, err := remote.Look(patient.For(ctx, patient.Prompt), out.bucket)
+	f, err := remote.Look(patient.Promptly(ctx), out.bucket)
 	if err == nil && f.ID != j.ID {
 		err = fmt.Errorf("another remote than the one that was joined is there: its id is %s, it was %s", f.ID, j.ID)
 	}

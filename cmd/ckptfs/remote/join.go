@@ -163,7 +163,7 @@ func (c *commands) meet(ctx context.Context, a remote.Address, reader, isNew boo
 		return nil, err
 	}
 	if m.reader {
-		m.format, err = remote.Look(ctx, patiently(m.bucket, patient.Prompt))
+		m.format, err = remote.Look(patient.Promptly(ctx), patiently(m.bucket, patience))
 		if server, ok := m.bucket.(*web.Bucket); ok && err == nil {
 			return m, server.CheckRanges(ctx)
 		}

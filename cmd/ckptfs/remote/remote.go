@@ -15,6 +15,7 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
+	"ckptfs/cas/remote/patient"
 	"ckptfs/cas/remote/probe"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cmd/ckptfs/text"
@@ -150,6 +151,9 @@ exit code 13, with what it did wrong.`,
 // too.
 func (c *commands) probe(ctx context.Context, a remote.Address, b bucket.Bucket,
 	full bool) (*probe.Report, error) {
+	if err := answers(ctx, a, b); err != nil {
+		return nil, err
+	}
 	say, done := c.Doing()
 	report, err := probe.Run(ctx, probe.Options{Full: full, Now: c.now,
 		Progress: func(name string, i, n int) { say(fmt.Sprintf("check %d of %d: %s", i+1, n, name)) }}, b)
@@ -161,6 +165,24 @@ func (c *commands) probe(ctx context.Context, a remote.Address, b bucket.Bucket,
 		return report, &UnfitError{URL: a.URL(), Failed: failed}
 	}
 	return report, nil
+}
+
+// answers returns an error if nobody answers at an address, which a change would find out later.
+func answers(ctx context.Context, a remote.Address, b bucket.Bucket) error {
+	if _, err := lookSoon(ctx, b); errors.Is(err, bucket.ErrUnreachable) {
+		return fmt.Errorf("%s does not answer: %w", a.URL(), err)
+	}
+	return nil // whatever else it is, the probe finds it
+}
+
+// lookSoon is remote.Look of an engine that may take requests and say nothing.
+func lookSoon(ctx context.Context, b bucket.Bucket) (f remote.Format, err error) {
+	soon, stop := context.WithTimeout(ctx, patient.Prompt)
+	defer stop()
+	if f, err = remote.Look(soon, b); soon.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: no answer within %s", bucket.ErrUnreachable, patient.Prompt)
+	}
+	return f, err
 }
 
 func printReport(w io.Writer, a remote.Address, r *probe.Report) {
@@ -234,7 +256,7 @@ func ask(ctx context.Context, j remote.Joined) (out state, err error) {
 	if err != nil {
 		return out, err
 	}
-	f, err := remote.Look(ctx, b)
+	f, err := lookSoon(ctx, b)
 	if err != nil {
 		return out, err
 	}

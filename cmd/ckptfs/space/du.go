@@ -93,7 +93,7 @@ func printDu(w io.Writer, d *control.Du, as map[string]string, byUser bool) {
 		rows = append(rows, []string{fmt.Sprintf("and %s more", humanize.Comma(int64(d.MoreParts)))})
 	}
 	total := "all"
-	if of, given := as[d.Name]; given && len(as) == 1 {
+	if of, given := as[d.Name]; given {
 		total = of
 	}
 	rows = append(rows, useRow(total, &d.Use))

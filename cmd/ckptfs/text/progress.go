@@ -10,8 +10,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Progress shows a long operation on a terminal. done clears it away.
-func Progress(to io.Writer, doing string) (update func(control.Progress), done func()) {
+// Progress shows a long operation on a terminal, and what it is doing. done clears it away.
+func Progress(to io.Writer, doing func() string) (update func(control.Progress), done func()) {
 	var bar *progressbar.ProgressBar
 	update = func(p control.Progress) {
 		total := max(p.TotalBytes, 1)
@@ -30,7 +30,8 @@ func Progress(to io.Writer, doing string) (update func(control.Progress), done f
 		if bar.GetMax64() != total {
 			bar.ChangeMax64(total)
 		}
-		bar.Describe(fmt.Sprintf("%s, file %d of %d", doing, min(p.DoneFiles+1, p.TotalFiles), p.TotalFiles))
+		bar.Describe(fmt.Sprintf("%s, file %d of %d", doing(), min(p.DoneFiles+1, p.TotalFiles),
+			p.TotalFiles))
 		// A bar that reached its end never moves again, and the total may still grow.
 		_ = bar.Set64(min(p.DoneBytes, total-1))
 	}

@@ -51,7 +51,7 @@ func (c *Contact) tryAgain() {
 
 // Answers returns an error if the remote cannot be reached. It costs one request, and waits for no other.
 func (c *Contact) Answers(ctx context.Context) error {
-	_, _, err := bucket.Read(patient.For(ctx, patient.Prompt), c.o.Bucket, record.FormatKey, 1<<10, "")
+	_, _, err := bucket.Read(patient.Promptly(ctx), c.o.Bucket, record.FormatKey, 1<<10, "")
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -59,7 +59,7 @@ func (c *Contact) Answers(ctx context.Context) error {
 		return nil
 	}
 	c.Failed(err)
-	return fmt.Errorf("%s does not answer, asked for %s: %w", c.o.URL, patient.Prompt, err)
+	return fmt.Errorf("%s does not answer: %w", c.o.URL, err)
 }
 
 // soon is within what a remote that answers has done what takes some requests.

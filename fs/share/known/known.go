@@ -1,4 +1,25 @@
 // Package known is what a store and its remote have in common of a name, as fs/share keeps it.
+//
+// # Kills
+//
+// The tree and what is known of it change in two steps. What a kill between them leaves, and what mends it:
+//
+//	a pull, a look     next is noted before the tree changes. The tree has what it had, or what it was about
+//	                   to get: Shown tells. It has some attributes of either: the next look gives it the
+//	                   others, since no program changed it meanwhile (share.Changing notes before, and ends
+//	                   next). A step whose small file the pull still held open is not torn by that.
+//	a replaced name    .ckptfs-pull- has what was there; left.go tells whose it is before a program may change
+//	                   the name, and before the folder is removed
+//	a late note        what a look noted may be late: it is made durable before a program changes the name
+//	a program removes  the note of the removal comes first; next is settled before, so that it is published
+//	others removed     .ckptfs-aside- has it until it is gone; what is known of it then says nothing
+//	a push             Begun is noted before the commit: what is removed after it is removed for others. What
+//	                   was known of other names stays: the tree is what the remote has, as the next look
+//	                   sees. That look comes within the push, and may replace a file that the push looks at:
+//	                   what has not its name any more, or is known otherwise since, is not published
+//	a cut of removals  a removal that was published is looked at once more, and the name is not known
+//
+// TestKilledAnywhere of fs/volume kills before each change of a file in all of these.
 package known
 
 import (
@@ -24,12 +45,16 @@ type Sum [16]byte
 //	next      to the end: nothing, or content and tips of what the tree was about to get. It has that, unless
 //	          a crash came before
 //
-// What was not there before has zeros as look and content, and no tips.
+// What was not there before has zeros as look and content, and no tips. What is published for the first time
+// has zeros, and version 0 of this store as its tip.
 type Name struct {
 	Look, Content Sum
 	Tips          []record.Replaced
 	Next          *Name // without look
 }
+
+// Begun is what is known of a name while a writer publishes it for the first time: the remote may have it.
+func Begun(w record.Writer) *Name { return &Name{Tips: []record.Replaced{{Writer: w}}} }
 
 // Bare reports whether nothing is known that the tree had.
 func (k *Name) Bare() bool { return k == nil || k.Content == Sum{} && len(k.Tips) == 0 }

@@ -1,0 +1,78 @@
+package dry
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/disk"
+)
+
+// TestGone: what came from a file is read from that, and is gone with it; what did not stays.
+func TestGone(t *testing.T) {
+	dir, err := disk.OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	r := rand.New(rand.NewPCG(1, 1))
+	file := make([]byte, 200_000)
+	for i := range file {
+		file[i] = byte(r.Uint32() & 15)
+	}
+	s, err := New(dir, func(n uint32) (io.ReaderAt, error) {
+		if n != 7 {
+			t.Errorf("file %d is opened", n)
+		}
+		return bytes.NewReader(file), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b := s.Begin(7, func(off int64, n int) (int64, bool) { return off + 1000, true })
+	put := func(raw []byte, rel cas.Related) cas.Hash {
+		t.Helper()
+		h := cas.Sum(raw)
+		if fresh, _, err := b.PutRelated(cas.Chunk, h, raw, codec.Hint{}, rel); !fresh || err != nil {
+			t.Errorf("put: %v, %v", fresh, err)
+		}
+		return h
+	}
+	in := put(file[3000:103_000], cas.Related{InFile: true, Off: 2000})
+	apart := put([]byte("apart"), cas.Related{})
+	for _, want := range [][]byte{file[3000:103_000], []byte("apart")} {
+		if got, err := s.Get(cas.Sum(want), []byte("x")); err != nil || !bytes.Equal(got[1:], want) {
+			t.Errorf("%d bytes come back, %v", len(got)-1, err)
+		}
+	}
+	held := make([]bool, 3)
+	if err := b.PutHeld(cas.Chunk, []cas.Hash{in, {}, apart}, held); err != nil || !held[0] || held[1] ||
+		!held[2] {
+		t.Errorf("held: %v, %v", held, err)
+	}
+	took := b.Tally()
+	if took.Of[Equal].Raw != 100_005 || took.Of[Alone].Raw != 100_005 || took.Stored() < 40_000 ||
+		took.Stored() > 60_000 || len(took.From) != 0 {
+		t.Errorf("%+v", took)
+	}
+	next := bytes.Clone(file[3000:103_000])
+	next[5]++
+	put(next, cas.Related{Prev: in})
+	if took := b.Tally(); took.Of[Delta].Raw != 100_000 || took.Of[Delta].Stored > 10_000 {
+		t.Errorf("a version that hardly changed: %+v", took)
+	}
+	file[5000]++
+	if _, err := s.Get(in, nil); !errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("the file has changed: %v", err)
+	}
+	next[6]++
+	put(next, cas.Related{Prev: in})
+	if took := b.Tally(); took.Of[Delta].Raw != 100_000 || took.Of[Alone].Raw != 200_005 {
+		t.Errorf("a version of what is gone: %+v", took)
+	}
+}

@@ -1,0 +1,521 @@
+package estimate
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"ckptfs/cas"
+	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
+	"ckptfs/cas/store"
+	"ckptfs/formats"
+	"ckptfs/formats/detect"
+	"ckptfs/formats/safetensors"
+	"ckptfs/fs/bases"
+	"ckptfs/fs/control"
+	"ckptfs/fs/pack"
+	"ckptfs/index/chunks"
+	"ckptfs/index/manifest"
+)
+
+// tensor is one of a model's.
+type tensor struct {
+	name       string
+	rows, cols int
+	w          []float32
+}
+
+type model []tensor
+
+// newModel makes matrices of normal numbers.
+func newModel(seed uint64, layers, width int) (m model) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for i := range layers {
+		for k, rows := range []int{width, width, 2 * width} {
+			t := tensor{name: fmt.Sprintf("model.layers.%03d.%c.weight", i, 'a'+k), rows: rows, cols: width}
+			for range t.rows * t.cols {
+				t.w = append(t.w, float32(0.02*r.NormFloat64()))
+			}
+			m = append(m, t)
+		}
+	}
+	return m
+}
+
+// each is the model with numbers made of its own.
+func (m model) each(f func(t *tensor, row, col int, w float64) float64) (other model) {
+	for _, t := range m {
+		was := t.w
+		t.w = make([]float32, len(was))
+		for i := range was {
+			t.w[i] = float32(f(&t, i/t.cols, i%t.cols, float64(was[i])))
+		}
+		other = append(other, t)
+	}
+	return other
+}
+
+// tuned is the model after some training.
+func (m model) tuned(seed uint64, change float64) model {
+	r := rand.New(rand.NewPCG(seed, 2))
+	return m.each(func(_ *tensor, _, _ int, w float64) float64 { return w * (1 + change*r.NormFloat64()) })
+}
+
+// merged is the model with an adapter of rank 2.
+func (m model) merged(seed uint64) model {
+	r := rand.New(rand.NewPCG(seed, 3))
+	up, down := make([]float64, 4096), make([]float64, 4096)
+	for i := range up {
+		up[i], down[i] = 4e-3*r.NormFloat64(), r.NormFloat64()
+	}
+	return m.each(func(t *tensor, row, col int, w float64) float64 {
+		return float64(bf16(float32(w))) + up[2*row]*down[col] + up[2*row+1]*down[4095-col]
+	})
+}
+
+// bf16 rounds a number.
+func bf16(w float32) float32 {
+	b := math.Float32bits(w)
+	return math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff)
+}
+
+// file is the model as a safetensors file.
+func (m model) file(t testing.TB, dtype formats.DType) []byte {
+	t.Helper()
+	var entries []safetensors.Entry
+	var data []byte
+	for _, x := range m {
+		entries = append(entries, safetensors.Entry{Name: x.name, DType: dtype,
+			Shape: []int64{int64(x.rows), int64(x.cols)}})
+		for _, w := range x.w {
+			if dtype == "F32" {
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(w))
+			} else {
+				data = binary.LittleEndian.AppendUint16(data, uint16(math.Float32bits(bf16(w))>>16))
+			}
+		}
+	}
+	p, err := safetensors.AppendHeader(nil, entries, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(p, data...)
+}
+
+// folder is where a test writes files, each a second younger than the one before.
+type folder struct {
+	t     testing.TB
+	dir   string
+	names []string
+}
+
+func (f *folder) write(name string, p []byte) string {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, p, 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+	f.names = append(f.names, name)
+	at := time.Unix(1e9+int64(len(f.names)), 0)
+	if err := os.Chtimes(path, at, at); err != nil {
+		f.t.Fatal(err)
+	}
+	return path
+}
+
+func newFolder(t testing.TB) *folder { return &folder{t: t, dir: t.TempDir()} }
+
+// family writes a base and its relatives.
+func (f *folder) family(layers, width int) {
+	base := newModel(1, layers, width)
+	f.write("base/model.safetensors", base.file(f.t, "BF16"))
+	for i := range 3 {
+		f.write(fmt.Sprintf("tuned-%c/model.safetensors", 'a'+i),
+			base.tuned(uint64(i), 3e-3).file(f.t, "BF16"))
+	}
+	f.write("merged/model.safetensors", base.merged(1).file(f.t, "BF16"))
+	f.write("copy/renamed.safetensors", base.file(f.t, "BF16"))
+	other := newModel(2, layers, width)
+	f.write("other/single.safetensors", other.file(f.t, "F32"))
+	f.write("other/half.safetensors", other.file(f.t, "BF16"))
+	for i, m := 0, newModel(3, layers, width); i < 3; i, m = i+1, m.tuned(uint64(i), 1e-4) {
+		f.write(fmt.Sprintf("runs/a/%d/model.safetensors", 90+10*i), m.file(f.t, "F32"))
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	noise := make([]byte, 300_000)
+	for i := range noise {
+		noise[i] = byte(r.Uint32() & 15)
+	}
+	f.write("noise.bin", noise)
+	f.write("readme.md", []byte("small"))
+}
+
+func (f *folder) estimate(o Options) *Answer {
+	f.t.Helper()
+	a, err := Run(f.t.Context(), []string{f.dir}, f.options(o))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return a
+}
+
+func (f *folder) options(o Options) Options {
+	temp, err := disk.OpenFolder(f.t.TempDir())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { temp.Close() })
+	o.Temp = temp
+	return o
+}
+
+// real is a store that the folder's files are packed into.
+type real struct {
+	*store.Store
+	index *chunks.DB
+	was   map[string]cas.Hash
+}
+
+func (r *real) Manifest(h cas.Hash) (*manifest.Manifest, error) {
+	p, err := r.Get(h, nil)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Decode(p)
+}
+
+func (r *real) Latest(n int) []cas.Hash { return r.Store.Latest(cas.Manifest, n) }
+
+func newReal(t testing.TB) *real {
+	t.Helper()
+	id := [16]byte{1}
+	index, err := chunks.Open(filepath.Join(t.TempDir(), "i"), chunks.Options{StoreID: id, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(disk.NewMem(), "/s/segments", id, index, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		st.Close()
+		index.Close()
+	})
+	return &real{st, index, map[string]cas.Hash{}}
+}
+
+// pack packs the files that are no small ones, in the order in which they were written.
+func (r *real) pack(f *folder) {
+	f.t.Helper()
+	root, err := os.Open(f.dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer root.Close()
+	p := pack.New(r.Store, pack.Options{})
+	finder := bases.New(bases.Options{Store: r, Root: int(root.Fd()), At: func(p string) (cas.Hash, bool) {
+		h, ok := r.was[p]
+		return h, ok
+	}})
+	for _, name := range f.names {
+		raw, err := os.Open(filepath.Join(f.dir, name))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		st, err := raw.Stat()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if st.Size() < 64<<10 {
+			raw.Close()
+			continue
+		}
+		b := r.Begin()
+		res, err := finder.Pack(f.t.Context(), bases.Packing{Path: name, Raw: raw, Size: st.Size(),
+			Layout: func() (*formats.Layout, error) { return detect.Detect(raw, st.Size()) },
+			Pack: func(l *formats.Layout, rel pack.Related) (*pack.Result, error) {
+				return p.Layout(f.t.Context(), b, raw, st.Size(), l, rel)
+			}})
+		if err == nil {
+			err = b.Commit()
+		}
+		b.Release()
+		raw.Close()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		r.was[name] = res.Hash
+	}
+}
+
+// takes is what records take: the same as a dry store counts.
+func (r *real) takes(t testing.TB) (sum int64) {
+	t.Helper()
+	err := r.index.ForEach(0, 0xffff, func(e cas.Entry) error {
+		sum += segment.Size(int(e.Stored)) + 56 + 33
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// TestFull: what a full estimate says is what a store takes.
+func TestFull(t *testing.T) {
+	f := newFolder(t)
+	f.family(3, 384)
+	a := f.estimate(Options{Full: true})
+	r := newReal(t)
+	r.pack(f)
+	want := r.takes(t) + int64(len("small"))
+	t.Logf("%d of %d bytes, a store takes %d: %+v", a.StoredBytes, a.Bytes, want, a.Kinds)
+	if d := math.Abs(float64(a.StoredBytes - want)); !a.Complete || d > float64(a.Bytes)/10_000 {
+		t.Errorf("%d bytes, and a store takes %d", a.StoredBytes, want)
+	}
+	if a.LowBytes != a.StoredBytes || a.HighBytes != a.StoredBytes || a.ReadBytes != a.Bytes-5 {
+		t.Errorf("%+v", a)
+	}
+	for _, kind := range []string{"equal", "delta", "low rank", "rounding", "alone"} {
+		if i := slices.IndexFunc(a.Kinds, func(p Part) bool { return p.Name == kind }); i < 0 ||
+			a.Kinds[i].Bytes == 0 {
+			t.Errorf("nothing is %s: %+v", kind, a.Kinds)
+		}
+	}
+	var names []string
+	for _, g := range a.Groups {
+		names = append(names, fmt.Sprintf("%s %d", g.Name, g.Models))
+	}
+	if want := []string{"base/model.safetensors 6", "runs/a/90/model.safetensors 3",
+		"other/single.safetensors 2"}; !slices.Equal(names, want) {
+		t.Errorf("groups %q, want %q", names, want)
+	}
+}
+
+// TestSamples: what samples say is near what everything says, and they say how near.
+func TestSamples(t *testing.T) {
+	f := newFolder(t)
+	f.family(8, 256)
+	full := f.estimate(Options{Full: true})
+	var answers []*Answer
+	a := f.estimate(Options{shell: full.Bytes / 20, Progress: func(p control.Progress, a *Answer) {
+		answers = append(answers, a)
+	}})
+	if !a.Complete || math.Abs(float64(a.StoredBytes-full.StoredBytes)) > float64(full.Bytes)/50 {
+		t.Errorf("all samples say %d bytes, everything %d of %d", a.StoredBytes, full.StoredBytes, full.Bytes)
+	}
+	if len(answers) < 20 {
+		t.Fatalf("%d answers", len(answers))
+	}
+	for i, a := range answers[2:] {
+		off := math.Abs(float64(a.StoredBytes-full.StoredBytes)) / float64(full.Bytes)
+		t.Logf("%.3f of the bytes read: %.3f, %.3f to %.3f (%.3f)", float64(a.ReadBytes)/float64(full.Bytes),
+			float64(a.StoredBytes)/float64(full.Bytes), float64(a.LowBytes)/float64(full.Bytes),
+			float64(a.HighBytes)/float64(full.Bytes), off)
+		if off > 0.1 && i > 2 {
+			t.Errorf("answer %d is off by %.3f", i, off)
+		}
+		if a.LowBytes > a.StoredBytes || a.HighBytes < a.StoredBytes {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// TestSlices: slices of tensors say what the tensors do. What a tensor's chunks have in common counts once.
+func TestSlices(t *testing.T) {
+	f := newFolder(t)
+	base := newModel(1, 1, 512)
+	f.write("base.safetensors", base.file(t, "BF16"))
+	f.write("merged.safetensors", base.merged(1).file(t, "BF16"))
+	full := f.estimate(Options{Full: true})
+	a := f.estimate(Options{shell: full.Bytes / 10, slice: 64 << 10})
+	part := func(a *Answer, kind string) Part {
+		for _, p := range a.Kinds {
+			if p.Name == kind {
+				return p
+			}
+		}
+		t.Fatalf("nothing is %s: %+v", kind, a.Kinds)
+		return Part{}
+	}
+	low, all := part(a, "low rank"), part(full, "low rank")
+	t.Logf("slices say %d bytes, everything %d; of low rank %+v, %+v", a.StoredBytes, full.StoredBytes, low, all)
+	if off := math.Abs(float64(a.StoredBytes-full.StoredBytes)) / float64(full.Bytes); off > 0.02 {
+		t.Errorf("off by %.3f", off)
+	}
+	if !a.Complete || math.Abs(float64(low.Bytes)/float64(all.Bytes)-1) > 0.01 || math.Abs(float64(low.StoredBytes)/float64(all.StoredBytes)-1) > 0.3 {
+		t.Errorf("of low rank are %+v, and really %+v", low, all)
+	}
+}
+
+// TestEnough: samples end once they agree.
+func TestEnough(t *testing.T) {
+	f := newFolder(t)
+	f.family(8, 256)
+	a := f.estimate(Options{shell: 256 << 10, Within: 0.1})
+	if a.Complete || a.ReadBytes == 0 || a.ReadBytes > a.Bytes/2 {
+		t.Errorf("%d of %d bytes read", a.ReadBytes, a.Bytes)
+	}
+	if half := float64(a.HighBytes-a.LowBytes) / 2; half > 0.1*float64(a.Bytes) {
+		t.Errorf("it ends with an error of %.3f", half/float64(a.Bytes))
+	}
+}
+
+// TestOnce: a file counts once, whatever leads to it, and is called as a link calls it; a file with holes
+// counts by what it holds.
+func TestOnce(t *testing.T) {
+	f := newFolder(t)
+	p := newModel(1, 1, 256).file(t, "BF16")
+	blob := f.write("blobs/0123", p)
+	outside := newFolder(t).write("outside.safetensors", newModel(2, 1, 256).file(t, "BF16"))
+	for _, link := range []struct{ to, at string }{{"../blobs/0123", "snapshots/model.safetensors"},
+		{outside, "snapshots/other.safetensors"}, {"nothing", "dangling"}, {"blobs", "folder"}} {
+		at := filepath.Join(f.dir, link.at)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(link.to, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(blob, filepath.Join(f.dir, "hard")); err != nil {
+		t.Fatal(err)
+	}
+	sparse, err := os.Create(filepath.Join(f.dir, "sparse"))
+	if err == nil {
+		err = errors.Join(sparse.Truncate(1<<30), sparse.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := newFolder(t).write("again.safetensors", p)
+	a, err := Run(t.Context(), []string{f.dir, again, blob}, f.options(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Files != 4 || a.Bytes != int64(3*len(p)) || a.Links != 1 || a.LeftFiles != 0 {
+		t.Errorf("%+v", a)
+	}
+	if len(a.Groups) != 1 || filepath.Base(a.Groups[0].Name) != "model.safetensors" || a.Groups[0].How != "equal" {
+		t.Errorf("%+v", a.Groups)
+	}
+	if _, err := Run(t.Context(), []string{filepath.Join(f.dir, "nothing")}, f.options(Options{})); err == nil {
+		t.Error("a path that does not exist is estimated")
+	}
+}
+
+// TestLeft: what is not read is named, and what changes meanwhile is no failure.
+func TestLeft(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.safetensors", newModel(1, 1, 256).file(t, "BF16"))
+	f.write("store/b.safetensors", newModel(2, 1, 256).file(t, "BF16"))
+	gone := f.write("c.bin", make([]byte, 1<<20))
+	o := f.options(Options{Leave: func(dir string) string {
+		if filepath.Base(dir) != "store" {
+			return ""
+		}
+		return "it is a store"
+	}})
+	o.Now = time.Now
+	e := &estimator{o: o}
+	if err := errors.Join(e.walk(t.Context(), []string{f.dir}), os.Remove(gone)); err != nil {
+		t.Fatal(err)
+	}
+	a, err := e.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Files != 1 || a.LeftFiles != 1 || a.Left[0].Reason != "it is a store" ||
+		a.Changed != 1 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// ticking is a clock that goes on by a second whenever it is looked at.
+func ticking() func() time.Time {
+	now := time.Unix(1e9, 0)
+	return func() time.Time {
+		now = now.Add(time.Second)
+		return now
+	}
+}
+
+// TestInterrupted: an estimate that is ended gives its answer so far.
+func TestInterrupted(t *testing.T) {
+	f := newFolder(t)
+	f.family(4, 256)
+	for _, full := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		a, err := Run(ctx, []string{f.dir}, f.options(Options{Full: full, shell: 512 << 10, Now: ticking(),
+			Progress: func(_ control.Progress, a *Answer) {
+				if a.ReadBytes > 0 {
+					cancel()
+				}
+			}}))
+		if err != nil || a.Complete || a.ReadBytes == 0 || a.StoredBytes == 0 || a.HighBytes <= a.LowBytes {
+			t.Errorf("full %v: %+v, %v", full, a, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, []string{f.dir}, f.options(Options{})); !errors.Is(err, context.Canceled) {
+		t.Errorf("nothing was read: %v", err)
+	}
+}
+
+// TestChanged: a base whose file changed after it was read is gone, and nothing is stored against it.
+func TestChanged(t *testing.T) {
+	f := newFolder(t)
+	base := newModel(1, 1, 256)
+	path := f.write("base.safetensors", base.file(t, "BF16"))
+	f.write("tuned.safetensors", base.tuned(1, 1e-3).file(t, "BF16"))
+	other := newModel(2, 1, 256).file(t, "BF16")
+	o := f.options(Options{Now: ticking(), Progress: func(control.Progress, *Answer) {
+		if err := os.WriteFile(path, other, 0o644); err != nil {
+			t.Error(err)
+		}
+	}})
+	a, err := Run(t.Context(), []string{f.dir}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Groups) != 0 || a.Files != 2 || a.Changed != 0 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestHeads: where most of a folder is what has to be parsed for each shell, everything is read at once.
+func TestHeads(t *testing.T) {
+	f := newFolder(t)
+	for i := range 8 {
+		f.write(fmt.Sprintf("%c/model.safetensors", 'a'+i), newModel(uint64(i), 200, 4).file(t, "F32"))
+	}
+	a := f.estimate(Options{shell: 16 << 10, Within: 0.5})
+	if !a.Complete || a.ReadBytes != a.Bytes {
+		t.Errorf("%d of %d bytes read", a.ReadBytes, a.Bytes)
+	}
+}
+
+// TestKnown: manifests are kept in so much memory, the last one in any case.
+func TestKnown(t *testing.T) {
+	k := newKnown(1000)
+	for i := range 5 {
+		k.add(cas.Hash{byte(i)}, &manifest.Manifest{Tensors: make([]formats.Tensor, 3)})
+	}
+	if k.last.Len() != 2 || k.bytes != 2*3*160 {
+		t.Errorf("%d manifests, %d bytes", k.last.Len(), k.bytes)
+	}
+	k.add(cas.Hash{9}, &manifest.Manifest{Tensors: make([]formats.Tensor, 300)})
+	if k.last.Len() != 1 || !k.last.Contains(cas.Hash{9}) {
+		t.Errorf("%d manifests", k.last.Len())
+	}
+}

@@ -1,0 +1,90 @@
+package commands
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"ckptfs/integration/mounttest"
+)
+
+// estimated is what `estimate --json` prints.
+type estimated struct {
+	Complete bool  `json:"complete"`
+	Bytes    int64 `json:"bytes"`
+	Stored   int64 `json:"stored_bytes"`
+	Low      int64 `json:"low_bytes"`
+	High     int64 `json:"high_bytes"`
+	Read     int64 `json:"read_bytes"`
+	Left     int   `json:"left_files"`
+	Formats  []struct {
+		Name   string `json:"name"`
+		Bytes  int64  `json:"bytes"`
+		Stored int64  `json:"stored_bytes"`
+	} `json:"formats"`
+	Groups []struct {
+		Name   string `json:"name"`
+		Models int    `json:"models"`
+	} `json:"groups"`
+}
+
+// TestEstimate: families of models, copied into a mount, take what was estimated: to within 10 points of
+// their size by samples, and 3 if everything was read.
+func TestEstimate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	models := filepath.Join(dir, "models")
+	mounttest.RunPython(t, "families.py", models, "512")
+	m := mounttest.Prepare(t, dir)
+	var first, full estimated
+	m.JSON(&first, "estimate", "--json", models)
+	m.JSON(&full, "estimate", "--json", "--full", models)
+	if !full.Complete || first.Bytes != full.Bytes || full.Left != 0 || first.Read == 0 {
+		t.Errorf("%+v, %+v", first, full)
+	}
+	names, err := os.ReadDir(dir)
+	m.Must(err)
+	for _, n := range names {
+		if n.Name() == "store" {
+			t.Error("estimate made a store")
+		}
+	}
+	m.Must(m.Start())
+	m.Sh("cp -a " + models + "/. .")
+	m.Sync()
+	var s struct {
+		Stored int64 `json:"stored_bytes"`
+		Dead   int64 `json:"dead_bytes"`
+	}
+	m.JSON(&s, "stats", "--json", m.Dir)
+	takes := s.Stored - s.Dead
+	for _, f := range full.Formats {
+		if f.Name == "plain" {
+			takes += f.Stored
+		}
+	}
+	points := func(n int64) float64 { return 100 * float64(n) / float64(full.Bytes) }
+	t.Logf("of %d bytes a store takes %.2f %%, samples say %.2f (%.2f to %.2f), everything %.2f", full.Bytes,
+		points(takes), points(first.Stored), points(first.Low), points(first.High), points(full.Stored))
+	if d := math.Abs(points(first.Stored - takes)); d > 10 {
+		t.Errorf("samples are off by %.2f points", d)
+	}
+	if d := math.Abs(points(full.Stored - takes)); d > 3 {
+		t.Errorf("a full estimate is off by %.2f points", d)
+	}
+	if len(full.Groups) == 0 || full.Groups[0].Models < 3 {
+		t.Errorf("%+v", full.Groups)
+	}
+	for _, p := range []string{m.Dir, m.Store, m.Path("precision")} {
+		said, code := m.RunFails("estimate", p)
+		if code != 1 {
+			t.Errorf("estimate %s: exit code %d", p, code)
+		}
+		mounttest.WantSaid(t, said, "in a store already")
+	}
+	said, code := m.RunFails("estimate", dir) // which has the store and its mount
+	if code != 7 {
+		t.Errorf("exit code %d: %s", code, said)
+	}
+}
