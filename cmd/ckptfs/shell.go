@@ -74,18 +74,15 @@ func (s shell) Inside(ctx context.Context, names []string,
 
 // Outside fails for a path in the folder of a store: what belongs there is written through its mount.
 func (s shell) Outside(path string) error {
-	there, _, err := existing(path)
-	if err != nil {
-		return err
-	}
+	there, _, _ := existing(path) // find has the same error
 	p, err := find(there)
 	if err == nil && p.mount == nil {
-		return control.Invalid("%s is in the folder of the store %s: mount it, and name a path in the mount", path, p.store)
+		err = control.Invalid("%s is in the folder of the store %s: mount it, and name a path in the mount", path, p.store)
 	}
-	if err != nil && !errors.Is(err, tree.ErrNotStore) { // one of the store's own files
-		return err
+	if errors.Is(err, tree.ErrNotStore) {
+		return nil
 	}
-	return nil
+	return err // also of the store's own files
 }
 
 // Terminal reports whether what commands print goes to one.
