@@ -27,7 +27,7 @@ func (q *Requests) TakeIn(ctx context.Context, from, to string) error {
 	}
 	dir, err := v.resolve(above)
 	if err != nil {
-		return err
+		return &os.PathError{Op: "look at", Path: above, Err: err}
 	}
 	defer dir.Unpin()
 	if !dir.IsDir() {

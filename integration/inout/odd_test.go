@@ -182,3 +182,21 @@ func TestLeaveBound(t *testing.T) {
 	f.Run("leave", f.Dir)
 	f.plain("left")
 }
+
+// Where a folder cannot go, the message says why.
+func TestIntoNowhere(t *testing.T) {
+	m := mounttest.New(t)
+	dir := filepath.Join(filepath.Dir(m.Dir), "folder")
+	m.Must(os.Mkdir(dir, 0o755))
+	for to, says := range map[string]string{
+		m.Dir:               "is there already",
+		m.Path("no", "dir"): "no/: no such file or directory",
+	} {
+		if out, code := m.RunFails("adopt", dir, "--into", to); code == 0 || !strings.Contains(out, says) {
+			t.Errorf("%s: exit code %d: %s", to, code, out)
+		}
+	}
+	if _, err := os.Lstat(dir); err != nil {
+		t.Error(err)
+	}
+}

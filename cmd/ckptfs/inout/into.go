@@ -17,12 +17,12 @@ import (
 // into moves the folder to a path in a store that there is, mounted or not. The store's daemon does it, by
 // one rename.
 func (a *adopt) into(ctx context.Context, to string) error {
+	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
+		return a.Unfit(to + " is there already: name what is to be made")
+	}
 	var err error
 	if a.store, _, _, err = a.Place(filepath.Dir(to)); err != nil {
 		return err
-	}
-	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
-		return a.Unfit(to + " is there already: name what is to be made")
 	}
 	if err := a.vet(ctx); err != nil {
 		return err
