@@ -200,3 +200,17 @@ func TestIntoNowhere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a repair moved aside is no file of the folder, and is not removed unseen.
+func TestLeaveAside(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	f.Must(f.Stop())
+	aside := filepath.Join(f.Store, "lost+found")
+	f.Must(os.MkdirAll(filepath.Join(aside, "tree"), 0o700))
+	f.Must(os.WriteFile(filepath.Join(aside, "tree", "x"), []byte("x"), 0o600))
+	if out := f.Run("leave", f.Store, f.Dir); !strings.Contains(out, aside) {
+		t.Error(out)
+	}
+	f.plain("left")
+}

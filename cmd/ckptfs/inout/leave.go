@@ -347,12 +347,19 @@ func (l *leave) end(d *disk.Folder, out *left) error {
 	if err != nil {
 		return err
 	}
+	aside, err := d.ReadDir(tree.LostFound)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	err = l.Show(out, func(w io.Writer) {
 		l.named(out.Left)
 		fmt.Fprintf(w, "%s is a plain folder; %s, %s, made plain and compared with their hashes\n", text.Printable(l.dir),
 			text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes))
 		if len(stayed) == 0 {
 			fmt.Fprintf(w, "%s keeps what was packed: `rm -r %[1]s` removes that, once you need it no more\n", text.Printable(l.store))
+		}
+		if len(aside) > 0 {
+			fmt.Fprintf(w, "%s has what repairs moved there: look at it before that\n", text.Printable(d.Join(tree.LostFound)))
 		}
 	})
 	if err == nil && len(stayed) > 0 {
