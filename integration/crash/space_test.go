@@ -196,7 +196,7 @@ func TestRemovedFreesAFullDisk(t *testing.T) {
 			if !errors.Is(full, unix.ENOSPC) {
 				t.Fatalf("writing to a full disk: %v, want ENOSPC", full)
 			}
-			m.RunFails("sync", m.Dir)
+			m.RunOutcome("sync", m.Dir) // it fails, unless packing kept pace with the writes
 			for _, name := range m.Names("") {
 				m.Must(os.Remove(m.Path(name)))
 			}
