@@ -25,6 +25,7 @@ var clients = []struct {
 	{"accelerate_", true},
 	{"lightning_", true}, {"keras_", true}, {"mlflow_", true}, {"dvc_", true}, {"dvc_few", true},
 	{"lfs_", false}, {"folders", false}, {"wandb_", false}, {"hf_cache", true}, {"peft_", true},
+	{"mergekit_", true}, {"deepspeed_", true},
 }
 
 // ownClients run as the user who runs the tests: they start programs of the Python environment, which others
