@@ -23,7 +23,7 @@ def save(dir, version, size):
     run_merge(MergeConfiguration.model_validate(yaml.safe_load(config)), os.path.join(dir, "merged"), config_source=config,
               options=MergeOptions(copy_tokenizer=False, lazy_unpickle=True, out_shard_size=max(size // 3, 100_000), quiet=True,
                                    write_model_card=False))
-    LoaderCache().loaders.clear()  # else the last shard read of each model stays mapped until the process ends
+    LoaderCache().loaders.clear()  # else the last shard of each model stays mapped
 
 
 def load(dir):
