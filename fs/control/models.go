@@ -62,6 +62,9 @@ const (
 	StepArriving = "arriving" // it names files that are not there: other ranks have not published them yet
 )
 
+// Unfinished reports whether more of the step may come.
+func (s *Step) Unfinished() bool { return s.State == StepWriting || s.State == StepArriving }
+
 // RunLog is the answer of Log.
 type RunLog struct {
 	Run   string `json:"run"`
