@@ -161,6 +161,7 @@ func (l *looker) pack(f *content.File, size int64) (h cas.Hash, err error) {
 		return h, err
 	}
 	defer raw.Close()
+	defer l.o.Wait()() // it is a small file, and others wait for it
 	res, err := l.o.Pack.File(l.ctx, l.batch, raw, size)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return h, errChanged

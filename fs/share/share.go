@@ -133,6 +133,8 @@ type Options struct {
 	Models Models
 	Store  *store.Store
 	Pack   *pack.Packer
+	// Wait has packing not leave the processors to other programs until done is called.
+	Wait func() (done func())
 	// Settle packs the queue, and makes it durable.
 	Settle func(ctx context.Context) error
 	// Kernel is told of names that are made.

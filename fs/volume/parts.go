@@ -153,11 +153,14 @@ func (s manifests) Latest(n int) []cas.Hash { return s.v.store.Latest(cas.Manife
 // parents lists the paths of the parents that a step declares. p is a file of the step, or the step itself.
 func (v *Volume) parents(p string) []string { return v.steps.Parents(p, v.mount().point) }
 
+// newThrottle is replaced by tests.
+var newThrottle = throttle.New
+
 // openContent makes the part that all files share.
 func (v *Volume) openContent(o Options) {
 	packing := pack.Options{Workers: o.PackWorkers, Bytes: o.PackBytes, LayoutBytes: o.LayoutBytes}
 	if o.PackWorkers == 0 {
-		v.throttle = throttle.New(cas.Processors, func() bool { return v.queue.Presses() })
+		v.throttle = newThrottle(cas.Processors, func() bool { return v.queue.Presses() })
 		packing.Turn = v.throttle.Turn
 	}
 	v.pack = pack.New(v.store, packing)

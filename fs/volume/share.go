@@ -116,6 +116,7 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 		Reader: v.reads.reader(), Held: v.reads.held,
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db, v.reads.moved}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Models: v.models, Store: v.store, Pack: v.pack,
+		Wait:   v.throttle.Wait,
 		Settle: func(ctx context.Context) error { return v.Requests().Sync(ctx, nil) },
 		Kernel: v.content.Kernel,
 		Poll:   o.RemotePoll, Now: v.now, Report: v.report, Runs: o.Runs,
