@@ -478,16 +478,18 @@ func TestFirstStands(t *testing.T) {
 	f.family(4, 256)
 	var first *Answer // the last that is told of samples
 	whole := 0
-	f.estimate(Options{Full: true, shell: 3 << 20, Now: ticking(), Progress: func(p control.Progress, a *Answer) {
+	tell := func(p control.Progress, a *Answer) {
 		if p.TotalBytes < a.Bytes {
 			first = a
 			return
 		}
 		whole++
 		if a.StoredBytes != first.StoredBytes || a.LowBytes != first.LowBytes || a.HighBytes != first.HighBytes {
-			t.Errorf("%d to %d was told after %d to %d", a.LowBytes, a.HighBytes, first.LowBytes, first.HighBytes)
+			t.Errorf("%d to %d was told after %d to %d", a.LowBytes, a.HighBytes, first.LowBytes,
+				first.HighBytes)
 		}
-	}})
+	}
+	f.estimate(Options{Full: true, shell: 3 << 20, Now: ticking(), Progress: tell})
 	if first == nil || whole == 0 {
 		t.Fatalf("told of samples: %v, and %d times of everything", first, whole)
 	}
