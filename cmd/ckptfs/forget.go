@@ -231,7 +231,7 @@ func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 		}
 		// A save of several files has closed all that there are, for a moment, before it makes the next.
 		age := time.Since(s.Time)
-		writing := s.State == control.StepWriting || age < settled && age > -time.Hour
+		writing := s.Unfinished() || age < settled && age > -time.Hour
 		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete &&
 			!writing, Writing: writing, Metrics: runs.MetricsOf(s.Metrics)}
 	}

@@ -59,7 +59,11 @@ const (
 	StepComplete = "complete" // all its files were closed
 	StepWriting  = "writing"  // a file of it is open for writing, or it has a name that says so
 	StepTorn     = "torn"     // a file of it was open for writing when a daemon died
+	StepArriving = "arriving" // it names files that are not there: other ranks have not published them yet
 )
+
+// Unfinished reports whether more of the step may come.
+func (s *Step) Unfinished() bool { return s.State == StepWriting || s.State == StepArriving }
 
 // RunLog is the answer of Log.
 type RunLog struct {

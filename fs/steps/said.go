@@ -12,12 +12,12 @@ import (
 )
 
 // Said is the encoding of what a step says of itself, which is in its files and attributes; empty where some
-// of that could not be read or was not here, or it is long.
+// of that could not be read or was not here, it is long, or the step names files that are not there.
 //
 //	metrics   number n, then n times, by name: string name; 8 bytes, the bits of a float64, little-endian
 //	declared  string: the JSON of a ledger.Declared; "" where the step says nothing of its parents
 func (st *Step) Said() []byte {
-	if st.Problem != "" || st.DeclaredProblem != "" || st.remote {
+	if st.Problem != "" || st.DeclaredProblem != "" || st.remote || st.arriving {
 		return nil
 	}
 	p := binary.AppendUvarint(nil, uint64(len(st.Metrics)))

@@ -312,6 +312,9 @@ func (s *Steps) lookAtStep(dir int, of *run, runName, name string, isFile bool) 
 	}
 	s.readMetrics(fd, runName, st)
 	s.readDeclared(fd, runName, st)
+	if !st.IsFile {
+		s.readNamed(runName, st)
+	}
 	return st, nil
 }
 

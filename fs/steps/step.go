@@ -28,7 +28,8 @@ type Step struct {
 	declared        *ledger.Declared // nil: nothing
 	DeclaredProblem string           // why what it says of its parents could not be read
 
-	remote bool // some of what it says of itself was not here: it may be by now, though nothing changed
+	remote   bool // some of what it says of itself was not here: it may be by now, though nothing changed
+	arriving bool // it names files that are not there
 
 	// Guards are passed by a caller who may read, by their paths from the run's directory on, all that the
 	// metrics are read from: the step, and the files in it that have some.

@@ -142,6 +142,9 @@ func (st *Step) state(of func(ino uint64) (open, torn bool)) string {
 		return control.StepWriting
 	}
 	state := control.StepComplete
+	if st.arriving {
+		state = control.StepArriving
+	}
 	for i := range st.Files.of {
 		open, torn := of(st.Files.of[i].ino)
 		if open {

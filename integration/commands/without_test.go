@@ -258,7 +258,8 @@ func TestWithoutMountAfterKill(t *testing.T) {
 		t.Errorf("%d bytes, %v: %s", len(got), err, &said)
 	}
 	mounttest.WantSaid(t, said.String(), "repairing", "not closed in order")
-	if said := m.Run("ls", m.Store); strings.Contains(said, "repairing") || !strings.Contains(said, " f\n") {
+	if said := m.Run("ls", "-l", m.Store); strings.Contains(said, "repairing") ||
+		!strings.Contains(said, " f\n") {
 		t.Errorf("then: %s", said)
 	}
 	m.Must(m.Start())

@@ -45,6 +45,7 @@ view.
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "list the folders below, too")
+	cmd.Flags().BoolP("long", "l", false, "the list is a long one in any case")
 	return cmd
 }
 
