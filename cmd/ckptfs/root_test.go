@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/spf13/pflag"
 )
 
 // --help is six lists: each command but the topics and what is hidden is in one of them.
@@ -28,6 +30,17 @@ func TestHelpColumns(t *testing.T) {
 				t.Errorf("%s: a line of %d columns: %s", c.Name(), n, line)
 			}
 		}
+	}
+}
+
+// What a flag takes is one word in its help.
+func TestHelpOfFlags(t *testing.T) {
+	for _, c := range (&app{out: io.Discard, err: io.Discard}).root().Commands() {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); strings.Contains(name, " ") {
+				t.Errorf("%s --%s takes %q", c.Name(), f.Name, name)
+			}
+		})
 	}
 }
 

@@ -106,6 +106,8 @@ type estimator struct {
 	heads      int64       // bytes that are parsed for each shell
 	told       time.Time
 	complete   bool // everything was read
+
+	first *Answer // by samples; nil without any
 }
 
 // Run estimates what paths would take. When ctx ends before that is done it returns the answer so far; nil
@@ -143,13 +145,12 @@ func (e *estimator) run(ctx context.Context) (*Answer, error) {
 			return e.last(), nil
 		}
 	}
-	var first *Answer
 	if e.read > 0 {
-		first = e.last()
+		e.first = e.last()
 	}
 	if err := e.whole(ctx); err != nil {
-		if ctx.Err() != nil && first != nil {
-			return first, nil
+		if ctx.Err() != nil && e.first != nil {
+			return e.first, nil
 		}
 		return e.soFar(ctx, err)
 	}
@@ -263,9 +264,12 @@ func (e *estimator) openFile(n uint32) (io.ReaderAt, error) {
 // tellEvery is how often progress is told of within a shell.
 const tellEvery = 500 * time.Millisecond
 
-// tell tells of the progress.
+// tell tells of the progress. What a part of everything says is no sample: the samples' answer stands.
 func (e *estimator) tell(total int64, files int) *Answer {
-	a := e.answer()
+	a := e.first
+	if a == nil {
+		a = e.answer()
+	}
 	e.told = e.o.Now()
 	if e.o.Progress != nil {
 		e.o.Progress(control.Progress{DoneBytes: e.read, TotalBytes: max(total, e.read), DoneFiles: files,

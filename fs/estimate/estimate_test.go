@@ -472,6 +472,29 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestFirstStands: while everything is read, what is told is the samples' answer.
+func TestFirstStands(t *testing.T) {
+	f := newFolder(t)
+	f.family(4, 256)
+	var first *Answer // the last that is told of samples
+	whole := 0
+	tell := func(p control.Progress, a *Answer) {
+		if p.TotalBytes < a.Bytes {
+			first = a
+			return
+		}
+		whole++
+		if a.StoredBytes != first.StoredBytes || a.LowBytes != first.LowBytes || a.HighBytes != first.HighBytes {
+			t.Errorf("%d to %d was told after %d to %d", a.LowBytes, a.HighBytes, first.LowBytes,
+				first.HighBytes)
+		}
+	}
+	f.estimate(Options{Full: true, shell: 3 << 20, Now: ticking(), Progress: tell})
+	if first == nil || whole == 0 {
+		t.Fatalf("told of samples: %v, and %d times of everything", first, whole)
+	}
+}
+
 // TestChanged: a base whose file changed after it was read is gone, and nothing is stored against it.
 func TestChanged(t *testing.T) {
 	f := newFolder(t)

@@ -84,7 +84,7 @@ mount. Nor is it if a file in it has another name outside of DIR: that name woul
 	}
 	cmd.Flags().StringVar(&a.store, "store", "", "the store's folder, on the same disk (default DIR.ckptfs)")
 	cmd.Flags().StringVar(&into, "into", "", "move the folder to this path in the mount of a store on the same disk")
-	cmd.Flags().StringArrayVarP(&a.options, "options", "o", nil, "options of the mount, as `ckptfs mount -o` takes them")
+	cmd.Flags().StringArrayVarP(&a.options, "options", "o", nil, "options of the mount, as mount(8) gives them: name[=value],…")
 	return cmd
 }
 
