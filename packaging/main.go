@@ -22,7 +22,7 @@ import (
 func main() {
 	var r release
 	flag.StringVar(&r.repository, "repository", "..", "the `folder` of the sources")
-	flag.StringVar(&r.place, "out", "../dist", "the `folder` that is made anew")
+	flag.StringVar(&r.place, "out", "../dist", "the `folder` that is made, or made again")
 	described := flag.String("version", "", "the sources' `version`, as git describe says it")
 	flag.Parse()
 	if err := run(&r, *described); err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/host"
+	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/unmount"
 	"ckptfs/fs/control"
@@ -72,7 +73,7 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		return &exitError{exitMountpoint,
 			fmt.Errorf(format, args...)}
 	}
-	if c.mkdir && !c.fake && !within(c.mountpoint, c.store) {
+	if c.mkdir && !c.fake && !procs.Within(c.mountpoint, c.store) {
 		if err := os.Mkdir(c.mountpoint, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return unfit("mountpoint: %w", err)
 		}
@@ -91,9 +92,9 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		return &exitError{exitBusy, fmt.Errorf("%s: %s is mounted there already%s; `ckptfs umount %[1]s` ends that", c.mountpoint, p.store, by(ctx, p.store))}
 	}
 	switch {
-	case within(c.mountpoint, c.store):
+	case procs.Within(c.mountpoint, c.store):
 		return unfit("mountpoint %s lies in the store %s: give one outside", c.mountpoint, c.store)
-	case within(c.store, c.mountpoint):
+	case procs.Within(c.store, c.mountpoint):
 		return unfit("the store %s lies below the mountpoint %s, which would cover it: give another mountpoint", c.store, c.mountpoint)
 	}
 	if os.Geteuid() != 0 && unix.Access(c.mountpoint, unix.W_OK) != nil {

@@ -86,7 +86,8 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 	if p.path != "" {
 		return &exitError{exitUsage, fmt.Errorf("%s is inside: name the mountpoint or the store itself", arg)}
 	}
-	if wd, err := os.Readlink("/proc/self/cwd"); err == nil && mountpoint != "" && within(wd, mountpoint) {
+	wd, err := os.Readlink("/proc/self/cwd")
+	if err == nil && mountpoint != "" && procs.Within(wd, mountpoint) {
 		_ = os.Chdir("/") // this process must not be a user of the mount
 	}
 

@@ -119,7 +119,7 @@ func findIn(path string, mounts []*mountinfo.Info) (*place, error) {
 func inMount(abs string, mounts []*mountinfo.Info) *place {
 	var top *mountinfo.Info
 	for _, m := range mounts {
-		if within(abs, m.Mountpoint) && (top == nil || len(m.Mountpoint) >= len(top.Mountpoint)) {
+		if procs.Within(abs, m.Mountpoint) && (top == nil || len(m.Mountpoint) >= len(top.Mountpoint)) {
 			top = m
 		}
 	}
@@ -163,7 +163,7 @@ func inStore(abs string) (*place, error) {
 		if isStore(dir) {
 			names := filepath.Join(dir, tree.TreeDir)
 			switch {
-			case within(abs, names):
+			case procs.Within(abs, names):
 				found = &place{store: dir, path: strings.TrimPrefix(strings.TrimPrefix(abs, names), "/")}
 			case found != nil || own != nil:
 			case dir == abs:
@@ -206,12 +206,6 @@ func isStore(dir string) bool {
 func isDir(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
-}
-
-// within says whether an absolute path is dir or below it.
-func within(path, dir string) bool {
-	dir = strings.TrimSuffix(dir, "/")
-	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 
 // deviceOf is the device of the filesystem that is mounted there, in this process's mounts.

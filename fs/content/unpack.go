@@ -29,7 +29,7 @@ func (f *File) UnpackLocked(empty bool) error {
 }
 
 // UnpackInPlace is UnpackLocked of a local copy that the caller has compared with the manifest. Where
-// it is not known whether the disk has it, the disk is asked before the bytes are written anew: what is
+// it is not known whether the disk has it, the disk is asked before the bytes are written again: what is
 // packed may have rotted since.
 func UnpackInPlace(f *File) error {
 	f.mu.Lock()

@@ -127,10 +127,16 @@ func (s *shelf) Show(_ context.Context, path string, _ Passes) (*File, error) {
 
 // bothWays runs a test against a server on a socket and in the process; all that is said must be the same.
 func bothWays(t *testing.T, m Mount, test func(t *testing.T, s *shelf, c *Client)) {
+	var s *shelf
+	services := func() Services { s = newShelf(); return allOf(s) }
+	eachWay(t, m, services, func(t *testing.T, c *Client) { test(t, s, c) })
+}
+
+// eachWay is bothWays of services, which are made for each.
+func eachWay(t *testing.T, m Mount, services func() Services, test func(t *testing.T, c *Client)) {
 	t.Run("socket", func(t *testing.T) {
-		s := newShelf()
 		store := t.TempDir()
-		srv, err := Serve(store, NewHandler(allOf(s), m))
+		srv, err := Serve(store, NewHandler(services(), m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,16 +144,13 @@ func bothWays(t *testing.T, m Mount, test func(t *testing.T, s *shelf, c *Client
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(t, s, c)
+		test(t, c)
 		c.Close()
 		if err := srv.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Run("in process", func(t *testing.T) {
-		s := newShelf()
-		test(t, s, InProcess(NewHandler(allOf(s), m)))
-	})
+	t.Run("in process", func(t *testing.T) { test(t, InProcess(NewHandler(services(), m))) })
 }
 
 func TestQueries(t *testing.T) {

@@ -103,23 +103,5 @@ func TestFiles(t *testing.T) {
 			t.Error("an offset below zero")
 		}
 	}
-	t.Run("socket", func(t *testing.T) {
-		store := t.TempDir()
-		srv, err := Serve(store, NewHandler(allOf(attic{newShelf()}), Mount{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := Dial(t.Context(), store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		test(t, c)
-		c.Close()
-		if err := srv.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("in process", func(t *testing.T) {
-		test(t, InProcess(NewHandler(allOf(attic{newShelf()}), Mount{})))
-	})
+	eachWay(t, Mount{}, func() Services { return allOf(attic{newShelf()}) }, test)
 }

@@ -73,23 +73,5 @@ func TestTensors(t *testing.T) {
 			t.Errorf("a tensor that ends early: %d bytes, %v", n, err)
 		}
 	}
-	t.Run("socket", func(t *testing.T) {
-		store := t.TempDir()
-		srv, err := Serve(store, NewHandler(allOf(loom{newShelf()}), Mount{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := Dial(t.Context(), store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		test(t, c)
-		c.Close()
-		if err := srv.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("in process", func(t *testing.T) {
-		test(t, InProcess(NewHandler(allOf(loom{newShelf()}), Mount{})))
-	})
+	eachWay(t, Mount{}, func() Services { return allOf(loom{newShelf()}) }, test)
 }

@@ -182,7 +182,11 @@ func (p *Pair) Begin(way string) error {
 	if way == Leave {
 		m.Ino, m.Born = tr.ino, tr.born
 	}
-	return writeMove(p.store, &m)
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return tree.WriteSynced(p.store, JournalFile, b)
 }
 
 // Moved reports whether the folder of the journal is where it was about to go.
@@ -338,21 +342,4 @@ func Read(store *disk.Folder) (*Move, error) {
 		return nil, fmt.Errorf("%s: %w: %w", store.Join(JournalFile), err, cas.ErrCorrupt)
 	}
 	return &m, nil
-}
-
-// writeMove makes a journal that is durable before it has its name.
-func writeMove(store *disk.Folder, m *Move) error {
-	const fresh = JournalFile + ".new"
-	f, err := store.Open(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(json.NewEncoder(f).Encode(m), f.Sync(), f.Close())
-	if err == nil {
-		err = store.Rename(fresh, JournalFile)
-	}
-	if err == nil {
-		err = store.SyncDir(".")
-	}
-	return err
 }

@@ -62,6 +62,19 @@ func held(t *testing.T, dir string) map[string]string {
 	return in
 }
 
+// begun is a new store, and the folder that is about to move into it.
+func begun(t *testing.T, store, dir string) (*disk.Folder, *Pair) {
+	t.Helper()
+	d, err := tree.OpenOrCreate(store, false, time.Now())
+	must(t, err)
+	t.Cleanup(func() { d.Close() })
+	p, err := NewPair(d, dir)
+	must(t, err)
+	t.Cleanup(func() { p.Close() })
+	must(t, p.Begin(Adopt))
+	return d, p
+}
+
 // adopts does what the command does to the disk, without a mount.
 func adopts(store, dir string) error {
 	d, err := tree.OpenOrCreate(store, false, time.Now())
@@ -198,13 +211,7 @@ func TestBack(t *testing.T) {
 	top := t.TempDir()
 	dir, store := filepath.Join(top, "dir"), filepath.Join(top, "store")
 	want := files(t, dir)
-	d, err := tree.OpenOrCreate(store, false, time.Now())
-	must(t, err)
-	defer d.Close()
-	p, err := NewPair(d, dir)
-	must(t, err)
-	defer p.Close()
-	must(t, p.Begin(Adopt))
+	d, p := begun(t, store, dir)
 	must(t, p.Swap())
 	must(t, os.MkdirAll(filepath.Join(dir, "sub/deep"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "sub/deep/new"), []byte("n"), 0o644))
@@ -292,13 +299,7 @@ func TestJournalNames(t *testing.T) {
 		top := t.TempDir()
 		dir, store := filepath.Join(top, name), filepath.Join(top, "store")
 		want := files(t, dir)
-		d, err := tree.OpenOrCreate(store, false, time.Now())
-		must(t, err)
-		defer d.Close()
-		p, err := NewPair(d, dir)
-		must(t, err)
-		defer p.Close()
-		must(t, p.Begin(Adopt))
+		d, p := begun(t, store, dir)
 		must(t, p.Exchange(Adopt))
 		m, err := Read(d)
 		must(t, err)
@@ -317,13 +318,7 @@ func TestJournal(t *testing.T) {
 	top := t.TempDir()
 	dir, store := filepath.Join(top, "dir"), filepath.Join(top, "store")
 	files(t, dir)
-	d, err := tree.OpenOrCreate(store, false, time.Now())
-	must(t, err)
-	defer d.Close()
-	p, err := NewPair(d, dir)
-	must(t, err)
-	defer p.Close()
-	must(t, p.Begin(Adopt))
+	d, p := begun(t, store, dir)
 	must(t, os.Rename(dir, dir+".away"))
 	must(t, os.Mkdir(dir, 0o755))
 	m, err := Read(d)

@@ -89,7 +89,7 @@ type looker struct {
 	ctx   context.Context
 	uid   int
 	links map[uint64]*linked
-	attrs [4096]byte
+	attrs [64 << 10]byte // the kernel's bound
 }
 
 func (l *looker) look(path string, e fs.DirEntry, err error) error {
@@ -145,20 +145,14 @@ func (l *looker) count(path string, st *syscall.Stat_t) (again bool) {
 
 // attributes looks at the extended attributes of a file or a folder.
 func (l *looker) attributes(path string) error {
-	n, err := unix.Llistxattr(path, l.attrs[:])
-	for buf := l.attrs[:]; err == unix.ERANGE && len(buf) < 64<<10; { // the kernel's bound
-		buf = make([]byte, 64<<10)
-		if n, err = unix.Llistxattr(path, buf); err == nil {
-			return l.named(path, buf[:n])
-		}
-	}
-	switch err {
+	switch n, err := unix.Llistxattr(path, l.attrs[:]); err {
 	case nil:
 		return l.named(path, l.attrs[:n])
 	case unix.ENOENT, unix.EOPNOTSUPP:
 		return nil
+	default:
+		return &fs.PathError{Op: "list the attributes of", Path: path, Err: err}
 	}
-	return &fs.PathError{Op: "list the attributes of", Path: path, Err: err}
 }
 
 // named looks at the names of attributes, each of which ends with a zero.
@@ -305,7 +299,7 @@ func Needed(ctx context.Context, store *disk.Folder) (files, bytes int64, err er
 		}
 		rec, err := tree.ReadRecord(path)
 		if err != nil || !rec.Hollow {
-			return nil // whoever hydrates it says what is wrong with it
+			return nil // hydrating it says what is wrong with it
 		}
 		var st unix.Stat_t
 		if err := unix.Lstat(path, &st); err != nil || st.Nlink > 1 && seen[st.Ino] {

@@ -150,7 +150,7 @@ func create(d *disk.Folder, now time.Time) error {
 	if _, err := rand.Read(f.ID[:]); err != nil {
 		return err
 	}
-	return writeSynced(d, FormatFile, f.encode())
+	return WriteSynced(d, FormatFile, f.encode())
 }
 
 // refuseOthers keeps create from turning a folder with other files into a store.
@@ -186,8 +186,8 @@ func holdsNoFiles(d *disk.Folder, name string) bool {
 	return err == nil && none
 }
 
-// writeSynced replaces a file by one that is durable before it has its name.
-func writeSynced(d *disk.Folder, name string, data []byte) error {
+// WriteSynced replaces a file of the store's own by one that is durable before it has its name.
+func WriteSynced(d *disk.Folder, name string, data []byte) error {
 	tmp := name + ".new"
 	f, err := NewFile(d, tmp)
 	if err != nil {

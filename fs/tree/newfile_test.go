@@ -34,7 +34,7 @@ func TestHostileLinks(t *testing.T) {
 			if l, err := Acquire(folder(t, dir), time.Now()); err == nil {
 				_ = l.Release(true)
 			}
-			_ = writeSynced(folder(t, dir), FormatFile, []byte("x"))
+			_ = WriteSynced(folder(t, dir), FormatFile, []byte("x"))
 			if is, err := os.ReadFile(victim); err != nil || !bytes.Equal(is, was) {
 				t.Errorf("the other file is %d bytes now, %v", len(is), err)
 			}

@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"flag"
 	"os"
 	"slices"
 	"strconv"
@@ -46,23 +45,7 @@ func (r *rig) records() (n int64) {
 // What `du` says that the removal of some paths gives back is what it gives, to the byte, whatever the tree
 // and the deltas in it are. So do the parts say of themselves, and a dry prune of what was removed.
 func TestDuForetells(t *testing.T) {
-	checks := flag.Lookup("rapid.checks")
-	if checks.Value.String() == checks.DefValue { // each takes some 0.5 s
-		checks.Value.Set("20")
-		defer checks.Value.Set(checks.DefValue)
-	}
-	flag.Set("rapid.nofailfile", "true")
-	rapid.Check(t, func(rt *rapid.T) {
-		m := &usageModel{r: newRig(t)}
-		m.r.t = rt
-		defer func() {
-			m.closeAll()
-			m.r.close()
-			os.RemoveAll(m.r.dir)
-		}()
-		for _, d := range usageFolders {
-			m.mkdirs(d)
-		}
+	checkUsage(t, func(rt *rapid.T, m *usageModel) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"write":   m.write,
 			"step":    m.step,

@@ -71,7 +71,7 @@ func TestLeave(t *testing.T) {
 	openRig(t, r.dir) // the store goes on
 }
 
-// A damaged chunk names its file, and every other file is made plain. A local copy that rotted is made anew,
+// A damaged chunk names its file, and every other file is made plain. A local copy that rotted is made again,
 // and one whose chunks are lost is kept.
 func TestLeaveDamaged(t *testing.T) {
 	r := newRig(t)

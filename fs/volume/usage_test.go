@@ -212,8 +212,8 @@ type usageModel struct {
 	open []*Handle
 }
 
-// What `stats` keeps is what it counts by looking at all, whatever was done, in whatever order.
-func TestUsage(t *testing.T) {
+// checkUsage has do try some trees.
+func checkUsage(t *testing.T, do func(rt *rapid.T, m *usageModel)) {
 	checks := flag.Lookup("rapid.checks")
 	if checks.Value.String() == checks.DefValue { // each takes some 0.5 s
 		checks.Value.Set("20")
@@ -231,6 +231,13 @@ func TestUsage(t *testing.T) {
 		for _, d := range usageFolders {
 			m.mkdirs(d)
 		}
+		do(rt, m)
+	})
+}
+
+// What `stats` keeps is what it counts by looking at all, whatever was done, in whatever order.
+func TestUsage(t *testing.T) {
+	checkUsage(t, func(rt *rapid.T, m *usageModel) {
 		m.r.keptUp()
 		rt.Repeat(map[string]func(*rapid.T){
 			"write":    m.write,

@@ -203,7 +203,7 @@ func (a *adopt) places() error {
 	if !st.IsDir() {
 		return a.Unfit(a.dir + " is no folder")
 	}
-	if within(a.store, a.dir) || within(a.dir, a.store) {
+	if procs.Within(a.store, a.dir) || procs.Within(a.dir, a.store) {
 		return a.Unfit(fmt.Sprintf("%s and the store %s: neither can lie in the other", a.dir, a.store))
 	}
 	if store, mountpoint, _, err := a.Place(a.dir); err == nil {
@@ -220,7 +220,7 @@ func (a *adopt) places() error {
 		switch {
 		case m.Mountpoint == a.dir:
 			return a.Unfit(a.dir + " is a mountpoint, which cannot be moved: adopt a folder in it")
-		case within(m.Mountpoint, a.dir):
+		case procs.Within(m.Mountpoint, a.dir):
 			return a.Unfit(fmt.Sprintf("%s: something is mounted in it, on %s, and would not be seen any more: unmount it first", a.dir, m.Mountpoint))
 		}
 	}
@@ -306,17 +306,23 @@ func (a *adopt) begin(ctx context.Context, d *disk.Folder) error {
 		return err
 	}
 	defer p.Close()
-	if a.looked.Marked.N > 0 { // by a store that it was once in
-		up, err := disk.OpenFolder(filepath.Dir(a.dir))
-		if err != nil {
-			return err
-		}
-		defer up.Close()
-		if err := inplace.Strip(ctx, up, filepath.Base(a.dir), inplace.Adopt); err != nil {
-			return err
-		}
+	if err := a.strip(ctx); err != nil {
+		return err
 	}
 	return p.Begin(inplace.Adopt)
+}
+
+// strip removes what a store that the folder was once in left on its files.
+func (a *adopt) strip(ctx context.Context) error {
+	if a.looked.Marked.N == 0 {
+		return nil
+	}
+	up, err := disk.OpenFolder(filepath.Dir(a.dir))
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	return inplace.Strip(ctx, up, filepath.Base(a.dir), inplace.Adopt)
 }
 
 // mount has the folder moved and mounted. If that fails, the folder is put back.

@@ -22,7 +22,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
@@ -98,11 +97,6 @@ func absolute(path string) (string, error) {
 		return "", err
 	}
 	return filepath.Join(dir, filepath.Base(abs)), nil
-}
-
-// within says whether an absolute path is dir or below it.
-func within(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // folder opens the folder of a store that may be there, and reads the journal in it. Without a store it is

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/inplace"
@@ -27,15 +26,8 @@ func (a *adopt) into(ctx context.Context, to string) error {
 	if err := a.vet(ctx); err != nil {
 		return err
 	}
-	if a.looked.Marked.N > 0 {
-		up, err := disk.OpenFolder(filepath.Dir(a.dir))
-		if err != nil {
-			return err
-		}
-		defer up.Close()
-		if err := inplace.Strip(ctx, up, filepath.Base(a.dir), inplace.Adopt); err != nil {
-			return err
-		}
+	if err := a.strip(ctx); err != nil {
+		return err
 	}
 	err = a.With(ctx, to, func(c *control.Client, at string) error { return c.TakeIn(ctx, a.dir, at) })
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/inplace"
@@ -222,7 +223,7 @@ func (l *leave) other(d *disk.Folder, m *inplace.Move) error {
 
 // place looks whether the tree can be moved there.
 func (l *leave) place(d *disk.Folder) error {
-	if within(l.dir, l.store) || within(l.store, l.dir) {
+	if procs.Within(l.dir, l.store) || procs.Within(l.store, l.dir) {
 		return l.Unfit(fmt.Sprintf("%s and the store %s: neither can lie in the other", l.dir, l.store))
 	}
 	if l.dir != l.mountpoint {

@@ -62,7 +62,7 @@ func (s *standing) place() {
 
 func (s *standing) how(proc string) string {
 	for _, link := range []string{"cwd", "root"} {
-		if to, err := os.Readlink(filepath.Join(proc, link)); err == nil && below(to, s.dir) {
+		if to, err := os.Readlink(filepath.Join(proc, link)); err == nil && Within(to, s.dir) {
 			return link + " " + text.Printable(to)
 		}
 	}
@@ -70,7 +70,7 @@ func (s *standing) how(proc string) string {
 	for _, fd := range fds {
 		at := filepath.Join(proc, "fd", fd.Name())
 		to, err := os.Readlink(at)
-		if err != nil || !below(to, s.dir) {
+		if err != nil || !Within(to, s.dir) {
 			continue
 		}
 		if st, err := os.Stat(at); err == nil && st.IsDir() {
@@ -97,14 +97,14 @@ func (s *standing) mounted(proc string) string {
 		return ""
 	}
 	for _, m := range mounts {
-		if m.Major == s.major && m.Minor == s.minor && below(m.Root, s.root) {
+		if m.Major == s.major && m.Minor == s.minor && Within(m.Root, s.root) {
 			return "mounted on " + text.Printable(m.Mountpoint)
 		}
 	}
 	return ""
 }
 
-// below reports whether an absolute path is dir or below it.
-func below(path, dir string) bool {
+// Within reports whether an absolute path is dir or below it, by their names alone.
+func Within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
