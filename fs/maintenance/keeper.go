@@ -118,11 +118,5 @@ func (k *Keeper) due() (grace time.Duration, due bool) {
 
 // Reclaim is a prune that nobody asked for.
 func (p *Passes) Reclaim(ctx context.Context, grace time.Duration) (*control.Pruned, error) {
-	out, err := p.Prune(ctx, control.PruneOptions{Grace: grace, MaxUnused: store.DefaultMaxUnused}, nil)
-	if err == nil {
-		last := *p.LastPrune.Load()
-		last.ByItself = true
-		p.LastPrune.Store(&last)
-	}
-	return out, err
+	return p.prune(ctx, control.PruneOptions{Grace: grace, MaxUnused: store.DefaultMaxUnused}, true, nil)
 }

@@ -15,6 +15,12 @@ import (
 func (p *Passes) Prune(
 	ctx context.Context, o control.PruneOptions, report func(control.Progress),
 ) (*control.Pruned, error) {
+	return p.prune(ctx, o, false, report)
+}
+
+// prune is Prune, for somebody or by itself.
+func (p *Passes) prune(ctx context.Context, o control.PruneOptions, byItself bool,
+	report func(control.Progress)) (*control.Pruned, error) {
 	if p.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
@@ -49,7 +55,7 @@ func (p *Passes) Prune(
 		err = p.Artifacts.Forget(p.Store.Locate)
 	}
 	if err == nil && !o.DryRun {
-		p.LastPrune.Store(&control.LastPrune{At: p.Now(), Grace: o.Grace,
+		p.LastPrune.Store(&control.LastPrune{At: p.Now(), Grace: o.Grace, ByItself: byItself,
 			FreedBytes: max(0, out.FreedBytes-out.CopiedBytes)})
 	}
 	if err != nil && st.Looked == 0 {
