@@ -2,6 +2,7 @@ package steps
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"path"
 
@@ -13,9 +14,20 @@ import (
 // parts of it, which are published when these are whole. What cannot be read names nothing.
 func (s *Steps) readNamed(runName string, st *Step) {
 	for _, f := range st.Files.All() {
-		named, err := s.named(path.Join(Dir, runName, st.Name), f)
+		most, names := namer(f.Rel)
+		if names == nil {
+			continue
+		}
+		b, err := s.Files.ReadSmall(path.Join(Dir, runName, st.Name, f.Rel), most)
 		if errors.Is(err, ErrRemote) {
 			st.remote = true
+		}
+		if err != nil {
+			continue
+		}
+		named := map[string]bool{} // once each: a file has many tensors
+		for rel := range names(b) {
+			named[rel] = true
 		}
 		for rel := range named {
 			st.arriving = st.arriving || !st.Files.Has(path.Join(path.Dir(f.Rel), rel))
@@ -23,34 +35,20 @@ func (s *Steps) readNamed(runName string, st *Step) {
 	}
 }
 
-// named are the files that a file of a step names, from its folder on.
-func (s *Steps) named(step string, f File) (map[string]bool, error) {
-	named := map[string]bool{}
+// namer is what tells the files, from its folder on, that a file at rel names, which has so many bytes at
+// most; nil: it names none.
+func namer(rel string) (most int64, names func([]byte) iter.Seq[string]) {
 	switch {
-	case dcp.IsMetadata(f.Rel):
-		b, err := s.Files.ReadSmall(path.Join(step, f.Rel), dcp.MaxMetadata)
-		if err != nil {
-			return nil, err
+	case dcp.IsMetadata(rel):
+		return dcp.MaxMetadata, func(b []byte) iter.Seq[string] {
+			items, _ := dcp.Parse(b)
+			return maps.Keys(items)
 		}
-		items, err := dcp.Parse(b)
-		if err != nil {
-			return nil, err
-		}
-		for rel := range maps.Keys(items) {
-			named[rel] = true
-		}
-	case safetensors.IsIndex(f.Rel):
-		b, err := s.Files.ReadSmall(path.Join(step, f.Rel), safetensors.MaxIndex)
-		if err != nil {
-			return nil, err
-		}
-		of, err := safetensors.ParseIndex(b)
-		if err != nil {
-			return nil, err
-		}
-		for rel := range maps.Values(of) {
-			named[rel] = true
+	case safetensors.IsIndex(rel):
+		return safetensors.MaxIndex, func(b []byte) iter.Seq[string] {
+			places, _ := safetensors.ParseIndex(b)
+			return maps.Values(places)
 		}
 	}
-	return named, nil
+	return 0, nil
 }

@@ -42,7 +42,7 @@ func (st *Step) Said() []byte {
 // maxSaid bounds the bytes of Said: very many steps may each say something.
 const maxSaid = 1 << 10
 
-// recall sets what a step says of itself to what Said returned. False where it says nothing of use.
+// recallFrom sets what a step says of itself to what Said returned. False where it says nothing of use.
 func (s *Steps) recallFrom(st *Step, said []byte) bool {
 	r := document.Reader{P: said, Of: "step"}
 	all := make(map[string]float64)

@@ -129,11 +129,15 @@ func (st *Step) From(run string) string {
 	return path.Join(Dir, run, st.Name)
 }
 
-// shorten has a step take no more memory than it needs: the names of files and metrics, and the guards, of
-// one are most often those of others.
+// shorten has a step take no more memory than it needs: its files' names, and its guards, are most often
+// those of the last step.
 func (s *Steps) shorten(st *Step) {
+	last := s.last.Load()
+	if last == nil {
+		last = new(Step)
+	}
 	st.Dirs, st.Files.of = slices.Clone(st.Dirs), slices.Clone(st.Files.of)
-	if last := s.last.Load(); last != nil && slices.Equal(last.Files.rels, st.Files.rels) {
+	if slices.Equal(last.Files.rels, st.Files.rels) {
 		st.Files.rels = last.Files.rels
 	} else {
 		st.Files.rels = slices.Clone(st.Files.rels)
@@ -141,7 +145,7 @@ func (s *Steps) shorten(st *Step) {
 			s.shared(&st.Files.rels[i])
 		}
 	}
-	if last := s.last.Load(); last != nil && slices.Equal(last.Guards, st.Guards) {
+	if slices.Equal(last.Guards, st.Guards) {
 		st.Guards = last.Guards
 	} else {
 		st.Guards = slices.Clone(st.Guards)

@@ -29,7 +29,7 @@ func TestCrashBetweenPortions(t *testing.T) {
 		if transactions++; transactions == 5 {
 			return cas.ErrNotFound // any error that is nobody else's
 		}
-		return raiseHighest(tx.Bucket(bucketMeta), es)
+		return raiseHighest(tx.Bucket(bucketMeta), 3)
 	}
 	if err := db.file.rewrite(crash); err != cas.ErrNotFound {
 		t.Fatal(err)

@@ -25,7 +25,11 @@ func (db *DB) Locate(hashes []cas.Hash, locs []cas.Location) error {
 // commit writes c: entries first, the mark and the pairs last.
 func (f *file) commit(c change) error {
 	of := rewriting{entries: c.entries, change: merge}
-	of.each = func(tx *bolt.Tx) error { return raiseHighest(tx.Bucket(bucketMeta), c.entries) }
+	highest := uint32(0)
+	for i := range c.entries {
+		highest = max(highest, c.entries[i].Segment)
+	}
+	of.each = func(tx *bolt.Tx) error { return raiseHighest(tx.Bucket(bucketMeta), highest) }
 	of.last = func(tx *bolt.Tx) error {
 		for bucket, pairs := range c.pairs {
 			if err := putPairs(tx, bucket, pairs); err != nil {
@@ -40,20 +44,16 @@ func (f *file) commit(c change) error {
 	return f.rewrite(of)
 }
 
-// raiseHighest sets the highest segment that the entries make.
-func raiseHighest(meta *bolt.Bucket, entries []cas.Entry) error {
+// raiseHighest sets the highest segment that an entry ever had, given that of some.
+func raiseHighest(meta *bolt.Bucket, highest uint32) error {
 	was, err := readHighest(meta)
 	if err != nil {
 		return err
 	}
-	highest := was
-	for i := range entries {
-		highest = max(highest, entries[i].Segment)
-	}
-	if highest == was && meta.Get(keyHighest) != nil {
+	if highest <= was && meta.Get(keyHighest) != nil {
 		return nil
 	}
-	return meta.Put(keyHighest, seal(keyHighest, binary.BigEndian.AppendUint32(nil, highest)))
+	return meta.Put(keyHighest, seal(keyHighest, binary.BigEndian.AppendUint32(nil, max(was, highest))))
 }
 
 func setMark(meta *bolt.Bucket, mark cas.Watermark) error {
