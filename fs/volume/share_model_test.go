@@ -229,6 +229,10 @@ func (m *shareModel) pull(one *modelled) {
 func (m *shareModel) check() {
 	for _, one := range m.all {
 		for p, n := range one.names {
+			if n.size > 0 && n.size == n.known && n.size != one.has[p] && m.shows(one, p, one.has[p]) {
+				// It was moved away and came back as it is known, and is as the last fetch said.
+				*n = modelName{one.has[p], one.has[p], one.bases[p]}
+			}
 			switch {
 			case one.exists(p) != (n.size > 0):
 				m.rt.Fatalf("machine %d: %s is there: %v", one.i, p, n.size == 0)
@@ -237,6 +241,14 @@ func (m *shareModel) check() {
 			}
 		}
 	}
+}
+
+// shows reports whether a machine's tree has a path with that many bytes; 0: not at all.
+func (m *shareModel) shows(one *modelled, p string, size int) bool {
+	if size == 0 || !one.exists(p) {
+		return size == 0 && !one.exists(p)
+	}
+	return len(one.read(p)) == size
 }
 
 // noHeads keeps nothing.
