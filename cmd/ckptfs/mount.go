@@ -12,16 +12,14 @@ import (
 
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/memory"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/size"
 	"ckptfs/cmd/ckptfs/text"
 )
 
-// defaultMemory is the default of --memory, leastMemory what the daemon cannot do without.
-const (
-	defaultMemory = 512 << 20
-	leastMemory   = 64 << 20
-)
+// leastMemory is the least --memory: the daemon cannot do without it.
+const leastMemory = 64 << 20
 
 // mountConfig is the mount command's line, checked.
 type mountConfig struct {
@@ -64,7 +62,7 @@ func (a *app) mountCmd() *cobra.Command {
 	c := &mountConfig{
 		hotSize:     size.Auto(true),
 		maxUnpacked: size.Auto(true),
-		memory:      size.Default("512MiB", defaultMemory),
+		memory:      size.Default("512MiB", memory.Default),
 		cacheSize:   size.Auto(false),
 	}
 	cmd := &cobra.Command{

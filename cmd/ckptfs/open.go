@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 
+	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/memory"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/fs/volume"
 )
@@ -19,14 +21,15 @@ func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
 // asOpened is how a command opens a store.
 func asOpened(a *app, store string) volume.Options {
 	log := logs.New(a.err, "text", "warn")
-	return volume.Options{
+	o := volume.Options{
 		Dir:           store,
 		HotSize:       -1,
-		CacheBytes:    defaultMemory / 2,
 		Foreign:       a.foreign,
 		RemoteOptions: volume.RemoteOptions{Remote: remote.Open},
 		Log: func(level slog.Level, msg string, args ...any) {
 			log.Log(context.Background(), level, msg, args...)
 		},
 	}
+	memory.Bound(&o, heap.Budget{All: memory.Default})
+	return o
 }

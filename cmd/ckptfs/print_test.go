@@ -41,17 +41,19 @@ var sampleFile = &control.File{
 
 func TestGoldens(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 30, 0, 0, time.UTC)
+	looked := int64(120_000)
 	status := &control.Status{
 		Version: "0.1.0", Store: "/data/store", Mountpoint: "/mnt/ckpt", Mode: control.ModeServed,
 		ModeReason: "no CAP_SYS_ADMIN", PID: 4711,
 		Started: at, Queue: control.Queue{Files: 2, Bytes: 90 << 20}, Packing: []string{"runs/a/19/model.pt"},
-		UnpackedBytes: 135 << 20,
+		UnpackedBytes: 135 << 20, Unidentified: control.Unknown{Files: 1024, More: true},
 		ResidentBytes: 3 << 30, HotSize: 32 << 30, OpenFiles: 1,
 		Failures: []control.Failure{{Path: "runs/a/7/model.pt", Reason: "no space left on device", Since: at, Attempts: 3}},
 		Recovery: "2 files queued again",
 		Refused:  control.Refused{Sidecars: []string{"runs/a/7/arch.json: it goes in circles: a, b"}, MoreSidecars: 2},
-		Upkeep: control.Upkeep{DiskBytes: 1 << 40, FreeBytes: 60 << 30,
-			LastPrune: &control.LastPrune{At: at, FreedBytes: 3 << 30, ByItself: true}},
+		Upkeep: control.Upkeep{Looking: &looked, DiskBytes: 1 << 40, FreeBytes: 60 << 30,
+			LastPrune: &control.LastPrune{At: at, FreedBytes: 3 << 30, ByItself: true},
+			LastCheck: &control.LastCheck{At: at, ReadData: true, Problems: 2}},
 	}
 	chain := make([]control.Ancestor, 40)
 	for i := range chain {

@@ -22,6 +22,7 @@ import (
 	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/memory"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/scrape"
 	"ckptfs/cmd/ckptfs/systemd"
@@ -110,7 +111,6 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	if c.cacheSize.Given {
 		budget.Cache = max(c.cacheSize.Bytes, 1)
 	}
-	limit := heap.NewLimit(budget.Limit())
 	runtime.GOMAXPROCS(cas.Processors + spareProcs)
 	unpacked, err := c.maxUnpacked.Of(filepath.Dir(c.store))
 	if err != nil {
@@ -134,16 +134,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		},
 		HotSize:     hot,
 		MaxUnpacked: unpacked,
-		Most: volume.Most{
-			Waiting: budget.MaxFiles(), Resident: budget.HotFiles(), Nodes: budget.Nodes(),
-			Models: budget.Models(),
-		},
-		CacheBytes:  budget.CacheBytes(),
-		ExpectBytes: budget.ExpectBytes(),
-		Mapped:      limit.Beside,
-		Room:        func(yield func(int64)) { limit.Watch(budget.CacheBytes(), yield) },
+		Most:        volume.Most{Models: budget.Models()},
 		PackWorkers: c.packCPUs,
-		PackBytes:   budget.PackBytes(),
 		LayoutBytes: budget.LayoutBytes(),
 		NoDelta:     c.noDelta,
 		NoViews:     c.noViews,
@@ -151,6 +143,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		IDsAfter:    map[bool]time.Duration{true: -1}[c.noIDs],
 		Log:         mount.Log,
 	}
+	memory.Bound(&opt, budget)
 	if before != nil {
 		opt.Create, opt.Resume, opt.Lock = false, before.Resume, before.Lock
 	}

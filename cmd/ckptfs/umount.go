@@ -147,9 +147,14 @@ func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place, mountp
 		}
 		mountpoint = st.Mountpoint
 	}
+	dev, _ := deviceOf(mountpoint)
+	if own := mountOf(p.store); own != nil && own.Mountpoint != mountpoint && !c.force && !c.lazy {
+		if st, err := cl.Status(ctx); err == nil && st.Mountpoint == own.Mountpoint {
+			return &exitError{exitUsage, fmt.Errorf("%s is a bind mount of %s: umount(8) undoes it", mountpoint, st.Mountpoint)}
+		}
+	}
 	end := watch(p, cl.PID())
 	defer end.close()
-	dev, _ := deviceOf(mountpoint)
 	if c.force {
 		cl.Close() // the daemon would wait for it
 		return a.forceUnmount(ctx, p.store, mountpoint, end)
@@ -210,38 +215,35 @@ const unseen = 2 * time.Second
 // tryUnmount asks the daemon to unmount: until a user of the mount is found, or until --timeout.
 func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint string, dev procs.Device,
 	c *umountConfig) error {
-	told := false
+	first := "" // what the user was told first
 	for began := time.Now(); ; {
 		err := cl.Unmount(ctx, c.lazy)
 		if err != nil && ctx.Err() != nil {
-			return late(ctx, err, mountpoint+" not unmounted", dev)
+			return unmount.Late(ctx, err, errTimeout, mountpoint, first, dev)
 		}
 		if !errors.Is(err, syscall.EBUSY) {
 			return err
 		}
-		found, busy := inUse(ctx, cl, mountpoint, dev)
+		found, busy := unmount.InUse(ctx, cl, mountpoint, dev)
 		if c.timeout == 0 && (found || time.Since(began) > unseen) {
-			return busy
+			return unmount.Busy(busy + "; --lazy detaches it, --timeout waits for its users")
 		}
-		if c.timeout > 0 && !told {
-			told = true
-			fmt.Fprintf(a.err, "ckptfs: %s; trying on for %v\n", text.Printable(busy.Error()), c.timeout)
+		if c.timeout > 0 && first == "" {
+			first = busy
+			fmt.Fprintf(a.err, "ckptfs: %s; trying on for %v\n", text.Printable(busy), c.timeout)
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), errTimeout) {
-				return late(ctx, busy, mountpoint+" not unmounted", dev)
-			}
-			return ctx.Err()
+			return unmount.Late(ctx, ctx.Err(), errTimeout, mountpoint, first, dev)
 		}
 	}
 }
 
-// awaitEnd waits for the daemon, and says why it takes long when that is known: the mount lives on in another
-// container.
+// awaitEnd waits for the daemon, and says why it takes long when that is known: the mount is bound to another
+// place, or lives on in another container.
 func (a *app) awaitEnd(ctx context.Context, end *ending, mountpoint string, dev procs.Device) error {
-	quick, cancel := context.WithTimeout(ctx, 3*time.Second)
+	quick, cancel := context.WithTimeout(ctx, time.Second/2)
 	err := end.wait(quick)
 	cancel()
 	if err == nil || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
@@ -249,13 +251,13 @@ func (a *app) awaitEnd(ctx context.Context, end *ending, mountpoint string, dev 
 	}
 	who := procs.Elsewhere("/proc", dev)
 	if len(who) > 0 {
-		fmt.Fprintf(a.err, "ckptfs: %s is unmounted here, and still mounted elsewhere, by %s: the daemon serves on until that ends\n",
-			text.Printable(mountpoint), strings.Join(who, ", "))
+		fmt.Fprintf(a.err, "ckptfs: %s is unmounted, and still mounted elsewhere, %s: the daemon serves on until that is unmounted, too\n",
+			text.Printable(mountpoint), strings.Join(who, "; "))
 	}
 	if err := end.wait(ctx); err != nil {
 		what := mountpoint + " is unmounted, and its daemon has not closed the store yet"
 		if len(who) > 0 {
-			what = mountpoint + " is unmounted here, and still mounted by " + strings.Join(who, ", ")
+			what = mountpoint + " is unmounted, and still mounted elsewhere, " + strings.Join(who, "; ")
 		}
 		return late(ctx, err, what, procs.Device{})
 	}
@@ -330,20 +332,4 @@ func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) err
 		}
 		fmt.Fprintf(w, "%s unmounted%s\n", text.Printable(mountpoint), note)
 	})
-}
-
-// inUse is EBUSY, with the users, and says whether it found any.
-func inUse(ctx context.Context, c *control.Client, mountpoint string, dev procs.Device) (bool, error) {
-	msg := fmt.Sprintf("%s is in use", mountpoint)
-	st, err := c.Status(ctx)
-	open := err == nil && st.OpenFiles > 0
-	if open {
-		msg += ", with " + text.Plural(int64(st.OpenFiles), "open file")
-	}
-	who := procs.Users(dev)
-	if who != "" {
-		msg += ", by " + who
-	}
-	msg += "; --lazy detaches it, --timeout waits for its users"
-	return open || who != "", &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
 }

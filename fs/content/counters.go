@@ -21,6 +21,7 @@ type Counters struct {
 	RoomErrs                     atomic.Int64 // those of PackErrs that are of no room, before any was taken
 	NotWritten                   atomic.Int64 // syncs of inodes that failed, or may have
 	Handles                      atomic.Int64 // now
+	OpenFiles                    atomic.Int64 // now: those that a program has open
 }
 
 // Reads counts reads and their bytes.

@@ -58,6 +58,9 @@ func (h *Handle) Release() {
 	f.c.Count.Handles.Add(-1)
 	f.mu.Lock()
 	lastWriter := f.users.leave(h)
+	if !f.users.open() {
+		f.c.Count.OpenFiles.Add(-1)
+	}
 	if h.Mode == Passthrough && f.users.pass == 0 {
 		f.c.Kernel().UnregisterBacking(f.users.backing)
 	}

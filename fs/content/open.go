@@ -141,6 +141,9 @@ func asOpened(f *File, flags uint32) *Handle {
 
 // enterLocked counts a handle in.
 func enterLocked(f *File, h *Handle) {
+	if !f.users.open() {
+		f.c.Count.OpenFiles.Add(1)
+	}
 	if firstWriter := f.users.enter(h); firstWriter {
 		f.c.events.Writing(f, true)
 	}

@@ -3,8 +3,9 @@ package control
 import "time"
 
 // Progress is one line of a long operation's stream: how much is done of how much, and with what.
-// A total of 0 means that it is not known yet.
+// A total of 0 means that it is not known yet. What is done is counted from 0 in each phase.
 type Progress struct {
+	Phase      string `json:"phase,omitempty"` // what is done now, in words; "": what was asked for
 	DoneBytes  int64  `json:"done_bytes"`
 	TotalBytes int64  `json:"total_bytes"`
 	DoneFiles  int    `json:"done_files"`
@@ -131,8 +132,12 @@ type Refused struct {
 	MoreSidecars int `json:"more_sidecars,omitempty"`
 }
 
-// Upkeep is what an operator watches of a store. Of passes it has those since the start.
+// Upkeep is what an operator watches of a store. Passes are remembered after a restart, but for checks of a
+// store that was not mounted.
 type Upkeep struct {
+	// how many files the start has looked at so far; nil once it has come to all: before that it is not known
+	// how many wait, nor which copies there are
+	Looking     *int64     `json:"looking,omitempty"`
 	DiskBytes   int64      `json:"disk_bytes"`             // of the disk that the store lies on
 	FreeBytes   int64      `json:"free_bytes"`             // of these, for any process
 	QueuedSince *time.Time `json:"queued_since,omitempty"` // of the file that waits longest to be packed

@@ -291,7 +291,7 @@ func Back(ctx context.Context, store *disk.Folder, m *Move) error {
 	defer p.Close()
 	moved, err := p.Moved(m)
 	if err == nil && moved {
-		if err = Strip(ctx, store, tree.TreeDir, Adopt); err == nil {
+		if err = Strip(ctx, store, tree.TreeDir, Adopt, nil); err == nil {
 			err = p.Exchange(Leave)
 		}
 	}

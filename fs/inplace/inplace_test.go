@@ -97,7 +97,7 @@ func leaves(store, dir string) error {
 		return err
 	}
 	if m == nil {
-		if err := Strip(context.Background(), d, tree.TreeDir, Leave); err != nil {
+		if err := Strip(context.Background(), d, tree.TreeDir, Leave, nil); err != nil {
 			return err
 		}
 	}
@@ -267,7 +267,7 @@ func TestLook(t *testing.T) {
 	must(t, unix.Setxattr(filepath.Join(dir, "sub/deep/c"), tree.XattrName, b[:], 0))
 	_, err := tree.OpenOrCreate(filepath.Join(dir, "inner"), false, time.Now())
 	must(t, err)
-	l, err := Look(t.Context(), dir)
+	l, err := Look(t.Context(), dir, nil)
 	must(t, err)
 	only := func(what string, f Found, path string) {
 		t.Helper()
@@ -287,7 +287,7 @@ func TestLook(t *testing.T) {
 	must(t, err)
 	defer up.Close()
 	for _, way := range []string{Adopt, Leave} {
-		if err := Strip(t.Context(), up, "dir", way); !errors.Is(err, ErrPacked) {
+		if err := Strip(t.Context(), up, "dir", way, nil); !errors.Is(err, ErrPacked) {
 			t.Errorf("%s: a hollow file: %v", way, err)
 		}
 	}

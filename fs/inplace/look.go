@@ -63,9 +63,25 @@ func unserved(name string) bool {
 // marks are the store's own attributes of files and folders.
 var marks = []string{tree.XattrName, record.ToldAttr}
 
+// Report is told how many names were looked at; nil: nobody is.
+type Report func(names int)
+
+// counting counts the names of one look at a folder.
+type counting struct {
+	report Report
+	names  int
+}
+
+func (c *counting) next() {
+	if c.names++; c.report != nil && c.names%64 == 0 {
+		c.report(c.names)
+	}
+}
+
 // Look looks at everything in a folder, and changes nothing.
-func Look(ctx context.Context, dir string) (*Looked, error) {
-	l := &looker{out: &Looked{}, ctx: ctx, uid: os.Geteuid(), links: map[uint64]*linked{}}
+func Look(ctx context.Context, dir string, report Report) (*Looked, error) {
+	l := &looker{out: &Looked{}, ctx: ctx, uid: os.Geteuid(), links: map[uint64]*linked{},
+		counting: counting{report: report}}
 	if err := filepath.WalkDir(dir, l.look); err != nil {
 		return nil, err
 	}
@@ -90,6 +106,7 @@ type looker struct {
 	uid   int
 	links map[uint64]*linked
 	attrs [64 << 10]byte // the kernel's bound
+	counting
 }
 
 func (l *looker) look(path string, e fs.DirEntry, err error) error {
@@ -99,6 +116,7 @@ func (l *looker) look(path string, e fs.DirEntry, err error) error {
 	if err != nil {
 		return err
 	}
+	l.next()
 	info, err := e.Info()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // gone meanwhile
@@ -189,13 +207,15 @@ func isStore(dir string) bool {
 // Strip removes the store's attributes from everything in a folder of d that moves this way. The error wraps
 // ErrPacked, and names the file, when one is packed: then its bytes may not be there. A file that moves into a
 // store may have the record of another one, as long as its bytes are there.
-func Strip(ctx context.Context, d *disk.Folder, name, way string) error {
+func Strip(ctx context.Context, d *disk.Folder, name, way string, report Report) error {
 	top, err := d.Sub(name)
 	if err != nil {
 		return err
 	}
 	defer top.Close()
+	c := counting{report: report}
 	return top.Walk(".", func(path string, e fs.DirEntry, err error) error {
+		c.next()
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -278,15 +298,22 @@ func marked(at string, follow bool, mark string) (bool, error) {
 	return slices.Contains(strings.Split(string(names[:n]), "\x00"), mark), nil
 }
 
-// Needed counts what the files of a store's tree take once they are hydrated: how many are, and how many bytes
-// they have that are not in the tree now.
-func Needed(ctx context.Context, store *disk.Folder) (files, bytes int64, err error) {
+// Need is what making the files of a store's tree plain takes.
+type Need struct {
+	Files  int64 // that are hydrated
+	Bytes  int64 // of these, that are not in the tree now
+	Packed int64 // the sizes of all packed files
+}
+
+// Needed counts it.
+func Needed(ctx context.Context, store *disk.Folder, report Report) (n Need, err error) {
 	top, err := store.Sub(tree.TreeDir)
 	if err != nil {
-		return 0, 0, err
+		return n, err
 	}
 	defer top.Close()
 	seen := map[uint64]bool{}
+	c := counting{report: report}
 	err = filepath.WalkDir(top.Here()+"/", func(path string, e fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
@@ -297,8 +324,9 @@ func Needed(ctx context.Context, store *disk.Folder) (files, bytes int64, err er
 		if err != nil {
 			return err
 		}
+		c.next()
 		rec, err := tree.ReadRecord(path)
-		if err != nil || !rec.Hollow {
+		if err != nil || !rec.Packed() {
 			return nil // hydrating it says what is wrong with it
 		}
 		var st unix.Stat_t
@@ -308,9 +336,11 @@ func Needed(ctx context.Context, store *disk.Folder) (files, bytes int64, err er
 		if st.Nlink > 1 {
 			seen[st.Ino] = true
 		}
-		files++
-		bytes += max(0, st.Size-st.Blocks*512)
+		if n.Packed += st.Size; rec.Hollow {
+			n.Files++
+			n.Bytes += max(0, st.Size-st.Blocks*512)
+		}
 		return nil
 	})
-	return files, bytes, err
+	return n, err
 }

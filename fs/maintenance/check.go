@@ -68,7 +68,8 @@ func (p *Passes) Check(
 	c.out.LostFound = CountFiles(p.Folder, tree.LostFound)
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
-	p.LastCheck.Store(&control.LastCheck{At: p.Now(), ReadData: o.ReadData, Problems: c.out.Damaged})
+	p.Last.Check.Store(&control.LastCheck{At: p.Now(), ReadData: o.ReadData, Problems: c.out.Damaged})
+	p.Last.keep(p)
 	return c.out, nil
 }
 

@@ -19,7 +19,10 @@ const (
 	looksAtDisk = 10 * time.Second
 	// fillsUp is the share of the disk, one in so many, of which less is free when it fills up.
 	fillsUp = 10
-	// How often a disk that fills up is pruned, and one that is nearly full.
+	// paysOff is the share of which a prune has to give back more to be made again at once.
+	paysOff = 50
+	// How often a disk that fills up is pruned, and one that is nearly full; but at once if that gave back a
+	// fiftieth of it the last time.
 	fillsEvery = time.Hour
 	shortEvery = 10 * time.Minute
 )
@@ -39,6 +42,7 @@ type Keeper struct {
 	end    sync.WaitGroup
 	filled time.Time // when it was pruned last with grace, and without; of the one goroutine
 	short  time.Time
+	paid   bool // the last one gave back much
 }
 
 // Removed notes that a file was removed, or is written again.
@@ -86,6 +90,9 @@ func (k *Keeper) Look(ctx context.Context) {
 	if k.filled = now; grace == 0 {
 		k.short = now
 	}
+	freed := max(0, p.FreedBytes-p.CopiedBytes)
+	size, free, serr := k.Passes.Reserve.Space()
+	k.paid = err == nil && serr == nil && freed > size/paysOff
 	if err != nil || p.YoungBytes > 0 || p.Damaged > 0 {
 		k.Removed() // something is left
 	}
@@ -97,9 +104,8 @@ func (k *Keeper) Look(ctx context.Context) {
 			"reason", err)
 		return
 	}
-	_, free, _ := k.Passes.Reserve.Space()
 	k.Passes.Report(slog.LevelInfo, "the disk fills up: the store was pruned", "grace", grace,
-		"freed", humanize.IBytes(uint64(max(0, p.FreedBytes-p.CopiedBytes))),
+		"freed", humanize.IBytes(uint64(freed)),
 		"free", humanize.IBytes(uint64(free)))
 }
 
@@ -111,9 +117,9 @@ func (k *Keeper) due() (grace time.Duration, due bool) {
 	}
 	now := k.Passes.Now()
 	if k.Passes.Reserve.Short() {
-		return 0, k.short.IsZero() || now.Sub(k.short) >= shortEvery
+		return 0, k.paid || k.short.IsZero() || now.Sub(k.short) >= shortEvery
 	}
-	return control.DefaultGrace, k.filled.IsZero() || now.Sub(k.filled) >= fillsEvery
+	return control.DefaultGrace, k.paid || k.filled.IsZero() || now.Sub(k.filled) >= fillsEvery
 }
 
 // Reclaim is a prune that nobody asked for.

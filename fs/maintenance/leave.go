@@ -43,7 +43,7 @@ func (l *leave) file(path string, n *names.Node) error {
 	}
 	if l.looked++; l.report != nil {
 		l.report(control.Progress{DoneBytes: l.moved.Bytes, TotalBytes: max(l.total, l.moved.Bytes),
-			DoneFiles: l.looked, TotalFiles: l.looked, Current: path})
+			DoneFiles: l.looked, Current: path})
 	}
 	err := l.plain(path, n)
 	switch {

@@ -3,7 +3,6 @@ package maintenance
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +14,6 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/bases"
 	"ckptfs/fs/content"
-	"ckptfs/fs/control"
 	"ckptfs/fs/idle"
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
@@ -54,9 +52,7 @@ type Passes struct {
 	Packed func(f *content.File)
 	// Plan reads where a remote has the file of a manifest; nil: the store is used without a remote.
 	Plan func(manifest cas.Hash) error
-	// LastPrune and LastCheck are the last ones that ended without an error since the start; nil: none did.
-	LastPrune atomic.Pointer[control.LastPrune]
-	LastCheck atomic.Pointer[control.LastCheck]
+	Last Last
 }
 
 // look looks at a file, which st describes as it was found; nil: it is not known.

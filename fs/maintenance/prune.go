@@ -55,8 +55,9 @@ func (p *Passes) prune(ctx context.Context, o control.PruneOptions, byItself boo
 		err = p.Artifacts.Forget(p.Store.Locate)
 	}
 	if err == nil && !o.DryRun {
-		p.LastPrune.Store(&control.LastPrune{At: p.Now(), Grace: o.Grace, ByItself: byItself,
+		p.Last.Prune.Store(&control.LastPrune{At: p.Now(), Grace: o.Grace, ByItself: byItself,
 			FreedBytes: max(0, out.FreedBytes-out.CopiedBytes)})
+		p.Last.keep(p)
 	}
 	if err != nil && st.Looked == 0 {
 		err = fmt.Errorf("nothing was removed: %w", err)

@@ -28,6 +28,7 @@ type Survey struct {
 	// Unbelieved: no local copy is to be believed, since the host was booted, or the disk did not take
 	// something.
 	Unbelieved bool
+	Still      bool        // nothing is packed in the background: what is not packed is not noted
 	Stop       func() bool // reports whether it is to end early
 
 	// Files that were looked at; that are not packed; whose local copy was dropped; whose partial local copy
@@ -103,14 +104,15 @@ func (s *Survey) file(n *names.Node, found *unix.Stat_t) error {
 		}
 		settled := content.SumHolds(&is.Record, &st)
 		wantsSum := !settled && st.Size < tree.HeaderSize || settled && is.Record.Epoch != p.Epoch()
-		if !p.ReadOnly && st.Size > 0 && wantsSum {
+		noted := !p.ReadOnly && !s.Still
+		if noted && st.Size > 0 && wantsSum {
 			p.Sums.Add(f)
 		}
 		if settled || st.Size < tree.HeaderSize {
 			return nil
 		}
 		s.unpacked.Add(1)
-		if p.ReadOnly {
+		if !noted {
 			return nil
 		}
 		f.SetDirtyLocked()
@@ -149,6 +151,9 @@ func (s *Survey) Repaired() string {
 		"%d local copies dropped, %d partial ones removed",
 		s.files.Load(), far, s.unpacked.Load(), s.dropped.Load(), s.finished.Load())
 }
+
+// Looked is how many files it has come to.
+func (s *Survey) Looked() int64 { return s.files.Load() }
 
 // Blind reports whether it could not look at something.
 func (s *Survey) Blind() bool { return s.blind.Load() }

@@ -53,14 +53,14 @@ var ofStatus = []metric[control.Status]{
 	gauge("open_files", "Distinct files that programs have open.",
 		func(s *control.Status) float64 { return float64(s.OpenFiles) }),
 
-	since("last_prune_timestamp_seconds", "When the last prune since the start ended, since the epoch.",
+	since("last_prune_timestamp_seconds", "When the last prune ended, since the epoch.",
 		func(s *control.Status) (at time.Time) {
 			if s.LastPrune != nil {
 				at = s.LastPrune.At
 			}
 			return at
 		}),
-	since("last_check_timestamp_seconds", "When the last check since the start ended, since the epoch.",
+	since("last_check_timestamp_seconds", "When the last check of the mounted store ended, since the epoch.",
 		func(s *control.Status) (at time.Time) {
 			if s.LastCheck != nil {
 				at = s.LastCheck.At

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/control"
 )
 
 // Stage says how far a file is that is not packed yet.
@@ -33,6 +34,40 @@ func (q *Queue) Pending() map[*content.File]Stage {
 		f.Pin()
 	}
 	return all
+}
+
+// Waiting is the files that are not packed yet, with the sizes that they had at their last close.
+type Waiting struct {
+	Queued, Packing control.Queue
+	Names           []*content.File // those of Packing; pinned
+	Delayed         []*content.File // the others, which have to be looked at for their sizes; pinned
+}
+
+// WaitingIn counts the files that are not packed yet. However many there are, it looks at none of them. The
+// caller unpins those that it names.
+func WaitingIn(q *Queue) (w Waiting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, u := range q.backlog.queued {
+		w.Queued.Bytes += u.bytes
+	}
+	w.Queued.Files = len(q.backlog.queued)
+	for f := range q.packing {
+		if _, again := q.backlog.queued[f]; again {
+			continue
+		}
+		w.Packing.Files++
+		w.Packing.Bytes += q.backlog.packing[f].bytes
+		f.Pin()
+		w.Names = append(w.Names, f)
+	}
+	for f := range q.delayed {
+		if _, again := q.backlog.queued[f]; !again && q.packing[f] == nil {
+			f.Pin()
+			w.Delayed = append(w.Delayed, f)
+		}
+	}
+	return w
 }
 
 // Status is what a queue says of itself.

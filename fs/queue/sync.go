@@ -123,12 +123,12 @@ func (q *Queue) reclaim(ctx context.Context) bool {
 	return freed > 0
 }
 
-// progressLocked is what was packed since start. The sizes of the queued files are not known: files count.
+// progressLocked is what was packed since start, and what waits.
 func (q *Queue) progressLocked(start progress) control.Progress {
 	q.mu.AssertHeld()
 	done := q.done.files - start.files
 	return control.Progress{
-		DoneBytes: q.done.bytes - start.bytes,
+		DoneBytes: q.done.bytes - start.bytes, TotalBytes: q.done.bytes - start.bytes + q.backlog.bytes,
 		DoneFiles: done, TotalFiles: done + len(q.queued) + len(q.packing),
 	}
 }

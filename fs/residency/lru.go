@@ -34,6 +34,8 @@ type LRU struct {
 	clock int64      // the greatest use so far
 	next  candidates // to go
 	vain  vain       // which are not looked for
+	// since when an eighth more than the bound is resident; zero: it is not
+	behind time.Time
 
 	// since the start bytes were added, or checksums made or taken away: a clean end syncs them
 	Grew atomic.Bool
@@ -151,6 +153,31 @@ func (l *LRU) countLocked(f *content.File, is localCopy) {
 	ino := f.Node().Ino()
 	l.bytes += is.size - l.of[ino].size
 	l.of[ino] = is
+	l.noteBehindLocked()
+}
+
+// behindFor is for how long much too much may be resident: to evict a few large files takes less.
+const behindFor = time.Second
+
+func (l *LRU) noteBehindLocked() {
+	much := l.bytes > l.Max+l.Max/8 || l.Files > 0 && len(l.of) > l.Files+l.Files/8
+	switch {
+	case !much:
+		l.behind = time.Time{}
+	case l.behind.IsZero():
+		l.behind = l.Now()
+	}
+}
+
+// Behind reports whether evictions have not kept up with what is packed for a while, as of very many small
+// files: these are to be evicted then as soon as they are packed.
+func (l *LRU) Behind() bool {
+	if !l.ready() {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.behind.IsZero() && l.Now().Sub(l.behind) >= behindFor
 }
 
 // tickLocked is the time of a use.
@@ -172,6 +199,7 @@ func (l *LRU) Remove(ino uint64) {
 	l.mu.Lock()
 	l.bytes -= l.of[ino].size
 	delete(l.of, ino)
+	l.noteBehindLocked()
 	n := l.notes[ino]
 	delete(l.notes, ino)
 	l.mu.Unlock()
@@ -276,16 +304,24 @@ func (l *LRU) Released(f *content.File) {
 
 // over reports whether the bound does not hold, and what is to go is known.
 func (l *LRU) over() bool {
-	if l.Ready != nil {
-		select {
-		case <-l.Ready:
-		default:
-			return false
-		}
+	if !l.ready() {
+		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.overLocked()
+}
+
+func (l *LRU) ready() bool {
+	if l.Ready == nil {
+		return true
+	}
+	select {
+	case <-l.Ready:
+		return true
+	default:
+		return false
+	}
 }
 
 func (l *LRU) overLocked() bool {

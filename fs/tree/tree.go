@@ -150,6 +150,7 @@ const (
 	SegmentsDir   = "segments"
 	IndexFile     = "index.db"
 	CatalogueFile = "catalogue"
+	UpkeepFile    = "upkeep"
 	LostFound     = "lost+found"
 	LogFile       = "log"
 )

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +49,41 @@ func TestHotOrder(t *testing.T) {
 	for i := range 5 {
 		r.same(fmt.Sprint("f", i), random(size, uint64(i)))
 	}
+}
+
+// When evictions do not keep up with what is packed, new copies go at once; not those of a few large files,
+// which only take their moment.
+func TestHotSizeWhileMuchIsPacked(t *testing.T) {
+	const size = 100 << 10
+	var clock atomic.Int64
+	r := newRig(t, hotSize(2*size), func(o *Options) {
+		o.Now = func() time.Time { return time.Unix(1<<30, clock.Load()) }
+	})
+	r.hot.Stop() // as one that has very much to do
+	save := func(i int) {
+		r.write(fmt.Sprint("f", i), random(size, uint64(i)))
+		r.sync()
+	}
+	for i := range 3 {
+		save(i)
+	}
+	if got := r.states(3); got != "bbb" {
+		t.Fatal(got)
+	}
+	clock.Add(int64(time.Minute))
+	save(3)
+	if got := r.states(4); got != "bbbp" {
+		t.Fatal(got)
+	}
+	if _, err := r.Evict(t.Context(), "f0", nil); err != nil {
+		t.Fatal(err)
+	}
+	clock.Add(int64(time.Minute))
+	save(4)
+	if got := r.states(5); got != "pbbpb" {
+		t.Fatal(got)
+	}
+	r.sound()
 }
 
 // Without a hot size a file is evicted as soon as it is packed, and nothing is hydrated by reading.

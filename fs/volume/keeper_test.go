@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -33,10 +34,10 @@ func TestFillingDiskIsPruned(t *testing.T) {
 	// looks fails unless a look at the disk frees about so many MiB, or does nothing.
 	looks := func(what string, mib int64) {
 		t.Helper()
-		before := r.passes.LastPrune.Load()
+		before := r.passes.Last.Prune.Load()
 		segments := r.segmentBytes()
 		r.keeper.Look(ctx)
-		last, freed := r.passes.LastPrune.Load(), segments-r.segmentBytes()
+		last, freed := r.passes.Last.Prune.Load(), segments-r.segmentBytes()
 		ran := last != before
 		if ran != (mib >= 0) || ran && (!last.ByItself || last.FreedBytes > freed+64<<10) ||
 			freed>>19 != max(0, 2*mib) && freed>>19 != 2*mib+1 {
@@ -70,4 +71,34 @@ func TestFillingDiskIsPruned(t *testing.T) {
 	looks("too soon again", nothing)
 	clock = clock.Add(11 * time.Minute)
 	looks("and again", 1)
+}
+
+// What is past its grace comes back on a disk that has a tenth free, so that nobody finds it full.
+func TestPastGraceComesBack(t *testing.T) {
+	clock := time.Now()
+	r, leave := onDiskOf(t, "64m", hotSize(0), func(o *Options) { o.Now = func() time.Time { return clock } })
+	const n = 4 << 20
+	for i := range uint64(8) {
+		r.write(strconv.Itoa(int(i)), random(n, i))
+		r.sync()
+	}
+	r.evictAll()
+	r.prune(now) // seals them
+	for i := range 7 {
+		r.unlink(strconv.Itoa(i))
+	}
+	clock = clock.Add(control.DefaultGrace + time.Minute)
+	leave(5 << 20)
+	before := r.segmentBytes()
+	r.keeper.Look(context.Background())
+	if freed := before - r.segmentBytes(); freed < 6*n {
+		t.Fatalf("%d bytes came back\n%s", freed, r.log)
+	}
+	for i := range uint64(4) {
+		r.write("new"+strconv.Itoa(int(i)), random(n, 10+i))
+	}
+	r.sync()
+	r.same("7", random(n, 7))
+	r.same("new3", random(n, 13))
+	r.sound()
 }

@@ -3,6 +3,7 @@ package volume
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/queue"
 	"ckptfs/fs/tree"
 )
 
@@ -110,5 +112,35 @@ func TestLeaveDamaged(t *testing.T) {
 	r.plain("kept", kept)
 	if rec, err := tree.ReadRecord(filepath.Join(r.dir, tree.TreeDir, "bad")); err != nil || !rec.Hollow {
 		t.Errorf("bad: %+v, %v", rec, err)
+	}
+}
+
+// However many files there are, packed or not, none of them is held in memory. After an unclean end, too.
+func TestLeaveHoldsNoFile(t *testing.T) {
+	r := newRig(t)
+	r.withoutPacking()
+	const files = 300
+	for i := range files {
+		r.write(fmt.Sprint("f", i), random(5000, uint64(i)))
+	}
+	r.write("packed", random(200<<10, 1))
+	dir := r.copyStore() // as a kill leaves it
+	r.close()
+	for _, dir := range []string{r.dir, dir} {
+		v, err := openToLeave(Options{Dir: dir, Log: r.log.report})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-v.surveyed
+		if _, err := v.passes.Leave(t.Context(), 0, nil); err != nil {
+			t.Error(err)
+		}
+		nodes, _ := v.names.Leftover()
+		if w := queue.WaitingIn(v.queue); w.Queued.Files > 0 || len(nodes) > 0 {
+			t.Errorf("%d files wait, and %d nodes are held", w.Queued.Files, len(nodes))
+		}
+		if err := v.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -116,6 +116,9 @@ func (v *Volume) openPasses() {
 		Artifacts: v.artifacts, SyncNames: v.durability.syncNames, Packed: v.ids.foundLocked,
 		Plan: v.reads.plan,
 	}
+	if err := v.passes.Last.Recall(v.folder); err != nil {
+		v.report(slog.LevelWarn, "when the store was pruned and checked last is not known", "reason", err)
+	}
 	v.keeper = &maintenance.Keeper{Passes: v.passes, Settle: v.usage.Settle}
 }
 
@@ -133,6 +136,9 @@ func (v *Volume) atRest(after time.Duration) idle.Options {
 func (v *Volume) stored(f *content.File) {
 	v.artifacts.Keep(identified{f})
 	v.ids.Add(f)
+	if v.hot.Behind() {
+		_, _ = f.Evict() // what is in use stays
+	}
 }
 
 // manifests is the bases.Store of a volume.
@@ -221,6 +227,9 @@ func (v *Volume) openWorkers(o Options) {
 		Max: o.HotSize, Files: o.Most.Resident, Still: o.HydrateAfter, Now: v.now, Report: v.report,
 		Count: &v.content.Count, Short: v.reserve.Short, Ready: v.surveyed,
 		Known: nodes{v.names}.known, Seek: nodes{v.names}.seek,
+	}
+	if v.store.Stats().Segments == 0 { // no earlier process left a copy, as of a folder that was adopted
+		cache.Ready = nil
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
 	v.content.Doubt.Counted = v.hot.Knows

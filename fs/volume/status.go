@@ -7,7 +7,6 @@ import (
 	"sort"
 
 	"ckptfs/fs/control"
-	"ckptfs/fs/names"
 	"ckptfs/fs/queue"
 )
 
@@ -21,26 +20,53 @@ type backlog struct {
 }
 
 func backlogOf(v *Volume) backlog {
-	u := backlog{packing: []string{}}
-	for f, stage := range v.queue.Pending() {
-		size := f.Unpacked()
-		u.all.Files++
-		u.all.Bytes += size
-		switch stage {
-		case queue.Packing:
-			u.packing = append(u.packing, f.Path())
-		case queue.Queued:
-			u.queued.Files++
-			u.queued.Bytes += size
-		}
+	w := queue.WaitingIn(v.queue)
+	u := backlog{packing: []string{}, queued: w.Queued}
+	u.all.Files = w.Queued.Files + w.Packing.Files + len(w.Delayed)
+	u.all.Bytes = w.Queued.Bytes + w.Packing.Bytes
+	for _, f := range w.Names {
+		u.packing = append(u.packing, f.Path())
+		f.Unpin()
+	}
+	for _, f := range w.Delayed {
+		u.all.Bytes += f.Unpacked()
 		f.Unpin()
 	}
 	sort.Strings(u.packing)
 	return u
 }
 
+// written is how many bytes the files have that have a writer now.
+func written(v *Volume) (sum int64) {
+	for _, ino := range v.steps.Writing.Open() {
+		f := nodes{v.names}.known(ino)
+		if f == nil {
+			continue
+		}
+		f.Lock()
+		if f.StateLocked().Writers > 0 {
+			sum += f.UnpackedLocked()
+		}
+		f.Unlock()
+		f.Unpin()
+	}
+	return sum
+}
+
+// looking is how many files the survey of the start has come to; nil once it is over.
+func looking(v *Volume) *int64 {
+	select {
+	case <-v.surveyed:
+		return nil
+	default:
+		n := v.survey.Looked()
+		return &n
+	}
+}
+
 func upkeepOf(v *Volume) control.Upkeep {
-	u := control.Upkeep{LastPrune: v.passes.LastPrune.Load(), LastCheck: v.passes.LastCheck.Load()}
+	u := control.Upkeep{Looking: looking(v),
+		LastPrune: v.passes.Last.Prune.Load(), LastCheck: v.passes.Last.Check.Load()}
 	if size, free, err := v.reserve.Space(); err == nil {
 		u.DiskBytes, u.FreeBytes = size, free
 	}
@@ -81,19 +107,8 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 	}
 	u := backlogOf(q.v)
 	s.Queue, s.Packing, s.UnpackedBytes = u.queued, u.packing, u.all.Bytes
-	q.v.names.Each(func(n *names.Node) {
-		if f := n.File(); f != nil {
-			f.Lock()
-			is := f.StateLocked()
-			if is.Open {
-				s.OpenFiles++
-			}
-			if is.Writers > 0 {
-				s.UnpackedBytes += f.UnpackedLocked()
-			}
-			f.Unlock()
-		}
-	})
+	s.UnpackedBytes += written(q.v)
+	s.OpenFiles = int(q.v.content.Count.OpenFiles.Load())
 	s.Remote = q.v.sharing.status(ctx)
 	s.Unidentified.Files, s.Unidentified.More = q.v.ids.Pending()
 	s.ResidentBytes = q.v.hot.Bytes()

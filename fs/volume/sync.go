@@ -12,6 +12,12 @@ import (
 	"ckptfs/fs/names"
 )
 
+// durablePhase is what a command does last.
+const durablePhase = "making it durable"
+
+// reportEvery is how often it is reported how far the survey is.
+const reportEvery = 100 * time.Millisecond
+
 // releaseGrace is how long Sync waits for the kernel's RELEASE of a file that a program has closed already.
 const releaseGrace = 2 * time.Second
 
@@ -23,14 +29,15 @@ func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) erro
 	if q.v.readOnly {
 		return nil
 	}
-	select { // the survey queues what the last session left
-	case <-q.v.surveyed:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := awaitSurvey(ctx, q.v, report); err != nil { // it queues what the last session left
+		return err
 	}
 	q.v.awaitReleases(ctx)
 	if err := q.v.queue.PackAll(ctx, report); err != nil {
 		return err
+	}
+	if report != nil {
+		report(control.Progress{Phase: durablePhase})
 	}
 	q.v.models.Settle(ctx)
 	var errs []error
@@ -53,6 +60,24 @@ func (q *Requests) Sync(ctx context.Context, report func(control.Progress)) erro
 		break
 	}
 	return errors.Join(append(errs, lost)...)
+}
+
+// awaitSurvey waits until the start has looked at every file. report may be nil.
+func awaitSurvey(ctx context.Context, v *Volume, report func(control.Progress)) error {
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-v.surveyed:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			if report != nil {
+				report(control.Progress{Phase: "looking at names", DoneFiles: int(v.survey.Looked())})
+			}
+		}
+	}
 }
 
 // awaitReleases waits, for a bounded time, until every writer that was closed is released.

@@ -68,7 +68,8 @@ type Volume struct {
 	workers
 
 	mounted  atomic.Pointer[mount] // nil: not mounted
-	recovery *maintenance.Survey   // that of a start which had to repair; nil: nothing was
+	survey   *maintenance.Survey   // that of the start
+	recovery *maintenance.Survey   // the same if it had to repair; nil: nothing was
 
 	closing   atomic.Bool
 	abandoned atomic.Bool   // see Abandon
@@ -183,7 +184,8 @@ func (v *Volume) open(o Options) error {
 func (v *Volume) recover(o Options) error {
 	resume := o.Resume
 	before := v.lock.Before
-	s := &maintenance.Survey{Passes: v.passes, Repair: !before.Clean && before.PID != 0}
+	s := &maintenance.Survey{Passes: v.passes, Repair: !before.Clean && before.PID != 0, Still: o.Still}
+	v.survey = s
 	s.Stop = func() bool { // a store is closed in order when all of it is repaired
 		return v.abandoned.Load() || v.closing.Load() && !s.Repair
 	}
@@ -239,7 +241,7 @@ func (v *Volume) recover(o Options) error {
 				v.report(slog.LevelError, "the next mount looks at every file again", "reason", err)
 			}
 		}()
-	case s.Repair || before.PID == 0 && v.empty():
+	case s.Repair || o.Still || before.PID == 0 && v.empty():
 		close(v.surveyed)
 	default:
 		go func() {

@@ -15,6 +15,8 @@ import (
 
 	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
+
+	"golang.org/x/sys/unix"
 )
 
 // More exit codes, see control_test.go.
@@ -230,7 +232,10 @@ func TestUmountTimeout(t *testing.T) {
 	if code != exitBusy {
 		t.Errorf("exit status %d", code)
 	}
-	mounttest.WantSaid(t, said, "in use", "open x")
+	mounttest.WantSaid(t, said, "in use", "open x", "the time of --timeout is over")
+	if n := strings.Count(said, "open x"); n != 1 {
+		t.Errorf("the user is named %d times: %s", n, said)
+	}
 
 	p := mounttest.Begin(t, "/", m.Bin, "umount", "--timeout", "10m", m.Dir)
 	p.Awaits("trying on")
@@ -362,6 +367,31 @@ func TestMountedElsewhere(t *testing.T) {
 	m.Must(daemon.Until("the daemon to end with the last mount", func() bool { return len(m.PIDs()) == 0 }))
 	m.Must(m.Start())
 	m.Want("x", mounttest.Noise(1, mib))
+}
+
+// TestMountBound: a mount that is bound to another place lives on there, and umount says where.
+func TestMountBound(t *testing.T) {
+	t.Parallel()
+	mounttest.NeedRoot(t, "makes a bind mount")
+	m := mounttest.New(t)
+	m.Write("x", mounttest.Noise(1, mib))
+	bound := t.TempDir()
+	m.Must(unix.Mount(m.Dir, bound, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { _ = unix.Unmount(bound, unix.MNT_DETACH) })
+	said, code := m.RunFails("umount", bound)
+	if code != exitUsage {
+		t.Errorf("exit status %d", code)
+	}
+	mounttest.WantSaid(t, said, bound, "bind mount of "+m.Dir)
+	m.Want("x", mounttest.Noise(1, mib))
+
+	p := mounttest.Begin(t, "/", m.Bin, "umount", m.Dir)
+	p.Awaits("still mounted elsewhere")
+	mounttest.WantSaid(t, p.Text(), m.Dir, "on "+bound)
+	m.Must(unix.Unmount(bound, 0))
+	if code := p.Code(); code != 0 {
+		t.Errorf("exit status %d: %s", code, p.Text())
+	}
 }
 
 // TestNoMountpoint: each reason why a folder cannot be mounted on has its words and its exit code.

@@ -234,9 +234,21 @@ func TestLeaveCopy(t *testing.T) {
 		if !strings.Contains(out, "compared with the store") {
 			t.Error(out)
 		}
+		// What the store lost since an earlier try stays, and is named.
+		f.Must(os.MkdirAll(filepath.Join(to, "old", "deep"), 0o755))
+		f.Must(os.WriteFile(filepath.Join(to, "runs", "gone"), nil, 0o644))
+		out, code := f.RunFails("leave", from, "--copy", to)
+		if code != 7 || strings.Contains(out, "deep") {
+			t.Errorf("exit code %d: %s", code, out)
+		}
+		for _, name := range []string{"old", "runs/gone"} {
+			mounttest.WantSaid(t, out, filepath.Join(to, name)+": stays, though the store does not have it")
+		}
+		f.Must(os.RemoveAll(filepath.Join(to, "old")))
+		f.Must(os.Remove(filepath.Join(to, "runs", "gone")))
 		// A copy that rotted since is found.
 		f.Must(os.Chtimes(filepath.Join(to, "holes"), time.Time{}, rotten(t, filepath.Join(to, "holes"))))
-		out, code := f.RunFails("leave", from, "--copy", to)
+		out, code = f.RunFails("leave", from, "--copy", to)
 		if code != 6 || !strings.Contains(out, "differs") {
 			t.Errorf("exit code %d: %s", code, out)
 		}

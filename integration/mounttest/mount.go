@@ -60,7 +60,12 @@ type Status struct {
 	PackingWaits  string `json:"packing_waits"`
 	UnpackedBytes int64  `json:"unpacked_bytes"`
 	OpenFiles     int    `json:"open_files"`
-	Failures      []struct {
+	LastPrune     struct {
+		At         string `json:"at"`
+		FreedBytes int64  `json:"freed_bytes"`
+		ByItself   bool   `json:"by_itself"`
+	} `json:"last_prune"`
+	Failures []struct {
 		Path   string `json:"path"`
 		Reason string `json:"reason"`
 	} `json:"failures"`

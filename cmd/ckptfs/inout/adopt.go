@@ -188,7 +188,10 @@ func (a *adopt) vet(ctx context.Context) error {
 			"have them leave the folder first", a.dir, strings.Join(who, ", ")))
 	}
 	var err error
-	if a.looked, err = inplace.Look(ctx, a.dir); err != nil {
+	report, done := counting(a, "looking at names")
+	a.looked, err = inplace.Look(ctx, a.dir, report)
+	done()
+	if err != nil {
 		return err
 	}
 	return a.judge(a.looked)
@@ -322,7 +325,9 @@ func (a *adopt) strip(ctx context.Context) error {
 		return err
 	}
 	defer up.Close()
-	return inplace.Strip(ctx, up, filepath.Base(a.dir), inplace.Adopt)
+	report, done := counting(a, strippingNames)
+	defer done()
+	return inplace.Strip(ctx, up, filepath.Base(a.dir), inplace.Adopt, report)
 }
 
 // mount has the folder moved and mounted. If that fails, the folder is put back.

@@ -19,6 +19,8 @@ type copied struct {
 	takeout.Taken
 	To   string `json:"to"`
 	Same int    `json:"same"` // files that were compared afterwards
+	// names that To has, and the store has not
+	Extra takeout.Extra `json:"extra"`
 
 	differ bool
 }
@@ -45,10 +47,11 @@ func (l *leave) copy(ctx context.Context, from string) error {
 			text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes), text.Printable(l.dir),
 			text.Plural(int64(out.Same), "file"))
 	})
-	if err != nil || len(out.Skipped) == 0 {
+	if err != nil || len(out.Skipped) == 0 && out.Extra.N == 0 {
 		return err
 	}
 	l.Left(out.Skipped)
+	l.extra(out)
 	switch {
 	case errors.Is(out.Failed, cas.ErrCorrupt):
 		return out.Failed
@@ -57,6 +60,16 @@ func (l *leave) copy(ctx context.Context, from string) error {
 			l.dir, cas.ErrCorrupt)
 	}
 	return l.Partial()
+}
+
+// extra names what the copy has that the store has not.
+func (l *leave) extra(out *copied) {
+	for _, p := range out.Extra.Paths {
+		l.Say("%s: stays, though the store does not have it", text.Printable(filepath.Join(l.dir, p)))
+	}
+	if more := out.Extra.N - int64(len(out.Extra.Paths)); more > 0 {
+		l.Say("%s: %s more that the store does not have", text.Printable(l.dir), text.Plural(more, "name"))
+	}
 }
 
 // apart looks that the copy does not go into the store itself.
@@ -87,8 +100,11 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	out.Taken = *took
 	update, done = l.Progress("comparing")
 	defer done()
-	var differ []control.Skip
-	out.Same, differ, err = takeout.Compare(ctx, src, at, root, base, takeout.Options{Progress: update})
-	out.Skipped, out.differ = append(out.Skipped, differ...), len(differ) > 0
-	return err
+	c, err := takeout.Compare(ctx, src, at, root, base, takeout.Options{Progress: update})
+	if err != nil {
+		return err
+	}
+	out.Same, out.Extra = c.Same, c.Extra
+	out.Skipped, out.differ = append(out.Skipped, c.Differ...), len(c.Differ) > 0
+	return nil
 }

@@ -69,6 +69,18 @@ type Shell interface {
 	Damaged() error
 }
 
+// strippingNames is what a command does that removes the attributes of a store.
+const strippingNames = "removing the store's attributes"
+
+// counting shows a phase that looks at names, on a terminal.
+func counting(s Shell, doing string) (report inplace.Report, done func()) {
+	update, done := s.Progress(doing)
+	if update == nil {
+		return nil, done
+	}
+	return func(names int) { update(control.Progress{DoneFiles: names}) }, done
+}
+
 // busy is the error of what is in use.
 func busy(message string) error {
 	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: message}
@@ -255,6 +267,8 @@ type room struct {
 	Files  int64 `json:"files"`
 	Needed int64 `json:"needed_bytes"`
 	Free   int64 `json:"free_bytes"`
+
+	packed int64 // bytes of the packed files
 }
 
 // slack is room that is asked for beyond what the files take: the filesystem's own records.

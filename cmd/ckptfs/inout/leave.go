@@ -276,9 +276,13 @@ func (l *leave) vacant() error {
 
 // room counts the room that the plain files take.
 func (l *leave) room(ctx context.Context, d *disk.Folder) (r room, err error) {
-	if r.Files, r.Needed, err = inplace.Needed(ctx, d); err != nil {
+	report, done := counting(l, "counting the room")
+	n, err := inplace.Needed(ctx, d, report)
+	done()
+	if err != nil {
 		return r, err
 	}
+	r.Files, r.Needed, r.packed = n.Files, n.Bytes, n.Packed
 	if _, r.Free, err = d.Space(); err != nil {
 		return r, err
 	}
@@ -306,7 +310,7 @@ func (l *leave) moved(d *disk.Folder, m *inplace.Move) (bool, error) {
 func (l *leave) unpack(ctx context.Context, r room) (*control.Left, error) {
 	update, done := l.Progress("restoring")
 	defer done()
-	return volume.Leave(ctx, l.Volume(l.store), r.Needed, update)
+	return volume.Leave(ctx, l.Volume(l.store), r.packed, update)
 }
 
 // move moves the tree, whose files are plain. Nobody opens the store meanwhile.
@@ -316,7 +320,10 @@ func (l *leave) move(ctx context.Context, d *disk.Folder) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release(lock.Before.Clean)) }()
-	if err := inplace.Strip(ctx, d, tree.TreeDir, inplace.Leave); err != nil {
+	report, done := counting(l, strippingNames)
+	err = inplace.Strip(ctx, d, tree.TreeDir, inplace.Leave, report)
+	done()
+	if err != nil {
 		return err
 	}
 	if err := unix.Syncfs(lock.Fd()); err != nil {

@@ -63,7 +63,8 @@ func Using(proc string, dev Device) []string {
 	return out
 }
 
-// Elsewhere lists a process for each other mount namespace that still has the mount.
+// Elsewhere lists where a mount still is: the places that this process sees, and a process for each other
+// mount namespace: "on /srv/models", "by job (14), on /work".
 func Elsewhere(proc string, dev Device) []string {
 	f := &finder{proc: proc, dev: dev, spaces: map[string]*space{}}
 	entries, err := os.ReadDir(proc)
@@ -73,6 +74,11 @@ func Elsewhere(proc string, dev Device) []string {
 	mine, _ := os.Readlink(filepath.Join(proc, "self", "ns", "mnt"))
 	seen := map[string]bool{mine: true}
 	var out []string
+	if sp := f.space(filepath.Join(proc, "self")); sp != nil {
+		for _, point := range sp.points {
+			out = append(out, "on "+text.Printable(point))
+		}
+	}
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
@@ -84,7 +90,7 @@ func Elsewhere(proc string, dev Device) []string {
 		}
 		seen[ns] = true
 		if sp := f.space(p); sp != nil && len(sp.points) > 0 {
-			out = append(out, fmt.Sprintf("%s (%s), on %s", commandOf(p), e.Name(),
+			out = append(out, fmt.Sprintf("by %s (%s), on %s", commandOf(p), e.Name(),
 				text.Printable(sp.points[0])))
 		}
 	}

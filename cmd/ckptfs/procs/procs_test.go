@@ -87,7 +87,7 @@ job (14: cwd runs)
 what is mounted on /mnt/ckpt/scratch`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := strings.Join(Elsewhere(p.dir, Device{0, 45}), "; "); got != "job (14), on /work" {
+	if got := strings.Join(Elsewhere(p.dir, Device{0, 45}), "; "); got != "on /mnt/ckpt; by job (14), on /work" {
 		t.Errorf("elsewhere: %s", got)
 	}
 }

@@ -65,27 +65,22 @@ func Status(w io.Writer, st *control.Status) {
 	if st.HotSize < 0 {
 		hot = "not bounded"
 	}
-	ids := ""
-	if u := st.Unidentified; u.Files > 0 || u.More {
-		ids = Plural(int64(u.Files), "file") + " without one yet"
-		if u.More {
-			ids += ", and more"
-		}
-	}
 	Pairs(w,
 		"store", Printable(st.Store),
 		"mounted", mounted,
 		"mode", mode,
 		"process", process,
 		"metrics", metrics,
+		"looking", lookingText(st.Looking),
 		"queue", fmt.Sprintf("%s, %s", Plural(int64(st.Queue.Files), "file"),
 			Bytes(st.Queue.Bytes)),
 		"packing", namesOf(st.Packing),
 		"waits", waits,
 		"not packed", unpacked,
-		"artifact ids", ids,
+		"ids", idsText(st),
 		"disk", diskText(&st.Upkeep),
 		"pruned", prunedText(st.LastPrune),
+		"checked", checkedText(st.LastCheck),
 		"copies", fmt.Sprintf("%s of packed files, %s", Bytes(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", Printable(st.Recovery),
@@ -99,6 +94,29 @@ func Status(w io.Writer, st *control.Status) {
 	}
 	NamePlain(w, st)
 	NameFailures(w, st)
+}
+
+// lookingText says how far the start is.
+func lookingText(files *int64) string {
+	if files == nil {
+		return ""
+	}
+	return fmt.Sprintf("at all names, %s so far; before that it is not known how much waits", Plural(*files, "file"))
+}
+
+// idsText says what is not found by its artifact id yet, and that nobody needs to wait for it; nothing of a
+// store that no daemon has.
+func idsText(st *control.Status) string {
+	u := st.Unidentified
+	if st.Mode == control.ModeUnmounted || u.Files == 0 && !u.More {
+		return ""
+	}
+	more := ""
+	if u.More {
+		more = " and more"
+	}
+	return fmt.Sprintf("the artifact ids of %s%s are computed in the background; until then .ckptfs/artifacts does not show them",
+		Plural(int64(u.Files), "packed file"), more)
 }
 
 // diskText is the disk of a store.
@@ -119,6 +137,21 @@ func prunedText(p *control.LastPrune) string {
 		s += "; by itself, for the disk fills up"
 	}
 	return s
+}
+
+// checkedText is the last check; nothing if there was none.
+func checkedText(c *control.LastCheck) string {
+	if c == nil {
+		return ""
+	}
+	s := c.At.Format(time.DateTime)
+	if c.ReadData {
+		s += ", stored data too"
+	}
+	if c.Problems > 0 {
+		return s + fmt.Sprintf("; damage was found: %s, which `ckptfs check` names", Plural(c.Problems, "problem"))
+	}
+	return s + ", no damage found"
 }
 
 // namedFiles is how many files a line names: small ones are packed in groups of 64.
