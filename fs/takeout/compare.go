@@ -1,12 +1,8 @@
 package takeout
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -14,104 +10,147 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Compare reads the files at or below a path of the source once more, and compares them with a copy that has
-// a name in a folder, as the disk has that. It returns how many were equal, and names those that were not.
-func Compare(ctx context.Context, src Source, from string, in *os.Root, name string,
+// Compare reads the files at or below a path of the source once more, and compares them with their copies,
+// which are at or below a path of another source. It returns how many were equal, and names what was not.
+func Compare(ctx context.Context, src Source, from string, of Source, at string,
 	o Options) (same int, differ []control.Skip, err error) {
-	m, err := newMeter(ctx, src, o, from)
+	c, err := compare(ctx, src, from, of, at, o)
 	if err != nil {
 		return 0, nil, err
+	}
+	return c.same, c.differ, nil
+}
+
+func compare(ctx context.Context, src Source, from string, of Source, at string,
+	o Options) (*comparer, error) {
+	m, err := newMeter(ctx, src, o, from)
+	if err != nil {
+		return nil, err
 	}
 	e, err := src.Entry(ctx, from)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	c := &comparer{src: src, in: in, meter: m, buf: make([]byte, bufferSize), has: make([]byte, bufferSize)}
-	err = c.entry(ctx, from, e, name)
-	return c.same, c.differ, err
+	c := &comparer{src: src, of: of, meter: m, checked: o.Checked, sum: newSummer(),
+		buf: make([]byte, bufferSize)}
+	return c, c.entry(ctx, from, e, at)
 }
 
 // comparer is one comparison under way.
 type comparer struct {
-	src      Source
-	in       *os.Root
-	meter    *meter
-	buf, has []byte
-	same     int
-	differ   []control.Skip
+	src, of Source
+	meter   *meter
+	checked *Checked // nil: of nothing is anything known
+	sum     *summer
+	buf     []byte
+	same    int
+	differ  []control.Skip
+	wrong   []string // paths of copies that are not equal, or cannot be read
 }
 
-func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, name string) error {
+func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at string) error {
+	err := errDiffers
 	switch kindOf(e) {
 	case unix.S_IFDIR:
-		all, err := List(ctx, c.src, from)
-		for i := range all {
-			at := string(all[i].Name)
-			if err == nil && !all[i].View {
-				err = c.entry(ctx, path.Join(from, at), &all[i], path.Join(name, at))
-			}
-		}
-		return err
+		return c.folder(ctx, from, e, at)
 	case unix.S_IFREG:
-		if err := c.file(ctx, from, e, name); err != nil {
-			c.differ = append(c.differ, control.Skip{Path: from, Reason: err.Error()})
-		} else {
+		if err = c.file(ctx, from, e, at); err == nil {
 			c.same++
 		}
-		c.meter.add(1, e.Size)
+		c.meter.add(1, 0)
+	case unix.S_IFLNK:
+		var copied *control.Entry
+		if copied, err = c.copied(ctx, e, at); err == nil && copied.Target != e.Target {
+			err = errDiffers
+		}
+	default:
+		return ctx.Err()
+	}
+	if err != nil {
+		c.differs(from, at, err)
+	} else {
+		c.checked.equal(from, e)
 	}
 	return ctx.Err()
 }
 
-var errDiffers = errors.New("the copy differs")
-
-// file compares one file.
-func (c *comparer) file(ctx context.Context, from string, e *control.Entry, name string) error {
-	f, err := c.in.Open(name)
-	if err != nil {
-		return err
+func (c *comparer) differs(from, at string, err error) {
+	c.differ = append(c.differ, control.Skip{Path: from, Reason: err.Error()})
+	if err == errDiffers {
+		c.wrong = append(c.wrong, at)
 	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || st.Size() != e.Size {
-		return errors.Join(errDiffers, err)
-	}
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // it was synced
-	end := int64(0)
-	err = Read(ctx, c.src, from, c.buf, func(p []byte, off int64) error {
-		if err := c.zeros(f, end, off); err != nil {
-			return err
-		}
-		end = off + int64(len(p))
-		if err := c.read(f, len(p), off); err != nil {
-			return err
-		}
-		if !bytes.Equal(c.has[:len(p)], p) {
-			return fmt.Errorf("%w, between bytes %d and %d", errDiffers, off, end)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return c.zeros(f, end, e.Size)
 }
 
-// zeros looks whether the copy has zeros where the file has a hole.
-func (c *comparer) zeros(f *os.File, from, to int64) error {
-	for from < to {
-		n := int(min(to-from, int64(len(c.has))))
-		if err := c.read(f, n, from); err != nil {
+func (c *comparer) folder(ctx context.Context, from string, e *control.Entry, at string) error {
+	if _, err := c.copied(ctx, e, at); err != nil {
+		c.differs(from, at, err)
+		return ctx.Err() // and what is in it, which nobody looks for
+	}
+	all, err := List(ctx, c.src, from)
+	if err != nil {
+		c.differs(from, at, err)
+		return ctx.Err()
+	}
+	for i := range all {
+		if all[i].View {
+			continue
+		}
+		name := string(all[i].Name)
+		if err := c.entry(ctx, path.Join(from, name), &all[i], path.Join(at, name)); err != nil {
 			return err
 		}
-		if bytes.Count(c.has[:n], []byte{0}) < n {
-			return fmt.Errorf("%w, behind byte %d", errDiffers, from)
-		}
-		from += int64(n)
 	}
+	c.checked.equal(from, e)
 	return nil
 }
 
-func (c *comparer) read(f *os.File, n int, off int64) error {
-	_, err := io.ReadFull(io.NewSectionReader(f, off, int64(n)), c.has[:n])
-	return err
+var errDiffers = errors.New("the copy differs")
+
+// copied is the entry of a copy, which is of the same kind.
+func (c *comparer) copied(ctx context.Context, e *control.Entry, at string) (*control.Entry, error) {
+	copied, err := c.of.Entry(ctx, at)
+	if err == nil && (kindOf(copied) != kindOf(e) || copied.View) {
+		err = errDiffers
+	}
+	return copied, err
+}
+
+// file compares one file.
+func (c *comparer) file(ctx context.Context, from string, e *control.Entry, at string) error {
+	if c.checked.is(from, e) {
+		c.meter.add(0, e.Size)
+		return nil
+	}
+	copied, err := c.copied(ctx, e, at)
+	if err != nil {
+		return err
+	}
+	if copied.Size != e.Size {
+		return errDiffers
+	}
+	want, known := c.checked.sum(e)
+	settled := known || c.checked.settled(e)
+	if !known {
+		want, err = sumOf(ctx, c.src, from, e.Size, c.sum, c.buf, nil)
+	}
+	if c.checked != nil && !known {
+		if cerr := unchanged(ctx, c.src, from, e); cerr != nil || !settled {
+			return errChanged
+		}
+		if err == nil {
+			c.checked.read(e, want)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	got, err := sumOf(ctx, c.of, at, e.Size, c.sum, c.buf, c.meter)
+	if err != nil {
+		c.wrong = append(c.wrong, at)
+		return err
+	}
+	if got != want {
+		return errDiffers
+	}
+	return nil
 }

@@ -87,8 +87,12 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	out.Taken = *took
 	update, done = l.Progress("comparing")
 	defer done()
+	of, err := takeout.NewFolder(root, "")
+	if err != nil {
+		return err
+	}
 	var differ []control.Skip
-	out.Same, differ, err = takeout.Compare(ctx, src, at, root, base, takeout.Options{Progress: update})
+	out.Same, differ, err = takeout.Compare(ctx, src, at, of.Cold(), base, takeout.Options{Progress: update})
 	out.Skipped, out.differ = append(out.Skipped, differ...), len(differ) > 0
 	return err
 }
