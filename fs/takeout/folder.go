@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -20,26 +19,28 @@ import (
 
 // Folder is a Source of what is on a disk, below a folder that is open. It follows no links.
 type Folder struct {
-	root *os.Root
+	dir  *os.File
 	dev  uint64 // of the folder: inode numbers of others say nothing
 	own  string // attributes whose names begin so are not told; "": all are
 	cold bool   // bytes are read from the disk, also those that memory has
 }
 
-// NewFolder is the Source of a folder, which stays the caller's. It does not tell of attributes whose names
-// begin with own.
+// NewFolder is the Source of a folder. It does not tell of attributes whose names begin with own.
 func NewFolder(root *os.Root, own string) (*Folder, error) {
 	var st unix.Stat_t
 	dir, err := root.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		dir.Close()
 		return nil, &os.PathError{Op: "stat", Path: root.Name(), Err: err}
 	}
-	return &Folder{root: root, dev: st.Dev, own: own}, nil
+	return &Folder{dir: dir, dev: st.Dev, own: own}, nil
 }
+
+// Close gives the folder back, also of its Cold.
+func (d *Folder) Close() error { return d.dir.Close() }
 
 // Cold is the same folder, whose bytes are read from the disk. What is not synced comes from memory still.
 func (d *Folder) Cold() *Folder {
@@ -48,26 +49,36 @@ func (d *Folder) Cold() *Folder {
 	return &cold
 }
 
-// local is a path as os.Root has it.
-func local(p string) string { return path.Join(".", p) }
+// opened is what has a path in the folder.
+type opened struct {
+	fd int
+	unix.Stat_t
+}
 
-// open opens what has a name now, if it is of a kind.
-func (d *Folder) open(p string, kind uint32) (*os.File, *unix.Stat_t, error) {
-	p = local(p)
-	f, err := d.root.OpenFile(p, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a FIFO would wait
-	if err != nil {
-		return nil, nil, err
+func (o *opened) close() { unix.Close(o.fd) }
+
+// open opens what has a path now if it is of a kind. With O_PATH it may be of any, also a symbolic link.
+func (d *Folder) open(p string, flags int, kind uint32) (*opened, error) {
+	p = path.Join(".", p)
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(int(d.dir.Fd()), p, &how)
+	for err == unix.EINTR || err == unix.EAGAIN {
+		fd, err = unix.Openat2(int(d.dir.Fd()), p, &how)
 	}
-	var st unix.Stat_t
-	err = unix.Fstat(int(f.Fd()), &st)
-	if err == nil && st.Mode&unix.S_IFMT != kind {
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: p, Err: err}
+	}
+	o := &opened{fd: fd}
+	err = unix.Fstat(fd, &o.Stat_t)
+	if err == nil && flags&unix.O_PATH == 0 && o.Mode&unix.S_IFMT != kind {
 		err = errChanged
 	}
 	if err != nil {
-		f.Close()
-		return nil, nil, &os.PathError{Op: "open", Path: p, Err: err}
+		o.close()
+		return nil, &os.PathError{Op: "open", Path: p, Err: err}
 	}
-	return f, &st, nil
+	return o, nil
 }
 
 // Entry is Source.Entry.
@@ -75,38 +86,22 @@ func (d *Folder) Entry(ctx context.Context, p string) (*control.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p = local(p)
-	if p == "." {
-		f, st, err := d.open(p, unix.S_IFDIR)
-		if err != nil {
-			return nil, err
-		}
-		f.Close()
-		return d.entry(p, st), nil
-	}
-	up, _, err := d.open(path.Dir(p), unix.S_IFDIR)
+	at, err := d.open(p, unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer up.Close()
-	e, err := d.entryAt(up, path.Base(p))
-	if err != nil {
-		return nil, &os.PathError{Op: "stat", Path: p, Err: err}
-	}
-	return e, nil
+	defer at.close()
+	return d.linked(path.Base(p), &at.Stat_t, at.fd, "")
 }
 
-func (d *Folder) entryAt(up *os.File, name string) (*control.Entry, error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(int(up.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return nil, err
-	}
-	e := d.entry(name, &st)
+// linked is an entry, with where it leads to.
+func (d *Folder) linked(name string, st *unix.Stat_t, dir int, at string) (*control.Entry, error) {
+	e := d.entry(name, st)
 	if kindOf(e) != unix.S_IFLNK {
 		return e, nil
 	}
 	target := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(int(up.Fd()), name, target)
+	n, err := unix.Readlinkat(dir, at, target)
 	e.Target = control.Name(target[:max(n, 0)])
 	return e, err
 }
@@ -123,10 +118,11 @@ func (d *Folder) entry(name string, st *unix.Stat_t) *control.Entry {
 
 // Entries is Source.Entries, in the order of the names.
 func (d *Folder) Entries(ctx context.Context, p string, some func([]control.Entry) error) error {
-	dir, _, err := d.open(p, unix.S_IFDIR)
+	at, err := d.open(p, unix.O_RDONLY|unix.O_DIRECTORY, unix.S_IFDIR)
 	if err != nil {
 		return err
 	}
+	dir := os.NewFile(uintptr(at.fd), p)
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
@@ -135,7 +131,12 @@ func (d *Folder) Entries(ctx context.Context, p string, some func([]control.Entr
 	slices.Sort(names)
 	all := make([]control.Entry, 0, len(names))
 	for _, name := range names {
-		e, err := d.entryAt(dir, name)
+		var st unix.Stat_t
+		err := unix.Fstatat(at.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		var e *control.Entry
+		if err == nil {
+			e, err = d.linked(name, &st, at.fd, name)
+		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // gone meanwhile
 		}
@@ -150,52 +151,76 @@ func (d *Folder) Entries(ctx context.Context, p string, some func([]control.Entr
 	return some(all)
 }
 
+// nonblock opens what may be a FIFO by now, which would wait.
+const nonblock = unix.O_RDONLY | unix.O_NONBLOCK
+
 // Bytes is Source.Bytes.
 func (d *Folder) Bytes(ctx context.Context, p string, off int64) (*control.Stretch, error) {
-	f, st, err := d.open(p, unix.S_IFREG)
+	f, err := d.open(p, nonblock, unix.S_IFREG)
 	if err != nil {
 		return nil, err
 	}
-	if d.cold && off == 0 {
-		_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-	} else if off == 0 {
-		// A program that has it mapped may go on to write to dirty pages, and the times do not tell. They
-		// tell of writes to clean ones.
-		_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WAIT_BEFORE|
-			unix.SYNC_FILE_RANGE_WRITE|unix.SYNC_FILE_RANGE_WAIT_AFTER)
+	if off == 0 {
+		d.prepare(f.fd)
 	}
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_SEQUENTIAL)
-	from, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+	from, err := unix.Seek(f.fd, off, unix.SEEK_DATA)
 	if err == unix.ENXIO { // no data behind off
-		return &control.Stretch{Off: max(off, st.Size), ReadCloser: f}, nil
+		return &control.Stretch{Off: max(off, f.Size), Last: true, ReadCloser: &stretch{fd: f.fd}}, nil
 	}
-	to := st.Size
+	to := f.Size
 	if err == nil {
-		to, err = unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE)
+		to, err = unix.Seek(f.fd, from, unix.SEEK_HOLE)
 	}
 	if err != nil {
-		f.Close()
+		f.close()
 		return nil, &os.PathError{Op: "seek", Path: p, Err: err}
 	}
-	r := &stretch{File: f, ctx: ctx, SectionReader: io.NewSectionReader(f, from, to-from)}
-	return &control.Stretch{Off: from, Size: to - from, ReadCloser: r}, nil
+	r := &stretch{ctx: ctx, path: p, fd: f.fd, at: from, to: to}
+	return &control.Stretch{Off: from, Size: to - from, Last: to == f.Size, ReadCloser: r}, nil
+}
+
+// prepare is called before a file is read from its beginning.
+func (d *Folder) prepare(fd int) {
+	if d.cold {
+		_ = unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED)
+		return
+	}
+	// A program that has it mapped may go on to write to dirty pages, and the times do not tell. They tell
+	// of writes to clean ones.
+	_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WAIT_BEFORE|unix.SYNC_FILE_RANGE_WRITE|
+		unix.SYNC_FILE_RANGE_WAIT_AFTER)
 }
 
 // stretch reads a part of a file until its context is over.
 type stretch struct {
-	*os.File
-	*io.SectionReader
-	ctx context.Context
+	ctx    context.Context
+	path   string
+	fd     int
+	at, to int64
 }
 
 func (s *stretch) Read(p []byte) (int, error) {
+	if s.at == s.to {
+		return 0, io.EOF
+	}
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return s.SectionReader.Read(p)
+	n, err := unix.Pread(s.fd, p[:min(int64(len(p)), s.to-s.at)], s.at)
+	if err == unix.EINTR {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, &os.PathError{Op: "read", Path: s.path, Err: err}
+	}
+	if n == 0 && len(p) > 0 {
+		return 0, io.ErrUnexpectedEOF // cut meanwhile
+	}
+	s.at += int64(n)
+	return n, nil
 }
 
-func (s *stretch) Close() error { return s.File.Close() }
+func (s *stretch) Close() error { return unix.Close(s.fd) }
 
 // Attribute is an extended attribute of a file or a folder.
 type Attribute struct {
@@ -211,12 +236,15 @@ type attributed interface {
 
 // Attributes are those of a file or folder.
 func (d *Folder) Attributes(p string) (has []Attribute, unserved []string, err error) {
-	f, err := d.root.OpenFile(local(p), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := d.openAny(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close()
-	names, err := attributeNames(f)
+	defer f.close()
+	names, err := attributeNames(f.fd)
+	if err != nil {
+		return nil, nil, &os.PathError{Op: "list the attributes of", Path: p, Err: err}
+	}
 	for _, name := range names {
 		switch {
 		case strings.HasPrefix(name, "system.posix_acl_"), name == "security.capability":
@@ -224,7 +252,7 @@ func (d *Folder) Attributes(p string) (has []Attribute, unserved []string, err e
 		case !strings.HasPrefix(name, "user."), d.own != "" && strings.HasPrefix(name, d.own):
 		default:
 			value := make([]byte, mostAttributes)
-			n, err := unix.Fgetxattr(int(f.Fd()), name, value)
+			n, err := unix.Fgetxattr(f.fd, name, value)
 			if err == unix.ENODATA {
 				continue // gone meanwhile
 			}
@@ -234,20 +262,32 @@ func (d *Folder) Attributes(p string) (has []Attribute, unserved []string, err e
 			has = append(has, Attribute{name, bytes.Clone(value[:n])})
 		}
 	}
-	return has, unserved, err
+	return has, unserved, nil
+}
+
+// openAny opens a file or a folder.
+func (d *Folder) openAny(p string) (*opened, error) {
+	f, err := d.open(p, nonblock, unix.S_IFREG)
+	if errors.Is(err, errChanged) {
+		return d.open(p, unix.O_RDONLY|unix.O_DIRECTORY, unix.S_IFDIR)
+	}
+	return f, err
 }
 
 // mostAttributes is the kernel's bound on a value, and on all names of a file.
 const mostAttributes = 64 << 10
 
-func attributeNames(f *os.File) ([]string, error) {
-	b := make([]byte, mostAttributes)
-	n, err := unix.Flistxattr(int(f.Fd()), b)
-	if err == unix.EOPNOTSUPP || n <= 0 && err == nil {
+func attributeNames(fd int) ([]string, error) {
+	n, err := unix.Flistxattr(fd, nil)
+	if err == unix.EOPNOTSUPP || n == 0 && err == nil {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list the attributes of %s: %w", f.Name(), err)
+	b := make([]byte, mostAttributes)
+	if err == nil {
+		n, err = unix.Flistxattr(fd, b)
+	}
+	if err != nil || n == 0 {
+		return nil, err
 	}
 	return strings.Split(strings.TrimSuffix(string(b[:n]), "\x00"), "\x00"), nil
 }

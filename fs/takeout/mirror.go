@@ -79,6 +79,7 @@ func mirrored(ctx context.Context, src *Folder, to *os.Root, name string, o Opti
 	if err != nil {
 		return nil, err
 	}
+	defer of.Close()
 	c, err := compare(ctx, src, ".", of.Cold(), name, o)
 	if err != nil {
 		return nil, err
@@ -163,9 +164,9 @@ func (c *copier) attributesOf(from string) ([]Attribute, error) {
 
 // attribute gives a copy the attributes, and no others.
 func (c *copier) attribute(f *os.File, from string, attrs []Attribute) error {
-	left, err := attributeNames(f)
+	left, err := attributeNames(int(f.Fd()))
 	if err != nil {
-		return err
+		return &fs.PathError{Op: "list the attributes of the copy of", Path: from, Err: err}
 	}
 	for _, a := range attrs {
 		left = slices.DeleteFunc(left, func(name string) bool { return name == a.Name })

@@ -75,6 +75,7 @@ func described(t *testing.T, dir string) map[string]string {
 	defer root.Close()
 	d, err := NewFolder(root, "user.own")
 	must(t, err)
+	defer d.Close()
 	must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		must(t, err)
 		name, err := filepath.Rel(dir, path)
@@ -111,6 +112,7 @@ func mirrors(t *testing.T, from, to string, at func(doing string)) (*Mirrored, e
 	defer src.Close()
 	d, err := NewFolder(src, "user.own")
 	must(t, err)
+	defer d.Close()
 	root, err := os.OpenRoot(to)
 	must(t, err)
 	defer root.Close()

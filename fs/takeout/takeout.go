@@ -94,7 +94,7 @@ func Read(ctx context.Context, src Source, file string, buf []byte,
 		if cerr := s.Close(); err == nil {
 			err = cerr
 		}
-		if err != nil {
+		if err != nil || s.Last {
 			return err
 		}
 	}

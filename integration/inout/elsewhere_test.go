@@ -159,6 +159,20 @@ func TestElsewhereRefused(t *testing.T) {
 	}
 	f.same("copied", f.in())
 	f.same("kept", f.Dir)
+
+	// A disk is copied if that is asked for, and else not.
+	f.Must(os.Remove(f.Path("pipe")))
+	out, code = f.RunFails("adopt", disk)
+	if code != 8 || !strings.Contains(out, "is a mountpoint") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	f.Must(os.RemoveAll(f.Store))
+	f.Must(os.WriteFile(filepath.Join(disk, "file"), []byte("of a disk"), 0o600))
+	store := filepath.Join(t.TempDir(), "store")
+	f.Run("adopt", "--store", store, disk)
+	if b, err := os.ReadFile(filepath.Join(store, "tree", "file")); string(b) != "of a disk" {
+		t.Errorf("%q, %v", b, err)
+	}
 }
 
 // A mount that fails leaves the original where it was, with what was made there meanwhile.

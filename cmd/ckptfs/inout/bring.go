@@ -74,6 +74,7 @@ func (a *adopt) bring(ctx context.Context, d *disk.Folder, to string) error {
 	if b.src, err = takeout.NewFolder(root, tree.XattrName); err != nil {
 		return err
 	}
+	defer b.src.Close()
 	if d == nil {
 		if err := b.roomBeside(); err != nil {
 			return err

@@ -91,6 +91,7 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	if err != nil {
 		return err
 	}
+	defer of.Close()
 	var differ []control.Skip
 	out.Same, differ, err = takeout.Compare(ctx, src, at, of.Cold(), base, takeout.Options{Progress: update})
 	out.Skipped, out.differ = append(out.Skipped, differ...), len(differ) > 0

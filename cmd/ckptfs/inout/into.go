@@ -17,12 +17,14 @@ import (
 // into moves the folder to a path in a store that there is, mounted or not. The store's daemon does it, by
 // one rename.
 func (a *adopt) into(ctx context.Context, to string) error {
+	_, missing := os.Lstat(to)
+	taken := !errors.Is(missing, os.ErrNotExist)
 	var err error
-	if a.store, _, _, err = a.Place(filepath.Dir(to)); err != nil {
-		return err
+	var other bool
+	if a.store, _, _, err = a.Place(filepath.Dir(to)); err == nil {
+		other, err = a.elsewhere()
 	}
-	other, err := a.elsewhere()
-	if err != nil {
+	if err != nil && !taken {
 		return err
 	}
 	if other {
@@ -33,7 +35,7 @@ func (a *adopt) into(ctx context.Context, to string) error {
 		defer d.Close()
 		return a.bring(ctx, d, to)
 	}
-	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
+	if taken {
 		return a.Unfit(to + " is there already: name what is to be made")
 	}
 	if err := a.vet(ctx); err != nil {

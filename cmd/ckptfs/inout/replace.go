@@ -88,6 +88,7 @@ func (b *bring) unused(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer src.Close()
 	return b.still(ctx, src)
 }
 
