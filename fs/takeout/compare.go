@@ -49,7 +49,7 @@ type comparer struct {
 }
 
 func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at string) error {
-	err := errDiffers
+	var err error
 	switch kindOf(e) {
 	case unix.S_IFDIR:
 		return c.folder(ctx, from, e, at)
