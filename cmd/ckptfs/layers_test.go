@@ -223,7 +223,7 @@ var layers = []struct {
 		"fs/virtual", "index/artifacts", "index/chunks", "index/graph/source", "index/manifest", "index/runs"}},
 	{"fs/inplace", []string{"cas", "cas/disk", "cas/remote/record", "fs/tree"}},
 	{"fs/metrics", []string{"fs/control"}},
-	{"fs/takeout", []string{"fs/control"}},
+	{"fs/takeout", []string{"cas", "fs/control"}},
 	{"fs/fusefs", []string{"cas", "fs/content", "fs/control", "fs/handover", "fs/names", "fs/tree",
 		"fs/volume"}},
 	{"cmd/ckptfs/text", []string{"fs/control"}},

@@ -70,6 +70,7 @@ func (n *Name) UnmarshalJSON(p []byte) error {
 // Stretch is the bytes of a file between two holes. A read of it that cannot go on is an error, and no end.
 type Stretch struct {
 	Off, Size int64
+	Last      bool // the file ends with it; false says nothing
 	io.ReadCloser
 }
 

@@ -41,6 +41,8 @@
 // fails after step 3 of adopt, the folders change places once more (Back), and moving goes. A mount of a
 // store with the file moving is one like any other.
 //
+// A folder that comes from another disk is copied first, and kept: see Arriving.
+//
 // # What a program does meanwhile
 //
 // What is open stays open: no inode changes. Until DIR is mounted a program may find the empty folder there.

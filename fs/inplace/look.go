@@ -45,6 +45,7 @@ func (f Found) String() string {
 type Looked struct {
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`
+	Room  int64 `json:"-"` // bytes that the disk keeps for the files, without holes
 
 	Linked  Found `json:"linked"`  // files with further names outside of the folder
 	Hollow  Found `json:"hollow"`  // files whose bytes another store has
@@ -158,7 +159,15 @@ func (l *looker) count(path string, st *syscall.Stat_t) (again bool) {
 	}
 	l.out.Files++
 	l.out.Bytes += st.Size
+	l.out.Room += roomOf(st)
 	return false
+}
+
+// roomOf is what the bytes of a file take. What a filesystem compresses takes less there than elsewhere, so it
+// is a guess for that.
+func roomOf(st *syscall.Stat_t) int64 {
+	const block = 4096
+	return min((st.Size+block-1)/block*block, st.Blocks*512)
 }
 
 // attributes looks at the extended attributes of a file or a folder.

@@ -1,15 +1,9 @@
 package takeout
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -34,10 +28,19 @@ type Compared struct {
 	Extra  Extra
 }
 
-// Compare reads the files at or below a path of the source once more, and compares them with a copy that has
-// a name in a folder, as the disk has that.
-func Compare(ctx context.Context, src Source, from string, in *os.Root, name string,
-	o Options) (*Compared, error) {
+// Compare reads the files at or below a path of the source once more, and compares them with their copies,
+// which are at or below a path of another source.
+func Compare(ctx context.Context, src Source, from string, of Source, at string, o Options) (
+	*Compared, error) {
+	c, err := compare(ctx, src, from, of, at, o)
+	if err != nil {
+		return nil, err
+	}
+	return &c.Compared, nil
+}
+
+func compare(ctx context.Context, src Source, from string, of Source, at string,
+	o Options) (*comparer, error) {
 	m, err := newMeter(ctx, src, o, from)
 	if err != nil {
 		return nil, err
@@ -46,127 +49,148 @@ func Compare(ctx context.Context, src Source, from string, in *os.Root, name str
 	if err != nil {
 		return nil, err
 	}
-	c := &comparer{src: src, in: in, top: name, meter: m, buf: make([]byte, bufferSize),
-		has: make([]byte, bufferSize)}
-	err = c.entry(ctx, from, e, name)
-	return &c.Compared, err
+	c := &comparer{src: src, of: of, top: at, meter: m, checked: o.Checked, sum: newSummer(),
+		buf: make([]byte, bufferSize)}
+	return c, c.entry(ctx, from, e, at)
 }
 
 // comparer is one comparison under way.
 type comparer struct {
 	Compared
-	src      Source
-	in       *os.Root
-	top      string // the copy's name in it
-	meter    *meter
-	buf, has []byte
+	src, of Source
+	top     string // the copy's path
+	meter   *meter
+	checked *Checked // nil: of nothing is anything known
+	sum     *summer
+	buf     []byte
+	wrong   []string // paths of copies that are not equal, or cannot be read
 }
 
-func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, name string) error {
+func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at string) error {
+	var err error
 	switch kindOf(e) {
 	case unix.S_IFDIR:
-		all, err := List(ctx, c.src, from)
-		if err == nil {
-			err = c.extra(name, all)
-		}
-		for i := range all {
-			at := string(all[i].Name)
-			if err == nil && !all[i].View {
-				err = c.entry(ctx, path.Join(from, at), &all[i], path.Join(name, at))
-			}
-		}
-		return err
+		return c.folder(ctx, from, e, at)
 	case unix.S_IFREG:
-		if err := c.file(ctx, from, e, name); err != nil {
-			c.Differ = append(c.Differ, control.Skip{Path: from, Reason: err.Error()})
-		} else {
+		if err = c.file(ctx, from, e, at); err == nil {
 			c.Same++
 		}
-		c.meter.add(1, e.Size)
+		c.meter.add(1, 0)
+	case unix.S_IFLNK:
+		var copied *control.Entry
+		if copied, err = c.copied(ctx, e, at); err == nil && copied.Target != e.Target {
+			err = errDiffers
+		}
+	default:
+		return ctx.Err()
+	}
+	if err != nil {
+		c.differs(from, at, err)
+	} else {
+		c.checked.equal(from, e)
 	}
 	return ctx.Err()
 }
 
+func (c *comparer) differs(from, at string, err error) {
+	c.Differ = append(c.Differ, control.Skip{Path: from, Reason: err.Error()})
+	if err == errDiffers {
+		c.wrong = append(c.wrong, at)
+	}
+}
+
+func (c *comparer) folder(ctx context.Context, from string, e *control.Entry, at string) error {
+	if _, err := c.copied(ctx, e, at); err != nil {
+		c.differs(from, at, err)
+		return ctx.Err() // and what is in it, which nobody looks for
+	}
+	all, err := List(ctx, c.src, from)
+	if err != nil {
+		c.differs(from, at, err)
+		return ctx.Err()
+	}
+	if err := c.extra(ctx, at, all); err != nil {
+		c.differs(from, at, err)
+	}
+	for i := range all {
+		if all[i].View {
+			continue
+		}
+		name := string(all[i].Name)
+		if err := c.entry(ctx, path.Join(from, name), &all[i], path.Join(at, name)); err != nil {
+			return err
+		}
+	}
+	c.checked.equal(from, e)
+	return nil
+}
+
 // extra notes what a folder of the copy has besides what the source has there.
-func (c *comparer) extra(name string, all []control.Entry) error {
+func (c *comparer) extra(ctx context.Context, at string, all []control.Entry) error {
 	has := make(map[string]bool, len(all))
 	for i := range all {
 		has[string(all[i].Name)] = !all[i].View
 	}
-	names, err := namesIn(c.in, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // its files are said to differ
-	}
-	slices.Sort(names)
-	for _, n := range names {
-		if has[n] {
+	copied, err := List(ctx, c.of, at)
+	for i := range copied {
+		name := string(copied[i].Name)
+		if has[name] || copied[i].View {
 			continue
 		}
 		if c.Extra.N++; len(c.Extra.Paths) < mostExtra {
-			c.Extra.Paths = append(c.Extra.Paths, strings.TrimPrefix(path.Join(name, n), c.top+"/"))
+			c.Extra.Paths = append(c.Extra.Paths, strings.TrimPrefix(path.Join(at, name), c.top+"/"))
 		}
 	}
 	return err
-}
-
-func namesIn(in *os.Root, name string) ([]string, error) {
-	dir, err := in.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return dir.Readdirnames(-1)
 }
 
 var errDiffers = errors.New("the copy differs")
 
-// file compares one file.
-func (c *comparer) file(ctx context.Context, from string, e *control.Entry, name string) error {
-	f, err := c.in.Open(name)
-	if err != nil {
-		return err
+// copied is the entry of a copy, which is of the same kind.
+func (c *comparer) copied(ctx context.Context, e *control.Entry, at string) (*control.Entry, error) {
+	copied, err := c.of.Entry(ctx, at)
+	if err == nil && (kindOf(copied) != kindOf(e) || copied.View) {
+		err = errDiffers
 	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || st.Size() != e.Size {
-		return errors.Join(errDiffers, err)
-	}
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) // it was synced
-	end := int64(0)
-	err = Read(ctx, c.src, from, c.buf, func(p []byte, off int64) error {
-		if err := c.zeros(f, end, off); err != nil {
-			return err
-		}
-		end = off + int64(len(p))
-		if err := c.read(f, len(p), off); err != nil {
-			return err
-		}
-		if !bytes.Equal(c.has[:len(p)], p) {
-			return fmt.Errorf("%w, between bytes %d and %d", errDiffers, off, end)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return c.zeros(f, end, e.Size)
+	return copied, err
 }
 
-// zeros looks whether the copy has zeros where the file has a hole.
-func (c *comparer) zeros(f *os.File, from, to int64) error {
-	for from < to {
-		n := int(min(to-from, int64(len(c.has))))
-		if err := c.read(f, n, from); err != nil {
-			return err
+// file compares one file.
+func (c *comparer) file(ctx context.Context, from string, e *control.Entry, at string) error {
+	if c.checked.is(from, e) {
+		c.meter.add(0, e.Size)
+		return nil
+	}
+	copied, err := c.copied(ctx, e, at)
+	if err != nil {
+		return err
+	}
+	if copied.Size != e.Size {
+		return errDiffers
+	}
+	want, known := c.checked.sum(e)
+	settled := known || c.checked.settled(e)
+	if !known {
+		want, err = sumOf(ctx, c.src, from, e.Size, c.sum, c.buf, nil)
+	}
+	if c.checked != nil && !known {
+		if cerr := unchanged(ctx, c.src, from, e); cerr != nil || !settled {
+			return errChanged
 		}
-		if bytes.Count(c.has[:n], []byte{0}) < n {
-			return fmt.Errorf("%w, behind byte %d", errDiffers, from)
+		if err == nil {
+			c.checked.read(e, want)
 		}
-		from += int64(n)
+	}
+	if err != nil {
+		return err
+	}
+	got, err := sumOf(ctx, c.of, at, e.Size, c.sum, c.buf, c.meter)
+	if err != nil {
+		c.wrong = append(c.wrong, at)
+		return err
+	}
+	if got != want {
+		return errDiffers
 	}
 	return nil
-}
-
-func (c *comparer) read(f *os.File, n int, off int64) error {
-	_, err := io.ReadFull(io.NewSectionReader(f, off, int64(n)), c.has[:n])
-	return err
 }

@@ -27,6 +27,7 @@ type copier struct {
 	to        end               // where a folder is copied to
 	fresh     bool              // nobody but copies wrote what is there already
 	meter     *meter
+	sum       *summer
 	buf       []byte
 }
 
@@ -67,11 +68,14 @@ func Copy(ctx context.Context, src Source, from string, to *os.Root, name string
 		return nil, err
 	}
 	c := &copier{src: src, o: o, top: to, firstName: map[uint64]string{}, meter: m,
-		buf: make([]byte, bufferSize)}
+		sum: newSummer(), buf: make([]byte, bufferSize)}
 	c.Skipped = []control.Skip{}
-	if kindOf(e) == unix.S_IFDIR {
+	switch {
+	case o.Checked != nil:
+		err = c.mirror(ctx, from, e, name)
+	case kindOf(e) == unix.S_IFDIR:
 		err = c.newFolder(ctx, from, e, name)
-	} else {
+	default:
 		err = c.entry(ctx, from, e, to, name, name)
 	}
 	if err == nil {
@@ -138,7 +142,9 @@ func (c *copier) entry(ctx context.Context, from string, e *control.Entry, in *o
 	if c.Failed == nil {
 		c.Failed = err
 	}
-	c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: err.Error()})
+	skip := control.Skip{Path: from, Reason: err.Error()}
+	c.Skipped, c.failures = append(c.Skipped, skip), append(c.failures, skip)
+	c.hopeless = c.hopeless || !errors.Is(err, errChanged) && !errors.Is(err, fs.ErrNotExist)
 	return nil
 }
 
@@ -160,6 +166,11 @@ func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *
 		return lost(err)
 	}
 	defer sub.Close()
+	if c.o.Checked != nil && !c.o.Owners { // an earlier copy may have got the mode, which may deny its owner
+		if err := sub.Chmod(".", 0o700); err != nil {
+			return lost(err)
+		}
+	}
 	if c.to == (end{}) {
 		if c.to, err = endOf(sub, name); err != nil {
 			return lost(err)
@@ -181,12 +192,16 @@ func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *
 			return err
 		}
 	}
+	attrs, err := c.attributesOf(from)
+	if err != nil {
+		return err
+	}
 	self, err := sub.Open(".")
 	if err != nil {
 		return lost(err)
 	}
 	defer self.Close()
-	return lost(c.describe(self, e))
+	return lost(c.describe(self, from, e, attrs))
 }
 
 func endOf(folder *os.Root, name string) (end, error) {
@@ -202,9 +217,11 @@ func (c *copier) tidy(folder *os.Root, all []control.Entry) error {
 	if !c.fresh {
 		return nil
 	}
-	has := map[string]bool{}
+	has := map[string]*control.Entry{}
 	for i := range all {
-		has[string(all[i].Name)] = !all[i].View
+		if !all[i].View {
+			has[string(all[i].Name)] = &all[i]
+		}
 	}
 	dir, err := folder.Open(".")
 	if err != nil {
@@ -216,7 +233,11 @@ func (c *copier) tidy(folder *os.Root, all []control.Entry) error {
 		return err
 	}
 	for _, name := range names {
-		if !has[name] {
+		st, err := folder.Lstat(name)
+		if err != nil {
+			return err
+		}
+		if e := has[name]; e == nil || st.Sys().(*syscall.Stat_t).Mode&unix.S_IFMT != kindOf(e) {
 			if err := folder.RemoveAll(name); err != nil {
 				return err
 			}
@@ -225,8 +246,11 @@ func (c *copier) tidy(folder *os.Root, all []control.Entry) error {
 	return nil
 }
 
-// describe gives a copy the owner, mode and times of what it is of.
-func (c *copier) describe(f *os.File, e *control.Entry) error {
+// describe gives a copy the attributes, owner, mode and times of what it is of.
+func (c *copier) describe(f *os.File, from string, e *control.Entry, attrs []Attribute) error {
+	if err := c.attribute(f, from, attrs); err != nil {
+		return err
+	}
 	mode := e.Mode & 0o7777
 	if !c.o.Owners {
 		mode &^= unix.S_ISUID | unix.S_ISGID // they would be rights of another user
@@ -248,7 +272,8 @@ func (c *copier) file(ctx context.Context, from string, e *control.Entry, in *os
 	name, below string) error {
 	st, err := in.Lstat(name)
 	switch {
-	case err == nil && st.Mode().IsRegular() && st.Size() == e.Size && st.ModTime().Equal(e.Mtime):
+	case err == nil && st.Mode().IsRegular() && st.Size() == e.Size && st.ModTime().Equal(e.Mtime) &&
+		c.keeps(from, e, in, name, st):
 		c.Kept++
 		c.meter.add(1, e.Size)
 	case err == nil && st.IsDir():
@@ -285,11 +310,20 @@ func (c *copier) bytes(ctx context.Context, from string, e *control.Entry, in *o
 	if err != nil {
 		return lost(err)
 	}
+	settled := c.o.Checked.settled(e)
+	c.sum.reset()
 	err = Read(ctx, c.src, from, c.buf, func(b []byte, off int64) error {
 		c.meter.add(0, int64(len(b)))
+		if settled {
+			c.sum.add(b, off)
+		}
 		_, err := p.WriteAt(b, off)
 		return lost(err)
 	})
+	var attrs []Attribute
+	if err == nil {
+		attrs, err = c.attributesOf(from)
+	}
 	var loss *lossError
 	if !errors.As(err, &loss) {
 		if cerr := unchanged(ctx, c.src, from, e); cerr == errChanged { // which may be why it failed
@@ -304,11 +338,17 @@ func (c *copier) bytes(ctx context.Context, from string, e *control.Entry, in *o
 	}
 	err = p.Truncate(e.Size) // it may end with a hole
 	if err == nil {
-		err = c.describe(p.File, e)
+		err = c.describe(p.File, from, e, attrs)
 	}
 	if err != nil {
 		p.Drop()
 		return lost(err)
+	}
+	if settled {
+		c.o.Checked.read(e, c.sum.sum(e.Size))
+	}
+	if c.o.Checked != nil {
+		return lost(p.enter())
 	}
 	return lost(p.Commit())
 }
@@ -324,6 +364,24 @@ func (c *copier) link(e *control.Entry, in *os.Root, name string) error {
 		if err == nil && c.o.Owners {
 			err = in.Lchown(part, int(e.UID), int(e.GID))
 		}
+		if err == nil {
+			err = dated(in, part, e)
+		}
 		return err
 	}))
+}
+
+// dated gives a symbolic link its modification time.
+func dated(in *os.Root, name string, e *control.Entry) error {
+	dir, err := in.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	mtime, err := unix.TimeToTimespec(e.Mtime)
+	if err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime}
+	return unix.UtimesNanoAt(int(dir.Fd()), name, times, unix.AT_SYMLINK_NOFOLLOW)
 }

@@ -71,10 +71,16 @@ func lock(f *os.File) error {
 
 // Commit gives the file its name. It is durable before that.
 func (p *Part) Commit() error {
-	err := p.Sync()
-	if err == nil {
-		err = p.in.Rename(p.part, p.name)
+	if err := p.Sync(); err != nil {
+		p.Drop()
+		return err
 	}
+	return p.enter()
+}
+
+// enter gives the file its name, durable or not.
+func (p *Part) enter() error {
+	err := p.in.Rename(p.part, p.name)
 	if err != nil {
 		p.Drop()
 		return err

@@ -5,6 +5,10 @@
 // renamed (part.go); a folder that is new is filled under such a name, too, and renamed last. An interrupted
 // copy that is made again goes on: it keeps the files that it has already, by size and modification time.
 //
+// Mirror copies a folder of a disk until all of it is there as it is, compared and durable. It makes all
+// files durable at once, and each has its name before: what an interrupted run left is compared like
+// everything else.
+//
 // What cannot be read is left out and named, and the rest is copied. What cannot be written ends the copy.
 // Views are left out, unless one is named: they hold nothing that the files do not.
 package takeout
@@ -14,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 
@@ -33,6 +38,7 @@ type Source interface {
 type Options struct {
 	Progress func(control.Progress) // nil: nobody asks
 	Owners   bool                   // a copy belongs to whom the file belongs to, which takes root
+	Checked  *Checked               // what is known to be equal; Mirror's alone
 }
 
 // Taken is what was copied.
@@ -44,6 +50,9 @@ type Taken struct {
 	Skipped []control.Skip `json:"skipped"`
 	// Failed is the first error of a file that could not be read. Each is named in Skipped.
 	Failed error `json:"-"`
+
+	hopeless bool // one of them will not be read the next time either
+	failures []control.Skip
 }
 
 func kindOf(e *control.Entry) uint32 { return e.Mode & unix.S_IFMT }
@@ -85,7 +94,7 @@ func Read(ctx context.Context, src Source, file string, buf []byte,
 		if cerr := s.Close(); err == nil {
 			err = cerr
 		}
-		if err != nil {
+		if err != nil || s.Last {
 			return err
 		}
 	}
@@ -112,7 +121,7 @@ func count(ctx context.Context, src Source, p string, e *control.Entry, to *cont
 		to.TotalBytes += e.Size
 	case unix.S_IFDIR:
 		all, err := List(ctx, src, p)
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // gone meanwhile
 			return err
 		}
 		for i := range all {

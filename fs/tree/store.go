@@ -40,7 +40,8 @@ var ownNames = []struct {
 }{
 	{FormatFile, false}, {LockFile, false}, {TreeDir, true}, {SegmentsDir, true}, {IndexFile, false},
 	{CatalogueFile, false}, {LostFound, true}, {LogFile, false}, {WritingFile, false}, {ReserveFile, false},
-	{UpkeepFile, false}, {"moving", false}, {"remote", false}, {"remote.db", false}, {"remote.log", false},
+	{UpkeepFile, false}, {"moving", false}, {ArrivingDir, true}, {"remote", false}, {"remote.db", false},
+	{"remote.log", false},
 }
 
 // OpenStore opens the folder of a store, for all that is done in it. It looks at the names in it that are the

@@ -39,10 +39,16 @@ func newStore(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, own := range ownNames {
-		if _, err := os.Lstat(filepath.Join(dir, own.name)); err != nil {
-			if err := os.WriteFile(filepath.Join(dir, own.name), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+		path := filepath.Join(dir, own.name)
+		if _, err := os.Lstat(path); err == nil {
+			continue
+		}
+		put := func() error { return os.WriteFile(path, nil, 0o600) }
+		if own.folder {
+			put = func() error { return os.Mkdir(path, 0o700) }
+		}
+		if err := put(); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return dir

@@ -7,6 +7,7 @@
 //	  log                 of the daemons, unless --log-file names another file
 //	  writing             which files have writers (see Writing)
 //	  moving              while a folder moves in or out (package ckptfs/fs/inplace)
+//	  arriving/           while a folder is copied in from another disk: what is there of it so far
 //	  tree/…              the mount's names: directories, symlinks, special and regular files, each as it is
 //	  segments/*.seg      everything packed (package ckptfs/cas/segment)
 //	  index.db            derived, may be deleted (package ckptfs/index)
@@ -147,6 +148,7 @@ const (
 	LockFile      = "lock"
 	SocketFile    = "control.sock"
 	TreeDir       = "tree"
+	ArrivingDir   = "arriving"
 	SegmentsDir   = "segments"
 	IndexFile     = "index.db"
 	CatalogueFile = "catalogue"

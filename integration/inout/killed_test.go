@@ -153,8 +153,15 @@ func (f *folder) syncDisk(d *mounttest.Disk) {
 	f.Must(unix.Syncfs(int(dir.Fd())))
 }
 
-// cut runs a command and cuts the power at some moment of it.
+// cut is cutShort of a move.
 func (f *folder) cut(d *mounttest.Disk, rng *rand.Rand, args ...string) {
+	f.T.Helper()
+	when := f.cutShort(d, rng, args...)
+	f.T.Logf("%s: it is in %s", when, f.place(when))
+}
+
+// cutShort runs a command and cuts the power at some moment of it.
+func (f *folder) cutShort(d *mounttest.Disk, rng *rand.Rand, args ...string) (when string) {
 	f.T.Helper()
 	ctx, cancel := context.WithCancel(f.T.Context())
 	defer cancel()
@@ -172,6 +179,5 @@ func (f *folder) cut(d *mounttest.Disk, rng *rand.Rand, args ...string) {
 	if rng.IntN(2) == 0 {
 		f.AnotherBoot()
 	}
-	when := fmt.Sprintf("%v, the power was cut after %v, journal %d", args[0], after, how)
-	f.T.Logf("%s: it is in %s", when, f.place(when))
+	return fmt.Sprintf("%v, the power was cut after %v, journal %d", args[0], after, how)
 }

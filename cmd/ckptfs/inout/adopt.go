@@ -29,6 +29,8 @@ type adopt struct {
 	dir, store string
 	options    []string // of the mount, as given
 	foreign    bool
+	chosen     bool // the store was named: it may be on another disk
+	replace    bool // a folder on another disk gives its path to the mount
 
 	looked *inplace.Looked
 }
@@ -40,10 +42,14 @@ func adoptCommand(s Shell) *cobra.Command {
 		Use:   "adopt [flags] DIR",
 		Short: "Make a folder a mounted store, in place and without copying it",
 		Long: `Makes the folder DIR a store that is mounted on DIR. Nothing is copied: the folder moves by one rename into the store,
-DIR.ckptfs beside it unless --store names another folder of the same disk. Its files are then packed in the background.
-Files that programs have open stay open, and what they write is there.
+DIR.ckptfs beside it unless --store names another folder. Its files are then packed in the background. Files that
+programs have open stay open, and what they write is there.
 
 With --into the folder moves to a path in a store that there is, mounted or not, and is gone from where it was.
+
+Where the store is on another disk, the files are copied, synced, read back and compared with the folder. What changes
+meanwhile is copied again. The folder is kept as it is. With --replace it is kept as DIR.original, and the store is
+mounted on DIR; nobody may use the folder then. What cannot be copied, as sockets and ACLs, is named (exit code 7).
 
 If the command is killed, or the power goes, the folder is where it was or in the store, whole. Run the command again:
 it ends what was begun. If nothing can be mounted, the folder is put back.
@@ -63,27 +69,28 @@ mount. Nor is it if a file in it has another name outside of DIR: that name woul
 			if a.dir, err = absolute(args[0]); err != nil {
 				return err
 			}
+			a.foreign, _ = cmd.Flags().GetBool("foreign")
 			if into != "" {
-				if a.store != "" || len(a.options) > 0 {
-					return s.Usage(cmd, "--into names a path in a store that there is: without --store and -o")
+				if a.store != "" || len(a.options) > 0 || a.replace {
+					return s.Usage(cmd, "--into names a path in a store that there is: without --store, --replace and -o")
 				}
 				if into, err = filepath.Abs(into); err != nil {
 					return err
 				}
 				return a.into(cmd.Context(), into)
 			}
-			if a.store == "" {
+			if a.chosen = a.store != ""; !a.chosen {
 				a.store = a.dir + beside
 			}
 			if a.store, err = absolute(a.store); err != nil {
 				return err
 			}
-			a.foreign, _ = cmd.Flags().GetBool("foreign")
 			return a.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&a.store, "store", "", "the store's folder, on the same disk (default DIR.ckptfs)")
-	cmd.Flags().StringVar(&into, "into", "", "move the folder to this path in the mount of a store on the same disk")
+	cmd.Flags().StringVar(&a.store, "store", "", "the store's folder (default DIR.ckptfs)")
+	cmd.Flags().StringVar(&into, "into", "", "move the folder to this path in the mount of a store")
+	cmd.Flags().BoolVar(&a.replace, "replace", false, "if it is copied to another disk: keep the folder as DIR.original, and mount the store on DIR")
 	cmd.Flags().StringArrayVarP(&a.options, "options", "o", nil, "options of the mount, as mount(8) gives them: name[=value],…")
 	return cmd
 }
@@ -100,17 +107,24 @@ func (a *adopt) run(ctx context.Context) error {
 	if d != nil && (begun || m == nil) && a.mounted() {
 		return a.end(d)
 	}
-	here := host.Here()
-	if err := here.CheckFUSE(false); err != nil {
-		return err
-	}
-	others := here.CheckFUSE(true) == nil // who saw the folder is to see the mount
 	if err := clear(a.store, a.dir); err != nil {
 		return err
 	}
 	if m != nil && !begun {
 		return busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
 	}
+	other, err := a.elsewhere()
+	if err != nil {
+		return err
+	}
+	if other && a.chosen && !a.unmounted() {
+		return a.bring(ctx, d, "")
+	}
+	here := host.Here()
+	if err := here.CheckFUSE(false); err != nil {
+		return err
+	}
+	others := here.CheckFUSE(true) == nil // who saw the folder is to see the mount
 	if d != nil && m == nil && a.unmounted() {
 		if err := a.Mount(ctx, a.mountArgs(others)...); err != nil {
 			return err
@@ -180,7 +194,7 @@ func (a *adopt) moved(d *disk.Folder, m *inplace.Move) (bool, error) {
 
 // vet looks for everything that keeps the folder from being adopted, while nothing is changed.
 func (a *adopt) vet(ctx context.Context) error {
-	if err := a.places(); err != nil {
+	if err := a.places(true); err != nil {
 		return err
 	}
 	if who := procs.Standing("/proc", a.dir); len(who) > 0 {
@@ -197,8 +211,8 @@ func (a *adopt) vet(ctx context.Context) error {
 	return a.judge(a.looked)
 }
 
-// places looks at where folder and store lie.
-func (a *adopt) places() error {
+// places looks at where folder and store lie, and whether the folder may move.
+func (a *adopt) places(moves bool) error {
 	st, err := os.Lstat(a.dir)
 	if err != nil {
 		return err
@@ -221,47 +235,35 @@ func (a *adopt) places() error {
 	}
 	for _, m := range mounts {
 		switch {
+		case m.Mountpoint == a.dir && !moves:
 		case m.Mountpoint == a.dir:
-			return a.Unfit(a.dir + " is a mountpoint, which cannot be moved: adopt a folder in it")
+			return a.Unfit(a.dir + " is a mountpoint, which cannot be moved: adopt a folder in it, or copy it: --store names a store on another disk")
 		case procs.Within(m.Mountpoint, a.dir):
 			return a.Unfit(fmt.Sprintf("%s: something is mounted in it, on %s, and would not be seen any more: unmount it first", a.dir, m.Mountpoint))
 		}
 	}
-	return a.sameDisk()
+	if other, err := a.elsewhere(); err != nil || !moves || !other || a.chosen {
+		return err
+	}
+	return a.Unfit(fmt.Sprintf("%s and %s are on different disks: --store names a store on the same disk, where the folder moves to, "+
+		"or on another one, which it is copied to", a.dir, a.store))
 }
 
-func (a *adopt) sameDisk() error {
-	var dir, there unix.Stat_t
-	if err := unix.Stat(a.dir, &dir); err != nil {
-		return &os.PathError{Op: "stat", Path: a.dir, Err: err}
+// refuse is the error of a folder that has files of a kind.
+func (a *adopt) refuse(f inplace.Found, why string) error {
+	if f.N == 0 {
+		return nil
 	}
-	err := unix.Stat(a.store, &there)
-	if err == unix.ENOENT {
-		err = unix.Stat(filepath.Dir(a.store), &there)
-	}
-	if err != nil {
-		return &os.PathError{Op: "stat", Path: a.store, Err: err}
-	}
-	if dir.Dev != there.Dev {
-		return a.Unfit(fmt.Sprintf("%s and %s are on different disks, and a folder moves within one: name a store on the same disk, or "+
-			"mount one and copy the files", a.dir, a.store))
-	}
-	return nil
+	return a.Unfit(fmt.Sprintf("%s: %s: %s", a.dir, why, f))
 }
 
 // judge says what in a folder keeps it from being adopted, and warns of what works otherwise on a mount.
 func (a *adopt) judge(l *inplace.Looked) error {
-	refuse := func(f inplace.Found, why string) error {
-		if f.N == 0 {
-			return nil
-		}
-		return a.Unfit(fmt.Sprintf("%s: %s: %s", a.dir, why, f))
-	}
 	err := errors.Join(
-		refuse(l.Stores, "a store is in it, which would be packed as files: move it away"),
-		refuse(l.Linked, "files have names outside of the folder, too, that would lead to packed files: remove these names, or copy the files"),
-		refuse(l.Hollow, "the bytes of these files are in another store, not here: copy them from a mount of it"),
-		refuse(l.Foreign, "belongs to other users, and only root can adopt it"),
+		a.refuse(l.Stores, "a store is in it, which would be packed as files: move it away"),
+		a.refuse(l.Linked, "files have names outside of the folder, too, that would lead to packed files: remove these names, or copy the files"),
+		a.refuse(l.Hollow, "the bytes of these files are in another store, not here: copy them from a mount of it"),
+		a.refuse(l.Foreign, "belongs to other users, and only root can adopt it"),
 	)
 	if err != nil {
 		return err
@@ -392,5 +394,15 @@ func (a *adopt) end(d *disk.Folder) error {
 		}
 		fmt.Fprintf(w, "%s is a mount of %s now%s\n", text.Printable(a.dir), text.Printable(a.store), what)
 		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, `ckptfs leave %[1]s` undoes it\n", text.Printable(a.dir))
+		a.keeps(w)
 	})
+}
+
+// keeps tells of the original of a store on another disk, which a run that was cut short did not tell of.
+func (a *adopt) keeps(w io.Writer) {
+	original := a.dir + inplace.Original
+	var dir, store unix.Stat_t
+	if unix.Lstat(original, &dir) == nil && unix.Stat(a.store, &store) == nil && dir.Dev != store.Dev {
+		fmt.Fprintf(w, "the original is kept, %s: `rm -r %[1]s` removes it, once you need it no more\n", text.Printable(original))
+	}
 }

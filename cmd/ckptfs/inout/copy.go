@@ -100,7 +100,12 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	out.Taken = *took
 	update, done = l.Progress("comparing")
 	defer done()
-	c, err := takeout.Compare(ctx, src, at, root, base, takeout.Options{Progress: update})
+	of, err := takeout.NewFolder(root, "")
+	if err != nil {
+		return err
+	}
+	defer of.Close()
+	c, err := takeout.Compare(ctx, src, at, of.Cold(), base, takeout.Options{Progress: update})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,9 @@
 //
 // What fails after the folders changed places is undone by adopt. If that was killed, too, the folder is in
 // the store, and the next adopt goes on from there.
+//
+// A folder on another disk than its store is copied instead, and stays (bring.go). Then the store may be
+// mounted on its path (replace.go).
 package inout
 
 import (

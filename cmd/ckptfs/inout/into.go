@@ -11,17 +11,32 @@ import (
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/inplace"
+	"ckptfs/fs/tree"
 )
 
 // into moves the folder to a path in a store that there is, mounted or not. The store's daemon does it, by
 // one rename.
 func (a *adopt) into(ctx context.Context, to string) error {
-	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
-		return a.Unfit(to + " is there already: name what is to be made")
-	}
+	_, missing := os.Lstat(to)
+	taken := !errors.Is(missing, os.ErrNotExist)
 	var err error
-	if a.store, _, _, err = a.Place(filepath.Dir(to)); err != nil {
+	var other bool
+	if a.store, _, _, err = a.Place(filepath.Dir(to)); err == nil {
+		other, err = a.elsewhere()
+	}
+	if err != nil && !taken {
 		return err
+	}
+	if other {
+		d, err := tree.OpenStore(a.store, a.foreign)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return a.bring(ctx, d, to)
+	}
+	if taken {
+		return a.Unfit(to + " is there already: name what is to be made")
 	}
 	if err := a.vet(ctx); err != nil {
 		return err
