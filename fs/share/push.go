@@ -282,7 +282,7 @@ func (p *push) commit(ctx context.Context, entries []record.Entry) error {
 			}
 		}
 	}
-	return p.committed(entries, res)
+	return p.committed(ctx, entries, res)
 }
 
 // begun notes of names that the remote may have them from here on: what a program removes of them is removed
@@ -318,7 +318,16 @@ func (p *push) renamed(ctx context.Context, e *writer.RegisteredError) error {
 	if err := p.o.Joined.Write(p.o.Folder.Path()); err != nil {
 		return err
 	}
-	_, err := p.heads.Refresh(ctx)
+	_, err := p.lazy.fetch(ctx, p.heads.Refresh)
+	return err
+}
+
+// note makes a head known that was committed.
+func (s *Share) note(ctx context.Context, w record.Writer, res writer.Result) error {
+	noted, err := s.heads.Note(w, res.At, res.Head)
+	if err == nil && !noted {
+		_, err = s.lazy.fetch(ctx, s.heads.Refresh)
+	}
 	return err
 }
 
@@ -386,7 +395,7 @@ func groups(entries []record.Entry) map[string]bool {
 }
 
 // committed notes what the remote has now.
-func (p *push) committed(entries []record.Entry, res writer.Result) error {
+func (p *push) committed(ctx context.Context, entries []record.Entry, res writer.Result) error {
 	failed := map[string]bool{}
 	for _, f := range res.Failed {
 		failed[f.Path] = true
@@ -412,7 +421,7 @@ func (p *push) committed(entries []record.Entry, res writer.Result) error {
 	if len(set) == 0 {
 		return nil
 	}
-	if err := p.heads.Note(res.Writer, res.At, res.Head); err != nil {
+	if err := p.note(ctx, res.Writer, res); err != nil {
 		return err
 	}
 	if err := p.replan(entries, res); err != nil {

@@ -137,44 +137,20 @@ func (h *Heads) Refresh(ctx context.Context) (changed bool, err error) {
 	return h.refreshLocked(ctx)
 }
 
+// mostRounds is how often heads are listed at most, where others commit meanwhile.
+const mostRounds = 3
+
+// refreshLocked reads heads until all are as one listing had them. One that was read later than another may
+// lack the tombstone of what that has still: a collector takes out the entry first, then the tombstone. Where
+// there is a commit in each round, that is how it stays.
 func (h *Heads) refreshLocked(ctx context.Context) (bool, error) {
-	listed := map[record.Writer]bucket.Version{}
-	for info, err := range h.bucket.List(ctx, record.Heads, "") {
-		if err != nil {
+	r := &reading{h: h, got: map[record.Writer]*head{}, keep: map[record.Writer]Kept{}}
+	for range mostRounds {
+		if err := r.round(ctx); err != nil {
 			return false, err
 		}
-		if w, ok := record.ParseHead(info.Key); ok {
-			listed[w] = info.Version
-		}
-	}
-	r := &reading{h: h, got: map[record.Writer]*head{}, keep: map[record.Writer]Kept{},
-		problems: map[record.Writer]error{}}
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce)
-	archive := false
-	for w, v := range listed {
-		old := h.of(w)
-		switch {
-		case old != nil && old.version == v:
-		case w == record.ArchiveWriter:
-			archive = true
-		default:
-			g.Go(func() error { return r.head(gctx, w) })
-		}
-	}
-	if err := g.Wait(); err != nil {
-		return false, err
-	}
-	// A fold commits to the archive before it empties the head that it folds: read last, the archive has what
-	// such a head had.
-	if archive {
-		if err := r.head(ctx, record.ArchiveWriter); err != nil {
-			return false, err
-		}
-	}
-	for w := range h.all() {
-		if _, ok := listed[w]; !ok {
-			r.gone(w)
+		if !r.moved {
+			break
 		}
 	}
 	return r.end()
@@ -186,12 +162,66 @@ type reading struct {
 	mu       sync.Mutex
 	got      map[record.Writer]*head // nil: gone
 	keep     map[record.Writer]Kept
-	problems map[record.Writer]error
+	problems map[record.Writer]error // of the last round
+	moved    bool                    // a head was not as the last round's listing had it
 }
 
-// head reads the head of a writer. The error is one of the engine's; what is wrong with this head alone is a
-// problem.
-func (r *reading) head(ctx context.Context, w record.Writer) error {
+// round lists the heads, and reads those that are not as they are known.
+func (r *reading) round(ctx context.Context) error {
+	listed := map[record.Writer]bucket.Version{}
+	for info, err := range r.h.bucket.List(ctx, record.Heads, "") {
+		if err != nil {
+			return err
+		}
+		if w, ok := record.ParseHead(info.Key); ok {
+			listed[w] = info.Version
+		}
+	}
+	known := r.h.all()
+	maps.Copy(known, r.got)
+	r.problems, r.moved = map[record.Writer]error{}, false
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	archive := false
+	for w, v := range listed {
+		old := known[w]
+		switch {
+		case old != nil && old.version == v:
+		case w == record.ArchiveWriter:
+			archive = true
+		default:
+			g.Go(func() error { return r.head(gctx, w, v) })
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	// A fold commits to the archive before it empties the head that it folds: read last, the archive has what
+	// such a head had.
+	if archive {
+		if err := r.head(ctx, record.ArchiveWriter, listed[record.ArchiveWriter]); err != nil {
+			return err
+		}
+	}
+	for w := range known {
+		if _, ok := listed[w]; !ok {
+			r.gone(w)
+		}
+	}
+	return nil
+}
+
+// of is the head of a writer as it is known by now.
+func (r *reading) of(w record.Writer) *head {
+	if got, ok := r.got[w]; ok {
+		return got
+	}
+	return r.h.of(w)
+}
+
+// head reads the head of a writer, which was listed with a version. The error is one of the engine's; what is
+// wrong with this head alone is a problem.
+func (r *reading) head(ctx context.Context, w record.Writer, listed bucket.Version) error {
 	p, info, err := bucket.Read(ctx, r.h.bucket, record.HeadKey(w), record.MaxHead, "")
 	switch {
 	case errors.Is(err, bucket.ErrNotFound):
@@ -211,7 +241,8 @@ func (r *reading) head(ctx context.Context, w record.Writer) error {
 		r.problems[w] = err
 		return nil
 	}
-	if old := r.h.of(w); old != nil && got.Sequence < old.Sequence {
+	r.moved = r.moved || info.Version != listed
+	if old := r.of(w); old != nil && got.Sequence < old.Sequence {
 		r.problems[w] = fmt.Errorf("head of %s: commit %d, where commit %d was read before: somebody put an older one in its place, or removed it: %w", w, got.Sequence, old.Sequence, cas.ErrCorrupt)
 		return nil // what was read before is what repair makes it from
 	}
@@ -223,7 +254,7 @@ func (r *reading) head(ctx context.Context, w record.Writer) error {
 func (r *reading) gone(w record.Writer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old := r.h.of(w); old == nil {
+	if old := r.of(w); old == nil {
 		return
 	} else if old.Sequence > 0 && !old.Folded && !r.folded(old) {
 		r.problems[w] = fmt.Errorf("head of %s: somebody removed it after its commit %d: %w", w, old.Sequence,
@@ -239,10 +270,7 @@ const idle = 30 * 24 * time.Hour
 // folded reports whether a head that is gone may have been folded meanwhile, and been deleted long after
 // that.
 func (r *reading) folded(old *head) bool {
-	archive := r.got[record.ArchiveWriter]
-	if archive == nil {
-		archive = r.h.of(record.ArchiveWriter)
-	}
+	archive := r.of(record.ArchiveWriter)
 	return archive != nil && time.Unix(0, archive.Time).Sub(time.Unix(0, old.Time)) >= idle
 }
 
@@ -268,17 +296,22 @@ func (r *reading) end() (changed bool, err error) {
 	return true, h.cache.SetHeads(r.keep)
 }
 
-// Note makes a head known that was read, or committed, otherwise.
-func (h *Heads) Note(w record.Writer, version bucket.Version, got *record.Head) error {
+// Note makes a head known that was committed. It reports false, and notes nothing, if others changed the head
+// since it was read last: a collector may have taken out of it what hides entries of other heads as they are
+// known. Refresh reads all of them then.
+func (h *Heads) Note(w record.Writer, version bucket.Version, got *record.Head) (bool, error) {
+	if old := h.of(w); old != nil && (got.Stamp != old.Stamp || got.Sequence > old.Sequence+1) {
+		return false, nil
+	}
 	p, err := got.Encode(w)
 	if err != nil {
-		return err
+		return false, err
 	}
 	h.mu.Lock()
 	h.heads[w] = &head{version, got}
 	h.changes++
 	h.mu.Unlock()
-	return h.cache.SetHeads(map[record.Writer]Kept{w: {version, p}})
+	return true, h.cache.SetHeads(map[record.Writer]Kept{w: {version, p}})
 }
 
 func (h *Heads) of(w record.Writer) *head {
