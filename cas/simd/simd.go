@@ -67,16 +67,17 @@ func limit(host []Level, name string) (Level, error) {
 	if name == "" {
 		return top, nil
 	}
-	for l, n := range names {
-		switch {
-		case n != name:
-		case !slices.Contains(host, Level(l)):
-			return top, fmt.Errorf("%s=%s: this processor has %s at most", Env, name, top)
-		default:
-			return Level(l), nil
+	has := make([]string, len(host))
+	for i, l := range host {
+		if has[i] = l.String(); has[i] == name {
+			return l, nil
 		}
 	}
-	return top, fmt.Errorf("%s=%s: not a level (%s)", Env, name, strings.Join(names[:], ", "))
+	why := "no level is called so"
+	if slices.Contains(names[:], name) {
+		why = "this processor does not have it"
+	}
+	return top, fmt.Errorf("%s=%s: %s; unset %[1]s, or take one of %[4]s", Env, name, why, strings.Join(has, ", "))
 }
 
 // Each runs f at each level that this processor has, the highest first. Only tests call it, one at a time.

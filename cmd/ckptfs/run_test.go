@@ -130,7 +130,7 @@ func TestJSON(t *testing.T) {
 		{[]string{"sync", store}, exitOK, []string{"store"}},
 		{[]string{"evict", store}, exitPartial, []string{"files", "bytes", "skipped"}},
 		{[]string{"hydrate", store}, exitPartial, []string{"files", "bytes", "skipped"}},
-		{[]string{"version"}, exitOK, []string{"version", "store_format", "go", "platform"}},
+		{[]string{"version"}, exitOK, []string{"version", "store_format", "go", "platform", "kernels"}},
 	} {
 		code, out, _ := command(t, append(tc.args, "--json")...)
 		var v map[string]any

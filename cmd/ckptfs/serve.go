@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/simd"
 	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/host"
@@ -225,7 +226,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	asMounted := control.Mount{
 		Version: version, Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
-		PID: os.Getpid(), Started: started, Metrics: metricsAt,
+		PID: os.Getpid(), Started: started, Kernels: simd.Now().String(), Metrics: metricsAt,
 		Log:     log.Info,
 		Unmount: func(_ context.Context, lazy bool) error { return unmount(lazy) },
 	}
@@ -261,7 +262,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		return errors.Join(ctx.Err(), unmount(true))
 	}
 	log.Info("mounted", "store", c.store, "mountpoint", c.mountpoint, "mode", mode, "reason", reason,
-		"version", version, "pid", os.Getpid())
+		"version", version, "kernels", simd.Now().String(), "pid", os.Getpid())
 	m := &mounted{Store: c.store, Mountpoint: c.mountpoint, Mode: mode, ModeReason: reason,
 		PID: os.Getpid(), Log: logFile,
 		Notes: host.Here().Less(mode == control.ModeServed && !c.noPassthrough, !c.noViews && !c.readOnly)}

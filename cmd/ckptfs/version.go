@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cas/simd"
 	"ckptfs/fs/metrics"
 	"ckptfs/fs/tree"
 )
@@ -15,10 +16,12 @@ import (
 // version is set by the build: -ldflags "-X main.version=…".
 var version = "dev"
 
+const platform = runtime.GOOS + "/" + runtime.GOARCH
+
 func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the program's version and the store format it writes",
+		Short: "Print the program's version, the store format it writes, and the kernels it runs here",
 		Args:  func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 0) },
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
@@ -27,9 +30,11 @@ func (a *app) versionCmd() *cobra.Command {
 				Store    int    `json:"store_format"`
 				Go       string `json:"go"`
 				Platform string `json:"platform"`
-			}{version, revision(), tree.Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+				Kernels  string `json:"kernels"`
+			}{version, revision(), tree.Version, runtime.Version(), platform, simd.Now().String()}
 			return a.show(v, func(w io.Writer) {
-				fmt.Fprintf(w, "ckptfs %s, store format %d, %s, %s\n", v.Version, v.Store, v.Go, v.Platform)
+				fmt.Fprintf(w, "ckptfs %s, store format %d, %s, %s, %s kernels\n",
+					v.Version, v.Store, v.Go, v.Platform, v.Kernels)
 			})
 		},
 	}
@@ -37,13 +42,11 @@ func (a *app) versionCmd() *cobra.Command {
 
 // revision is the commit that the program was built from, if the build recorded it.
 func revision() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
 		}
 	}
 	return ""

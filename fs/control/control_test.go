@@ -156,14 +156,14 @@ func eachWay(t *testing.T, m Mount, services func() Services, test func(t *testi
 func TestQueries(t *testing.T) {
 	started := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	m := Mount{Version: "1.2", Store: "/s", Mountpoint: "/m", Mode: ModeServed, ModeReason: "not root",
-		PID: 7, Started: started}
+		PID: 7, Started: started, Kernels: "avx2"}
 	bothWays(t, m, func(t *testing.T, s *shelf, c *Client) {
 		want, _ := s.Stats(t.Context())
 		if got, err := c.Stats(t.Context()); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("stats: %+v, %v", got, err)
 		}
 		wantStatus := &Status{Version: "1.2", Store: "/s", Mountpoint: "/m", Mode: ModeServed,
-			ModeReason: "not root", PID: 7, Started: started,
+			ModeReason: "not root", PID: 7, Started: started, Upkeep: Upkeep{Kernels: "avx2"},
 			Queue: Queue{1, 7}, HotSize: 99, Packing: []string{}, Failures: []Failure{}}
 		if got, err := c.Status(t.Context()); err != nil || !reflect.DeepEqual(got, wantStatus) {
 			t.Errorf("status: %+v, %v", got, err)

@@ -22,6 +22,7 @@ type Mount struct {
 	ModeReason string
 	PID        int
 	Started    time.Time
+	Kernels    string // the level of simd's whose kernels run
 	Metrics    string // the address of the metrics' listener; "" without one
 
 	// Log has what was removed, and for whom, in the daemon's log. May be nil.
@@ -111,7 +112,7 @@ func (h *Handler) status(r *http.Request) (any, error) {
 	out.Mode = cmp.Or(m.Mode, out.Mode)
 	out.ModeReason = cmp.Or(m.ModeReason, out.ModeReason)
 	out.PID = cmp.Or(m.PID, out.PID)
-	out.Metrics = m.Metrics
+	out.Kernels, out.Metrics = m.Kernels, m.Metrics
 	if !m.Started.IsZero() {
 		out.Started = m.Started
 	}

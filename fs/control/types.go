@@ -135,6 +135,7 @@ type Refused struct {
 // Upkeep is what an operator watches of a store. Passes are remembered after a restart, but for checks of a
 // store that was not mounted.
 type Upkeep struct {
+	Kernels string `json:"kernels,omitempty"` // the level of simd's that the daemon runs
 	// how many files the start has looked at so far; nil once it has come to all: before that it is not known
 	// how many wait, nor which copies there are
 	Looking     *int64     `json:"looking,omitempty"`

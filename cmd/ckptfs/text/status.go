@@ -70,6 +70,7 @@ func Status(w io.Writer, st *control.Status) {
 		"mounted", mounted,
 		"mode", mode,
 		"process", process,
+		"kernels", st.Kernels,
 		"metrics", metrics,
 		"looking", lookingText(st.Looking),
 		"queue", fmt.Sprintf("%s, %s", Plural(int64(st.Queue.Files), "file"),
