@@ -318,7 +318,7 @@ func (p *push) renamed(ctx context.Context, e *writer.RegisteredError) error {
 	if err := p.o.Joined.Write(p.o.Folder.Path()); err != nil {
 		return err
 	}
-	_, err := p.lazy.fetch(ctx, p.heads.Refresh)
+	_, err := p.lazy.fetch(ctx, p.heads.Refresh) // folders have yet to show what it finds
 	return err
 }
 

@@ -267,3 +267,24 @@ func TestPushTellsTheStatus(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// A store on a copied disk takes another name as it pushes. It shows what the other one published meanwhile.
+func TestCopiedStoreShowsTheOther(t *testing.T) {
+	c := newCloud(t)
+	a := c.join("a")
+	a.put("runs/r/1/model.pt", random(100_000, 1))
+	a.published("runs/r")
+	b := &machine{a.crashed(c.shared), c}
+	for _, m := range []*machine{a, b} {
+		m.names("runs/r") // so that the folder is up to date
+	}
+	a.put("runs/r/2/model.pt", random(100_000, 2))
+	a.published("runs/r")
+	b.put("runs/r/3/model.pt", random(100_000, 3))
+	b.published("runs/r")
+	b.fetched()
+	got := slices.Sorted(slices.Values(b.names("runs/r")))
+	if want := []string{"1", "2", "3"}; !slices.Equal(got, want) {
+		t.Errorf("the copy shows %v, want %v", got, want)
+	}
+}
