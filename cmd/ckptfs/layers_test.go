@@ -203,7 +203,7 @@ var layers = []struct {
 	{"fs/share/known", []string{"cas", "cas/document", "cas/remote/record"}},
 	{"fs/share/attrs", []string{"cas/remote/record", "fs/names", "fs/steps"}},
 	{"fs/share/yield", nil},
-	{"fs/share/shared", []string{"cas/remote/record", "fs/control", "fs/steps"}},
+	{"fs/share/shared", []string{"cas/remote/names", "cas/remote/record", "fs/control", "fs/steps"}},
 	{"fs/share", []string{"fs/share/attrs", "fs/share/contact", "fs/share/known", "fs/share/removals",
 		"fs/share/shared", "fs/share/tell", "fs/share/yield",
 		"cas", "cas/disk", "cas/document", "cas/remote", "cas/remote/bring",

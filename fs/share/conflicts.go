@@ -128,24 +128,8 @@ func (s *Share) Conflicts(ctx context.Context, at string) (*control.Conflicts, e
 	out := &control.Conflicts{Names: []control.Conflict{}}
 	for _, n := range nodes {
 		if record.Below(path.Clean(n.Path), at) {
-			out.Names = append(out.Names, conflictOf(&n))
+			out.Names = append(out.Names, shared.Conflict(&n))
 		}
 	}
 	return out, nil
-}
-
-func conflictOf(n *rnames.Node) control.Conflict {
-	c := control.Conflict{Path: n.Path}
-	versions := n.Conflicts
-	if n.Name != nil {
-		versions = append([]*record.Entry{n.Name}, versions...)
-	}
-	for _, e := range versions {
-		v := control.Version{Writer: string(e.Origin), Time: time.Unix(0, e.MTime)}
-		if e.File != nil {
-			v.Size = e.File.Size
-		}
-		c.Versions = append(c.Versions, v)
-	}
-	return c
 }
