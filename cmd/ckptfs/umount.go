@@ -130,7 +130,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		mountpoint = "the mount of " + p.store
 	}
 	msg := mountpoint + " not unmounted: " + errLate.Error() + "; its log says why, and --lazy detaches the mount"
-	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
+	return control.Busy(msg)
 }
 
 // mostDaemons is how many daemons of a mount are asked after each other, when each ends before it has
@@ -201,7 +201,7 @@ func late(ctx context.Context, err error, what string, dev procs.Device) error {
 		if who := procs.Users(dev); who != "" {
 			msg += "; in use by " + who
 		}
-		return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: msg}
+		return control.Busy(msg)
 	case ctx.Err() != nil:
 		return err
 	}
@@ -226,7 +226,7 @@ func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint str
 		}
 		found, busy := unmount.InUse(ctx, cl, mountpoint, dev)
 		if c.timeout == 0 && (found || time.Since(began) > unseen) {
-			return unmount.Busy(busy + "; --lazy detaches it, --timeout waits for its users")
+			return control.Busy(busy + "; --lazy detaches it, --timeout waits for its users")
 		}
 		if c.timeout > 0 && first == "" {
 			first = busy

@@ -62,6 +62,11 @@ func Invalid(format string, args ...any) *Error {
 	return &Error{Code: CodeInvalid, Errno: "EINVAL", Message: fmt.Sprintf(format, args...)}
 }
 
+// Busy is a request about something that is in use.
+func Busy(message string) *Error {
+	return &Error{Code: CodeBusy, Errno: "EBUSY", Message: message}
+}
+
 // Unwrap gives the errno and the sentinel that the error stands for.
 func (e *Error) Unwrap() []error {
 	var errs []error

@@ -123,7 +123,7 @@ func (q *Queue) reclaim(ctx context.Context) bool {
 	return freed > 0
 }
 
-// progressLocked is what was packed since start, and what waits.
+// progressLocked is what was packed since start, and what is not packed yet.
 func (q *Queue) progressLocked(start progress) control.Progress {
 	q.mu.AssertHeld()
 	done := q.done.files - start.files

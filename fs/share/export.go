@@ -66,7 +66,7 @@ func (s *Share) Export(ctx context.Context, name, at string, serving bool) (*con
 	for _, f := range res.Failed {
 		out.Skipped = append(out.Skipped, control.Skip{Path: f.Path, Reason: f.Err.Error()})
 	}
-	return out, s.note(ctx, record.ExportsWriter, res)
+	return out, s.note(ctx, res)
 }
 
 // export is one Export.

@@ -323,8 +323,8 @@ func (p *push) renamed(ctx context.Context, e *writer.RegisteredError) error {
 }
 
 // note makes a head known that was committed.
-func (s *Share) note(ctx context.Context, w record.Writer, res writer.Result) error {
-	noted, err := s.heads.Note(w, res.At, res.Head)
+func (s *Share) note(ctx context.Context, res writer.Result) error {
+	noted, err := s.heads.Note(res.Writer, res.At, res.Head)
 	if err == nil && !noted {
 		_, err = s.lazy.fetch(ctx, s.heads.Refresh)
 	}
@@ -421,7 +421,7 @@ func (p *push) committed(ctx context.Context, entries []record.Entry, res writer
 	if len(set) == 0 {
 		return nil
 	}
-	if err := p.note(ctx, res.Writer, res); err != nil {
+	if err := p.note(ctx, res); err != nil {
 		return err
 	}
 	if err := p.replan(entries, res); err != nil {

@@ -39,6 +39,16 @@ func NewFolder(root *os.Root, own string) (*Folder, error) {
 	return &Folder{dir: dir, dev: st.Dev, own: own}, nil
 }
 
+// OpenFolder is NewFolder of a path.
+func OpenFolder(dir, own string) (*Folder, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close() // the Folder has its own
+	return NewFolder(root, own)
+}
+
 // Close gives the folder back, also of its Cold.
 func (d *Folder) Close() error { return d.dir.Close() }
 

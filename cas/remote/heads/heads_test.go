@@ -89,6 +89,16 @@ func (r *rig) again() {
 	r.Heads = h
 }
 
+// watch is again, with a bucket that tells of each Get before it.
+func (r *rig) watch(got func(key string)) {
+	r.Helper()
+	h, err := Open(&watched{r.counted, got}, remoteID, r.cache)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Heads = h
+}
+
 func (r *rig) put(key string, p []byte) {
 	r.Helper()
 	if _, err := r.Put(context.Background(), key, bucket.Bytes(p), bucket.Cond{}); err != nil {
@@ -392,14 +402,8 @@ func TestArchiveIsLast(t *testing.T) {
 	r.commit(anna, 1, "runs/a 1")
 	r.commit(record.ArchiveWriter, 1, "runs/b 1")
 	var order []string
-	b := &watched{Bucket: r.counted, got: func(key string) { order = append(order, key) }}
-	h, err := Open(b, remoteID, kept{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.Refresh(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	r.watch(func(key string) { order = append(order, key) })
+	r.refreshed(true)
 	want := []string{record.HeadKey(anna), record.HeadKey(record.ArchiveWriter)}
 	if !slices.Equal(order, want) {
 		t.Errorf("read %v", order)

@@ -15,16 +15,12 @@ func TestOneMoment(t *testing.T) {
 	r.commit(bert, 1, "runs/b 1") // stands for the tombstone of runs/a
 	r.refreshed(true)
 	r.commit(bert, 2, "runs/b 1,runs/c 1")
-	h, err := Open(&watched{r.counted, func(key string) {
+	r.watch(func(key string) {
 		if key == record.HeadKey(bert) && r.Head(bert).Sequence < 2 {
 			r.commit(anna, 2, "")
 			r.commit(bert, 3, "runs/c 1")
 		}
-	}}, remoteID, r.cache)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Heads = h
+	})
 	r.refreshed(true)
 	r.below("runs", "bert.00000002 runs/c 1")
 	r.refreshed(false)
@@ -37,7 +33,7 @@ func TestNoMoment(t *testing.T) {
 	r.commit(bert, 1, "runs/b 1")
 	var mu sync.Mutex
 	busy, sequence := true, int64(1)
-	h, err := Open(&watched{r.counted, func(string) {
+	r.watch(func(string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if busy {
@@ -45,11 +41,7 @@ func TestNoMoment(t *testing.T) {
 			r.commit(bert, sequence, "runs/b 1")
 			r.commit(anna, sequence, "runs/a 1,runs/c 1")
 		}
-	}}, remoteID, r.cache)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Heads = h
+	})
 	r.refreshed(true)
 	if sequence < 1+mostRounds {
 		t.Errorf("commit %d", sequence)

@@ -19,6 +19,7 @@ import (
 	"ckptfs/cmd/ckptfs/host"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
 	"ckptfs/fs/inplace"
 	"ckptfs/fs/tree"
 )
@@ -111,7 +112,7 @@ func (a *adopt) run(ctx context.Context) error {
 		return err
 	}
 	if m != nil && !begun {
-		return busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
+		return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
 	}
 	other, err := a.elsewhere()
 	if err != nil {
@@ -198,7 +199,7 @@ func (a *adopt) vet(ctx context.Context) error {
 		return err
 	}
 	if who := procs.Standing("/proc", a.dir); len(who) > 0 {
-		return busy(fmt.Sprintf("%s: programs reach what is in it by more than its path, and would go on past the mount: %s; "+
+		return control.Busy(fmt.Sprintf("%s: programs reach what is in it by more than its path, and would go on past the mount: %s; "+
 			"have them leave the folder first", a.dir, strings.Join(who, ", ")))
 	}
 	var err error
@@ -297,7 +298,7 @@ func (a *adopt) make() (*disk.Folder, error) {
 // begin writes the journal, for a store that has no files.
 func (a *adopt) begin(ctx context.Context, d *disk.Folder) error {
 	if tree.Used(a.store) {
-		return busy(fmt.Sprintf("the store %s is in use", a.store))
+		return control.Busy(fmt.Sprintf("the store %s is in use", a.store))
 	}
 	names, err := d.ReadDir(tree.TreeDir)
 	if err != nil {

@@ -66,12 +66,8 @@ func (a *adopt) bring(ctx context.Context, d *disk.Folder, to string) error {
 	if err := b.vet(ctx); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(a.dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if b.src, err = takeout.NewFolder(root, tree.XattrName); err != nil {
+	var err error
+	if b.src, err = takeout.OpenFolder(a.dir, tree.XattrName); err != nil {
 		return err
 	}
 	defer b.src.Close()
@@ -146,7 +142,7 @@ func (b *bring) has(d *disk.Folder) (bool, error) {
 func (b *bring) copy(ctx context.Context, d *disk.Folder) error {
 	if b.to == "" {
 		if tree.Used(b.store) {
-			return busy(fmt.Sprintf("the store %s is in use: unmount it, or bring the folder into its mount with --into", b.store))
+			return control.Busy(fmt.Sprintf("the store %s is in use: unmount it, or bring the folder into its mount with --into", b.store))
 		}
 		claim, err := inplace.Claim(d)
 		if err != nil {
@@ -259,7 +255,7 @@ func (b *bring) still(ctx context.Context, src *takeout.Folder) error {
 	if err != nil || len(open) == 0 {
 		return err
 	}
-	return busy(fmt.Sprintf("%s: programs change it: %q is not what was compared: have them end, and run the command again",
+	return control.Busy(fmt.Sprintf("%s: programs change it: %q is not what was compared: have them end, and run the command again",
 		b.dir, open[0]))
 }
 

@@ -84,11 +84,6 @@ func counting(s Shell, doing string) (report inplace.Report, done func()) {
 	return func(names int) { update(control.Progress{DoneFiles: names}) }, done
 }
 
-// busy is the error of what is in use.
-func busy(message string) error {
-	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: message}
-}
-
 // fsType is the type that mountinfo shows for our mounts.
 const fsType = "fuse.ckptfs"
 

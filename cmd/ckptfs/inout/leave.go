@@ -218,7 +218,7 @@ func (l *leave) other(d *disk.Folder, m *inplace.Move) error {
 	if m.Way == inplace.Adopt && l.mountpoint == string(m.Dir) {
 		return inplace.End(d)
 	}
-	return busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", l.store, m.Dir, m.Way))
+	return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", l.store, m.Dir, m.Way))
 }
 
 // place looks whether the tree can be moved there.
@@ -254,7 +254,7 @@ func (l *leave) bound() error {
 	}
 	for _, m := range all {
 		if m.Major == mount.Major && m.Minor == mount.Minor && m.ID != mount.ID {
-			return busy(fmt.Sprintf("%s is mounted on %s, too: unmount that first", l.mountpoint, m.Mountpoint))
+			return control.Busy(fmt.Sprintf("%s is mounted on %s, too: unmount that first", l.mountpoint, m.Mountpoint))
 		}
 	}
 	return nil

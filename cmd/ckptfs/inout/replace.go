@@ -12,6 +12,7 @@ import (
 	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/host"
 	"ckptfs/cmd/ckptfs/procs"
+	"ckptfs/fs/control"
 	"ckptfs/fs/inplace"
 	"ckptfs/fs/takeout"
 	"ckptfs/fs/tree"
@@ -26,7 +27,7 @@ func (b *bring) replaceable() error {
 		return err
 	}
 	if tree.Used(b.store) {
-		return busy(fmt.Sprintf("the store %s is in use: unmount it first", b.store))
+		return control.Busy(fmt.Sprintf("the store %s is in use: unmount it first", b.store))
 	}
 	aside := b.dir + inplace.Original
 	names, err := os.ReadDir(aside)
@@ -39,7 +40,7 @@ func (b *bring) replaceable() error {
 	}
 	who := append(procs.Standing("/proc", b.dir), b.writers(b.dir)...)
 	if len(who) > 0 {
-		return busy(fmt.Sprintf("%s: programs use it, and would go on with the original: %s; have them end first", b.dir,
+		return control.Busy(fmt.Sprintf("%s: programs use it, and would go on with the original: %s; have them end first", b.dir,
 			strings.Join(who, ", ")))
 	}
 	return nil
@@ -77,14 +78,9 @@ func (b *bring) replaced(ctx context.Context, d *disk.Folder) error {
 func (b *bring) unused(ctx context.Context) error {
 	aside := b.dir + inplace.Original
 	if who := b.writers(aside); len(who) > 0 {
-		return busy(fmt.Sprintf("%s: programs write to it: %s; have them end first", b.dir, strings.Join(who, ", ")))
+		return control.Busy(fmt.Sprintf("%s: programs write to it: %s; have them end first", b.dir, strings.Join(who, ", ")))
 	}
-	root, err := os.OpenRoot(aside)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	src, err := takeout.NewFolder(root, "")
+	src, err := takeout.OpenFolder(aside, "")
 	if err != nil {
 		return err
 	}

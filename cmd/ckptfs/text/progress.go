@@ -38,6 +38,9 @@ func (l *progress) update(p control.Progress) {
 	if label == "" {
 		label = l.doing()
 	}
+	if p.TotalFiles > 0 {
+		label += fmt.Sprintf(", file %d of %d", min(p.DoneFiles+1, p.TotalFiles), p.TotalFiles)
+	}
 	if p.TotalBytes == 0 {
 		l.count(label, p)
 		return
@@ -58,9 +61,6 @@ func (l *progress) update(p control.Progress) {
 	if l.bar.GetMax64() != p.TotalBytes {
 		l.bar.ChangeMax64(p.TotalBytes)
 	}
-	if p.TotalFiles > 0 {
-		label += fmt.Sprintf(", file %d of %d", min(p.DoneFiles+1, p.TotalFiles), p.TotalFiles)
-	}
 	l.bar.Describe(label)
 	// A bar that reached its end never moves again, and the total may still grow.
 	_ = l.bar.Set64(min(p.DoneBytes, p.TotalBytes-1))
@@ -75,10 +75,7 @@ func (l *progress) count(label string, p control.Progress) {
 		return
 	}
 	l.said = time.Now()
-	switch {
-	case p.TotalFiles > 0:
-		label += fmt.Sprintf(", file %d of %d", min(p.DoneFiles+1, p.TotalFiles), p.TotalFiles)
-	case p.DoneFiles > 0:
+	if p.TotalFiles == 0 && p.DoneFiles > 0 {
 		label += ", " + Plural(int64(p.DoneFiles), "file") + " so far"
 	}
 	if p.DoneBytes > 0 {

@@ -11,11 +11,6 @@ import (
 	"ckptfs/fs/control"
 )
 
-// Busy is EBUSY with a message.
-func Busy(message string) error {
-	return &control.Error{Code: control.CodeBusy, Errno: "EBUSY", Message: message}
-}
-
 // InUse says that a mount is in use, and by whom. found: by somebody who can be seen.
 func InUse(ctx context.Context, c *control.Client, mountpoint string, dev procs.Device) (
 	found bool, message string) {
@@ -42,5 +37,5 @@ func Late(ctx context.Context, err, over error, mountpoint, told string, dev pro
 	if who := procs.Users(dev); who != "" && !strings.Contains(told, who) {
 		message += "; it is in use by " + who
 	}
-	return Busy(message + "; --lazy detaches it")
+	return control.Busy(message + "; --lazy detaches it")
 }
