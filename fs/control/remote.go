@@ -162,9 +162,10 @@ type Conflict struct {
 
 // Version is one of a name's.
 type Version struct {
-	Writer string    `json:"writer"`
-	Time   time.Time `json:"time"` // of its modification
+	Writer string    `json:"writer"` // "" of a folder that is there by what is in it
+	Time   time.Time `json:"time"`   // of its modification
 	Size   int64     `json:"size"`
+	Folder bool      `json:"folder,omitempty"`
 }
 
 // RemoteStatus is how far a store and its remote are.

@@ -15,6 +15,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/attrs"
+	"ckptfs/fs/share/changed"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
@@ -39,7 +40,7 @@ type collector struct {
 	looker
 	found
 	path  string // of what was asked for: it, what is below it, and the folders above it
-	dirty cleaned
+	dirty changed.Runs
 	now   bool // it was asked for: what is complete is not left alone first
 	steps map[string]*steps.Step
 	run   string
@@ -48,7 +49,7 @@ type collector struct {
 }
 
 // collect finds out what is to be published at or below a path, which is "runs" or below it.
-func (l *looker) collect(ctx context.Context, at string, dirty cleaned, now bool) (*found, error) {
+func (l *looker) collect(ctx context.Context, at string, dirty changed.Runs, now bool) (*found, error) {
 	c := &collector{looker: *l, path: at, dirty: dirty, now: now}
 	c.looks, c.same, c.done = map[string]known.Sum{}, map[string]revised{}, map[string]*steps.Step{}
 	if err := c.removed(); err != nil {
@@ -126,7 +127,7 @@ func gone(err error) error {
 // inRun looks through a run.
 func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error {
 	c.run = path.Base(at)
-	if !c.dirty.has(at) {
+	if !c.dirty.Has(at) {
 		return nil
 	}
 	all, err := c.o.Steps.Of(c.run)
@@ -146,7 +147,7 @@ func (c *collector) inRun(ctx context.Context, dir *names.Node, at string) error
 	}
 	return c.each(ctx, dir, at, func(n *names.Node, p string) error {
 		st := c.steps[path.Base(p)]
-		if st != nil && c.wasDone(p, st) {
+		if st != nil && c.changed.WasDone(p, st) {
 			return nil
 		}
 		if why := c.waits(n, p, st); why != "" {
@@ -193,10 +194,18 @@ func (c *collector) waits(n *names.Node, p string, st *steps.Step) string {
 
 // all adds a node and what is below it. st is the step that it is.
 func (c *collector) all(ctx context.Context, n *names.Node, p string, st *steps.Step) error {
-	if err := c.add(ctx, n, p, st); err != nil || !n.IsDir() {
-		return err
+	first := len(c.entries)
+	stays, err := c.stays(ctx, n, p)
+	if err == nil && !stays {
+		err = c.add(ctx, n, p, st)
 	}
-	return c.each(ctx, n, p, func(n *names.Node, p string) error { return c.all(ctx, n, p, nil) })
+	if err == nil && n.IsDir() {
+		err = c.each(ctx, n, p, func(n *names.Node, p string) error { return c.all(ctx, n, p, nil) })
+	}
+	if err == nil && stays {
+		err = c.addStaying(n, p, st, first)
+	}
+	return err
 }
 
 // add adds the entry of a node, if it is another than the remote has.

@@ -50,6 +50,7 @@ type lazy struct {
 	untold   map[string]bool
 	quiet    map[string]bool
 	hidden   map[string]bool // names that do not appear as long as another is there
+	staying  map[string]bool // folders that others replaced, and that stay for what is in them
 
 	tellings *tell.Queue
 }
@@ -57,7 +58,8 @@ type lazy struct {
 func newLazy(s *Share) *lazy {
 	return &lazy{s: s, fetched: 1, tellings: tell.New(),
 		upToDate: map[string]uint64{}, failed: map[string]error{}, making: map[string]bool{},
-		untold: map[string]bool{}, quiet: map[string]bool{}, hidden: map[string]bool{}}
+		untold: map[string]bool{}, quiet: map[string]bool{}, hidden: map[string]bool{},
+		staying: map[string]bool{}}
 }
 
 // lookTimeout bounds for how long a lookup waits for the remote: what was seen last is shown then.
@@ -319,19 +321,34 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		}
 	}
 	dir, err := s.o.Names.Resolve(at)
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
 	if err != nil {
 		return gone(err)
 	}
 	defer dir.Unpin()
+	lists := entriesOf(all)
 	if !dir.IsDir() {
+		if len(rnames.Level(at, lists...)) > 0 { // perhaps it is replaced by a folder later
+			return errAgain
+		}
 		return nil
 	}
-	l := &level{lazy: z, at: at, dir: dir, lists: entriesOf(all),
-		pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{},
-			cut: map[string]bool{}}}
-	err = errors.Join(l.locked(ctx), l.clearLeft(ctx), l.removeFolders(ctx))
-	if err == nil && (l.again || len(l.out.Skipped) > 0) {
-		err = errAgain
+	for range 2 { // once more when what others removed has gone from folders that they replaced
+		l := &level{lazy: z, at: at, dir: dir, lists: lists,
+			pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{},
+				cut: map[string]bool{}, full: map[string]*record.Entry{}}}
+		err = errors.Join(l.locked(ctx), l.clearLeft(ctx), l.removeFolders(ctx))
+		if err == nil && (l.again || len(l.out.Skipped) > 0) {
+			err = errAgain
+		}
+		if err != nil && !errors.Is(err, errAgain) {
+			return err
+		}
+		if again, ferr := l.emptied(ctx); ferr != nil || !again {
+			return errors.Join(err, ferr)
+		}
 	}
 	return err
 }

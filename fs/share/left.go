@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
@@ -59,11 +60,16 @@ func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept [
 	for _, e := range list {
 		number, ok := strings.CutPrefix(e.Name, pulling)
 		to, needed := e.Name, false // the name that it keeps if it may be needed
+		unlink := l.o.Tree.Unlink
 		switch ino, perr := strconv.ParseUint(number, 10, 64); {
-		case strings.HasPrefix(e.Name, aside):
-			needed, err = l.isOwn(dir, at, e.Name, list)
-		case !ok:
+		case !ok && !strings.HasPrefix(e.Name, aside):
 			continue
+		case e.Mode&unix.S_IFMT == unix.S_IFDIR: // nobody changed what it is besides what is in it
+			unlink = l.o.Tree.Rmdir
+			needed, err = l.holds(dir, e.Name)
+			to = aside + strconv.FormatUint(e.Ino, 10)
+		case !ok:
+			needed, err = l.isOwn(dir, at, e.Name, list)
 		case perr == nil && ino != e.Ino:
 			to = aside + number
 			needed, err = l.mayBeNeeded(dir, at, e.Name, ino, list)
@@ -78,12 +84,21 @@ func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept [
 			kept = append(kept, control.Skip{Path: at + "/" + to, Reason: errAside.Error()})
 			continue
 		}
-		err := l.o.Tree.Unlink(dir, e.Name)
-		if err != nil && !errors.Is(err, unix.EISDIR) && gone(err) != nil {
+		if err := unlink(dir, e.Name); gone(err) != nil {
 			return kept, err
 		}
 	}
 	return kept, nil
+}
+
+// holds reports whether something is in a folder.
+func (l *looker) holds(dir *names.Node, name string) (bool, error) {
+	n, _, err := l.o.Names.Child(dir, name)
+	if err != nil {
+		return false, gone(err)
+	}
+	defer n.Unpin()
+	return isFull(n, &record.Entry{})
 }
 
 // mayBeNeeded reports whether what was at a name before the one with number ino was put in its place may

@@ -47,6 +47,7 @@ func (l *level) locked(ctx context.Context) error {
 	for _, s := range l.out.Skipped {
 		z.hidden[s.Path] = true
 	}
+	z.setStaying(l.at, l.full)
 	return err
 }
 
@@ -168,7 +169,8 @@ func (l *level) wants(n *rnames.Node) bool {
 	}
 	was := l.was[name]
 	if n.Name == nil {
-		return !here
+		return !here || is.Mode&unix.S_IFMT != unix.S_IFDIR ||
+			!was.Bare() && !slices.Equal(was.Tips, n.Shown())
 	}
 	return !here || was == nil || was.Next != nil || was.Content != known.ContentOf(n.Name) ||
 		!slices.Equal(was.Tips, n.Shown())

@@ -21,29 +21,18 @@ func (p *pull) make(ctx context.Context, dir *names.Node, name string, old *name
 	was *known.Name) (*names.Node, error) {
 	switch e.Kind {
 	case record.KindFolder:
-		n, err := p.folder(dir, name, e)
-		if err == nil {
-			err = p.tell(ctx, n, e)
-		}
-		return n, err
+		return p.inPlace(dir, name, old, e.Path, was, func(name string) (*names.Node, error) {
+			n, err := p.folder(dir, name, e)
+			if err == nil {
+				err = p.tell(ctx, n, e)
+			}
+			return n, err
+		})
 	case record.KindLink:
-		if old == nil {
+		return p.inPlace(dir, name, old, e.Path, was, func(name string) (*names.Node, error) {
 			n, _, err := p.o.Tree.Symlink(dir, name, e.Link, self())
 			return n, err
-		}
-		n, _, err := p.o.Tree.Symlink(dir, making, e.Link, self())
-		if err != nil {
-			return nil, err
-		}
-		next := pullingName(n)
-		if err = p.o.Tree.Rename(dir, making, dir, next, unix.RENAME_NOREPLACE); err == nil {
-			err = p.replace(n, dir, next, name, old, e.Path, was)
-		}
-		if err != nil {
-			n.Unpin()
-			return nil, err
-		}
-		return n, nil
+		})
 	case record.KindFile:
 		return p.file(ctx, dir, name, old, e, was)
 	}
@@ -148,8 +137,14 @@ func (p *pull) place(n, dir *names.Node, name string, old *names.Node, at string
 func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, at string,
 	was *known.Name) error {
 	before, err := p.unchanged(old, at, was)
+	exchange := func() error { return p.exchange(dir, next, name) }
+	if n.IsDir() || old.IsDir() { // nobody removes the folder
+		exchange = func() error {
+			return p.lazy.quietly(at, func() error { return p.exchange(dir, next, name) })
+		}
+	}
 	if err == nil {
-		err = p.exchange(dir, next, name)
+		err = exchange()
 	}
 	if errors.Is(err, unix.ENOENT) {
 		err = errChanged
@@ -157,10 +152,14 @@ func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, a
 	if err != nil {
 		return errors.Join(err, p.unlink(dir, next, n))
 	}
-	if err := p.isStill(dir, next, old, before); err != nil {
-		return errors.Join(err, p.exchange(dir, next, name), p.unlink(dir, next, n))
+	if err = p.isStill(dir, next, old, before); err == nil {
+		err = p.unlink(dir, next, old)
+		if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+		err = errChanged // something was put into the folder
 	}
-	return p.unlink(dir, next, old)
+	return errors.Join(err, exchange(), p.unlink(dir, next, n))
 }
 
 func (p *pull) exchange(dir *names.Node, a, b string) error {
@@ -169,7 +168,7 @@ func (p *pull) exchange(dir *names.Node, a, b string) error {
 	return err
 }
 
-// unlink removes a name, if it is a node's.
+// unlink removes a name, if it is a node's, and that no folder in which something is.
 func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
 	n, _, err := p.o.Names.Child(dir, name)
 	if err != nil {
@@ -179,21 +178,24 @@ func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
 	if n.Ino() != of.Ino() {
 		return nil
 	}
+	if n.IsDir() {
+		return p.o.Tree.Rmdir(dir, name)
+	}
 	return p.o.Tree.Unlink(dir, name)
 }
 
 // unchanged is how old is, if it is as it was when it was known; was is bare of a stub that isLost.
 func (p *pull) unchanged(old *names.Node, at string, was *known.Name) (is content.State, err error) {
-	if old.File() == nil {
-		l := &looker{Share: p.Share}
-		_, look, err := l.entry(old, at, nil, nil)
-		if err == nil && (was == nil || look != was.Look) {
-			err = errChanged
-		}
-		return is, err
-	}
 	st, err := p.stepAt(at)
 	if err != nil {
+		return is, err
+	}
+	if old.File() == nil {
+		l := &looker{Share: p.Share}
+		_, look, err := l.entry(old, at, st, nil)
+		if err == nil && (was == nil || look != was.Look && !p.cut[at]) {
+			err = errChanged
+		}
 		return is, err
 	}
 	a, is, err := settled(old)

@@ -51,7 +51,7 @@ func (s *Share) pullAll(ctx context.Context, at string, parts []string, report f
 	}
 	p := &pull{Share: s, report: report, out: control.Pulled{Skipped: []control.Skip{}},
 		announce: s.announce, notes: map[string][]byte{}, cut: map[string]bool{}, cleared: map[string]bool{},
-		brought: map[cas.Hash]*store.Batch{}}
+		full: map[string]*record.Entry{}, brought: map[cas.Hash]*store.Batch{}}
 	_, before := s.bring.Reader.Stats()
 	some := false
 	for _, part := range parts {
@@ -81,6 +81,7 @@ type pull struct {
 	stubs   bool                      // files are made without their bytes
 	notes   map[string][]byte         // that are not kept yet
 	cut     map[string]bool           // names that a crash left between what they had and what they get
+	full    map[string]*record.Entry  // folders that something is in, and what others put in their place
 	cleared map[string]bool           // folders of a portion that hold nothing which an earlier pull left
 	brought map[cas.Hash]*store.Batch // by manifest: they hold what a portion's files consist of
 	// announce tells the kernel of a name that appeared or was replaced.
@@ -181,8 +182,11 @@ func (p *pull) again(ctx context.Context, nodes []rnames.Node) (now []rnames.Nod
 // ahead brings what a name consists of, if it will be made.
 func (p *pull) ahead(ctx context.Context, n *rnames.Node) error {
 	e := n.Name
-	if e == nil || e.File == nil || n.Folder {
+	if e == nil || n.Folder {
 		return nil
+	}
+	if err := p.makeRoom(ctx, n); err != nil || e.File == nil {
+		return err
 	}
 	if wanted, err := p.wants(ctx, n); err != nil {
 		return err

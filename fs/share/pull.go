@@ -107,43 +107,51 @@ func (p *pull) expect(ctx context.Context, files []*record.File, nodes []rnames.
 	}
 	others, err := p.revise(next, func(set map[string][]byte) error { return p.o.State.Expect(files, set) })
 	return slices.DeleteFunc(all, func(n rnames.Node) bool {
+		why := ""
 		if others[n.Path] {
-			p.skip(n.Path, changedMeanwhile)
+			why = changedMeanwhile
+		} else if p.full[n.Path] != nil {
+			why = inTheWay
 		}
-		return others[n.Path]
+		if why != "" {
+			p.skip(n.Path, why)
+		}
+		return why != ""
 	}), err
 }
 
 // about is what is noted of a name before it is made; nothing, if that is known. why says why it cannot be.
 func (p *pull) about(ctx context.Context, n *rnames.Node) (r revised, why string, err error) {
-	if n.Name == nil || n.Folder && n.Name.Kind != record.KindFolder {
+	e := asFolder(n)
+	if e == nil {
 		return r, "", nil
 	}
 	was, err := p.known(n.Path)
-	if err == nil && was == nil {
-		there, err := p.exists(n.Path)
-		if there || err != nil { // it stays as it is
-			return r, "", err
+	if err == nil && (was == nil || n.Name == nil) {
+		kind, err := p.kind(n.Path)
+		if err != nil || kind == unix.S_IFDIR || kind != 0 && was == nil || kind == 0 && n.Name == nil {
+			return r, "", err // it stays as it is, or nothing is said of it
 		}
 	}
 	if err != nil {
 		return r, "", err
 	}
-	r = revised{was.Encode(), was.About(n.Name, n.Shown())}
+	r = revised{was.Encode(), was.About(e, n.Shown())}
 	if was == nil || was.Next == nil && r.is == nil {
 		return r, "", nil
 	}
-	as, why, err := p.asKnown(ctx, n.Path, was)
+	as, why, err := p.asKnown(ctx, n.Path, e, was)
 	if why != "" || err != nil || !as {
 		return revised{}, why, err
 	}
-	r.is = was.About(n.Name, n.Shown()) // what came before a crash is known no more hereafter
+	r.is = was.About(e, n.Shown()) // what came before a crash is known no more hereafter
 	return r, "", nil
 }
 
 // asKnown reports whether a name is as it is known, or no program changed it since it was about to get
 // something: it has that, as which it is known then, or a crash cut it off (settle).
-func (p *pull) asKnown(ctx context.Context, at string, was *known.Name) (is bool, why string, err error) {
+func (p *pull) asKnown(ctx context.Context, at string, e *record.Entry, was *known.Name) (
+	is bool, why string, err error) {
 	n, err := p.o.Names.Resolve(at)
 	if err != nil {
 		if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
@@ -157,11 +165,19 @@ func (p *pull) asKnown(ctx context.Context, at string, was *known.Name) (is bool
 	switch {
 	case err != nil && ctx.Err() == nil:
 		return false, staysFor(err), nil
-	case err != nil || look == was.Look:
+	case err != nil:
 		return true, "", err
+	case look != was.Look:
+		p.cut[at] = cut
+		is = cut
+	default:
+		is = true
 	}
-	p.cut[at] = cut
-	return cut, "", nil
+	full, err := isFull(n, e)
+	if is && full {
+		p.full[at] = e
+	}
+	return is, "", err
 }
 
 // flush keeps what was noted. What a crash takes away is found again, by what expect noted.
@@ -180,12 +196,9 @@ func (p *pull) skip(at, why string) {
 
 // node makes one name.
 func (p *pull) node(ctx context.Context, n *rnames.Node) error {
-	e := n.Name
-	if e == nil && n.Folder {
-		e = &record.Entry{Path: n.Path, Kind: record.KindFolder, Mode: 0o755}
-	}
-	if e == nil || n.Folder && e.Kind != record.KindFolder {
-		return nil // removed, or hidden by what lies below it
+	e := asFolder(n)
+	if e == nil {
+		return nil // removed
 	}
 	dir, err := p.o.Names.Resolve(path.Dir(n.Path))
 	if errors.Is(err, unix.ENOENT) && path.Dir(n.Path) == steps.Dir {
@@ -274,8 +287,8 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	if old != nil {
 		defer old.Unpin()
 		same, why, err := p.here(ctx, old, n.Path, e, was)
-		if same && n.Name == nil {
-			return "", err // it is a folder on both sides, and nothing is said of it
+		if same && n.Name == nil { // it is a folder on both sides, and nothing is said of it
+			return "", errors.Join(err, p.noteTips(ctx, n, old, was))
 		}
 		if same || why != "" || err != nil {
 			if same && err == nil {
@@ -336,12 +349,14 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 			return false, "", err
 		}
 		return false, changedHere, nil
-	case was.Look != look:
+	case was.Look != look && !(n.IsDir() && p.cut[at]):
 		return false, changedHere, nil
-	case has.Kind == record.KindFolder || e.Kind == record.KindFolder:
-		return false, "it is a folder on one side only", nil
 	}
-	return false, "", nil
+	full, err := isFull(n, e)
+	if full {
+		why = inTheWay
+	}
+	return false, why, err
 }
 
 // shown is what the tree has of a name. Where that is what is published although it looks otherwise (it was
@@ -404,7 +419,12 @@ func (p *pull) noteAs(st *steps.Step, made *names.Node, n *rnames.Node, e *recor
 	case was != nil:
 		return nil // it was changed since it was looked at
 	} // else a program changed what was made just now: it looks like nothing that is known
-	if p.notes[n.Path] = k.Encode(); len(p.notes) < mostNotes {
+	return p.noted(n.Path, k.Encode())
+}
+
+// noted notes what is known of a name from now on.
+func (p *pull) noted(at string, k []byte) error {
+	if p.notes[at] = k; len(p.notes) < mostNotes {
 		return nil
 	}
 	return p.flush()

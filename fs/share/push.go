@@ -19,6 +19,7 @@ import (
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cas/segment"
 	"ckptfs/fs/control"
+	"ckptfs/fs/share/changed"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
@@ -72,10 +73,13 @@ func (s *Share) push(ctx context.Context, at string, how asked, report func(cont
 	out *control.Pushed, soon time.Time, err error) {
 	s.pushing.Lock()
 	defer s.pushing.Unlock()
-	was := s.lookedThrough(at)
+	was := changed.All()
+	if at == steps.Dir {
+		was = s.changed.Look()
+	}
 	defer func() {
 		if err != nil {
-			was.undo()
+			was.Undo()
 		}
 	}()
 	l := &looker{Share: s, ctx: ctx, waits: true, batch: s.o.Store.Begin()}
@@ -107,61 +111,21 @@ const mostWaiting = 64
 
 // pushed notes what was published, and what is to be looked at again.
 func (s *Share) pushed(p *push) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for at, st := range p.found.done {
-		if !s.all && !s.dirty[shared.Run(at)] { // else it may have changed since it was looked at
-			s.done[at] = st
-		}
-	}
+	var removed, left []string
 	for i := range p.entries {
 		if at := p.entries[i].Path; p.entries[i].Kind == record.KindTombstone && at == shared.Step(at) {
-			delete(s.done, at)
+			removed = append(removed, at)
 		}
 	}
 	for _, w := range p.out.Skipped {
-		s.dirty[shared.Run(w.Path)] = true
+		left = append(left, w.Path)
 	}
-	s.looking = cleaned{}
-	s.touched.forget(s.o.Now())
+	s.changed.Pushed(p.found.done, removed, left)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.status.Waiting = slices.Clone(p.later[:min(len(p.later), mostWaiting)])
 	s.status.MoreWaiting = len(p.later) - len(s.status.Waiting)
 	s.status.Writer = p.out.Writer
-}
-
-// cleaned is what was dirty before runs were looked through.
-type cleaned struct {
-	s     *Share
-	all   bool
-	dirty map[string]bool
-}
-
-// lookedThrough notes that all runs are about to be looked through: what changes from here on makes them
-// dirty again.
-func (s *Share) lookedThrough(at string) cleaned {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at != steps.Dir {
-		return cleaned{all: true}
-	}
-	s.looking = cleaned{s, s.all, s.dirty}
-	s.all, s.dirty = false, map[string]bool{}
-	return s.looking
-}
-
-// has reports whether a run is to be looked through.
-func (c cleaned) has(run string) bool { return c.all || c.dirty[run] }
-
-// undo has them looked through again.
-func (c cleaned) undo() {
-	if c.s == nil {
-		return
-	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.s.all = c.s.all || c.all
-	maps.Copy(c.s.dirty, c.dirty)
-	c.s.looking = cleaned{}
 }
 
 // push publishes what was found.

@@ -3,6 +3,8 @@ package share
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	rnames "ckptfs/cas/remote/names"
@@ -12,6 +14,22 @@ import (
 
 // mostNamed is how many names an error lists.
 const mostNamed = 8
+
+// severalOf are the names with several versions, by all that is held of each.
+func severalOf(held [][]*record.Entry) (paths []string) {
+	var all []record.Entry
+	for _, of := range held {
+		for _, e := range of {
+			all = append(all, *e)
+		}
+	}
+	for _, n := range rnames.Tree(all) {
+		if len(n.Conflicts) > 0 {
+			paths = append(paths, n.Path)
+		}
+	}
+	return paths
+}
 
 // refuse is the error of a push that would leave a name with several versions, as far as heads tell now. A
 // writer that commits at the same moment is not seen.
@@ -27,14 +45,14 @@ func (p *push) refuse(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var several []string
+	was, own := severalOf(slices.Collect(maps.Values(held))), map[string]bool{}
 	for i := range ch.Entries {
 		e := ch.Entries[i]
 		e.Origin, e.Version = record.Writer(p.out.Writer), ch.Seen+1
-		if m := rnames.Merge(append(held[e.Path], &e)); len(m.Conflicts) > 0 {
-			several = append(several, e.Path)
-		}
+		held[e.Path], own[e.Path] = append(held[e.Path], &e), true
 	}
+	several := severalOf(slices.Collect(maps.Values(held)))
+	several = slices.DeleteFunc(several, func(p string) bool { return !own[p] && slices.Contains(was, p) })
 	if len(several) == 0 {
 		return nil
 	}

@@ -55,7 +55,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -76,10 +75,12 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/share/changed"
 	"ckptfs/fs/share/contact"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/removals"
 	"ckptfs/fs/share/shared"
+	"ckptfs/fs/share/versions"
 	"ckptfs/fs/share/yield"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
@@ -163,19 +164,16 @@ type Share struct {
 	pushing sync.Mutex
 	// leaving is held shared while a name goes to where nothing is shared, from when it is known that it is
 	// no stub's. A file becomes a stub under it, with the name that is published.
-	leaving   sync.RWMutex
-	lazy      *lazy
-	conflicts conflicts
+	leaving  sync.RWMutex
+	lazy     *lazy
+	versions *versions.Finder
 	// noting is held to change what is known of names.
 	noting sync.Mutex
 
-	mu      sync.Mutex
-	touched touches
-	dirty   map[string]bool // runs that something changed in since they were looked through
-	looking cleaned         // what was dirty before the push that is under way looked through it
-	all     bool            // every run is dirty
-	done    map[string]*steps.Step
-	status  control.RemoteStatus
+	changed *changed.Log
+
+	mu     sync.Mutex
+	status control.RemoteStatus
 
 	unasked yield.Yielding
 
@@ -209,9 +207,9 @@ func Open(o Options) (*Share, error) {
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	s := &Share{o: o, removals: in, heads: h,
-		touched: touches{}, dirty: map[string]bool{}, all: true, done: map[string]*steps.Step{},
-		wake: make(chan struct{}, 1),
+	s := &Share{o: o, removals: in, heads: h, versions: versions.New(h),
+		changed: changed.New(o.Now, Quiet),
+		wake:    make(chan struct{}, 1),
 		bring: &bring.Bringer{
 			Reader: o.Reader, Store: o.Store, Learn: o.State.Learn,
 		},
@@ -228,7 +226,6 @@ func Open(o Options) (*Share, error) {
 	s.contact = contact.New(contact.Options{Bucket: o.Bucket, URL: o.Joined.URL(), Now: o.Now,
 		Report: o.Report})
 	s.lazy = newLazy(s)
-	s.conflicts.s = s
 	s.status = control.RemoteStatus{URL: o.Joined.URL(), Writer: string(o.Joined.Writer),
 		ReadOnly: o.Joined.ReadOnly(), Waiting: []control.Skip{}}
 	return s, nil
@@ -262,37 +259,20 @@ func (s *Share) Status() *control.RemoteStatus {
 	return &st
 }
 
-// touches are, by what a run holds, or run, when something in it changed last, unless that was long ago.
-type touches map[string]time.Time
-
-// forget forgets what was left alone for as long as it counts.
-func (t touches) forget(now time.Time) {
-	maps.DeleteFunc(t, func(_ string, at time.Time) bool { return now.Sub(at) >= Quiet })
-}
-
 // Touched notes that a name, or what it leads to, changed. It waits for nothing.
 func (s *Share) Touched(p string) {
 	if p == steps.Dir { // a folder that was moved here
 		s.TouchedAll()
 	}
-	at := shared.Step(p)
-	if at == "" {
-		return
+	if shared.Step(p) != "" {
+		s.changed.Touched(p)
+		s.wakeUp()
 	}
-	s.mu.Lock()
-	s.touched[at] = s.o.Now()
-	s.dirty[shared.Run(p)] = true
-	delete(s.done, at)
-	s.mu.Unlock()
-	s.wakeUp()
 }
 
 // TouchedAll notes that something changed of which not all names are known.
 func (s *Share) TouchedAll() {
-	s.mu.Lock()
-	s.all = true
-	clear(s.done)
-	s.mu.Unlock()
+	s.changed.TouchedAll()
 	s.wakeUp()
 }
 
@@ -400,19 +380,7 @@ func (s *Share) rests(n *names.Node, p string) time.Duration {
 			rest = min(rest, since)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at, ok := s.touched[shared.Step(p)]; ok {
-		rest = min(rest, now.Sub(at))
-	}
-	return rest
-}
-
-// wasDone reports whether all of a step is published.
-func (s *Share) wasDone(p string, st *steps.Step) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.done[p] == st
+	return s.changed.Rest(p, rest)
 }
 
 func (s *Share) known(p string) (*known.Name, error) {

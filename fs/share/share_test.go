@@ -1,21 +1,6 @@
 package share
 
-import (
-	"testing"
-	"time"
-)
-
-// What was left alone long enough is forgotten.
-func TestTouchesAreForgotten(t *testing.T) {
-	now := time.Now()
-	all := touches{
-		"runs/x/1": now.Add(-Quiet), "runs/x/2": now.Add(time.Millisecond - Quiet), "runs/x/3": now,
-	}
-	all.forget(now)
-	if _, old := all["runs/x/1"]; old || len(all) != 2 {
-		t.Errorf("%v", all)
-	}
-}
+import "testing"
 
 // What lies in no run is not shared, nor is what begins with a dot or is unfinished, but for a pull's names
 // and those that formats give to finished files.

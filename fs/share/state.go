@@ -9,6 +9,7 @@ import (
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/shared"
+	"ckptfs/fs/share/versions"
 	"ckptfs/fs/steps"
 )
 
@@ -38,9 +39,9 @@ func (s *Share) StateOf(n *names.Node, p string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case !same:
+	case !same || s.lazy.stays(p):
 		return Pending, nil
-	case s.conflicts.has(p):
+	case s.versions.Has(p):
 		return Conflict, nil
 	case isStub(n):
 		return Remote, nil
@@ -71,6 +72,12 @@ func (s *Share) published(n *names.Node, p string, st *steps.Step, k *known.Name
 	e, _, err := l.entry(n, p, st, nil) // its local copy may have come or gone since
 	return err == nil && e != nil && known.ContentOf(e) == k.Content, nil
 }
+
+// Versions finds the names of which the remote has several versions.
+func (s *Share) Versions() *versions.Finder { return s.versions }
+
+// Expect keeps where the plan of a loser's file is, so that its bytes are found.
+func (s *Share) Expect(l versions.Loser) error { return s.o.State.SetFiles([]*record.File{l.File}) }
 
 // stepAt is the step that a path leads to; nil if it is none.
 func (s *Share) stepAt(p string) (*steps.Step, error) {

@@ -2,11 +2,11 @@ package share
 
 import (
 	"context"
-	"maps"
 	"strings"
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
+	"ckptfs/fs/share/changed"
 	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 )
@@ -14,7 +14,7 @@ import (
 // Unpublished counts what is not published as it is here, as far as that is to be shared. It asks no engine,
 // and looks only into runs that something changed in.
 func (s *Share) Unpublished(ctx context.Context) (*control.Unpublished, error) {
-	c := &counter{Share: s, ctx: ctx, dirty: s.toLookAt()}
+	c := &counter{Share: s, ctx: ctx, dirty: s.changed.ToLookAt()}
 	c.out.Removed = len(s.removals.All())
 	top, err := s.o.Names.Resolve(steps.Dir)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Share) Unpublished(ctx context.Context) (*control.Unpublished, error) {
 	}
 	defer top.Unpin()
 	err = c.each(top, steps.Dir, func(n *names.Node, run string) error {
-		if !n.IsDir() || !c.dirty.has(run) {
+		if !n.IsDir() || !c.dirty.Has(run) {
 			return nil
 		}
 		all, err := s.o.Steps.Of(strings.TrimPrefix(run, steps.Dir+"/"))
@@ -37,7 +37,7 @@ func (s *Share) Unpublished(ctx context.Context) (*control.Unpublished, error) {
 		}
 		return c.each(n, run, func(n *names.Node, p string) error {
 			st := byPath[p]
-			if st != nil && s.wasDone(p, st) {
+			if st != nil && s.changed.WasDone(p, st) {
 				return nil
 			}
 			return c.count(n, p, st)
@@ -46,19 +46,10 @@ func (s *Share) Unpublished(ctx context.Context) (*control.Unpublished, error) {
 	return &c.out, err
 }
 
-// toLookAt is what is dirty, or was until the push that is under way.
-func (s *Share) toLookAt() cleaned {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := cleaned{all: s.all || s.looking.all, dirty: maps.Clone(s.dirty)}
-	maps.Copy(c.dirty, s.looking.dirty)
-	return c
-}
-
 type counter struct {
 	*Share
 	ctx   context.Context
-	dirty cleaned
+	dirty changed.Runs
 	out   control.Unpublished
 }
 

@@ -10,6 +10,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/share"
+	"ckptfs/fs/share/versions"
 	"ckptfs/fs/virtual"
 )
 
@@ -19,7 +20,7 @@ func (s *sharing) losers(ctx context.Context) (shown []virtual.Loser, err error)
 	if one == nil {
 		return nil, nil
 	}
-	all, err := one.Losers(ctx)
+	all, err := one.Versions().Losers(ctx)
 	for _, l := range all {
 		v := virtual.Loser{Path: l.Path(), Mtime: l.MTime, Link: l.Link,
 			Key: loserKey{l.Name, record.Replaced{Writer: l.Origin, Version: l.Version}}}
@@ -39,7 +40,7 @@ type loserKey struct {
 }
 
 // openLoser opens the bytes of a version. Nothing is asked over the network before they are read.
-func (s *sharing) openLoser(one *share.Share, l share.Loser) (virtual.Bytes, error) {
+func (s *sharing) openLoser(one *share.Share, l versions.Loser) (virtual.Bytes, error) {
 	if l.File.Manifest.IsZero() {
 		return inlined{strings.NewReader(l.File.Inline)}, nil
 	}

@@ -183,7 +183,7 @@ func (s *sharing) status(ctx context.Context) *control.RemoteStatus {
 	if n, err := one.Unpublished(ctx); err == nil {
 		st.Unpublished = n
 	}
-	if all, err := one.Conflicts(ctx, ""); err == nil {
+	if all, err := one.Versions().Conflicts(ctx, ""); err == nil {
 		n := len(all.Names)
 		st.Conflicts = &n
 	}
@@ -382,7 +382,7 @@ func (q *Requests) Conflicts(ctx context.Context, path string) (*control.Conflic
 	if err != nil {
 		return nil, err
 	}
-	return s.Conflicts(ctx, path)
+	return s.Versions().Conflicts(ctx, path)
 }
 
 // Deleted lists the names that were deleted and may be brought back.

@@ -33,6 +33,9 @@ const (
 	killLink  = "runs/x/latest"
 	killStep  = "runs/x/1"
 	killFirst = "runs/x/2/f" // it is published for the first time
+
+	killFolder = "runs/x/1/folder" // others make it a file
+	killFile   = "runs/x/1/file"   // others make it a folder
 )
 
 // scene is what a machine does while it is killed.
@@ -53,6 +56,8 @@ func firstVersion(m *machine) {
 	m.put(killOld, []byte("old"))
 	m.put("runs/x/0/gone", []byte("gone"))
 	m.symlink("0", killLink)
+	m.put(killFolder+"/sub/f", []byte("f"))
+	m.put(killFile, []byte("file"))
 	m.attr(killStep, "user.a", "1")
 	m.attr(killStep, "user.b", "1")
 	m.published("")
@@ -68,6 +73,11 @@ func secondVersion(m *machine) {
 	m.rmdir("runs/x/0")
 	m.unlink(killLink)
 	m.symlink("1", killLink)
+	m.removeAll(killFolder)
+	m.put(killFolder, []byte("a file"))
+	m.unlink(killFile)
+	m.put(killFile+"/sub/f", []byte("f"))
+	m.attr(killFile, "user.a", "3")
 	m.attr(killStep, "user.a", "2")
 	m.attr(killStep, "user.b", "")
 	m.attr(killStep, "user.c", "2")

@@ -219,8 +219,16 @@ the first one of each has the name. A later change on a machine that has seen th
 					for _, n := range found.Names {
 						fmt.Fprintln(w, text.Printable(n.Path))
 						for _, v := range n.Versions {
+							what := text.Bytes(v.Size)
+							switch {
+							case v.Folder && v.Writer == "":
+								fmt.Fprintln(w, "  a folder, by what is in it")
+								continue
+							case v.Folder:
+								what = "a folder"
+							}
 							fmt.Fprintf(w, "  %s  %s  %s\n", text.Printable(v.Writer),
-								v.Time.Format(time.DateTime), text.Bytes(v.Size))
+								v.Time.Format(time.DateTime), what)
 						}
 					}
 				})

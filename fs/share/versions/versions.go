@@ -1,4 +1,5 @@
-package share
+// Package versions finds the names of which a remote has several versions, by what heads say.
+package versions
 
 import (
 	"context"
@@ -10,27 +11,34 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	rnames "ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/heads"
+	"ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/share/shared"
 )
 
-// conflicts are the names of which the remote has several versions, by what heads say. They are looked for
-// when somebody asks, once for each change of a head: only runs of several writers are read.
-type conflicts struct {
-	s     *Share
+// Finder looks for these names when somebody asks, once for each change of a head: only runs of several
+// writers are read. It is safe for concurrent use.
+type Finder struct {
+	heads *heads.Heads
 	group singleflight.Group
 
 	mu    sync.Mutex
 	asked bool
 	as    uint64 // Heads.Changes, when they were looked for
-	nodes []rnames.Node
+	nodes []names.Node
 }
 
+// New returns a Finder that reads heads.
+func New(h *heads.Heads) *Finder { return &Finder{heads: h} }
+
+// lookTimeout bounds for how long heads are read.
+const lookTimeout = 20 * time.Second
+
 // all are the names with several versions. ctx ends the wait alone.
-func (c *conflicts) all(ctx context.Context) ([]rnames.Node, error) {
-	now := c.s.heads.Changes()
+func (c *Finder) all(ctx context.Context) ([]names.Node, error) {
+	now := c.heads.Changes()
 	c.mu.Lock()
 	nodes, is := c.nodes, c.asked && c.as == now
 	c.mu.Unlock()
@@ -44,15 +52,15 @@ func (c *conflicts) all(ctx context.Context) ([]rnames.Node, error) {
 	})
 	select {
 	case r := <-done:
-		nodes, _ := r.Val.([]rnames.Node)
+		nodes, _ := r.Val.([]names.Node)
 		return nodes, r.Err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// has reports whether a name is among them, as far as that can be told in a moment.
-func (c *conflicts) has(p string) bool {
+// Has reports whether a name is among them, as far as that can be told in a moment.
+func (c *Finder) Has(p string) bool {
 	ctx, end := context.WithTimeout(context.Background(), attrTimeout)
 	defer end()
 	nodes, err := c.all(ctx)
@@ -61,24 +69,28 @@ func (c *conflicts) has(p string) bool {
 		nodes = c.nodes // as they were seen last
 		c.mu.Unlock()
 	}
-	return slices.ContainsFunc(nodes, func(n rnames.Node) bool { return n.Path == p })
+	return slices.ContainsFunc(nodes, func(n names.Node) bool { return n.Path == p })
 }
 
 // attrTimeout bounds for how long who asks for an attribute waits for the remote.
 const attrTimeout = 500 * time.Millisecond
 
-func (c *conflicts) look(ctx context.Context) (nodes []rnames.Node, err error) {
-	as := c.s.heads.Changes() // what changes meanwhile is looked for again
-	runs, err := c.s.heads.Contended(ctx)
+func (c *Finder) look(ctx context.Context) (nodes []names.Node, err error) {
+	as := c.heads.Changes() // what changes meanwhile is looked for again
+	runs, err := c.heads.Contended(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, run := range runs {
-		all, err := c.s.nodes(ctx, run)
+		all, err := c.heads.Below(ctx, run)
 		if err != nil {
 			return nil, err
 		}
-		for _, n := range all {
+		lists := make([][]record.Entry, len(all))
+		for i := range all {
+			lists[i] = all[i].Entries
+		}
+		for _, n := range names.Tree(lists...) {
 			if len(n.Conflicts) > 0 {
 				nodes = append(nodes, n)
 			}
@@ -100,8 +112,8 @@ type Loser struct {
 func (l Loser) Path() string { return l.Name + "@" + string(l.Origin) }
 
 // Losers are the files and links that lost their names to versions of others, ascending by Name.
-func (s *Share) Losers(ctx context.Context) (all []Loser, err error) {
-	nodes, err := s.conflicts.all(ctx)
+func (c *Finder) Losers(ctx context.Context) (all []Loser, err error) {
+	nodes, err := c.all(ctx)
 	for _, n := range nodes {
 		for _, e := range n.Conflicts {
 			if e.File != nil || e.Kind == record.KindLink {
@@ -112,24 +124,41 @@ func (s *Share) Losers(ctx context.Context) (all []Loser, err error) {
 	return all, err
 }
 
-// Expect keeps where the plan of a loser's file is, so that its bytes are found.
-func (s *Share) Expect(l Loser) error { return s.o.State.SetFiles([]*record.File{l.File}) }
-
 // Conflicts lists the names at or below a path of which the remote has several versions.
-func (s *Share) Conflicts(ctx context.Context, at string) (*control.Conflicts, error) {
+func (c *Finder) Conflicts(ctx context.Context, at string) (*control.Conflicts, error) {
 	at, err := shared.Path("conflicts", at)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.conflicts.all(ctx)
+	nodes, err := c.all(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &control.Conflicts{Names: []control.Conflict{}}
 	for _, n := range nodes {
 		if record.Below(path.Clean(n.Path), at) {
-			out.Names = append(out.Names, shared.Conflict(&n))
+			out.Names = append(out.Names, conflict(&n))
 		}
 	}
 	return out, nil
+}
+
+// conflict describes a name of which there are several versions.
+func conflict(n *names.Node) control.Conflict {
+	c := control.Conflict{Path: n.Path}
+	versions := n.Conflicts
+	if n.Name != nil {
+		versions = append([]*record.Entry{n.Name}, versions...)
+	} else { // by what is in it
+		c.Versions = append(c.Versions, control.Version{Folder: true})
+	}
+	for _, e := range versions {
+		v := control.Version{Writer: string(e.Origin), Time: time.Unix(0, e.MTime),
+			Folder: e.Kind == record.KindFolder}
+		if e.File != nil {
+			v.Size = e.File.Size
+		}
+		c.Versions = append(c.Versions, v)
+	}
+	return c
 }

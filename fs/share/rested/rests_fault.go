@@ -1,6 +1,6 @@
 //go:build fault
 
-package share
+package rested
 
 import "time"
 

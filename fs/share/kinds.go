@@ -1,0 +1,207 @@
+package share
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	rnames "ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/record"
+	"ckptfs/fs/names"
+	"ckptfs/fs/share/known"
+	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
+)
+
+// A name that is a folder on one machine, and that another put a file or a link in the place of, or the other
+// way round, is replaced as any name is, by an exchange (replace): a folder once nothing is in it. What it is
+// about to get is noted before what others removed is removed from it: from there on it may look otherwise,
+// as metrics go with their files, and no program changed it (known.Name.Next). As long as something of this
+// machine is in it, it stays (lazy.staying); published with that, it is a folder for all.
+
+const inTheWay = "others put a file or a link in the place of this folder, and something of this machine is in it: push that, and both versions are kept, or remove it"
+
+// asFolder is the entry of a name, or, where nothing is said of it but of names in it, that of a folder; nil:
+// there is no such name.
+func asFolder(n *rnames.Node) *record.Entry {
+	if n.Name == nil && n.Folder {
+		return &record.Entry{Path: n.Path, Kind: record.KindFolder, Mode: 0o755}
+	}
+	return n.Name
+}
+
+// kind is the type of what the tree has of a name, as in a mode; 0: nothing.
+func (s *Share) kind(at string) (uint32, error) {
+	n, err := s.o.Names.Resolve(at)
+	if gone(err) == nil && err != nil || errors.Is(err, unix.ENOTDIR) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer n.Unpin()
+	a, err := n.Attr()
+	return a.Mode & unix.S_IFMT, gone(err)
+}
+
+// isFull reports whether a node is a folder that what an entry says cannot replace: something is in it.
+func isFull(n *names.Node, e *record.Entry) (bool, error) {
+	if !n.IsDir() || e.Kind == record.KindFolder {
+		return false, nil
+	}
+	list, err := n.ListQuietly()
+	return slices.ContainsFunc(list, func(e tree.DirEntry) bool {
+		return e.Name != "." && e.Name != ".."
+	}), err
+}
+
+// noteTips notes that a folder shows what the remote has of its name, which says nothing of a folder. If
+// names in it are this machine's, what it has besides is published again: others have none of it any more.
+func (p *pull) noteTips(ctx context.Context, n *rnames.Node, here *names.Node, was *known.Name) error {
+	had := was.Encode()
+	_, look, err := shown(ctx, p.Share, here, n.Path, was)
+	if err != nil || was.Bare() || was.Look != look {
+		return err // its attributes were changed here: that is published, and another version is kept
+	}
+	is := &known.Name{Look: look, Content: was.Content, Tips: n.Shown()}
+	if len(n.Conflicts) > 0 && is.Content != known.ContentOf(asFolder(n)) {
+		if own, err := p.ownBelow(n.Path); err != nil {
+			return err
+		} else if own {
+			is = &known.Name{Tips: was.Tips}
+			defer p.Touched(n.Path)
+		}
+	}
+	if b := is.Encode(); !bytes.Equal(had, b) {
+		return p.noted(n.Path, b)
+	}
+	return nil
+}
+
+// ownBelow reports whether this machine published a name below a folder, which nobody changed since.
+func (s *Share) ownBelow(at string) (bool, error) {
+	own, is := record.Writer(s.Status().Writer), errors.New("it is")
+	err := s.o.State.EachName(at, func(p string, b []byte) error {
+		k, err := known.Decode(p, b)
+		if p != at && err == nil && slices.ContainsFunc(k.Tips, func(r record.Replaced) bool {
+			return r.Writer == own
+		}) {
+			return is
+		}
+		return nil
+	})
+	if errors.Is(err, is) {
+		return true, nil
+	}
+	return false, err
+}
+
+// inPlace makes what is no file by mk, in place of old if that is not nil.
+func (p *pull) inPlace(dir *names.Node, name string, old *names.Node, at string, was *known.Name,
+	mk func(name string) (*names.Node, error)) (*names.Node, error) {
+	if old == nil {
+		return mk(name)
+	}
+	n, err := mk(making)
+	if err != nil {
+		return nil, err
+	}
+	next := pullingName(n)
+	if err = p.o.Tree.Rename(dir, making, dir, next, unix.RENAME_NOREPLACE); err == nil {
+		err = p.replace(n, dir, next, name, old, at, was)
+	}
+	if err != nil {
+		n.Unpin()
+		return nil, err
+	}
+	return n, nil
+}
+
+// makeRoom has a look replace a folder in which something is: what is published may take its place.
+func (p *pull) makeRoom(ctx context.Context, n *rnames.Node) error {
+	old, err := p.o.Names.Resolve(n.Path)
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return gone(err)
+	}
+	defer old.Unpin()
+	full, err := isFull(old, n.Name)
+	if err == nil && full {
+		_ = p.lazy.ensure(ctx, path.Dir(n.Path)) // what stays is named
+	}
+	return err
+}
+
+// emptied has what others removed go from folders that they replaced. again: one is empty now, and can be.
+func (l *level) emptied(ctx context.Context) (again bool, err error) {
+	for p, e := range l.full {
+		if err := l.lazy.below(ctx, p); err != nil {
+			return false, err
+		}
+		if _, err := clearUnasked(ctx, l.Share, p); err != nil {
+			return false, err
+		}
+		n, err := l.o.Names.Resolve(p)
+		if err != nil {
+			return again, gone(err)
+		}
+		full, err := isFull(n, e)
+		n.Unpin()
+		if err != nil {
+			return false, err
+		}
+		again = again || !full
+	}
+	return again, nil
+}
+
+// setStaying notes which names in a folder are folders that others replaced, and that stay.
+func (z *lazy) setStaying(at string, full map[string]*record.Entry) {
+	maps.DeleteFunc(z.staying, func(p string, _ bool) bool { return path.Dir(p) == at })
+	for p := range full {
+		z.staying[p] = true
+	}
+}
+
+// stays reports whether a name is a folder that others replaced, and that stays.
+func (z *lazy) stays(p string) bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.staying[p]
+}
+
+// stays reports whether a folder stays that others replaced, and no program changed what it is besides.
+func (c *collector) stays(ctx context.Context, n *names.Node, p string) (bool, error) {
+	if !n.IsDir() {
+		return false, nil
+	}
+	k, err := c.known(p)
+	if k == nil || k.Next == nil || err != nil {
+		return false, err
+	}
+	_ = c.lazy.ensure(ctx, path.Dir(p)) // else an earlier process may have found that
+	return c.lazy.stays(p), nil
+}
+
+// addStaying adds the entry of a folder that stays for what is in it, if some of that is published: the
+// entries from first on.
+func (c *collector) addStaying(n *names.Node, p string, st *steps.Step, first int) error {
+	if len(c.entries) == first {
+		c.note(p, inTheWay)
+		return nil
+	}
+	e, look, err := c.entry(n, p, st, nil)
+	if err != nil {
+		return gone(err)
+	}
+	c.looks[p] = look
+	c.entries = slices.Insert(c.entries, first, *e)
+	return nil
+}
