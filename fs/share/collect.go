@@ -327,13 +327,6 @@ func (c *collector) removed() error {
 
 // exists reports whether the tree has a name.
 func (s *Share) exists(p string) (bool, error) {
-	n, err := s.o.Names.Resolve(p)
-	if err == nil {
-		n.Unpin()
-		return true, nil
-	}
-	if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
-		return false, nil
-	}
-	return false, err
+	there, _, err := s.kind(p)
+	return there, err
 }

@@ -35,18 +35,17 @@ func asFolder(n *rnames.Node) *record.Entry {
 	return n.Name
 }
 
-// kind is the type of what the tree has of a name, as in a mode; 0: nothing.
-func (s *Share) kind(at string) (uint32, error) {
+// kind reports whether the tree has a name, and whether that is a folder.
+func (s *Share) kind(at string) (there, folder bool, err error) {
 	n, err := s.o.Names.Resolve(at)
-	if gone(err) == nil && err != nil || errors.Is(err, unix.ENOTDIR) {
-		return 0, nil
+	if err == nil {
+		defer n.Unpin()
+		return true, n.IsDir(), nil
 	}
-	if err != nil {
-		return 0, err
+	if errors.Is(err, unix.ENOTDIR) {
+		err = nil
 	}
-	defer n.Unpin()
-	a, err := n.Attr()
-	return a.Mode & unix.S_IFMT, gone(err)
+	return false, false, gone(err)
 }
 
 // isFull reports whether a node is a folder that what an entry says cannot replace: something is in it.
@@ -145,7 +144,7 @@ func (l *level) emptied(ctx context.Context) (again bool, err error) {
 		if err := l.lazy.below(ctx, p); err != nil {
 			return false, err
 		}
-		if _, err := clearUnasked(ctx, l.Share, p); err != nil {
+		if _, err := clearUnasked(ctx, l.Share, p); err != nil { // beside a push that is left for later
 			return false, err
 		}
 		n, err := l.o.Names.Resolve(p)

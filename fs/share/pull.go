@@ -128,8 +128,8 @@ func (p *pull) about(ctx context.Context, n *rnames.Node) (r revised, why string
 	}
 	was, err := p.known(n.Path)
 	if err == nil && (was == nil || n.Name == nil) {
-		kind, err := p.kind(n.Path)
-		if err != nil || kind == unix.S_IFDIR || kind != 0 && was == nil || kind == 0 && n.Name == nil {
+		there, folder, err := p.kind(n.Path)
+		if err != nil || folder || there && was == nil || !there && n.Name == nil {
 			return r, "", err // it stays as it is, or nothing is said of it
 		}
 	}
