@@ -16,6 +16,7 @@ package blake3
 
 import (
 	"io"
+	"sync"
 
 	"github.com/zeebo/blake3"
 )
@@ -38,10 +39,13 @@ func SumAll[H ~[32]byte](sums []H, inputs [][]byte) {
 	}
 }
 
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
 // SumReader is the hash of all that r gives, and how many bytes that is.
 func SumReader(r io.Reader) (sum [32]byte, n int64, err error) {
-	b := blake3.New()
-	n, err = io.CopyBuffer(struct{ io.Writer }{b}, struct{ io.Reader }{r}, make([]byte, 64<<10))
+	b, buf := blake3.New(), buffers.Get().(*[64 << 10]byte)
+	defer buffers.Put(buf)
+	n, err = io.CopyBuffer(struct{ io.Writer }{b}, struct{ io.Reader }{r}, buf[:])
 	b.Sum(sum[:0])
 	return sum, n, err
 }

@@ -42,8 +42,8 @@ func EncodeDelta(dst, raw, base []byte, h Hint, most int) (out []byte, ok bool) 
 	if kind == notNumbers || len(raw) != len(base) || len(raw) < minLen || len(raw) > cas.MaxChunk {
 		return dst, false
 	}
-	s := planeStates.Get().(*planeState)
-	defer planeStates.Put(s)
+	s := planeStates.get()
+	defer planeStates.put(s)
 	n := len(dst)
 	out, ok = s.encodeDelta(dst, raw, base, h, most)
 	if !ok || s.decodeDelta(output{p: raw, verify: true}, out[n:], base) != nil {
@@ -109,8 +109,8 @@ func exponentAt(h Hint) int {
 // in base. Its errors and bounds are those of Codec.Decode; base of another length than rawLen is
 // cas.ErrCorrupt.
 func DecodeDelta(dst, stored, base []byte, rawLen int) ([]byte, error) {
-	s := planeStates.Get().(*planeState)
-	defer planeStates.Put(s)
+	s := planeStates.get()
+	defer planeStates.put(s)
 	return decodeTo(dst, rawLen, "delta", func(dst []byte) error {
 		return s.decodeDelta(output{p: dst}, stored, base)
 	})
@@ -297,8 +297,8 @@ func Estimate(raw, base []byte, h Hint) (alone, delta float64) {
 	if kind == notNumbers || len(raw) != len(base) || len(raw) < elems*w {
 		return 1, 1
 	}
-	s := planeStates.Get().(*planeState)
-	defer planeStates.Put(s)
+	s := planeStates.get()
+	defer planeStates.put(s)
 	step := (len(raw)/w - elems/rans.Samples) / (rans.Samples - 1) * w
 	rot := 0
 	if kind == floats && w > 1 {

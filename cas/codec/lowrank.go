@@ -114,9 +114,9 @@ func EncodeLowRank(
 	le.PutUint32(out[n+lowRankHead-5:], uint32(len(out)-n-lowRankHead))
 	out[n+lowRankHead-1] = c
 	predicted := s.predict(&shape, base, rows, columns)
-	state := planeStates.Get().(*planeState)
+	state := planeStates.get()
 	out, ok = state.encodeDelta(out, raw, predicted, h, most-(len(out)-n))
-	planeStates.Put(state)
+	planeStates.put(state)
 	if !ok {
 		return dst, false
 	}
@@ -194,7 +194,7 @@ func decodeLowRank(o output, stored, base, columns []byte) error {
 	if s.rows, err = Decode(s.rows[:0], c, rows, shape.RowsLen()); err != nil {
 		return fmt.Errorf("rows: %w", err)
 	}
-	state := planeStates.Get().(*planeState)
-	defer planeStates.Put(state)
+	state := planeStates.get()
+	defer planeStates.put(state)
 	return state.decodeDelta(o, rest, s.predict(&shape, base, s.rows, columns))
 }

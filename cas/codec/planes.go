@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"sync"
 
 	"ckptfs/cas/rans"
 )
@@ -92,12 +91,10 @@ type planeState struct {
 	blockBufs [8][]byte
 }
 
-var planeStates = sync.Pool{New: func() any { return new(planeState) }}
-
 // encodePlanes appends raw to dst as planes.
 func encodePlanes(dst, raw []byte, h Hint) []byte {
-	s := planeStates.Get().(*planeState)
-	defer planeStates.Put(s)
+	s := planeStates.get()
+	defer planeStates.put(s)
 	// Integers are not rotated: it would spoil the planes of zeros above small ones. Floats of one byte gain
 	// nothing by it.
 	w, kind := numbers(h)
@@ -116,8 +113,8 @@ func encodePlanes(dst, raw []byte, h Hint) []byte {
 }
 
 func (planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
-	s := planeStates.Get().(*planeState)
-	defer planeStates.Put(s)
+	s := planeStates.get()
+	defer planeStates.put(s)
 	return decodeTo(dst, rawLen, "planes", func(dst []byte) error {
 		return s.decodePlanes(output{p: dst}, stored)
 	})
@@ -125,8 +122,8 @@ func (planesCodec) Decode(dst, stored []byte, rawLen int) ([]byte, error) {
 
 // verifyPlanes reports whether stored decodes to raw.
 func verifyPlanes(stored, raw []byte) bool {
-	s := planeStates.Get().(*planeState)
-	defer planeStates.Put(s)
+	s := planeStates.get()
+	defer planeStates.put(s)
 	return s.decodePlanes(output{p: raw, verify: true}, stored) == nil
 }
 

@@ -6,6 +6,7 @@
 //	Set    the beginnings of hashes
 //	Least  the least number that was noted for each beginning of a hash
 //	Slab   values
+//	Text   strings
 //
 // A table is sorted by keys, with gaps: each key has a home in proportion to its value, and lies there, or
 // behind it with no gap between (linear probing, in order). So keys are to be spread evenly, as the

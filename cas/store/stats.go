@@ -11,6 +11,7 @@ type Stats struct {
 	Underway  int64 // of these put by batches that are not released: files may not name them yet
 	Unsealed  int   // segments that should have a footer and got none; the next Open tries again
 	Abandoned int   // segments abandoned since Open because of a failed fsync
+	Untrusted bool  // every read is held against the hash (package trust)
 
 	// Unreadable are segments that the disk does not read, or not all of, as far as Open, or the making of an
 	// index, came upon them.
@@ -28,7 +29,7 @@ func (s *Store) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := a.stats
-	st.Underway = s.underway.Load()
+	st.Underway, st.Untrusted = s.underway.Load(), !s.reader.trust.Is()
 	tails, _ := a.tails.All()
 	for _, t := range tails {
 		st.Segments++

@@ -51,7 +51,8 @@ func TestGoldens(t *testing.T) {
 		Failures: []control.Failure{{Path: "runs/a/7/model.pt", Reason: "no space left on device", Since: at, Attempts: 3}},
 		Recovery: "2 files queued again",
 		Refused:  control.Refused{Sidecars: []string{"runs/a/7/arch.json: it goes in circles: a, b"}, MoreSidecars: 2},
-		Upkeep: control.Upkeep{Looking: &looked, Kernels: "avx2", DiskBytes: 1 << 40, FreeBytes: 60 << 30,
+		Upkeep: control.Upkeep{Looking: &looked, Kernels: "avx2", ComparesBLAKE3: true,
+			DiskBytes: 1 << 40, FreeBytes: 60 << 30,
 			LastPrune: &control.LastPrune{At: at, FreedBytes: 3 << 30, ByItself: true},
 			LastCheck: &control.LastCheck{At: at, ReadData: true, Problems: 2}},
 	}

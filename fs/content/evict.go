@@ -91,7 +91,6 @@ func (e *eviction) runLocked() (skip string, err error) {
 			return "", nil
 		}
 	}
-	e.size = f.UnpackedLocked()
 	return "", e.hollowLocked(own)
 }
 
@@ -103,6 +102,7 @@ func (e *eviction) hollowLocked(own *os.File) error {
 	if err != nil {
 		return err
 	}
+	e.size = st.Size()
 	rec := f.rec
 	rec.Hollow = true
 	if err := f.c.Step("hollow: record"); err != nil {

@@ -136,6 +136,8 @@ type Refused struct {
 // store that was not mounted.
 type Upkeep struct {
 	Kernels string `json:"kernels,omitempty"` // the level of simd's that the daemon runs
+	// every read compares BLAKE3, which takes longer, until a check of all data finds no damage
+	ComparesBLAKE3 bool `json:"compares_blake3,omitempty"`
 	// how many files the start has looked at so far; nil once it has come to all: before that it is not known
 	// how many wait, nor which copies there are
 	Looking     *int64     `json:"looking,omitempty"`

@@ -1,11 +1,9 @@
 package maintenance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -26,14 +24,6 @@ import (
 // retireBytes is how much is encoded again, at most, before what it replaces is freed. Where less is free it
 // is Reserve.Spare.
 const retireBytes = 1 << 30
-
-// compacted is a file as a compaction found it.
-type compacted struct {
-	path     string
-	manifest cas.Hash
-	size     int64
-	mtime    int64
-}
 
 // Compact encodes again the chunks that take less room by today's encodings, or against bases that came
 // later. It goes file by file, the oldest first, so that each file finds those before it as they will stay.
@@ -59,9 +49,10 @@ func (p *Passes) Compact(
 	}
 	defer c.End()
 	defer p.Throttle.Press()()
+	defer p.Names.Tours.Begin()() // what can wait does, for as long as it is compacted
 	k := &compaction{
 		Compaction: c, passes: p, out: &control.Compacted{DryRun: o.DryRun},
-		to: map[cas.Hash]bool{}, seen: spilled.NewSet(p.Spill), trials: pack.NewTrials(),
+		all: newCompacted(p.Spill), seen: spilled.NewSet(p.Spill), trials: pack.NewTrials(),
 	}
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil && !o.DryRun {
@@ -89,67 +80,62 @@ type compaction struct {
 	*store.Compaction
 	passes  *Passes
 	out     *control.Compacted
-	all     []compacted
-	to      map[cas.Hash]bool // manifests of the files to come
-	alike   bases.Signatures  // of the files that are done
+	all     *compactedFiles
+	alike   bases.Signatures // of the files that are done
 	trials  *pack.Trials
 	retired int64        // bytes that had been encoded again when Retire was called last
 	seen    *spilled.Set // chunks
 
-	naming sync.Once
-	named  *spilled.Set // chunks that files name
+	naming  sync.Once
+	named   *spilled.Set // chunks that files name
+	unnamed bool         // it does not have all of them
 }
 
 func (k *compaction) files(ctx context.Context, report func(control.Progress)) error {
-	var total, done int64
 	var mu sync.Mutex
 	err := k.passes.tour(ctx, func(path string, n *names.Node, st *unix.Stat_t) error {
 		rec, size, err := packedFile(n, st)
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil || !rec.Packed() || rec.Remote || k.to[rec.Manifest] {
+		if err != nil || !rec.Packed() || rec.Remote {
 			return nil // gone meanwhile, damaged, or plain
 		}
-		k.to[rec.Manifest] = true
-		total += size
-		k.all = append(k.all, compacted{path, rec.Manifest, size, rec.Mtime})
-		return nil
+		mu.Lock()
+		defer mu.Unlock()
+		return k.all.add(path, compacted{manifest: rec.Manifest, size: size, mtime: rec.Mtime})
 	})
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(k.all, func(a, b compacted) int {
-		return cmp.Or(cmp.Compare(a.mtime, b.mtime), cmp.Compare(a.path, b.path))
-	})
-	for i, f := range k.all {
+	done := int64(0)
+	return k.all.each(func(f *compacted, path string) error {
 		if report != nil {
 			report(control.Progress{
-				DoneBytes: done, TotalBytes: total, DoneFiles: i, TotalFiles: len(k.all), Current: f.path,
+				DoneBytes: done, TotalBytes: k.all.bytes,
+				DoneFiles: k.out.Files, TotalFiles: k.all.len(), Current: path,
 			})
 		}
-		if err := k.file(ctx, f); err != nil {
+		if err := k.file(ctx, f.manifest, path); err != nil {
 			return err
 		}
 		done += f.size
 		k.out.Files++
-	}
-	return nil
+		return nil
+	})
 }
 
 // wanted reports whether a file names a chunk. The first call reads all manifests. The store asks only of
 // chunks that are the rounding of another.
 func (k *compaction) wanted(h cas.Hash) bool {
 	k.naming.Do(k.name)
-	return k.named.MayHave(short(h)) || k.named.Err() != nil
+	return k.named.MayHave(short(h)) || k.named.Err() != nil || k.unnamed
 }
 
 // name notes which chunks files name.
 func (k *compaction) name() {
 	k.named = spilled.NewSet(k.passes.Spill)
-	for _, f := range k.all {
-		m, err := k.passes.Assemble.Manifest(f.manifest)
+	err := k.all.manifests(func(h cas.Hash) {
+		m, err := k.passes.Assemble.Manifest(h)
 		if err != nil {
-			continue
+			return
 		}
 		for _, o := range m.Objects {
 			spans, _ := o.Spans(k.passes.Store.Get)
@@ -157,7 +143,8 @@ func (k *compaction) name() {
 				k.named.Add(short(s.Hash))
 			}
 		}
-	}
+	})
+	k.unnamed = err != nil
 }
 
 // packedFile is the record of a file, packed or not, and its size.
@@ -172,22 +159,22 @@ func packedFile(n *names.Node, found *unix.Stat_t) (tree.Record, int64, error) {
 	return f.StateLocked().Record, st.Size, err
 }
 
-func (k *compaction) file(ctx context.Context, f compacted) error {
+// file encodes again the chunks of the file at a path, with a manifest h.
+func (k *compaction) file(ctx context.Context, h cas.Hash, path string) error {
 	p := k.passes
-	m, err := p.Assemble.Manifest(f.manifest)
+	m, err := p.Assemble.Manifest(h)
 	if err != nil {
 		k.out.Passed++
 		return nil
 	}
-	again := pack.Recoding{Series: runs.Series(f.path), Trials: k.trials}
+	again := pack.Recoding{Series: runs.Series(path), Trials: k.trials}
 	again.Related = sync.OnceValue(func() pack.Related {
 		// Only the files before this one, which are older, may be its bases.
-		to := func(h cas.Hash) bool { return k.to[h] }
-		rel, was := p.Bases.RelatedAmong(f.path, m.Layout(), to, &k.alike)
-		k.alike.Note(pack.Signs(m.Tensors), f.manifest, was)
+		rel, was := p.Bases.RelatedAmong(path, m.Layout(), k.all.toCome, &k.alike)
+		k.alike.Note(pack.Signs(m.Tensors), h, was)
 		return rel
 	})
-	defer delete(k.to, f.manifest)
+	defer k.all.done(h)
 	for {
 		done := k.Stats().Records
 		err := k.recode(ctx, m, again)

@@ -89,7 +89,7 @@ func putPairs(tx *bolt.Tx, bucket string, pairs map[string][]byte) error {
 		if k := []byte(key); value == nil {
 			err = in.Delete(k)
 		} else {
-			err = in.Put(k, seal(k, bytes.Clone(value)))
+			err = in.Put(k, seal(k, append(make([]byte, 0, len(value)+sumLen), value...)))
 		}
 	}
 	return err

@@ -73,6 +73,8 @@ func find(blob, tail []byte) []byte {
 	return nil
 }
 
+const sumLen = 4 // of the checksum of a value
+
 // seal appends the checksum to a value.
 func seal(key, blob []byte) []byte {
 	return binary.BigEndian.AppendUint32(blob, checksum(key, blob))
@@ -80,7 +82,7 @@ func seal(key, blob []byte) []byte {
 
 // unseal checks a value and returns what seal was given.
 func unseal(key, value []byte) ([]byte, error) {
-	n := len(value) - 4
+	n := len(value) - sumLen
 	if n < 0 || binary.BigEndian.Uint32(value[n:]) != checksum(key, value[:n]) {
 		return nil, fmt.Errorf("index: value of %d bytes at %x: checksum: %w", len(value), key,
 			cas.ErrCorrupt)
@@ -126,9 +128,9 @@ func without(blob []byte, entries []cas.Entry) []byte {
 }
 
 // splice copies blob, and appends for each entry what put makes of the record of its hash, nil when there is
-// none.
+// none. There is room for seal.
 func splice(blob []byte, entries []cas.Entry, put func(out, old []byte, e *cas.Entry) []byte) []byte {
-	out := make([]byte, 0, len(blob)+len(entries)*recordLen)
+	out := make([]byte, 0, len(blob)+len(entries)*recordLen+sumLen)
 	for i := range entries {
 		e := &entries[i]
 		tail := e.Hash[prefixLen:keyLen]

@@ -71,6 +71,7 @@ func Status(w io.Writer, st *control.Status) {
 		"mode", mode,
 		"process", process,
 		"kernels", st.Kernels,
+		"reads", readsText(st.ComparesBLAKE3),
 		"metrics", metrics,
 		"looking", lookingText(st.Looking),
 		"queue", fmt.Sprintf("%s, %s", Plural(int64(st.Queue.Files), "file"),
@@ -95,6 +96,14 @@ func Status(w io.Writer, st *control.Status) {
 	}
 	NamePlain(w, st)
 	NameFailures(w, st)
+}
+
+// readsText says that reads take longer, why, and until when; nothing where they do not.
+func readsText(slower bool) string {
+	if !slower {
+		return ""
+	}
+	return "compare BLAKE3, which takes longer, as in a store that was copied; a `ckptfs check --read-data` of the mount that finds no damage ends that"
 }
 
 // lookingText says how far the start is.
