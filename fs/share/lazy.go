@@ -57,7 +57,8 @@ type lazy struct {
 func newLazy(s *Share) *lazy {
 	return &lazy{s: s, fetched: 1, tellings: tell.New(),
 		upToDate: map[string]uint64{}, failed: map[string]error{}, making: map[string]bool{},
-		untold: map[string]bool{}, quiet: map[string]bool{}, hidden: map[string]bool{}}
+		untold: map[string]bool{},
+		quiet:  map[string]bool{}, hidden: map[string]bool{}}
 }
 
 // lookTimeout bounds for how long a lookup waits for the remote: what was seen last is shown then.
@@ -138,9 +139,12 @@ func (z *lazy) bring(ctx context.Context, at string) {
 	err := z.level(ctx, at)
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if z.upToDate[at] = fetched; err == nil {
+	z.upToDate[at] = fetched
+	if err == nil {
 		delete(z.failed, at)
-	} else if z.failed[at] = err; !errors.Is(err, errAgain) {
+		return
+	}
+	if z.failed[at] = err; !errors.Is(err, errAgain) {
 		z.s.o.Report(slog.LevelWarn, "names that others published may be missing", "path", at, "reason", err)
 	}
 }

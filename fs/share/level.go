@@ -325,34 +325,24 @@ func (l *level) removeFolders(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeFolder waits for no push or pull: what a killed one left there is looked at by the next fetch then.
 func (l *level) removeFolder(ctx context.Context, p, name string) error {
+	s := l.Share
 	if err := l.lazy.below(ctx, p); err != nil {
-		return err
-	}
-	if went, err := l.rmdir(p, name); went || err != nil {
 		return err
 	}
 	if did, err := clearUnasked(ctx, l.Share, p); !did || err != nil {
 		l.again = true
 		return err
 	}
-	_, err := l.rmdir(p, name)
-	return err
-}
-
-// rmdir removes a folder unless something is in it.
-func (l *level) rmdir(p, name string) (went bool, err error) {
-	err = l.lazy.quietly(p, func() error {
-		err := l.o.Tree.Rmdir(l.dir, name)
-		if went = gone(err) == nil; err != nil {
-			if errors.Is(err, unix.ENOTEMPTY) {
-				return nil
-			}
-			return gone(err)
+	return l.lazy.quietly(p, func() error {
+		err := s.o.Tree.Rmdir(l.dir, name)
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || gone(err) == nil && err != nil {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 		l.announce(l.dir, name)
 		return l.forget(p)
 	})
-	return went, err
 }

@@ -3,7 +3,6 @@ package volume
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -41,37 +40,5 @@ func TestShareBesideBusyPrograms(t *testing.T) {
 	})
 	if !b.exists("runs/x/1/model.safetensors") {
 		t.Error("nothing was pulled")
-	}
-}
-
-// Folders that others removed go while a push is under way, however long that takes.
-func TestFoldersGoBesideAPush(t *testing.T) {
-	c := newCloud(t)
-	a, b := c.join("a"), c.join("b")
-	for i := range 5 {
-		a.put(fmt.Sprintf("runs/x/%d/f", i), []byte("f"))
-	}
-	a.published("")
-	h := b.hook("heads/b")
-	b.fetched()
-	if !b.exists("runs/x/4/f") {
-		t.Fatal("nothing appeared")
-	}
-	for i := range 5 {
-		a.unlink(fmt.Sprintf("runs/x/%d/f", i))
-		a.rmdir(fmt.Sprintf("runs/x/%d", i))
-	}
-	a.rmdir("runs/x")
-	a.published("")
-	b.put("runs/y/1/f", []byte("own"))
-	h.call = func() {
-		b.fetched()
-		if b.exists("runs/x") {
-			t.Error("what was removed is there")
-		}
-	}
-	b.published("")
-	if h.call != nil {
-		t.Error("nothing was published")
 	}
 }

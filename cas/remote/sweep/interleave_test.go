@@ -201,11 +201,9 @@ var scenes = map[string]func() *scene{
 	},
 }
 
-// interleavings is "full" where all is explored that three preemptions reach, or two preemptions and faults,
-// three in some scenes, and 100,000 seeds of each; "seeds" for these alone.
-var interleavings = os.Getenv("CKPTFS_INTERLEAVINGS")
-
-var full = interleavings == "full"
+// full is whether all is explored that three preemptions reach, or two preemptions and faults, three in some
+// scenes, and 100,000 seeds of each.
+var full = os.Getenv("CKPTFS_INTERLEAVINGS") == "full"
 
 // thorough are the scenes of which three preemptions and faults are explored.
 var thorough = []string{"a pusher", "a file that an index told of"}
@@ -227,13 +225,9 @@ func TestInterleavings(t *testing.T) {
 			if full && slices.Contains(thorough, name) {
 				deviations = 3
 			}
-			if interleavings == "seeds" {
-				seeds = 100_000
-			} else {
-				e := &explorer{make: scenes[name], wrap: faithful}
-				e.from(nil, deviations, runtime.GOMAXPROCS(0))
-				report(t, e, fmt.Sprintf("up to %d preemptions and faults", deviations))
-			}
+			e := &explorer{make: scenes[name], wrap: faithful}
+			e.from(nil, deviations, runtime.GOMAXPROCS(0))
+			report(t, e, fmt.Sprintf("up to %d preemptions and faults", deviations))
 			random := &explorer{make: scenes[name], wrap: faithful}
 			random.seeds(seeds, runtime.GOMAXPROCS(0))
 			report(t, random, "seeds")
