@@ -85,7 +85,11 @@ func (k *Keeper) Look(ctx context.Context) {
 		return
 	}
 	k.Settle()
-	p, err := k.Passes.Reclaim(ctx, grace)
+	p, err := k.Passes.reclaim(ctx, grace)
+	if errors.Is(err, store.ErrSweeping) { // it looks again soon: that one may be a dry run
+		k.Removed()
+		return
+	}
 	now := k.Passes.Now()
 	if k.filled = now; grace == 0 {
 		k.short = now
@@ -96,7 +100,7 @@ func (k *Keeper) Look(ctx context.Context) {
 	if err != nil || p.YoungBytes > 0 || p.Damaged > 0 {
 		k.Removed() // something is left
 	}
-	if errors.Is(err, store.ErrSweeping) || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
@@ -107,6 +111,9 @@ func (k *Keeper) Look(ctx context.Context) {
 	k.Passes.Report(slog.LevelInfo, "the disk fills up: the store was pruned", "grace", grace,
 		"freed", humanize.IBytes(uint64(freed)),
 		"free", humanize.IBytes(uint64(free)))
+	if freed > 0 {
+		k.Passes.Queue.Freed()
+	}
 }
 
 // due reports whether the store is to be pruned, and what is to be left alone.
@@ -122,7 +129,31 @@ func (k *Keeper) due() (grace time.Duration, due bool) {
 	return control.DefaultGrace, k.paid || k.filled.IsZero() || now.Sub(k.filled) >= fillsEvery
 }
 
-// Reclaim is a prune that nobody asked for.
-func (p *Passes) Reclaim(ctx context.Context, grace time.Duration) (*control.Pruned, error) {
+// Reclaim gives back what no file needs, however young it is: somebody has no room. Of a prune that is under
+// way it waits for the end, and prunes itself if that gave back nothing.
+func (p *Passes) Reclaim(ctx context.Context) (freed int64, err error) {
+	for {
+		last := p.Last.Prune.Load()
+		out, err := p.reclaim(ctx, 0)
+		if !errors.Is(err, store.ErrSweeping) {
+			if out != nil {
+				freed = max(0, out.FreedBytes-out.CopiedBytes)
+			}
+			return freed, err
+		}
+		select {
+		case p.Pruning <- struct{}{}:
+			<-p.Pruning
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		if did := p.Last.Prune.Load(); did != last && did.FreedBytes > 0 {
+			return did.FreedBytes, nil
+		}
+	}
+}
+
+// reclaim is a prune that nobody asked for.
+func (p *Passes) reclaim(ctx context.Context, grace time.Duration) (*control.Pruned, error) {
 	return p.prune(ctx, control.PruneOptions{Grace: grace, MaxUnused: store.DefaultMaxUnused}, true, nil)
 }

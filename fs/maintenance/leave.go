@@ -1,9 +1,12 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -14,6 +17,13 @@ import (
 	"ckptfs/index/manifest"
 )
 
+const (
+	// leavers are how many files are made plain at a time: each waits for the disk several times. But of
+	// those with more than leavesAlone bytes it is one, which keeps the processors busy.
+	leavers     = 16
+	leavesAlone = 8 << 20
+)
+
 // Leave makes every file plain: its bytes lie in the tree then, whole and durable, and were compared with
 // what its manifest says. Nothing else uses the store meanwhile. A file that cannot be made plain is a
 // problem, and stays as it is; so it may be cut short, and repeated.
@@ -22,7 +32,10 @@ func (p *Passes) Leave(
 ) (*control.Left, error) {
 	l := &leave{passes: p, ctx: ctx, total: total, report: report}
 	l.moved = control.Left{Damaged: []control.Skip{}, Kept: []string{}, Lost: []string{}}
-	err := p.Names.Walk(ctx, l.file)
+	err := p.Names.Tour(ctx, names.Tour{Workers: leavers, File: l.file})
+	slices.SortFunc(l.moved.Damaged, func(a, b control.Skip) int { return cmp.Compare(a.Path, b.Path) })
+	slices.Sort(l.moved.Kept)
+	slices.Sort(l.moved.Lost)
 	return &l.moved, err
 }
 
@@ -30,21 +43,25 @@ func (p *Passes) Leave(
 type leave struct {
 	passes *Passes
 	ctx    context.Context
-	moved  control.Left
 	total  int64
+	large  sync.Mutex          // held while a large file is made plain
+	inodes [leavers]sync.Mutex // by number: a file with two names is not met twice at a time
+
+	mu     sync.Mutex // guards the rest
+	moved  control.Left
 	looked int
 	report func(control.Progress)
 }
 
 // file makes one file plain.
-func (l *leave) file(path string, n *names.Node) error {
+func (l *leave) file(path string, n *names.Node, _ *unix.Stat_t) error {
 	if err := l.ctx.Err(); err != nil {
 		return err
 	}
-	if l.looked++; l.report != nil {
-		l.report(control.Progress{DoneBytes: l.moved.Bytes, TotalBytes: max(l.total, l.moved.Bytes),
-			DoneFiles: l.looked, Current: path})
-	}
+	l.begins(path)
+	one := &l.inodes[n.Ino()%leavers]
+	one.Lock()
+	defer one.Unlock()
 	err := l.plain(path, n)
 	switch {
 	case err == nil || errors.Is(err, unix.ENOENT):
@@ -52,8 +69,27 @@ func (l *leave) file(path string, n *names.Node) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	l.moved.Damaged = append(l.moved.Damaged, control.Skip{Path: path, Reason: err.Error()})
+	l.note(func(out *control.Left) {
+		out.Damaged = append(out.Damaged, control.Skip{Path: path, Reason: err.Error()})
+	})
 	return nil
+}
+
+// begins reports that a file is looked at.
+func (l *leave) begins(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looked++; l.report != nil {
+		l.report(control.Progress{DoneBytes: l.moved.Bytes, TotalBytes: max(l.total, l.moved.Bytes),
+			DoneFiles: l.looked, Current: path})
+	}
+}
+
+// note changes what Leave returns.
+func (l *leave) note(change func(*control.Left)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.moved)
 }
 
 // plain makes a file plain. No lock is held.
@@ -66,7 +102,7 @@ func (l *leave) plain(path string, n *names.Node) error {
 	case is.Damage != nil:
 		return is.Damage
 	case is.Record.Lost:
-		l.moved.Lost = append(l.moved.Lost, path)
+		l.note(func(out *control.Left) { out.Lost = append(out.Lost, path) })
 	}
 	if !is.Packed() {
 		return locked(f, func() error { return f.UnpackLocked(false) })
@@ -79,8 +115,12 @@ func (l *leave) plain(path string, n *names.Node) error {
 		return err
 	}
 	if err != nil { // the local copy is all there is, and UnpackLocked keeps it
-		l.moved.Kept = append(l.moved.Kept, path)
+		l.note(func(out *control.Left) { out.Kept = append(out.Kept, path) })
 		return locked(f, func() error { return f.UnpackLocked(false) })
+	}
+	if m.Size > leavesAlone {
+		l.large.Lock()
+		defer l.large.Unlock()
 	}
 	if !is.Record.Hollow {
 		if l.same(f, m) == nil {
@@ -102,8 +142,10 @@ func (l *leave) plain(path string, n *names.Node) error {
 // count counts a file that was made plain.
 func (l *leave) count(size int64, err error) error {
 	if err == nil {
-		l.moved.Files++
-		l.moved.Bytes += size
+		l.note(func(out *control.Left) {
+			out.Files++
+			out.Bytes += size
+		})
 	}
 	return err
 }

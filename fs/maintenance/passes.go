@@ -53,6 +53,8 @@ type Passes struct {
 	// Plan reads where a remote has the file of a manifest; nil: the store is used without a remote.
 	Plan func(manifest cas.Hash) error
 	Last Last
+	// Pruning has room for one, and holds it while a prune is under way.
+	Pruning chan struct{}
 }
 
 // look looks at a file, which st describes as it was found; nil: it is not known.

@@ -24,6 +24,12 @@ func (p *Passes) prune(ctx context.Context, o control.PruneOptions, byItself boo
 	if p.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
+	select {
+	case p.Pruning <- struct{}{}:
+		defer func() { <-p.Pruning }()
+	default:
+		return nil, fmt.Errorf("nothing was removed: %w", store.ErrSweeping)
+	}
 	size := p.Store.Stats().Bytes
 	opt := store.SweepOptions{Grace: o.Grace, MaxUnused: o.MaxUnused, DryRun: o.DryRun}
 	if report != nil {

@@ -47,8 +47,8 @@
 //
 //	before    the local copies of packed files are evicted, until it fits
 //	fails     what the attempt wrote is taken back (store.Batch.TakeBack), also from a group; what cannot be,
-//	          and what a crash left, a prune of the whole store gives back (Options.Reclaim): once in a
-//	          PackAll, else every ten minutes
+//	          and what a crash left or files that were removed, a prune of the whole store gives back
+//	          (Options.Reclaim): in a PackAll at once, else every ten minutes
 //	after     its own local copy is evicted if nobody has it open: the segments and its record are written
 //
 // A file that failed so is not tried again before there is more room than there was. A PackAll tries it once
@@ -165,7 +165,8 @@ type Options struct {
 	Failed func()              // called when one could not be packed: the disk may be full
 	// Evict evicts local copies of packed files that nobody uses, until enough is true. May be nil.
 	Evict func(enough func() bool)
-	// Reclaim gives back what the segments hold that no file needs, and returns how many bytes. May be nil.
+	// Reclaim gives back what the segments hold that no file needs, and returns how many bytes. It waits for
+	// one that is under way. May be nil.
 	Reclaim func(context.Context) (freed int64, err error)
 }
 

@@ -115,7 +115,7 @@ func (r *Reserve) Spare() (int64, error) {
 func (r *Reserve) check() (step int64, err error) {
 	free, share, err := r.free()
 	if err == nil && free < share {
-		err = &roomError{free: free, share: share, refused: true}
+		err = r.none(free, share, 0, true)
 	}
 	return stepOf(share), err
 }
@@ -132,13 +132,18 @@ func (r *Reserve) left() int64 {
 
 // roomError is that a file is not packed for want of room on the disk.
 type roomError struct {
+	store             string
 	free, share, size int64
-	refused           bool // by the Reserve: the disk refused no write
+	refused           bool   // by the Reserve: the disk refused no write
+	pruned            string // what became of a prune that was to make room; "": there was none
 }
 
 func (e *roomError) Error() string {
-	msg := fmt.Sprintf("no space left to pack it: the disk has %s free, and packing leaves the last %s alone",
-		humanize.IBytes(uint64(e.free)), humanize.IBytes(uint64(e.share)))
+	msg := fmt.Sprintf("no space left to pack it: the disk of %s has %s free, and packing leaves the last %s alone",
+		e.store, humanize.IBytes(uint64(e.free)), humanize.IBytes(uint64(e.share)))
+	if e.pruned != "" {
+		msg += "; " + e.pruned
+	}
 	const unit = 1 << 20
 	missing := (max(e.size-(e.free-e.share), 1) + unit - 1) / unit * unit
 	return fmt.Sprintf("%s; free at least %s, or move a file away; then `ckptfs sync`", msg,
@@ -159,7 +164,12 @@ func (r *Reserve) short(size int64, err error) error {
 	}
 	var of *roomError
 	refused := errors.As(err, &of) && of.refused
-	return &roomError{free, share, size, refused}
+	return r.none(free, share, size, refused)
+}
+
+// none is the error of a file of so many bytes.
+func (r *Reserve) none(free, share, size int64, refused bool) *roomError {
+	return &roomError{store: r.dir.Path(), free: free, share: share, size: size, refused: refused}
 }
 
 // free is how many bytes of the disk are free for use, and how many the share is.

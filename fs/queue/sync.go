@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
@@ -31,7 +32,7 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 	q.mu.Lock()
 	start := q.done
 	q.mu.Unlock()
-	reclaimed, again := false, 0
+	reclaimed, again := 0, 0
 	for {
 		before := q.o.Count.PackedFiles.Load()
 		q.packed(ctx, start, report)
@@ -40,9 +41,12 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 		}
 		// What was packed since one failed may have made room for it.
 		more := q.o.Count.PackedFiles.Load() > before
-		if !more && !reclaimed {
-			reclaimed = true
-			more = q.reclaim(ctx)
+		if !more && reclaimed < maxReclaims {
+			reclaimed++
+			report(control.Progress{Phase: "pruning, to make room"})
+			if more = q.reclaim(ctx); !more {
+				reclaimed = maxReclaims
+			}
 		}
 		if !more && again < maxAgain {
 			again++
@@ -97,6 +101,10 @@ func (q *Queue) roomier() bool {
 	return false
 }
 
+// maxReclaims bounds how often a PackAll has the whole store pruned. What one gives back is not all if it was
+// under way before, for somebody else.
+const maxReclaims = 2
+
 // reclaimEvery is how often a packing that fails for want of room has the whole store pruned.
 const reclaimEvery = 10 * time.Minute
 
@@ -107,7 +115,7 @@ func (q *Queue) reclaimDue() bool {
 	return q.swept.IsZero() || q.o.Now().Sub(q.swept) >= reclaimEvery
 }
 
-// reclaim gives back what no file needs, and reports whether that was anything.
+// reclaim gives back what no file needs, and reports whether that is worth another try.
 func (q *Queue) reclaim(ctx context.Context) bool {
 	if q.o.Reclaim == nil {
 		return false
@@ -115,12 +123,35 @@ func (q *Queue) reclaim(ctx context.Context) bool {
 	freed, err := q.o.Reclaim(ctx)
 	q.mu.Lock()
 	q.swept = q.o.Now()
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		prunedLocked(q, "the store could not be pruned: "+err.Error())
+	case freed < leastStep: // as what attempts left that failed
+		prunedLocked(q, "the store was pruned, and holds nothing more that no file needs")
+	}
 	q.mu.Unlock()
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case err != nil && ctx.Err() == nil:
 		q.o.Report(slog.LevelWarn, "what no file needs any more could not be given back; free some of the disk",
 			"reason", err)
+	case freed >= leastStep:
+		q.o.Report(slog.LevelInfo, "there was no room to pack a file: the store was pruned",
+			"freed", humanize.IBytes(uint64(freed)))
 	}
-	return freed > 0
+	return freed >= leastStep
+}
+
+// prunedLocked has the files for which there is no room say what became of the prune that was to make some.
+func prunedLocked(q *Queue, what string) {
+	q.mu.AssertHeld()
+	for _, d := range q.delayed {
+		var room *roomError
+		if errors.As(d.err, &room) {
+			again := *room
+			again.pruned, d.err = what, &again
+		}
+	}
 }
 
 // progressLocked is what was packed since start, and what is not packed yet.

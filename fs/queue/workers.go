@@ -25,8 +25,8 @@ func (q *Queue) work() {
 		}
 		short := q.packGroup(q.ctx, group, alone)
 		q.endGroup(alone)
-		if short && q.reclaimDue() {
-			q.reclaim(q.ctx)
+		if short && q.reclaimDue() && q.reclaim(q.ctx) {
+			q.Freed()
 		}
 	}
 }

@@ -3,8 +3,11 @@ package volume
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"ckptfs/fs/control"
 )
@@ -100,5 +103,84 @@ func TestPastGraceComesBack(t *testing.T) {
 	r.sync()
 	r.same("7", random(n, 7))
 	r.same("new3", random(n, 13))
+	r.sound()
+}
+
+// A sync for which there is no room has the store pruned before it gives up, also while another prune is
+// under way that gives back nothing. Where none gives room it names the store, and says that and what to do.
+func TestSyncPrunesForRoom(t *testing.T) {
+	r, leave := onDiskOf(t, "64m", hotSize(0))
+	const n = 4 << 20
+	fill := func(from uint64) {
+		t.Helper()
+		for i := from; i < from+4; i++ {
+			r.write(strconv.FormatUint(i, 10), random(n, i))
+		}
+		r.sync()
+		r.evictAll()
+	}
+	fill(0)
+	free := func() {
+		t.Helper()
+		for i := range 3 {
+			r.unlink(strconv.Itoa(i))
+		}
+		leave(n + 2<<20)
+	}
+	free()
+	r.write("new", random(n, 10))
+	r.sync()
+	r.same("new", random(n, 10))
+
+	leave(32 << 20)
+	fill(0)
+	free()
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	ctx := context.Background()
+	var dry errgroup.Group
+	dry.Go(func() error {
+		_, err := r.Prune(ctx, control.PruneOptions{DryRun: true}, func(p control.Progress) {
+			if p.Current != "" {
+				close(begun)
+				<-goOn
+			}
+		})
+		return err
+	})
+	<-begun
+	leave(1 << 20)
+	r.keeper.Look(ctx)
+	leave(n + 2<<20)
+	r.write("new2", random(n, 11))
+	err := r.Sync(ctx, func(p control.Progress) {
+		if strings.HasPrefix(p.Phase, "pruning") {
+			close(goOn)
+		}
+	})
+	if err != nil {
+		t.Fatalf("beside a prune: %v", err)
+	}
+	if err := dry.Wait(); err != nil {
+		t.Error(err)
+	}
+	r.same("new2", random(n, 11))
+	r.evictAll()
+
+	leave(n + 1<<20)
+	r.write("new3", random(n, 12))
+	err = r.Sync(ctx, nil)
+	for _, words := range []string{"new3", r.dir, "the store was pruned", "free at least", "`ckptfs sync`"} {
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v, without %q", err, words)
+		}
+	}
+	r.same("new3", random(n, 12))
+	r.unlink("new2")
+	leave(1 << 20)
+	r.keeper.Look(ctx) // it need not wait, for the prune that it met before was another's
+	if st, err := r.Status(ctx); err != nil || st.LastPrune == nil || st.LastPrune.FreedBytes < n*99/100 {
+		t.Errorf("%+v, %v", st.LastPrune, err)
+	}
+	r.sync()
 	r.sound()
 }

@@ -73,6 +73,39 @@ func TestLeave(t *testing.T) {
 	openRig(t, r.dir) // the store goes on
 }
 
+// Many files, some with several names and some large, become plain side by side, each once.
+func TestLeaveSideBySide(t *testing.T) {
+	r := newRig(t)
+	const files = 200
+	of := func(i int) []byte { return random(70<<10+i%20/19*9<<20, uint64(i)) }
+	for i := range files {
+		r.write(fmt.Sprint("d", i%3, "-", i), of(i))
+	}
+	r.sync()
+	r.evictAll()
+	r.close()
+	at := func(i, link int) string {
+		return filepath.Join([]string{"", "links"}[link], fmt.Sprint("d", i%3, "-", i))
+	}
+	if err := os.Mkdir(r.at(tree.TreeDir, "links"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < files; i += 2 {
+		if err := os.Link(r.at(tree.TreeDir, at(i, 0)), r.at(tree.TreeDir, at(i, 1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := r.leave(); left.Files != files || len(left.Damaged)+len(left.Kept)+len(left.Lost) > 0 {
+		t.Errorf("%d files: %+v", left.Files, left)
+	}
+	for i := range files {
+		r.plain(at(i, 0), of(i))
+		if i%2 == 0 {
+			r.plain(at(i, 1), of(i))
+		}
+	}
+}
+
 // A damaged chunk names its file, and every other file is made plain. A local copy that rotted is made again,
 // and one whose chunks are lost is kept.
 func TestLeaveDamaged(t *testing.T) {

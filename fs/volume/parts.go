@@ -3,7 +3,6 @@ package volume
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -114,7 +113,7 @@ func (v *Volume) openPasses() {
 		Store: v.store, Assemble: v.asm, Pack: v.pack, Files: v.content, Names: v.names, Queue: v.queue,
 		Reserve: v.reserve, Throttle: v.throttle, Bases: v.bases, Hot: v.hot, Sums: v.sums, Models: v.models,
 		Artifacts: v.artifacts, SyncNames: v.durability.syncNames, Packed: v.ids.foundLocked,
-		Plan: v.reads.plan,
+		Plan: v.reads.plan, Pruning: make(chan struct{}, 1),
 	}
 	if err := v.passes.Last.Recall(v.folder); err != nil {
 		v.report(slog.LevelWarn, "when the store was pruned and checked last is not known", "reason", err)
@@ -255,11 +254,7 @@ func newQueue(v *Volume, o Options) *queue.Queue {
 // reclaim gives back what the segments hold that no file needs, however young it is.
 func (v *Volume) reclaim(ctx context.Context) (freed int64, err error) {
 	v.usage.Settle()
-	p, err := v.passes.Reclaim(ctx, 0)
-	if errors.Is(err, store.ErrSweeping) {
-		return 0, nil // which gives it back
-	}
-	return p.FreedBytes, err
+	return v.passes.Reclaim(ctx)
 }
 
 // openSteps makes the list of runs and steps, and begins to follow which files are written.

@@ -102,7 +102,8 @@ func TestPackingLeavesSpace(t *testing.T) {
 	if code != exitFailure {
 		t.Errorf("exit status %d", code)
 	}
-	mounttest.WantSaid(t, said, "large", "packing leaves the last", "free at least 6.0 MiB, or move a file away; then `ckptfs sync`")
+	mounttest.WantSaid(t, said, "large", m.Store, "packing leaves the last", "the store was pruned",
+		"free at least 6.0 MiB, or move a file away; then `ckptfs sync`")
 	if s := m.Status(); len(s.Failures) != 1 || !strings.Contains(s.Failures[0].Reason, "packing leaves the last") {
 		t.Errorf("%+v", s.Failures)
 	}
