@@ -134,6 +134,20 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
+// cutOff is the error of a command, or that it was interrupted: requests that a signal ended fail as if nobody
+// had answered.
+func cutOff(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	for _, kind := range []error{bucket.ErrUnreachable, bucket.ErrDoubt, bucket.ErrCut} {
+		if errors.Is(err, kind) {
+			return ctx.Err()
+		}
+	}
+	return err
+}
+
 // codes are the words that --json gives for failures that have none from the control protocol.
 var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy,
 	exitPartial:    "partial",

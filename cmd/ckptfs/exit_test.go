@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/writer"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/fs/control"
@@ -23,6 +24,32 @@ func TestInterrupted(t *testing.T) {
 	a.complain(fmt.Errorf("/mnt: still mounted: %w", context.Canceled))
 	if got := b.String(); got != "ckptfs: /mnt: still mounted: interrupted\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// Requests that a signal cut off say nothing of the object store.
+func TestCutOff(t *testing.T) {
+	ctx, interrupt := context.WithCancel(context.Background())
+	get := &bucket.Error{Op: "get", Key: "format", Kind: bucket.ErrUnreachable, Err: context.Canceled}
+	put := &bucket.Error{Op: "put", Key: "hint", Kind: bucket.ErrDoubt, Err: context.Canceled}
+	cut := &bucket.Error{Op: "get", Key: "hint", Kind: bucket.ErrCut, Err: errors.New("interrupt signal received")}
+	all := fmt.Errorf("s3://models/team: %w", errors.Join(put, get))
+	if got := exitCode(cutOff(ctx, get)); got != exitUnreachable {
+		t.Errorf("nobody interrupted: %d", got)
+	}
+	interrupt()
+	for _, err := range []error{get, put, cut, all} {
+		var b bytes.Buffer
+		err := cutOff(ctx, err)
+		(&app{err: &b}).complain(err)
+		if got := b.String(); got != "ckptfs: interrupted\n" || exitCode(err) != exitInterrupted {
+			t.Errorf("%d, %q", exitCode(err), got)
+		}
+	}
+	for _, err := range []error{nil, errPartial, fmt.Errorf("/mnt: still mounted: %w", context.Canceled)} {
+		if got := cutOff(ctx, err); got != err {
+			t.Errorf("%v became %v", err, got)
+		}
 	}
 }
 

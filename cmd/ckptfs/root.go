@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	root.SetErr(errw)
 	err := simd.Check()
 	if err == nil {
-		err = root.ExecuteContext(ctx)
+		err = cutOff(ctx, root.ExecuteContext(ctx))
 	}
 	if err != nil {
 		a.complain(err)

@@ -23,6 +23,7 @@ const (
 	keepPlain       = "it is stored as it is, and not packed: the remote has it, and so has the disk"
 	keepMoved       = "it was moved meanwhile"
 	keepReplaced    = "the remote has another version of it by now: `ckptfs fetch` brings its name"
+	keepRemoved     = "others removed it while this store was away: remove it, or touch and push it for all to have it"
 )
 
 // Drop frees what the files at or below a path take here, if the remote has them: the next prune takes their
@@ -113,7 +114,10 @@ func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string
 	if err != nil {
 		return "", err
 	}
-	if f == nil {
+	switch {
+	case f == nil && len(d.held[p]) == 0:
+		return keepRemoved, nil
+	case f == nil:
 		return keepReplaced, nil
 	}
 	if err := d.o.Held(ctx, f); err != nil {

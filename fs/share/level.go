@@ -75,13 +75,13 @@ func (l *level) make(ctx context.Context) error {
 		return err
 	}
 	l.folders = map[string]bool{}
-	for i := range nodes {
-		l.folders[path.Base(nodes[i].Path)] = nodes[i].Folder
-	}
-	nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool { return !l.wants(&n) })
-	if l.at == steps.Dir {
-		nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool { return l.empty(ctx, &n) })
-	}
+	nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool {
+		none, err := l.empty(ctx, &n)
+		if !none {
+			l.folders[path.Base(n.Path)] = n.Folder
+		}
+		return none || err != nil || !l.wants(&n)
+	})
 	if nodes, err = l.expect(ctx, files, nodes); err != nil {
 		return err
 	}
@@ -176,14 +176,14 @@ func (l *level) wants(n *rnames.Node) bool {
 		!slices.Equal(was.Tips, n.Shown())
 }
 
-// empty reports whether all of a run is removed whose folder nobody has an entry of. Its names are read for
-// that.
-func (l *level) empty(ctx context.Context, n *rnames.Node) bool {
-	if n.Name == nil || n.Name.Version > 0 {
-		return false
+// empty reports whether all of a run is removed whose folder nobody has an entry of, or that was removed. Its
+// names are read for that.
+func (l *level) empty(ctx context.Context, n *rnames.Node) (bool, error) {
+	if l.at != steps.Dir || n.Name != nil && n.Name.Version > 0 {
+		return false, nil
 	}
 	nodes, err := l.nodes(ctx, n.Path)
-	return err != nil || len(nodes) == 0
+	return err == nil && len(nodes) == 0, err
 }
 
 // removed removes what others removed of what is as it is known.

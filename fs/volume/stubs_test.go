@@ -86,6 +86,8 @@ func TestStubsAppear(t *testing.T) {
 		}
 		b.remoteIs("runs/x/1/model.safetensors", "remote")
 		b.remoteIs("runs/x/1/metrics.json", "pushed")
+		b.remoteIs("runs/x/1", "pushed")
+		b.remoteIs("runs/x", "pushed")
 		if got := b.names("runs/x"); len(got) != 2 {
 			t.Errorf("%q", got)
 		}

@@ -60,10 +60,12 @@ func TestDeletedLongAgo(t *testing.T) {
 	a, b := c.join("a"), c.join("b")
 	a.put("runs/x/1/f", bytesOf(1, 300<<10))
 	a.put("runs/x/1/small", []byte("small"))
+	a.put("runs/x/1/brought", bytesOf(9, 300<<10))
 	a.put("runs/x/2/f", bytesOf(2, 300<<10))
 	a.published("")
 	looks(b)
-	for _, p := range []string{"runs/x/1/f", "runs/x/1/small"} {
+	b.pulled("runs/x/1/brought")
+	for _, p := range []string{"runs/x/1/f", "runs/x/1/small", "runs/x/1/brought"} {
 		a.unlink(p)
 	}
 	a.rmdir("runs/x/1")
@@ -76,6 +78,11 @@ func TestDeletedLongAgo(t *testing.T) {
 	looks(b)
 	if has := b.view(); has["runs/x/1/f"] != (shown{}) || has["runs/x/1/small"].has != "small" {
 		t.Errorf("%v", has)
+	}
+	b.same("runs/x/1/brought", bytesOf(9, 300<<10))
+	if d, err := b.Drop(context.Background(), "runs/x/1/brought", nil); err != nil || len(d.Skipped) != 1 ||
+		!strings.Contains(d.Skipped[0].Reason, "others removed it") {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 
@@ -132,6 +139,47 @@ func TestUndelete(t *testing.T) {
 	b.unlink("runs/x/1/f")
 	b.published("")
 	e.deletedAre("", "runs/x/1/f")
+}
+
+// A run whose folder was removed has a name again once a file in it is brought back, or was saved by who did
+// not know: also on a machine that never saw the run. Nobody sees it when that goes, too.
+func TestRemovedRunHasNames(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	for i, p := range []string{"runs/x/1/f", "runs/y/1/f", "runs/z/1/f"} {
+		a.put(p, bytesOf(byte(i), 300<<10))
+	}
+	a.published("")
+	b.pulled("")
+	for _, run := range []string{"runs/x", "runs/y", "runs/z"} {
+		b.unlink(run + "/1/f")
+		b.rmdir(run + "/1")
+		b.rmdir(run)
+	}
+	a.put("runs/y/2/f", bytesOf(7, 300<<10))
+	a.published("")
+	b.published("")
+	b.undeleted("runs/x/1/f")
+	d := c.join("d")
+	looks(d)
+	got, want := d.names("runs"), []string{"x", "y"}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Fatalf("%q, want %q", got, want)
+	}
+	d.same("runs/x/1/f", bytesOf(0, 300<<10))
+	d.same("runs/y/2/f", bytesOf(7, 300<<10))
+	for _, p := range []string{"runs/x/1/f", "runs/y/2/f"} {
+		a.fetched()
+		a.unlink(p)
+	}
+	for _, p := range []string{"runs/x/1", "runs/y/2", "runs/x", "runs/y"} {
+		a.rmdir(p)
+	}
+	a.published("")
+	looks(d)
+	if got := d.names("runs"); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
 }
 
 // What was not deleted, and has its bytes in the remote alone, keeps them there.

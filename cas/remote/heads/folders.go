@@ -9,8 +9,13 @@ import (
 	"ckptfs/cas/remote/record"
 )
 
-// Folders reads what all heads say of the folders of runs themselves, by writer. Of a run whose folder a head
-// has no entry of, and that it has names in, there is one of a folder. What runs hold is read no further.
+// inside stands for whatever a run holds.
+const inside = "..."
+
+// Folders reads what all heads say of the folders of runs themselves, by writer. Of a run that a head may have
+// names in there is more: if it has no entry of the folder, one of a folder; else one of a folder in it, since
+// the entry may be replaced, or a tombstone, which what the run holds outlives. What runs hold is read no
+// further.
 func (h *Heads) Folders(ctx context.Context) ([]Of, error) {
 	return h.each(ctx, h.folders)
 }
@@ -39,9 +44,13 @@ func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (
 		said[o.Entries[i].Path] = true
 	}
 	for _, run := range slices.Sorted(maps.Keys(alive)) {
-		if alive[run] && !said[run] {
+		at := run
+		if said[run] {
+			at += "/" + inside
+		}
+		if alive[run] {
 			o.Entries = append(o.Entries,
-				record.Entry{Path: run, Kind: record.KindFolder, Origin: w, Mode: 0o755})
+				record.Entry{Path: at, Kind: record.KindFolder, Origin: w, Mode: 0o755})
 		}
 	}
 	return o.end(), nil
