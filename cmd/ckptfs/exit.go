@@ -134,8 +134,8 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
-// cutOff is the error of a command, or that it was interrupted: requests that a signal ended fail as if nobody
-// had answered.
+// cutOff is the error of a command, or that it was interrupted: requests that a signal ended fail as if
+// nobody had answered.
 func cutOff(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -12,10 +12,10 @@ import (
 // inside stands for whatever a run holds.
 const inside = "..."
 
-// Folders reads what all heads say of the folders of runs themselves, by writer. Of a run that a head may have
-// names in there is more: if it has no entry of the folder, one of a folder; else one of a folder in it, since
-// the entry may be replaced, or a tombstone, which what the run holds outlives. What runs hold is read no
-// further.
+// Folders reads what all heads say of the folders of runs themselves, by writer. Of a run that a head may
+// have names in there is more: if it has no entry of the folder, one of a folder; else one of a folder in it,
+// since the entry may be replaced, or a tombstone, which what the run holds outlives. What runs hold is read
+// no further.
 func (h *Heads) Folders(ctx context.Context) ([]Of, error) {
 	return h.each(ctx, h.folders)
 }
