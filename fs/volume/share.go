@@ -106,6 +106,9 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := db.Of(j.ID); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	if why := db.Recovered(); why != "" {
 		v.report(slog.LevelWarn, "what was known of the remote is forgotten, and found out again", "reason", why)
 	}

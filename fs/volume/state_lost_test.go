@@ -72,3 +72,28 @@ func TestMovedStubStays(t *testing.T) {
 	b.fetched()
 	b.same(q, modelFile(t, "ABC"))
 }
+
+// A store that leaves its remote for another publishes to that what it has, also what the first one has.
+func TestAnotherRemote(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	c, other := newCloud(t), newCloud(t)
+	a := c.join("a")
+	a.put(p, modelFile(t, "ABC"))
+	a.published("")
+	a.again() // with what is known of the remote
+	a.remoteIs(p, "pushed")
+	a.close()
+	if err := os.Remove(a.at("remote")); err != nil {
+		t.Fatal(err)
+	}
+	other.joins(a.rig, "a")
+	a.c = other
+	a.again()
+	a.remoteIs(p, "pending")
+	if out := a.published(""); out.Names != 3 {
+		t.Errorf("%+v", out)
+	}
+	d := other.join("d")
+	d.pulled("")
+	d.same(p, modelFile(t, "ABC"))
+}

@@ -1,6 +1,7 @@
 // Package state is STORE/remote.db: what a local store knows of its remote between one process and the next.
 // It may be lost as a whole: then the store registers again, and reads what others have; what it knew of
-// places is uploaded once more. So a file that is damaged, or of another store, is put aside.
+// places is uploaded once more. So a file that is damaged, of another store, or of another remote, is put
+// aside.
 //
 // # Format, version 1
 //
@@ -8,6 +9,7 @@
 // big-endian.
 //
 //	self       "format"     u32 version: 1
+//	           "remote"     16 bytes: the remote's id; missing in older files
 //	           "identity"   16 bytes instance, 16 bytes commit, u64 sequence, u16 n, n × 16 bytes commits that
 //	                        are pending, and to the end the writer's name
 //	objects    u32 number   16 bytes id, u64 length, 1 byte class; numbers from 1
@@ -91,7 +93,32 @@ func Open(path string, store [16]byte) (*DB, error) {
 	return db, nil
 }
 
-var formatKey = []byte("format")
+var (
+	formatKey = []byte("format")
+	remoteKey = []byte("remote")
+)
+
+// Of notes of which remote the state is. What is known of another one is put aside: it would be taken for
+// what this one has.
+func (db *DB) Of(remote record.ID) error {
+	var was []byte
+	err := db.use(func() (err error) {
+		was, err = db.tables.self.Get(remoteKey)
+		return err
+	})
+	if err != nil || bytes.Equal(was, remote[:]) {
+		return err
+	}
+	if len(was) > 0 {
+		db.swap.RLock()
+		renewed := db.renewed
+		db.swap.RUnlock()
+		if err := db.renew(errors.New("the store has another remote now"), renewed); err != nil {
+			return err
+		}
+	}
+	return db.use(func() error { return db.put(db.tables.self, remoteKey, remote[:]) })
+}
 
 func (db *DB) checkFormat() error {
 	return db.use(func() error {

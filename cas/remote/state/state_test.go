@@ -268,3 +268,24 @@ func TestDurable(t *testing.T) {
 		t.Errorf("%d, %v", got, err)
 	}
 }
+
+// What is known of one remote is not known of another.
+func TestOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "remote.db")
+	db := open(t, path)
+	must(t, db.SetIdentity(me)) // as by a version that did not note the remote
+	for _, tc := range []struct {
+		of    record.ID
+		knows bool
+	}{{record.ID{1}, true}, {record.ID{1}, true}, {record.ID{2}, false}, {record.ID{1}, false}} {
+		must(t, db.Of(tc.of))
+		id, err := db.Identity()
+		if knows := reflect.DeepEqual(id, me); err != nil || knows != tc.knows {
+			t.Fatalf("of %v: %+v, %v", tc.of, id, err)
+		}
+		if !tc.knows {
+			must(t, db.SetIdentity(me))
+		}
+		db = reopen(t, db, path)
+	}
+}
