@@ -49,7 +49,6 @@ func (p *Passes) Compact(
 	}
 	defer c.End()
 	defer p.Throttle.Press()()
-	defer p.Names.Tours.Begin()() // what can wait does, for as long as it is compacted
 	k := &compaction{
 		Compaction: c, passes: p, out: &control.Compacted{DryRun: o.DryRun},
 		all: newCompacted(p.Spill), seen: spilled.NewSet(p.Spill), trials: pack.NewTrials(),

@@ -60,7 +60,7 @@ func (ns *Names) EachFile(ctx context.Context, t Tour) error {
 		return unix.EBUSY
 	}
 	defer ns.stopMoves()
-	defer ns.Tours.Begin()()
+	defer ns.Tours.begin()()
 	t.Failed = func(_ *Node, p string, err error) error {
 		if err == unix.ENOENT {
 			return nil // gone meanwhile

@@ -37,7 +37,7 @@ const namesAtATime = 64
 
 // Tour goes over the tree. Names that go meanwhile are passed over.
 func (ns *Names) Tour(ctx context.Context, t Tour) error {
-	defer ns.Tours.Begin()()
+	defer ns.Tours.begin()()
 	return ns.tourBelow(ctx, "", ns.root, t)
 }
 
@@ -71,14 +71,13 @@ func (ns *Names) tourBelow(ctx context.Context, p string, n *Node, t Tour) error
 	return u.err
 }
 
-// Tours counts those that are under way: each Tour, each EachFile, and what began one.
+// Tours counts those that are under way: each Tour, and each EachFile.
 type Tours struct{ n atomic.Int32 }
 
 // UnderWay reports whether one is.
 func (t *Tours) UnderWay() bool { return t.n.Load() > 0 }
 
-// Begin begins what goes over many files besides, until end is called.
-func (t *Tours) Begin() (end func()) {
+func (t *Tours) begin() (end func()) {
 	t.n.Add(1)
 	return func() { t.n.Add(-1) }
 }
