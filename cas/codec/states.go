@@ -6,7 +6,7 @@ import (
 )
 
 // states are the planeStates that are not in use. A collection of garbage empties a pool. Where memory is
-// short and a state is wanted now and then only, each would be allocated anew, and bring the next collection
+// short and a state is wanted now and then only, each would be allocated again, and bring the next collection
 // nearer. So one stays.
 type states struct {
 	one  atomic.Pointer[planeState]

@@ -11,7 +11,6 @@ type Stats struct {
 	Underway  int64 // of these put by batches that are not released: files may not name them yet
 	Unsealed  int   // segments that should have a footer and got none; the next Open tries again
 	Abandoned int   // segments abandoned since Open because of a failed fsync
-	Untrusted bool  // every read is held against the hash (package trust)
 
 	// Unreadable are segments that the disk does not read, or not all of, as far as Open, or the making of an
 	// index, came upon them.
@@ -29,7 +28,7 @@ func (s *Store) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st := a.stats
-	st.Underway, st.Untrusted = s.underway.Load(), !s.reader.trust.Is()
+	st.Underway = s.underway.Load()
 	tails, _ := a.tails.All()
 	for _, t := range tails {
 		st.Segments++
@@ -37,3 +36,6 @@ func (s *Store) Stats() Stats {
 	}
 	return st
 }
+
+// Trusted reports whether not every read is held against the hash (package trust).
+func (s *Store) Trusted() bool { return s.reader.trust.Is() }

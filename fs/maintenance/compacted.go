@@ -71,15 +71,16 @@ func (c *compactedFiles) each(f func(is *compacted, path string) error) error {
 		})
 		return nil
 	})
+	if err != nil {
+		return err
+	}
 	for _, i := range c.order {
 		var is compacted
-		if err == nil {
-			err = spilled.Guard(func() error {
-				is = *c.files.At(int(i))
-				p = c.paths.Append(p[:0], is.path)
-				return nil
-			})
-		}
+		err := spilled.Guard(func() error {
+			is = *c.files.At(int(i))
+			p = c.paths.Append(p[:0], is.path)
+			return nil
+		})
 		if err == nil {
 			err = f(&is, string(p))
 		}

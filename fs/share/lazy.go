@@ -328,7 +328,7 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		return gone(err)
 	}
 	defer dir.Unpin()
-	lists := entriesOf(all)
+	lists := heads.Lists(all)
 	if !dir.IsDir() {
 		if len(rnames.Level(at, lists...)) > 0 { // perhaps it is replaced by a folder later
 			return errAgain
@@ -378,7 +378,7 @@ func (z *lazy) root(ctx context.Context) error {
 		return err
 	}
 	all, err := z.s.heads.Folders(ctx)
-	if err != nil || len(rnames.Level(steps.Dir, entriesOf(all)...)) == 0 {
+	if err != nil || len(rnames.Level(steps.Dir, heads.Lists(all)...)) == 0 {
 		return err
 	}
 	n, _, err := z.s.o.Tree.Mkdir(z.s.o.Names.Root(), steps.Dir, 0o755, self())

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
@@ -98,7 +97,7 @@ func (l *looker) holds(dir *names.Node, name string) (bool, error) {
 		return false, gone(err)
 	}
 	defer n.Unpin()
-	return isFull(n, &record.Entry{})
+	return holdsSome(n)
 }
 
 // mayBeNeeded reports whether what was at a name before the one with number ino was put in its place may

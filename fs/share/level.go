@@ -348,7 +348,7 @@ func (l *level) rmdir(p, name string) (went bool, err error) {
 	err = l.lazy.quietly(p, func() error {
 		err := l.o.Tree.Rmdir(l.dir, name)
 		if went = gone(err) == nil; err != nil {
-			if errors.Is(err, unix.ENOTEMPTY) {
+			if notEmpty(err) {
 				return nil
 			}
 			return gone(err)

@@ -154,7 +154,7 @@ func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, a
 	}
 	if err = p.isStill(dir, next, old, before); err == nil {
 		err = p.unlink(dir, next, old)
-		if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+		if !notEmpty(err) {
 			return err
 		}
 		err = errChanged // something was put into the folder

@@ -61,24 +61,16 @@ func fetchHeads(ctx context.Context, s *Share) (*control.Fetched, error) {
 // announce tells the kernel of a name that appeared or was replaced. No request waits for the caller.
 func (s *Share) announce(dir *names.Node, name string) { s.o.Kernel().InvalidateName(dir.ID(), name) }
 
-func entriesOf(all []heads.Of) [][]record.Entry {
-	lists := make([][]record.Entry, len(all))
-	for i := range all {
-		lists[i] = all[i].Entries
-	}
-	return lists
-}
-
 // nodes are the names at or below a path that heads say of, ascending, and the folders above it.
 func (s *Share) nodes(ctx context.Context, at string) ([]rnames.Node, error) {
 	all, err := s.heads.Below(ctx, at)
-	return rnames.Tree(entriesOf(all)...), err
+	return rnames.Tree(heads.Lists(all)...), err
 }
 
 // heldBelow are the entries of all heads at or below a path, by path.
 func (s *Share) heldBelow(ctx context.Context, at string) (map[string][]*record.Entry, error) {
 	all, err := s.heads.Below(ctx, at)
-	return maps.Collect(rnames.Paths(entriesOf(all)...)), err
+	return maps.Collect(rnames.Paths(heads.Lists(all)...)), err
 }
 
 // mostNotes is how many names are noted at a time.

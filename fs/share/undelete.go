@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/remote/heads"
 	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
@@ -30,7 +31,7 @@ func (s *Share) deletions(ctx context.Context, at string) (all []deletion, err e
 	if err != nil {
 		return nil, err
 	}
-	for path, held := range rnames.Paths(entriesOf(of)...) {
+	for path, held := range rnames.Paths(heads.Lists(of)...) {
 		if d, ok := rnames.Undelete(held); ok {
 			all = append(all, deletion{d, path})
 		}

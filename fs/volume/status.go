@@ -67,8 +67,7 @@ func looking(v *Volume) *int64 {
 func upkeepOf(v *Volume) control.Upkeep {
 	u := control.Upkeep{Looking: looking(v),
 		LastPrune: v.passes.Last.Prune.Load(), LastCheck: v.passes.Last.Check.Load()}
-	held := v.store.Stats()
-	u.ComparesBLAKE3 = held.Untrusted && held.Segments > 0
+	u.ComparesBLAKE3 = !v.store.Trusted() && v.store.Stats().Segments > 0
 	if size, free, err := v.reserve.Space(); err == nil {
 		u.DiskBytes, u.FreeBytes = size, free
 	}

@@ -365,6 +365,15 @@ type Of struct {
 	Entries []record.Entry // ascending (Entry.Compare); of a path and an origin one
 }
 
+// Lists are the entries, by writer.
+func Lists(all []Of) [][]record.Entry {
+	lists := make([][]record.Entry, len(all))
+	for i := range all {
+		lists[i] = all[i].Entries
+	}
+	return lists
+}
+
 // Below reads what all heads say of a path and of what is below it, by writer.
 func (h *Heads) Below(ctx context.Context, path string) ([]Of, error) {
 	return h.each(ctx, func(ctx context.Context, w record.Writer, of *record.Head) (Of, error) {

@@ -117,11 +117,7 @@ func (m *making) files(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		lists := make([][]record.Entry, len(all))
-		for i := range all {
-			lists[i] = all[i].Entries
-		}
-		for _, held := range names.Paths(lists...) {
+		for _, held := range names.Paths(heads.Lists(all)...) {
 			for _, e := range names.Merge(held).Tips {
 				next[e.Origin] = max(next[e.Origin], e.Version)
 				m.file(e, seen[e.Origin])

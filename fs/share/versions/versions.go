@@ -86,11 +86,7 @@ func (c *Finder) look(ctx context.Context) (nodes []names.Node, err error) {
 		if err != nil {
 			return nil, err
 		}
-		lists := make([][]record.Entry, len(all))
-		for i := range all {
-			lists[i] = all[i].Entries
-		}
-		for _, n := range names.Tree(lists...) {
+		for _, n := range names.Tree(heads.Lists(all)...) {
 			if len(n.Conflicts) > 0 {
 				nodes = append(nodes, n)
 			}
