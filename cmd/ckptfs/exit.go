@@ -58,7 +58,8 @@ func exitCodesTopic() *cobra.Command {
     14   others changed what was to be published, and nothing is: push --no-conflict
     130  interrupted
 
-With --json a failure prints {"error":{"code","message","errno"},"exit_code"} on standard error.
+With --json a failure prints {"error":{"code","message","errno","do"},"exit_code"} on standard error; do is what may
+help.
 
 Called by mount(8) or umount(8), as mount.fuse.ckptfs or umount.fuse.ckptfs, it is their codes that it gives: 0 done,
 1 wrong options, 8 interrupted, 32 failed.`,

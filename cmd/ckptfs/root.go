@@ -172,6 +172,9 @@ func (a *app) complain(err error) {
 	}
 	message := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
 	fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(message))
+	if do := control.AsError(err).Do; do != "" {
+		fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(do))
+	}
 	var usage *usageError
 	if errors.As(err, &usage) {
 		fmt.Fprintf(a.err, "Usage: %s\nSee %s --help.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())

@@ -43,6 +43,7 @@ type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
 	Errno   string `json:"errno,omitempty"` // "ENOENT"
+	Do      string `json:"do,omitempty"`    // what may help
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -108,9 +109,9 @@ func AsError(err error) *Error {
 	}
 	var e *Error
 	if errors.As(err, &e) {
-		return &Error{Code: e.Code, Message: err.Error(), Errno: e.Errno}
+		return &Error{Code: e.Code, Message: err.Error(), Errno: e.Errno, Do: e.Do}
 	}
-	e = &Error{Code: CodeInternal, Message: err.Error()}
+	e = &Error{Code: CodeInternal, Message: err.Error(), Do: bucket.Advice(err)}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		e.Errno = unix.ErrnoName(errno)

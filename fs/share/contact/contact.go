@@ -152,12 +152,7 @@ func offline(err error, was *control.Offline, now time.Time) *control.Offline {
 	if was != nil {
 		o.Since = was.Since
 	}
-	switch {
-	case errors.Is(err, bucket.ErrDenied):
-		o.Do = "give it credentials that are valid: in ~/.aws, or in the environment of a new mount"
-	case errors.Is(err, bucket.ErrNoBucket), errors.Is(err, bucket.ErrNotFound):
-		o.Do = "look whether the bucket is where `ckptfs remote status` says"
-	default:
+	if o.Do = bucket.Advice(err); o.Do == "" || errors.Is(err, bucket.ErrUnreachable) {
 		o.Do = "it is asked again by itself: look at the network and the object store"
 	}
 	return o
