@@ -144,6 +144,8 @@ type Options struct {
 	// remote has what reading a file takes.
 	Reader *fetch.Reader
 	Held   func(context.Context, *record.File) error
+	// Stored is told how much of an object was brought into the store.
+	Stored func(object record.ID, bytes int64)
 	// Poll is how often the remote is asked whether something changed; 0: when a command asks for it.
 	Poll time.Duration
 	// Runs are patterns (path.Match): of others' runs those appear whose names match one; none: all do.
@@ -211,7 +213,7 @@ func Open(o Options) (*Share, error) {
 		changed: changed.New(o.Now, Quiet),
 		wake:    make(chan struct{}, 1),
 		bring: &bring.Bringer{
-			Reader: o.Reader, Store: o.Store, Learn: o.State.Learn,
+			Reader: o.Reader, Store: o.Store, Learn: o.State.Learn, Stored: o.Stored,
 		},
 	}
 	s.find = &reuse.Finder{Reader: o.Reader, State: o.State, Get: o.Store.Get,

@@ -146,6 +146,9 @@ func (r *reads) moved(files []*record.File) { r.tier.Load().Moved(files) }
 // reader reads the remote's objects, by way of the cache.
 func (r *reads) reader() *fetch.Reader { return r.tier.Load().Reader() }
 
+// stored frees the cache of an object of which the local store has so many bytes now.
+func (r *reads) stored(id record.ID, bytes int64) { r.tier.Load().cache.Stored(id, bytes) }
+
 // held returns an error unless the remote has what reading a file takes. Some of it is read.
 func (r *reads) held(ctx context.Context, f *record.File) error {
 	return r.tier.Load().Held(ctx, f, true)

@@ -116,7 +116,7 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	s, err := share.Open(share.Options{
-		Reader: v.reads.reader(), Held: v.reads.held,
+		Reader: v.reads.reader(), Held: v.reads.held, Stored: v.reads.stored,
 		Folder: v.folder, Joined: j, Bucket: b, State: kept{db, v.reads.moved}, Random: rand.Reader,
 		Names: v.names, Tree: v, Steps: v.steps, Models: v.models, Store: v.store, Pack: v.pack,
 		Wait:   v.throttle.Wait,

@@ -46,6 +46,26 @@ func (m *machine) killedPull(p string, db bool) (left string) {
 	return left
 }
 
+// What was pulled is in the store alone, and not in the cache besides; what was read alone is in the cache.
+func TestPullIsKeptOnce(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	data := modelFile(t, "ABC")
+	a.put("runs/x/1/model.safetensors", data)
+	a.published("")
+	b.fetched()
+	b.same("runs/x/1/model.safetensors", data)
+	cached := func() int64 { return b.reads.tier.Load().cache.Stats().Bytes }
+	if cached() < int64(len(data))/2 {
+		t.Errorf("%d bytes of %d that were read are kept", cached(), len(data))
+	}
+	b.pulled("")
+	if got := cached(); got > int64(len(data))/20 {
+		t.Errorf("%d bytes of %d that were pulled are kept twice", got, len(data))
+	}
+	b.same("runs/x/1/model.safetensors", data)
+}
+
 // What a killed pull left is removed before anything is published or pulled from there.
 func TestLeftOfKilledPull(t *testing.T) {
 	const p, link = "runs/x/1/model.safetensors", "runs/x/1/link"

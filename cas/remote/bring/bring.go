@@ -28,6 +28,8 @@ type Bringer struct {
 	Store  *store.Store
 	// Learn, if not nil, is told what was put of an object, as it lies there. An error of it is File's.
 	Learn func(o record.Object, records []objects.Placed) error
+	// Stored, if not nil, is told how many bytes of an object were put.
+	Stored func(object record.ID, bytes int64)
 	// Progress, if not nil, is told of what was put, from several goroutines at once.
 	Progress func(records, bytes int64)
 }
@@ -61,13 +63,20 @@ type transfer struct {
 
 // learn tells of what was put.
 func (t *transfer) learn() error {
-	if t.Learn == nil {
-		return nil
-	}
 	for o, records := range t.placed {
-		if err := t.Learn(o, records); err != nil {
-			return err
+		if t.Learn != nil {
+			if err := t.Learn(o, records); err != nil {
+				return err
+			}
 		}
+		if t.Stored == nil {
+			continue
+		}
+		var sum int64
+		for i := range records {
+			sum += segment.RecordHeaderSize + int64(records[i].Stored)
+		}
+		t.Stored(o.ID, sum)
 	}
 	return nil
 }

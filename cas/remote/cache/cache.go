@@ -154,6 +154,18 @@ func (c *Cache) takeLocked(id record.ID) (bytes int64) {
 	return bytes
 }
 
+// Stored says that so many bytes of an object are in the local store now: what is here of it goes, unless
+// most of that is of something else.
+func (c *Cache) Stored(id record.ID, bytes int64) {
+	c.mu.Lock()
+	o, ok := c.objects.Peek(id)
+	most := ok && o.have.bytes() <= 2*bytes
+	c.mu.Unlock()
+	if most {
+		c.drop(id)
+	}
+}
+
 func (c *Cache) unlink(id record.ID) {
 	_ = c.dir.Remove(fileOf(id)) // what stays is found at the next start
 	c.mu.Lock()

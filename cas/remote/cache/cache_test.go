@@ -221,6 +221,22 @@ func TestBound(t *testing.T) {
 	}
 }
 
+// What the local store has is not kept twice, unless the cache has more of the object.
+func TestStored(t *testing.T) {
+	m := objects(t, 2)
+	c := open(t, t.TempDir(), 1<<30)
+	b := c.Bucket(m)
+	reads(t, b, 0, 0, objectSize)
+	reads(t, b, 1, 0, objectSize)
+	c.Stored(record.ID{0, 7}, objectSize-20_000)
+	c.Stored(record.ID{1, 7}, 20_000)
+	c.Stored(record.ID{2, 7}, 20_000)
+	if c.Has(record.ID{0, 7}, 0, 1) || !c.Has(record.ID{1, 7}, 0, objectSize) ||
+		c.Stats().Bytes != objectSize {
+		t.Errorf("%+v", c.Stats())
+	}
+}
+
 // Where the disk runs full there is room for other things.
 func TestFullDisk(t *testing.T) {
 	m, folder := objects(t, 4), t.TempDir()
