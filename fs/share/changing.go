@@ -86,7 +86,7 @@ func (s settling) arrived(p string, end bool) (left bool, err error) {
 	}
 	n, err := s.o.Names.Resolve(p)
 	if err != nil {
-		return false, gone(err) // it is made by the next look, or by a program
+		return false, shared.Gone(err) // it is made by the next look, or by a program
 	}
 	defer n.Unpin()
 	was := k.Encode()

@@ -81,7 +81,7 @@ func (c *collector) each(ctx context.Context, dir *names.Node, at string,
 	f func(n *names.Node, p string) error) error {
 	list, err := dir.ListQuietly()
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	kept, err := c.clear(dir, at, list)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *collector) each(ctx context.Context, dir *names.Node, at string,
 		}
 		n, _, err := c.o.Names.Child(dir, e.Name)
 		if err != nil {
-			if gone(err) != nil {
+			if shared.Gone(err) != nil {
 				return err
 			}
 			continue
@@ -114,14 +114,6 @@ func (c *collector) each(ctx context.Context, dir *names.Node, at string,
 		}
 	}
 	return nil
-}
-
-// gone is an error but that a name went meanwhile.
-func gone(err error) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
-		return nil
-	}
-	return err
 }
 
 // inRun looks through a run.
@@ -227,7 +219,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		}
 		now, rerr := c.o.Names.Resolve(p) // it may have been replaced
 		if rerr != nil {
-			return errors.Join(err, gone(rerr))
+			return errors.Join(err, shared.Gone(rerr))
 		}
 		defer now.Unpin()
 		n = now
@@ -241,7 +233,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		err = fmt.Errorf("its attributes are too long for an entry")
 	}
 	switch {
-	case gone(err) == nil && err != nil || err == nil && e == nil:
+	case shared.Gone(err) == nil && err != nil || err == nil && e == nil:
 		return nil
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err
@@ -273,7 +265,7 @@ func (c *collector) stands(n *names.Node, p string, was []byte) (bool, error) {
 	}
 	there, err := c.o.Names.Resolve(p)
 	if err != nil {
-		return false, gone(err)
+		return false, shared.Gone(err)
 	}
 	defer there.Unpin()
 	return there.Ino() == n.Ino(), nil

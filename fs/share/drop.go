@@ -70,7 +70,7 @@ func (d *dropping) file(ctx context.Context, p string, n *names.Node) error {
 		return err
 	}
 	why, err := d.one(ctx, p, n)
-	if gone(err) == nil {
+	if shared.Gone(err) == nil {
 		err = nil
 	}
 	if err != nil {
@@ -135,7 +135,7 @@ func (d *dropping) stub(p string, n *names.Node, f *record.File) (why string, er
 	d.leaving.Lock()
 	defer d.leaving.Unlock()
 	now, err := d.o.Names.Resolve(p)
-	if gone(err) == nil && err != nil {
+	if shared.Gone(err) == nil && err != nil {
 		return keepMoved, nil
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -45,7 +46,7 @@ func (s *Share) kind(at string) (there, folder bool, err error) {
 	if errors.Is(err, unix.ENOTDIR) {
 		err = nil
 	}
-	return false, false, gone(err)
+	return false, false, shared.Gone(err)
 }
 
 // isFull reports whether a node is a folder that what an entry says cannot replace: something is in it.
@@ -136,7 +137,7 @@ func (p *pull) makeRoom(ctx context.Context, n *rnames.Node) error {
 		return nil
 	}
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	defer old.Unpin()
 	full, err := isFull(old, n.Name)
@@ -157,7 +158,7 @@ func (l *level) emptied(ctx context.Context) (again bool, err error) {
 		}
 		n, err := l.o.Names.Resolve(p)
 		if err != nil {
-			return again, gone(err)
+			return again, shared.Gone(err)
 		}
 		full, err := isFull(n, e)
 		n.Unpin()
@@ -206,7 +207,7 @@ func (c *collector) addStaying(n *names.Node, p string, st *steps.Step, first in
 	}
 	e, look, err := c.entry(n, p, st, nil)
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	c.looks[p] = look
 	c.entries = slices.Insert(c.entries, first, *e)

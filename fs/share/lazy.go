@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
@@ -62,14 +61,11 @@ func newLazy(s *Share) *lazy {
 		staying: map[string]bool{}}
 }
 
-// lookTimeout bounds for how long a lookup waits for the remote: what was seen last is shown then.
-const lookTimeout = 20 * time.Second
-
 // Heard waits until the kernel heard of the names that appeared, were replaced or went until now, for as long
 // as a request may take at most: the one that the kernel waits for may never be answered. No command about
 // names answers before. Nothing is locked meanwhile.
 func Heard(ctx context.Context, s *Share) {
-	ctx, end := context.WithTimeout(ctx, lookTimeout)
+	ctx, end := context.WithTimeout(ctx, shared.LookTimeout)
 	defer end()
 	s.lazy.tellings.Heard(ctx)
 }
@@ -106,7 +102,7 @@ func (z *lazy) ensure(ctx context.Context, at string) error {
 			return err
 		}
 		done := z.group.DoChan(at, func() (any, error) {
-			ctx, end := context.WithTimeout(context.Background(), lookTimeout)
+			ctx, end := context.WithTimeout(context.Background(), shared.LookTimeout)
 			defer end()
 			z.bring(ctx, at)
 			return nil, nil
@@ -157,7 +153,7 @@ func (z *lazy) below(ctx context.Context, at string) error {
 	}
 	n, err := z.s.o.Names.Resolve(at)
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	defer n.Unpin()
 	if !n.IsDir() {
@@ -165,7 +161,7 @@ func (z *lazy) below(ctx context.Context, at string) error {
 	}
 	list, err := n.ListQuietly()
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	for _, e := range list {
 		if e.Mode&unix.S_IFMT != unix.S_IFDIR || strings.HasPrefix(e.Name, ".") {
@@ -325,7 +321,7 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		return nil
 	}
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	defer dir.Unpin()
 	lists := heads.Lists(all)
@@ -374,7 +370,7 @@ func (z *lazy) root(ctx context.Context) error {
 		}
 		return nil
 	}
-	if gone(err) != nil {
+	if shared.Gone(err) != nil {
 		return err
 	}
 	all, err := z.s.heads.Folders(ctx)

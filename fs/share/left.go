@@ -54,7 +54,7 @@ func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept [
 	l.lazy.changing.Lock() // what a lookup makes now has such a name, too
 	defer l.lazy.changing.Unlock()
 	if list, err = dir.ListQuietly(); err != nil {
-		return nil, gone(err)
+		return nil, shared.Gone(err)
 	}
 	for _, e := range list {
 		number, ok := strings.CutPrefix(e.Name, pulling)
@@ -83,7 +83,7 @@ func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept [
 			kept = append(kept, control.Skip{Path: at + "/" + to, Reason: errAside.Error()})
 			continue
 		}
-		if err := unlink(dir, e.Name); gone(err) != nil {
+		if err := unlink(dir, e.Name); shared.Gone(err) != nil {
 			return kept, err
 		}
 	}
@@ -94,7 +94,7 @@ func (l *looker) clear(dir *names.Node, at string, list []tree.DirEntry) (kept [
 func (l *looker) holds(dir *names.Node, name string) (bool, error) {
 	n, _, err := l.o.Names.Child(dir, name)
 	if err != nil {
-		return false, gone(err)
+		return false, shared.Gone(err)
 	}
 	defer n.Unpin()
 	return holdsSome(n)
@@ -184,7 +184,7 @@ func clearUnasked(ctx context.Context, s *Share, at string) (did bool, err error
 	defer s.pushing.Unlock()
 	dir, err := s.o.Names.Resolve(at)
 	if err != nil {
-		return true, gone(err)
+		return true, shared.Gone(err)
 	}
 	defer dir.Unpin()
 	_, err = s.clearFolder(ctx, dir, at)
@@ -195,7 +195,7 @@ func clearUnasked(ctx context.Context, s *Share, at string) (did bool, err error
 func (s *Share) clearFolder(ctx context.Context, dir *names.Node, at string) ([]control.Skip, error) {
 	list, err := dir.ListQuietly()
 	if err != nil {
-		return nil, gone(err)
+		return nil, shared.Gone(err)
 	}
 	l := &looker{Share: s, ctx: ctx, batch: s.o.Store.Begin()}
 	defer l.batch.Release()

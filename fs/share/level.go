@@ -241,7 +241,7 @@ func (l *level) isDeleted(name string, held []*record.Entry) (bool, error) {
 	}
 	n, _, err := l.o.Names.Child(l.dir, name)
 	if err != nil {
-		return false, gone(err)
+		return false, shared.Gone(err)
 	}
 	defer n.Unpin()
 	return l.isLost(n)
@@ -279,7 +279,7 @@ func (l *level) remove(ctx context.Context, p, name string, was *known.Name) err
 	s := l.Share
 	n, _, err := s.o.Names.Child(l.dir, name)
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	defer n.Unpin()
 	if n.IsDir() {
@@ -298,7 +298,7 @@ func (l *level) remove(ctx context.Context, p, name string, was *known.Name) err
 	return l.lazy.quietly(p, func() error {
 		to := aside + strconv.FormatUint(n.Ino(), 10) // a kill leaves it to be looked at
 		if err := s.o.Tree.Rename(l.dir, name, l.dir, to, unix.RENAME_NOREPLACE); err != nil {
-			return gone(err)
+			return shared.Gone(err)
 		}
 		l.announce(l.dir, name)
 		if err := l.isStill(l.dir, to, n, before); err != nil {
@@ -347,11 +347,11 @@ func (l *level) removeFolder(ctx context.Context, p, name string) error {
 func (l *level) rmdir(p, name string) (went bool, err error) {
 	err = l.lazy.quietly(p, func() error {
 		err := l.o.Tree.Rmdir(l.dir, name)
-		if went = gone(err) == nil; err != nil {
+		if went = shared.Gone(err) == nil; err != nil {
 			if notEmpty(err) {
 				return nil
 			}
-			return gone(err)
+			return shared.Gone(err)
 		}
 		l.announce(l.dir, name)
 		return l.forget(p)

@@ -13,6 +13,7 @@ import (
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/attrs"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/tree"
 )
 
@@ -172,7 +173,7 @@ func (p *pull) exchange(dir *names.Node, a, b string) error {
 func (p *pull) unlink(dir *names.Node, name string, of *names.Node) error {
 	n, _, err := p.o.Names.Child(dir, name)
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	defer n.Unpin()
 	if n.Ino() != of.Ino() {
@@ -216,7 +217,7 @@ func (p *pull) unchanged(old *names.Node, at string, was *known.Name) (is conten
 func (p *pull) isStill(dir *names.Node, name string, old *names.Node, before content.State) error {
 	n, _, err := p.o.Names.Child(dir, name)
 	if err != nil {
-		return errors.Join(errChanged, gone(err))
+		return errors.Join(errChanged, shared.Gone(err))
 	}
 	defer n.Unpin()
 	if n.Ino() != old.Ino() {

@@ -19,6 +19,7 @@ import (
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/attrs"
 	"ckptfs/fs/share/known"
+	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -146,7 +147,7 @@ func (p *pull) asKnown(ctx context.Context, at string, e *record.Entry, was *kno
 	is bool, why string, err error) {
 	n, err := p.o.Names.Resolve(at)
 	if err != nil {
-		if gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
+		if shared.Gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
 			err = nil
 		}
 		return was.Bare() || !p.goes(at), "", err

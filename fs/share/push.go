@@ -232,6 +232,7 @@ func (p *push) commit(ctx context.Context, entries []record.Entry) error {
 		p.setPushing(path.Dir(entries[0].Path))
 		res, err = p.writer.Push(ctx, src, ch)
 		p.setPushing("")
+		p.out.Objects, p.out.Bytes = p.out.Objects+res.Objects, p.out.Bytes+res.Bytes
 		var other *writer.RegisteredError
 		again := errors.As(err, &other) || errors.Is(err, writer.ErrUnsettled)
 		if err == nil {
@@ -381,7 +382,6 @@ func (p *push) committed(ctx context.Context, entries []record.Entry, res writer
 			p.out.Names++
 		}
 	}
-	p.out.Objects, p.out.Bytes = p.out.Objects+res.Objects, p.out.Bytes+res.Bytes
 	if len(set) == 0 {
 		return nil
 	}

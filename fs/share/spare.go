@@ -8,6 +8,7 @@ import (
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share/rested"
+	"ckptfs/fs/share/shared"
 )
 
 // Spare drops published files, least recently used first, until they are of so many bytes, and returns what
@@ -45,7 +46,7 @@ func unasked(err error) bool {
 func (d *dropping) path(ctx context.Context, p string) error {
 	n, err := d.o.Names.Resolve(p)
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	defer n.Unpin()
 	if n.File() == nil {

@@ -18,7 +18,7 @@ func (s *Share) Unpublished(ctx context.Context) (*control.Unpublished, error) {
 	c.out.Removed = len(s.removals.All())
 	top, err := s.o.Names.Resolve(steps.Dir)
 	if err != nil {
-		return &c.out, gone(err)
+		return &c.out, shared.Gone(err)
 	}
 	defer top.Unpin()
 	err = c.each(top, steps.Dir, func(n *names.Node, run string) error {
@@ -57,7 +57,7 @@ type counter struct {
 func (c *counter) each(dir *names.Node, at string, f func(n *names.Node, p string) error) error {
 	list, err := dir.ListQuietly()
 	if err != nil {
-		return gone(err)
+		return shared.Gone(err)
 	}
 	for _, e := range list {
 		if err := c.ctx.Err(); err != nil {
@@ -71,7 +71,7 @@ func (c *counter) each(dir *names.Node, at string, f func(n *names.Node, p strin
 			err = f(n, at+"/"+e.Name)
 			n.Unpin()
 		}
-		if gone(err) != nil {
+		if shared.Gone(err) != nil {
 			return err
 		}
 	}

@@ -4,12 +4,9 @@ package rested
 import (
 	"cmp"
 	"context"
-	"errors"
 	"path"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/content"
@@ -42,7 +39,7 @@ type Files struct {
 func (f Files) Oldest(ctx context.Context) (some []File, err error) {
 	top, err := f.Names.Resolve(steps.Dir)
 	if err != nil {
-		return nil, gone(err)
+		return nil, shared.Gone(err)
 	}
 	defer top.Unpin()
 	rested := f.Now.Add(-restsFor).UnixNano()
@@ -52,7 +49,7 @@ func (f Files) Oldest(ctx context.Context) (some []File, err error) {
 		}
 		at, err := f.Used(n)
 		if err != nil {
-			return gone(err)
+			return shared.Gone(err)
 		}
 		if at < rested {
 			some = append(some, File{p, at})
@@ -77,7 +74,7 @@ func (f Files) counts(p string, n *names.Node) (bool, error) {
 	}
 	a, err := n.Attr()
 	if err != nil || a.Size <= record.MaxInline { // its bytes come with its name
-		return false, gone(err)
+		return false, shared.Gone(err)
 	}
 	return f.Known(p)
 }
@@ -90,12 +87,4 @@ func packedHere(f *content.File) bool {
 	}
 	is := f.StateLocked()
 	return is.Packed() && !is.Record.Remote && !is.InUse
-}
-
-// gone is an error but that a name went meanwhile.
-func gone(err error) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
-		return nil
-	}
-	return err
 }

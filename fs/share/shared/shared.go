@@ -3,15 +3,30 @@ package shared
 
 import (
 	"cmp"
+	"errors"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/steps"
 )
+
+// LookTimeout bounds for how long who looks at names waits for the remote: what was seen last is shown then.
+const LookTimeout = 20 * time.Second
+
+// Gone is an error but that a name went meanwhile.
+func Gone(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
+		return nil
+	}
+	return err
+}
 
 // Path checks a path that a command is about.
 func Path(op, at string) (string, error) {

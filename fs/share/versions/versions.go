@@ -33,9 +33,6 @@ type Finder struct {
 // New returns a Finder that reads heads.
 func New(h *heads.Heads) *Finder { return &Finder{heads: h} }
 
-// lookTimeout bounds for how long heads are read.
-const lookTimeout = 20 * time.Second
-
 // all are the names with several versions. ctx ends the wait alone.
 func (c *Finder) all(ctx context.Context) ([]names.Node, error) {
 	now := c.heads.Changes()
@@ -46,7 +43,7 @@ func (c *Finder) all(ctx context.Context) ([]names.Node, error) {
 		return nodes, nil
 	}
 	done := c.group.DoChan(strconv.FormatUint(now, 10), func() (any, error) {
-		ctx, end := context.WithTimeout(context.Background(), lookTimeout)
+		ctx, end := context.WithTimeout(context.Background(), shared.LookTimeout)
 		defer end()
 		return c.look(ctx)
 	})
