@@ -30,6 +30,32 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
+// Into a large index: a commit rewrites nearly a page for each of its entries, unless it has many.
+func BenchmarkPutMany(b *testing.B) {
+	db := newDB(b)
+	db.few = none
+	for i := range byte(10) {
+		if err := db.Commit(entries(10+i, million), cas.Watermark{Segment: 1}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	seed := byte(100)
+	for _, per := range []int{1 << 15, 1 << 16, 1 << 17, 1 << 18} {
+		b.Run(fmt.Sprintf("commits of %d", per), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				seed++
+				es := entries(seed, per)
+				b.StartTimer()
+				if err := db.Commit(es, cas.Watermark{Segment: 1}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(per), "ns/put")
+		})
+	}
+}
+
 func BenchmarkGet(b *testing.B) {
 	db := newDB(b)
 	es := entries(5, million)

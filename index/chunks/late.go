@@ -21,7 +21,7 @@ type bounds struct {
 var (
 	// few is for a disk with room. A transaction rewrites a page of the file for nearly every entry, and
 	// syncs, so there is one for many commits. A start after a crash replays that much of the segments.
-	few = bounds{entries: 1 << 15, bytes: 32 << 20, pairs: 1 << 13}
+	few = bounds{entries: 1 << 16, bytes: 32 << 20, pairs: 1 << 13}
 	// many is for a full one.
 	many = bounds{entries: 4 << 20, bytes: math.MaxInt64}
 	none = bounds{entries: -1, pairs: -1}
