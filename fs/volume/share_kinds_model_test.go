@@ -1,0 +1,157 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"ckptfs/cas/remote/heads"
+	"ckptfs/cas/remote/names"
+	"ckptfs/cas/remote/record"
+	"ckptfs/fs/steps"
+)
+
+// Machines put files where others have folders, and the reverse: once all published and looked, all show the
+// same, and no version is lost but those of names that a machine removed or wrote over which may have seen
+// them. Contents are told apart by their sizes.
+func TestKindsAgainstModel(t *testing.T) {
+	paths := rapid.SampledFrom([]string{"runs/x/1", "runs/x/1/a", "runs/x/1/a/f", "runs/x/1/a/g/h",
+		"runs/x/2"})
+	rapid.Check(t, func(rt *rapid.T) {
+		m := &kindsModel{c: newCloud(t), stays: map[int]string{}, seen: map[*machine]map[int]bool{}}
+		for i := range 3 {
+			one := m.c.join(fmt.Sprint("m", i))
+			defer func() { one.close() }()
+			m.all, m.seen[one] = append(m.all, one), map[int]bool{}
+		}
+		who := func(rt *rapid.T) *machine { return m.all[rapid.IntRange(0, 2).Draw(rt, "machine")] }
+		rt.Repeat(map[string]func(*rapid.T){
+			"write":  func(rt *rapid.T) { m.write(who(rt), paths.Draw(rt, "path")) },
+			"mkdir":  func(rt *rapid.T) { m.mkdir(who(rt), paths.Draw(rt, "path")) },
+			"remove": func(rt *rapid.T) { m.remove(who(rt), paths.Draw(rt, "path")) },
+			"push":   func(rt *rapid.T) { m.does(who(rt), pushes) },
+			"pull":   func(rt *rapid.T) { m.does(who(rt), pullsPacked) },
+			"look":   func(rt *rapid.T) { m.does(who(rt), looks) },
+			"again":  func(rt *rapid.T) { who(rt).again() },
+		})
+		for range 3 { // what stays for what is in it goes once that is published
+			for _, one := range m.all {
+				pushes(one)
+				pullsPacked(one)
+			}
+		}
+		want := m.all[0].view()
+		for i, one := range m.all {
+			if has := one.view(); !maps.Equal(want, has) {
+				rt.Fatalf("machine %d shows %v, the first %v", i, has, want)
+			}
+		}
+		has := m.remote()
+		for size, p := range m.stays {
+			if !has[size] {
+				rt.Fatalf("the version of %d bytes of %s is lost", size, p)
+			}
+		}
+	})
+}
+
+type kindsModel struct {
+	c     *cloud
+	all   []*machine
+	next  int
+	stays map[int]string            // paths of versions that no machine removed, by size
+	seen  map[*machine]map[int]bool // sizes
+}
+
+func (m *kindsModel) isDir(one *machine, p string) bool {
+	n := one.find(p)
+	defer one.forget(n)
+	return n.IsDir()
+}
+
+func (m *kindsModel) write(one *machine, p string) {
+	m.mkdir(one, path.Dir(p))
+	for one.exists(p) { // what another had hidden appears in its place
+		m.remove(one, p)
+	}
+	m.next++
+	size := 10 + m.next
+	if m.next%3 == 0 {
+		size += record.MaxInline
+	}
+	one.write(p, bytes.Repeat([]byte{byte(m.next)}, size))
+	m.stays[size], m.seen[one][size] = p, true
+}
+
+// mkdir makes a folder, and those above it; what is in its place, or theirs, and no folder, goes.
+func (m *kindsModel) mkdir(one *machine, p string) {
+	if p != steps.Dir {
+		m.mkdir(one, path.Dir(p))
+	}
+	for one.exists(p) && !m.isDir(one, p) {
+		m.remove(one, p)
+	}
+	one.mkdir(p)
+}
+
+func (m *kindsModel) remove(one *machine, p string) {
+	if !one.exists(p) {
+		return
+	}
+	maps.DeleteFunc(m.stays, func(size int, of string) bool { return of == p && m.seen[one][size] })
+	if !m.isDir(one, p) {
+		one.unlink(p)
+		return
+	}
+	for _, name := range one.names(p) {
+		m.remove(one, path.Join(p, name))
+	}
+	one.rmdir(p)
+}
+
+// pullsPacked pulls, and leaves nothing for what may have to be packed.
+func pullsPacked(one *machine) {
+	one.sync()
+	if _, err := one.Pull(context.Background(), "", nil); err != nil && !errors.Is(err, unix.ENOENT) {
+		one.t.Errorf("pull: %v", err)
+	}
+	looks(one)
+}
+
+// does has a machine see what the remote has.
+func (m *kindsModel) does(one *machine, it func(*machine)) {
+	it(one)
+	maps.Copy(m.seen[one], m.remote())
+}
+
+// remote is which sizes the remote has, of names and of their other versions.
+func (m *kindsModel) remote() map[int]bool {
+	t := m.c.t
+	h, err := heads.Open(&m.c.mu, m.c.id.ID, noHeads{})
+	if err == nil {
+		_, err = h.Refresh(context.Background())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := h.Below(context.Background(), steps.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[int]bool{}
+	for _, n := range names.Tree(heads.Lists(all)...) {
+		for _, e := range append(n.Conflicts, n.Name) {
+			if e != nil && e.File != nil {
+				has[int(e.File.Size)] = true
+			}
+		}
+	}
+	return has
+}
