@@ -102,9 +102,9 @@ func TestAddRefused(t *testing.T) {
 	}{
 		{"nobody there", []string{url, m.Dir, "--endpoint", nobody}, "", 11, "cannot be reached"},
 		{"nobody answers", []string{url, m.Dir, "--endpoint", mute}, "", 11, "does not answer"},
-		{"another secret", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_SECRET_ACCESS_KEY=wrong", 12, "access denied"},
-		{"no credentials", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_ACCESS_KEY_ID=", 12, "access denied"},
-		{"no bucket", []string{"s3://others/team", m.Dir, "--endpoint", e.Endpoint}, "", 1, "no such bucket"},
+		{"another secret", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_SECRET_ACCESS_KEY=wrong", 12, "look at AWS_SECRET_ACCESS_KEY"},
+		{"no credentials", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_ACCESS_KEY_ID=", 12, "set AWS_ACCESS_KEY_ID"},
+		{"no bucket", []string{"s3://others/team", m.Dir, "--endpoint", e.Endpoint}, "", 1, "make the bucket first"},
 		{"an engine that lies", []string{"s3://bucket/team", m.Dir, "--endpoint", liar.URL}, "", 13, "created only where there is none"},
 		{"no store", []string{url, t.TempDir(), "--endpoint", e.Endpoint}, "", 3, "no ckptfs mount"},
 		{"no URL", []string{"models/team", m.Dir}, "", 2, "s3://BUCKET/PREFIX"},

@@ -167,10 +167,15 @@ func (c *commands) probe(ctx context.Context, a remote.Address, b bucket.Bucket,
 	return report, nil
 }
 
-// answers returns an error if nobody answers at an address, which a change would find out later.
+// answers returns an error if nobody answers at an address, which a change would find out later, or nothing is
+// to be read there.
 func answers(ctx context.Context, a remote.Address, b bucket.Bucket) error {
-	if _, err := lookSoon(ctx, b); errors.Is(err, bucket.ErrUnreachable) {
+	_, err := lookSoon(ctx, b)
+	switch {
+	case errors.Is(err, bucket.ErrUnreachable):
 		return fmt.Errorf("%s does not answer: %w", a.URL(), err)
+	case errors.Is(err, bucket.ErrNoBucket), errors.Is(err, bucket.ErrDenied):
+		return fmt.Errorf("%s: %w", a.URL(), err)
 	}
 	return nil // whatever else it is, the probe finds it
 }
