@@ -38,6 +38,17 @@ type reader struct {
 	remote Remote
 }
 
+// IsRemote reports whether a remote alone has the bytes of a file; false of nil, which is none.
+func IsRemote(f *File) (bool, error) {
+	if f == nil {
+		return false, nil
+	}
+	f.Lock()
+	defer f.Unlock()
+	err := f.LoadLocked()
+	return err == nil && f.rec.Remote, err
+}
+
 // RemoteSize is the size of a remote file in bytes, as its entry says.
 func (c *Files) RemoteSize(manifest cas.Hash) (int64, error) { return c.asm.remote.Size(manifest) }
 

@@ -43,9 +43,6 @@ func (s *Share) kind(at string) (there, folder bool, err error) {
 		defer n.Unpin()
 		return true, n.IsDir(), nil
 	}
-	if errors.Is(err, unix.ENOTDIR) {
-		err = nil
-	}
 	return false, false, shared.Gone(err)
 }
 
@@ -133,9 +130,6 @@ func (p *pull) inPlace(dir *names.Node, name string, old *names.Node, at string,
 // makeRoom has a look replace a folder in which something is: what is published may take its place.
 func (p *pull) makeRoom(ctx context.Context, n *rnames.Node) error {
 	old, err := p.o.Names.Resolve(n.Path)
-	if errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
 	if err != nil {
 		return shared.Gone(err)
 	}

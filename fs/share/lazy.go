@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/sys/unix"
@@ -102,9 +103,11 @@ func (z *lazy) ensure(ctx context.Context, at string) error {
 			return err
 		}
 		done := z.group.DoChan(at, func() (any, error) {
-			ctx, end := context.WithTimeout(context.Background(), shared.LookTimeout)
+			ctx, end := context.WithCancel(context.Background())
 			defer end()
-			z.bring(ctx, at)
+			late := time.AfterFunc(shared.LookTimeout, end)
+			defer late.Stop()
+			z.bring(ctx, at, func() { late.Reset(shared.LookTimeout) })
 			return nil, nil
 		})
 		select {
@@ -125,15 +128,19 @@ func (z *lazy) isUpToDate(at string, fetched uint64) (bool, error) {
 // errAgain: something in a folder is in use, or was changed here. It is looked at again after the next fetch.
 var errAgain = errors.New("to be looked at again")
 
-// bring brings a folder up to date, and notes that it is.
-func (z *lazy) bring(ctx context.Context, at string) {
+// bring brings a folder up to date, and notes that it is. It says so when a name has appeared: a folder of
+// very many takes its time, and shows all of them.
+func (z *lazy) bring(ctx context.Context, at string, appeared func()) {
 	z.mu.Lock()
 	fetched := z.fetched
 	if _, looked := z.upToDate[at]; !looked {
 		z.upToDate[at] = 0 // a fetch comes by from here on
 	}
 	z.mu.Unlock()
-	err := z.level(ctx, at)
+	err := z.level(ctx, at, appeared)
+	if errors.Is(err, context.Canceled) {
+		err = context.DeadlineExceeded
+	}
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.upToDate[at] = fetched; err == nil {
@@ -299,7 +306,7 @@ func (z *lazy) said(ctx context.Context, at string) ([]heads.Of, error) {
 }
 
 // level brings one folder up to date.
-func (z *lazy) level(ctx context.Context, at string) error {
+func (z *lazy) level(ctx context.Context, at string, appeared func()) error {
 	s := z.s
 	if at == "" {
 		return z.root(ctx)
@@ -317,9 +324,6 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		}
 	}
 	dir, err := s.o.Names.Resolve(at)
-	if errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
 	if err != nil {
 		return shared.Gone(err)
 	}
@@ -332,7 +336,7 @@ func (z *lazy) level(ctx context.Context, at string) error {
 		return nil
 	}
 	for range 2 { // once more when what others removed has gone from folders that they replaced
-		l := &level{lazy: z, at: at, dir: dir, lists: lists,
+		l := &level{lazy: z, at: at, dir: dir, lists: lists, appeared: appeared,
 			pull: pull{Share: s, stubs: true, announce: z.tellings.Add, notes: map[string][]byte{},
 				cut: map[string]bool{}, full: map[string]*record.Entry{}}}
 		err = errors.Join(l.locked(ctx), l.clearLeft(ctx), l.removeFolders(ctx))

@@ -26,12 +26,13 @@ type level struct {
 	dir   *names.Node
 	lists [][]record.Entry
 
-	here    map[string]tree.DirEntry // what it has
-	was     map[string]*known.Name
-	folders map[string]bool // by name: whether heads say of names in it
-	gone    []string        // folders that others removed
-	again   bool            // some of it is in use, and is to be looked at again
-	left    bool            // a pull that was killed left something
+	appeared func()                   // is told of each name
+	here     map[string]tree.DirEntry // what it has
+	was      map[string]*known.Name
+	folders  map[string]bool // by name: whether heads say of names in it
+	gone     []string        // folders that others removed
+	again    bool            // some of it is in use, and is to be looked at again
+	left     bool            // a pull that was killed left something
 }
 
 // locked brings all up to date but for folders that others removed.
@@ -85,6 +86,7 @@ func (l *level) make(ctx context.Context) error {
 	if nodes, err = l.expect(ctx, files, nodes); err != nil {
 		return err
 	}
+	l.appeared()
 	var errs []error
 	for i := range nodes {
 		if err := ctx.Err(); err != nil {
@@ -93,6 +95,7 @@ func (l *level) make(ctx context.Context) error {
 		if err := l.pull.node(ctx, &nodes[i]); err != nil {
 			errs = append(errs, err) // the others are there, all the same
 		}
+		l.appeared()
 	}
 	return errors.Join(append(errs, l.removed(ctx))...)
 }

@@ -147,7 +147,7 @@ func (p *pull) asKnown(ctx context.Context, at string, e *record.Entry, was *kno
 	is bool, why string, err error) {
 	n, err := p.o.Names.Resolve(at)
 	if err != nil {
-		if shared.Gone(err) == nil || errors.Is(err, unix.ENOTDIR) {
+		if shared.Gone(err) == nil {
 			err = nil
 		}
 		return was.Bare() || !p.goes(at), "", err
@@ -198,6 +198,10 @@ func (p *pull) node(ctx context.Context, n *rnames.Node) error {
 		dir, err = p.mkdir(p.o.Names.Root(), steps.Dir, 0o755)
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) { // pulled alone: the folders above it
+		if was, err := p.known(n.Path); err != nil || !was.Bare() && p.goes(n.Path) {
+			p.skip(n.Path, removedHere)
+			return err
+		}
 		dir, err = p.above(path.Dir(n.Path))
 	}
 	if err != nil {
@@ -296,7 +300,7 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 			return why, err
 		}
 	} else if !was.Bare() && p.goes(n.Path) {
-		return "removed here, and not published yet", nil
+		return removedHere, nil
 	}
 	made, err := p.make(ctx, dir, name, old, e, was)
 	if errors.Is(err, errChanged) {
@@ -312,6 +316,8 @@ func (p *pull) inDir(ctx context.Context, dir *names.Node, n *rnames.Node, e *re
 	}
 	return "", p.note(made, n, e, nil)
 }
+
+const removedHere = "removed here, and not published yet"
 
 const changedHere = "it was changed here and is not published: push it, and both versions are kept"
 

@@ -13,30 +13,17 @@ import (
 	"ckptfs/fs/share/shared"
 )
 
-// IsStub reports whether a node is a file whose bytes the remote alone has.
-func IsStub(n *names.Node) (bool, error) {
-	f := n.File()
-	if f == nil {
-		return false, nil
-	}
-	f.Lock()
-	defer f.Unlock()
-	if err := f.LoadLocked(); err != nil {
-		return false, err
-	}
-	return f.StateLocked().Record.Remote, nil
-}
-
-// isStub is IsStub, and false of a file whose record cannot be read.
+// isStub reports whether a node is a file whose bytes the remote alone has; false of one whose record cannot
+// be read.
 func isStub(n *names.Node) bool {
-	is, err := IsStub(n)
+	is, err := content.IsRemote(n.File())
 	return err == nil && is
 }
 
 // isLost reports whether a node is a stub of which nobody here knows where its bytes are: STORE/remote.db was
 // lost, and no head names it any more. What the remote has in its place can only be better.
 func (p *pull) isLost(n *names.Node) (bool, error) {
-	is, err := IsStub(n)
+	is, err := content.IsRemote(n.File())
 	if err != nil || !is {
 		return false, err
 	}

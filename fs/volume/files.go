@@ -12,10 +12,10 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/remote/record"
 	"ckptfs/formats"
+	"ckptfs/fs/content"
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
-	"ckptfs/fs/share"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/virtual"
@@ -150,7 +150,7 @@ func (f stepFiles) here(p string) (*names.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, err := share.IsStub(n)
+	is, err := content.IsRemote(n.File())
 	if is {
 		err = fmt.Errorf("%s: %w", p, steps.ErrRemote)
 	}

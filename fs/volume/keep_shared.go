@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/remote/record"
+	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/share"
 	"ckptfs/fs/steps"
@@ -55,7 +56,7 @@ func keepStubs(v *Volume, n *names.Node) error {
 		return nil
 	}
 	remote := func(_ string, n *names.Node) error {
-		is, err := share.IsStub(n)
+		is, err := content.IsRemote(n.File())
 		if is {
 			err = unix.EXDEV
 		}

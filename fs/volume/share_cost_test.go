@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
+	fsshared "ckptfs/fs/share/shared"
 )
 
 // asked counts requests by kind and class of object, in the order in which they began.
@@ -96,6 +97,26 @@ func (m *machine) listed(run string) (files int) {
 		}
 	}
 	return files
+}
+
+// A listing has all names of a folder, also where they take longer to appear than the remote has to answer.
+func TestListingOfLargeFolder(t *testing.T) {
+	const files = 3000
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.mkdir("runs/x/1")
+	for i := range files {
+		a.write(fmt.Sprintf("runs/x/1/%d", i), []byte("x"))
+	}
+	a.published("")
+	b.fetched()
+	b.names("runs/x")
+	defer func(was time.Duration) { fsshared.LookTimeout = was }(fsshared.LookTimeout)
+	fsshared.LookTimeout = 200 * time.Millisecond
+	began := time.Now()
+	if n := len(b.names("runs/x/1")); n != files {
+		t.Errorf("%d names of %d after %s", n, files, time.Since(began))
+	}
 }
 
 // Processor time of the names of 1,000 steps with 3 files each, which appear where they are listed.

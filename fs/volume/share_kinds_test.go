@@ -324,3 +324,25 @@ func TestOtherKindRefused(t *testing.T) {
 		})
 	}
 }
+
+// A folder that was removed here does not come back for what others have not seen removed in it.
+func TestRemovedFolderStaysGone(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.mkdir("runs/x/1/a/f")
+	a.published("")
+	looks(b)
+	a.removeAll("runs/x/1/a")
+	a.put("runs/x/1/a", []byte("a"))
+	a.published("")
+	b.removeAll("runs/x/1")
+	a.removeAll("runs/x/1")
+	b.published("")
+	a.pulled("", "runs/x/1", "runs/x/1/a")
+	if a.exists("runs/x/1") {
+		t.Error("the folder came back")
+	}
+	a.published("")
+	b.pulled("")
+	alike(t, a, b)
+}

@@ -167,8 +167,8 @@ func (c *commands) probe(ctx context.Context, a remote.Address, b bucket.Bucket,
 	return report, nil
 }
 
-// answers returns an error if nobody answers at an address, which a change would find out later, or nothing is
-// to be read there.
+// answers returns an error if nobody answers at an address, which a change would find out later, or nothing
+// may be read there.
 func answers(ctx context.Context, a remote.Address, b bucket.Bucket) error {
 	_, err := lookSoon(ctx, b)
 	switch {

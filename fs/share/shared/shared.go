@@ -18,12 +18,15 @@ import (
 )
 
 // LookTimeout bounds for how long who looks at names waits for the remote: what was seen last is shown then.
-const LookTimeout = 20 * time.Second
+// Tests change it.
+var LookTimeout = 20 * time.Second
 
-// Gone is an error but that a name went meanwhile.
+// Gone is an error but that a name went meanwhile, or that a folder above it is none any more.
 func Gone(err error) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) {
-		return nil
+	for _, is := range []error{unix.ENOENT, unix.ESTALE, unix.ENOTDIR} {
+		if errors.Is(err, is) {
+			return nil
+		}
 	}
 	return err
 }
