@@ -59,7 +59,9 @@ func TestPullIsKeptOnce(t *testing.T) {
 	if cached() < int64(len(data))/2 {
 		t.Errorf("%d bytes of %d that were read are kept", cached(), len(data))
 	}
-	b.pulled("")
+	if p := b.pulled(""); p.Fetched > int64(len(data))/20 {
+		t.Errorf("%d bytes of %d that were read before were fetched once more", p.Fetched, len(data))
+	}
 	if got := cached(); got > int64(len(data))/20 {
 		t.Errorf("%d bytes of %d that were pulled are kept twice", got, len(data))
 	}

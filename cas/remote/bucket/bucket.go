@@ -58,6 +58,8 @@ type Info struct {
 	Date time.Time
 	// Modified is when the object was put, by the engine's clock.
 	Modified time.Time
+	// Cached: no engine was asked, what was kept of the object is read.
+	Cached bool
 }
 
 // Kept is what an engine keeps of what was deleted or overwritten, by rules of its own. Some Buckets tell.

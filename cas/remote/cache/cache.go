@@ -367,7 +367,8 @@ func (b *cached) Get(ctx context.Context, key string, off, n int64, unless bucke
 	}
 	if b.reads {
 		if f, size := b.c.open(id, off, n); f != nil {
-			return &here{io.NewSectionReader(f, off, n), f}, bucket.Info{Key: key, Size: size}, nil
+			info := bucket.Info{Key: key, Size: size, Cached: true}
+			return &here{io.NewSectionReader(f, off, n), f}, info, nil
 		}
 	}
 	body, info, err := b.Bucket.Get(ctx, key, off, n, unless)

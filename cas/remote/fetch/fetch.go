@@ -73,7 +73,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s at %d: %v", e.Key, e.Off
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Stats are how many requests were made since the Reader was made, and the bytes that came of them.
+// Stats are how many requests were made of an engine since the Reader was made, and the bytes that came of
+// them.
 func (r *Reader) Stats() (gets, bytes int64) { return r.gets.Load(), r.bytes.Load() }
 
 // Each reads records and calls f with each of them: with its number, its header and its payload, which is
@@ -199,8 +200,10 @@ func (r *Reader) get(ctx context.Context, b bucket.Bucket, records []Record, rg 
 		return bad, nil
 	}
 	off, n := first.Off, last.end()-first.Off
-	r.gets.Add(1)
 	body, info, err := b.Get(ctx, key, off, n, "")
+	if !info.Cached {
+		r.gets.Add(1)
+	}
 	if err != nil {
 		return fail(rg[0], err)
 	}
@@ -211,7 +214,9 @@ func (r *Reader) get(ctx context.Context, b bucket.Bucket, records []Record, rg 
 	}
 	in := &stream{r: body, at: off, buf: *buffers.Get().(*[]byte)}
 	defer func() {
-		r.bytes.Add(in.at - off)
+		if !info.Cached {
+			r.bytes.Add(in.at - off)
+		}
 		buffers.Put(&in.buf)
 	}()
 	for len(rg) > 0 {
