@@ -76,29 +76,42 @@ func (l *level) make(ctx context.Context) error {
 		return err
 	}
 	l.folders = map[string]bool{}
+	var errs []error // the others are there, all the same
 	nodes = slices.DeleteFunc(nodes, func(n rnames.Node) bool {
 		none, err := l.empty(ctx, &n)
 		if !none {
 			l.folders[path.Base(n.Path)] = n.Folder
 		}
-		return none || err != nil || !l.wants(&n)
+		if err != nil {
+			errs = append(errs, err)
+			return true
+		}
+		l.appeared() // the remote may have been asked for it
+		return none || !l.wants(&n)
 	})
-	if nodes, err = l.expect(ctx, files, nodes); err != nil {
-		return err
-	}
-	l.appeared()
-	var errs []error
-	for i := range nodes {
-		if err := ctx.Err(); err != nil {
+	for more := true; more; more = len(nodes) > 0 { // also for files alone
+		n := min(len(nodes), mostExpected)
+		some, err := l.expect(ctx, files, nodes[:n:n])
+		if err != nil {
 			return err
 		}
-		if err := l.pull.node(ctx, &nodes[i]); err != nil {
-			errs = append(errs, err) // the others are there, all the same
-		}
+		files, nodes = nil, nodes[n:]
 		l.appeared()
+		for i := range some {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := l.pull.node(ctx, &some[i]); err != nil {
+				errs = append(errs, err)
+			}
+			l.appeared()
+		}
 	}
 	return errors.Join(append(errs, l.removed(ctx))...)
 }
+
+// mostExpected is how many names are expected at a time: a look waits only so long for the first one.
+const mostExpected = 1024
 
 // plans are the files whose plans are elsewhere than is known.
 func (l *level) plans(nodes []rnames.Node) (files []*record.File, err error) {

@@ -101,7 +101,7 @@ func (m *machine) listed(run string) (files int) {
 
 // A listing has all names of a folder, also where they take longer to appear than the remote has to answer.
 func TestListingOfLargeFolder(t *testing.T) {
-	const files = 3000
+	const files = 8000
 	c := newCloud(t)
 	a, b := c.join("a"), c.join("b")
 	a.mkdir("runs/x/1")
@@ -112,7 +112,7 @@ func TestListingOfLargeFolder(t *testing.T) {
 	b.fetched()
 	b.names("runs/x")
 	defer func(was time.Duration) { fsshared.LookTimeout = was }(fsshared.LookTimeout)
-	fsshared.LookTimeout = 200 * time.Millisecond
+	fsshared.LookTimeout = 500 * time.Millisecond
 	began := time.Now()
 	if n := len(b.names("runs/x/1")); n != files {
 		t.Errorf("%d names of %d after %s", n, files, time.Since(began))

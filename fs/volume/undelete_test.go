@@ -3,13 +3,17 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/sweep"
@@ -262,4 +266,49 @@ func TestUndeleteAtOnce(t *testing.T) {
 	a.undeleted("runs/x/1/f")
 	a.same("runs/x/1/f", []byte("f"))
 	a.remoteIs("runs/x/1/f", "pushed")
+}
+
+// A run of which it could not be found out whether it holds names appears once the remote is reached again.
+func TestRemovedRunUnread(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put("runs/y/1/f", []byte("f"))
+	a.published("")
+	b.pulled("")
+	b.removeAll("runs/y")
+	a.mkdir("runs/y/2")
+	for i := range 300 {
+		a.write(fmt.Sprintf("runs/y/2/%d", i), bytesOf(byte(i), record.MaxInline))
+	}
+	a.published("")
+	b.published("")
+	engine := &ragged{Bucket: &c.mu, most: 200 << 10}
+	d := c.join("d", func(o *Options) {
+		o.Remote = func(remote.Joined) (bucket.Bucket, error) { return engine, nil }
+	})
+	d.fetched()
+	if got := d.names("runs"); len(got) > 0 || engine.cut.Load() == 0 {
+		t.Fatalf("%q, %d requests failed", got, engine.cut.Load())
+	}
+	engine.most = 1 << 30
+	d.fetched()
+	if got := d.names("runs"); !slices.Equal(got, []string{"y"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// ragged is an engine that gives no long range of an object.
+type ragged struct {
+	bucket.Bucket
+	most int64
+	cut  atomic.Int64
+}
+
+func (r *ragged) Get(ctx context.Context, key string, off, n int64, unless bucket.Version) (
+	io.ReadCloser, bucket.Info, error) {
+	if n > r.most {
+		r.cut.Add(1)
+		return nil, bucket.Info{}, &bucket.Error{Op: "get", Key: key, Kind: bucket.ErrUnreachable}
+	}
+	return r.Bucket.Get(ctx, key, off, n, unless)
 }

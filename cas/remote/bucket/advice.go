@@ -38,7 +38,7 @@ func Advice(err error) string {
 		return "make the bucket first, or look at its name and --endpoint: ckptfs makes no buckets"
 	case errors.Is(err, ErrDenied) && e.Status == 0 && e.Err != nil: // who signs requests found nothing
 		return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE or --profile for some in ~/.aws"
-	case errors.Is(err, ErrDenied) && e.Status != 0:
+	case errors.Is(err, ErrDenied) && e.Code != "": // a mirror over plain HTTP has no codes, and no policy
 		return "the credentials do not allow it: `ckptfs remote policy` prints what they have to"
 	case errors.Is(err, ErrFull):
 		return "make room: `ckptfs prune --remote`, or a greater quota"

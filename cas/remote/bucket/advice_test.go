@@ -21,6 +21,7 @@ func TestAdvice(t *testing.T) {
 		{&bucket.Error{Kind: bucket.ErrDenied, Status: 400, Code: "ExpiredToken"}, "expired"},
 		{&bucket.Error{Kind: bucket.ErrRefused, Status: 301, Code: "PermanentRedirect"}, "--region"},
 		{&bucket.Error{Kind: bucket.ErrDenied, Status: 403, Code: "AccessDenied"}, "remote policy"},
+		{&bucket.Error{Kind: bucket.ErrDenied, Status: 403, Message: "403 Forbidden"}, ""},
 		{&bucket.Error{Kind: bucket.ErrDenied, Err: io.EOF}, "no credentials were found"},
 		{&bucket.Error{Kind: bucket.ErrDenied, Message: "over plain HTTP nothing is written"}, ""},
 		{fmt.Errorf("this store only reads: %w", bucket.ErrDenied), ""},

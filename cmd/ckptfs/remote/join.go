@@ -181,9 +181,10 @@ func (c *commands) meet(ctx context.Context, a remote.Address, reader, isNew boo
 	return m, nil
 }
 
-// hintReader says what may be done with credentials that are refused.
+// hintReader says what may be done with credentials that are refused, unless they may not even read.
 func hintReader(err error) error {
-	if errors.Is(err, bucket.ErrDenied) {
+	var asked *bucket.Error
+	if errors.Is(err, bucket.ErrDenied) && (!errors.As(err, &asked) || asked.Op != "get") {
 		err = fmt.Errorf("%w; --reader joins with credentials that may only read", err)
 	}
 	return err

@@ -67,7 +67,7 @@ func TestOffline(t *testing.T) {
 	}{
 		{&bucket.Error{Op: "list", Kind: bucket.ErrUnreachable}, "reached", "network"},
 		{&bucket.Error{Op: "list", Kind: bucket.ErrUnreachable}, "reached", "network"},
-		{&bucket.Error{Op: "list", Kind: bucket.ErrDenied, Status: 403}, "denied", "credentials"},
+		{&bucket.Error{Op: "list", Kind: bucket.ErrDenied, Code: "AccessDenied"}, "denied", "credentials"},
 		{errors.Join(bucket.ErrNoBucket), "bucket", "bucket"},
 	} {
 		r.Failed(f.err)
