@@ -18,7 +18,7 @@ import (
 var (
 	shared = []string{"torch_save", "tools", "tensorstore_", "dcp", "transformers_", "lightning_",
 		"dvc_push"}
-	unshared = []string{"git_", "dvc_", "dvc_few"}
+	unshared = []string{"git_", "lfs_", "dvc_", "dvc_few", "hf_cache"}
 )
 
 // machines are two stores that share a remote, and a program that saves on the one and loads on the other.

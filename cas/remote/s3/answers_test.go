@@ -89,7 +89,9 @@ func TestAnswers(t *testing.T) {
 	} {
 		asked := 0
 		b := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			asked++
+			if !r.URL.Query().Has("list-type") { // of what may be absent
+				asked++
+			}
 			w.WriteHeader(c.status)
 			if c.code != "" {
 				fmt.Fprintf(w, "<Error><Code>%s</Code><Message>as told</Message></Error>", c.code)
@@ -266,5 +268,42 @@ func TestErrorsHoldNoSecrets(t *testing.T) {
 	b := serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403) })
 	if err := put(b); strings.Contains(fmt.Sprintf("%+v", err), "secret-of-the-test") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Who may list some names alone is refused what is not there, with Amazon. It is not there all the same; what
+// is there, or may not be listed either, is refused.
+func TestRefusedWhatIsNotThere(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		has    []string
+		listed bool
+		want   error
+	}{
+		{"nothing", nil, true, bucket.ErrNotFound},
+		{"another", []string{"k2"}, true, bucket.ErrNotFound},
+		{"it", []string{"k", "k2"}, true, bucket.ErrDenied},
+		{"no listing", nil, false, bucket.ErrDenied},
+	} {
+		engine := &bucket.Mem{}
+		for _, key := range c.has {
+			if _, err := engine.Put(t.Context(), key, bucket.Bytes(nil), bucket.Cond{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		behind := &s3test.Engine{Bucket: engine}
+		b := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if list := r.URL.Query().Has("list-type"); !list || !c.listed {
+				w.WriteHeader(http.StatusForbidden)
+				if r.Method != http.MethodHead {
+					fmt.Fprint(w, "<Error><Code>AccessDenied</Code></Error>")
+				}
+				return
+			}
+			r.URL.Path = "/" + s3test.Name
+			behind.ServeHTTP(w, r)
+		})
+		want(t, c.name+": get", get(b, 0, bucket.All), c.want)
+		want(t, c.name+": head", get(b, 0, 0), c.want)
 	}
 }

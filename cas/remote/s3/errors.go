@@ -1,7 +1,9 @@
 package s3
 
 import (
+	"context"
 	"errors"
+	"net/http"
 
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -56,4 +58,22 @@ func kindOf(op string, status int, code string) error {
 		return bucket.ErrDoubt // it was done, and the rest of the answer did not come
 	}
 	return transport.KindOf(op, status)
+}
+
+// unlessAbsent is the error of a get, or that there is no such object. Amazon refuses to tell that to who may
+// list only what begins with some names, as policies have it: a listing of the object's name tells.
+func (b *Bucket) unlessAbsent(ctx context.Context, key string, err error) error {
+	var e *bucket.Error
+	if !errors.As(err, &e) || e.Kind != bucket.ErrDenied || e.Status != http.StatusForbidden ||
+		expired(e.Code) {
+		return err
+	}
+	for info, lerr := range b.List(ctx, key, "") {
+		if lerr != nil || info.Key == key {
+			return err
+		}
+		break
+	}
+	return &bucket.Error{Op: e.Op, Key: key, Kind: bucket.ErrNotFound, Status: e.Status, Code: e.Code,
+		Message: e.Message}
 }

@@ -111,12 +111,13 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 	if r := transport.Range(off, n); r != "" {
 		in.Range = &r
 	}
+	asked := ctx
 	ctx, q := b.begin(ctx, "get", key)
 	out, err := b.client.GetObject(ctx, in)
 	if err != nil {
 		err = q.failed(err)
 		q.End()
-		return nil, bucket.Info{}, err
+		return nil, bucket.Info{}, b.unlessAbsent(asked, key, err)
 	}
 	info := bucket.Info{Key: key, Version: version(out.ETag), Modified: aws.ToTime(out.LastModified),
 		Date: date(out.ResultMetadata)}
@@ -134,12 +135,13 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64, unless bucke
 }
 
 func (b *Bucket) head(ctx context.Context, key string, unless bucket.Version) (bucket.Info, error) {
+	asked := ctx
 	ctx, q := b.begin(ctx, "get", key)
 	defer q.End()
 	out, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.c.Bucket, Key: b.key(key),
 		IfNoneMatch: etag(unless)})
 	if err != nil {
-		return bucket.Info{}, q.failed(err)
+		return bucket.Info{}, b.unlessAbsent(asked, key, q.failed(err))
 	}
 	return bucket.Info{Key: key, Size: aws.ToInt64(out.ContentLength), Version: version(out.ETag),
 		Modified: aws.ToTime(out.LastModified), Date: date(out.ResultMetadata)}, nil
