@@ -12,8 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"ckptfs/cas/remote/heads"
-	"ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/steps"
 )
@@ -133,20 +131,8 @@ func (m *kindsModel) does(one *machine, it func(*machine)) {
 
 // remote is which sizes the remote has, of names and of their other versions.
 func (m *kindsModel) remote() map[int]bool {
-	t := m.c.t
-	h, err := heads.Open(&m.c.mu, m.c.id.ID, noHeads{})
-	if err == nil {
-		_, err = h.Refresh(context.Background())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := h.Below(context.Background(), steps.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	has := map[int]bool{}
-	for _, n := range names.Tree(heads.Lists(all)...) {
+	for _, n := range m.c.nodes(steps.Dir) {
 		for _, e := range append(n.Conflicts, n.Name) {
 			if e != nil && e.File != nil {
 				has[int(e.File.Size)] = true

@@ -174,20 +174,8 @@ func (m *shareModel) remote(one *modelled) map[string]int {
 	if _, err := one.Fetch(context.Background()); err != nil {
 		m.rt.Fatalf("fetch: %v", err)
 	}
-	h, err := heads.Open(&m.c.mu, m.c.id.ID, noHeads{})
-	if err == nil {
-		_, err = h.Refresh(context.Background())
-	}
-	all, berr := h.Below(context.Background(), "runs/x/1")
-	if err = errors.Join(err, berr); err != nil {
-		m.rt.Fatal(err)
-	}
-	lists := make([][]record.Entry, len(all))
-	for i := range all {
-		lists[i] = all[i].Entries
-	}
 	found, has := map[string]map[int]bool{}, map[string]int{}
-	for _, n := range names.Tree(lists...) {
+	for _, n := range m.c.nodes("runs/x/1") {
 		if n.Folder {
 			continue
 		}
@@ -249,6 +237,23 @@ func (m *shareModel) shows(one *modelled, p string, size int) bool {
 		return size == 0 && !one.exists(p)
 	}
 	return len(one.read(p)) == size
+}
+
+// nodes are the names at or below a path, as a machine that knows nothing reads them.
+func (c *cloud) nodes(at string) []names.Node {
+	c.t.Helper()
+	h, err := heads.Open(&c.mu, c.id.ID, noHeads{})
+	if err == nil {
+		_, err = h.Refresh(context.Background())
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	all, err := h.Below(context.Background(), at)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return names.Tree(heads.Lists(all)...)
 }
 
 // noHeads keeps nothing.

@@ -93,6 +93,8 @@ func TestAddRefused(t *testing.T) {
 	defer liar.Close()
 	url, nobody := "s3://models/team", "http://"+l.Addr().String()
 	mute := "http://" + silent.Addr().String()
+	advice := map[string]string{"another secret": "look at AWS_SECRET_ACCESS_KEY",
+		"no credentials": "set AWS_ACCESS_KEY_ID", "no bucket": "make the bucket first"}
 	for _, c := range []struct {
 		name string
 		args []string
@@ -102,9 +104,9 @@ func TestAddRefused(t *testing.T) {
 	}{
 		{"nobody there", []string{url, m.Dir, "--endpoint", nobody}, "", 11, "cannot be reached"},
 		{"nobody answers", []string{url, m.Dir, "--endpoint", mute}, "", 11, "does not answer"},
-		{"another secret", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_SECRET_ACCESS_KEY=wrong", 12, "look at AWS_SECRET_ACCESS_KEY"},
-		{"no credentials", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_ACCESS_KEY_ID=", 12, "set AWS_ACCESS_KEY_ID"},
-		{"no bucket", []string{"s3://others/team", m.Dir, "--endpoint", e.Endpoint}, "", 1, "make the bucket first"},
+		{"another secret", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_SECRET_ACCESS_KEY=wrong", 12, "access denied"},
+		{"no credentials", []string{url, m.Dir, "--endpoint", e.Endpoint}, "AWS_ACCESS_KEY_ID=", 12, "access denied"},
+		{"no bucket", []string{"s3://others/team", m.Dir, "--endpoint", e.Endpoint}, "", 1, "no such bucket"},
 		{"an engine that lies", []string{"s3://bucket/team", m.Dir, "--endpoint", liar.URL}, "", 13, "created only where there is none"},
 		{"no store", []string{url, t.TempDir(), "--endpoint", e.Endpoint}, "", 3, "no ckptfs mount"},
 		{"no URL", []string{"models/team", m.Dir}, "", 2, "s3://BUCKET/PREFIX"},
@@ -121,6 +123,9 @@ func TestAddRefused(t *testing.T) {
 			if code != c.code || !strings.Contains(said, c.want) || strings.Contains(said, "hidden") ||
 				strings.Contains(said, engine.Secret) {
 				t.Fatalf("exit status %d, %s; want %d, %q", code, said, c.code, c.want)
+			}
+			if !strings.Contains(said, advice[c.name]) {
+				t.Errorf("%s; want %q", said, advice[c.name])
 			}
 			if _, err := os.Stat(filepath.Join(m.Store, "remote")); !errors.Is(err, os.ErrNotExist) {
 				t.Fatalf("the store has a remote: %v", err)

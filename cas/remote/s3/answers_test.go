@@ -87,9 +87,11 @@ func TestAnswers(t *testing.T) {
 		{503, "", bucket.ErrBusy, bucket.ErrDoubt},
 		{507, "", bucket.ErrFull, bucket.ErrFull},
 	} {
-		asked := 0
+		asked, listed := 0, 0
 		b := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			if !r.URL.Query().Has("list-type") { // of what may be absent
+			if r.URL.Query().Has("list-type") {
+				listed++
+			} else {
 				asked++
 			}
 			w.WriteHeader(c.status)
@@ -106,6 +108,9 @@ func TestAnswers(t *testing.T) {
 		}
 		if asked != 2 {
 			t.Errorf("%s: %d requests, want one for each call", what, asked)
+		}
+		if absent := c.status == 403 && c.code == "AccessDenied"; listed > 1 || (listed == 1) != absent {
+			t.Errorf("%s: %d listings; it may be absent: %v", what, listed, absent)
 		}
 	}
 }
