@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/cmd/ckptfs/unmount"
@@ -74,7 +75,7 @@ func (a *app) spawn(ctx context.Context) (*mounted, error) {
 	}
 	if out.Error != nil {
 		_ = cmd.Wait()
-		return nil, &exitError{out.Exit, out.Error}
+		return nil, exit.With(out.Exit, out.Error)
 	}
 	return out.Mounted, cmd.Process.Release()
 }
@@ -147,7 +148,7 @@ func (a *app) daemon(ctx context.Context, c *mountConfig, link *holder.Link) err
 		return errors.Join(tell(outcome{Mounted: m}), link.Ready())
 	})
 	if err != nil && pipe != nil {
-		_ = tell(outcome{Error: control.AsError(err), Exit: exitCode(err)})
+		_ = tell(outcome{Error: control.AsError(err), Exit: exit.Code(err)})
 		a.err = io.Discard // the process that was called prints it
 	}
 	return err

@@ -10,6 +10,9 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -28,11 +31,11 @@ that an unmounted store that was not closed in order is repaired first.
 
 Damage is printed with the files and tensors that it touches and the command that repairs what can be repaired. The exit
 code is then 6.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("read-data-subset") {
 				if subset.share == 0 {
-					return &usageError{msg: "--read-data-subset is a share above 0%", cmd: cmd}
+					return exit.Wrong(cmd, "--read-data-subset is a share above 0%")
 				}
 				o.ReadData, o.Subset = true, subset.share
 			}
@@ -60,7 +63,7 @@ code is then 6.`,
 }
 
 // errFoundDamage: it has been printed already.
-var errFoundDamage = &exitError{exitDamaged, errors.New("the store is damaged")}
+var errFoundDamage = exit.With(exit.Damaged, errors.New("the store is damaged"))
 
 func printChecked(w io.Writer, c *control.Checked, todo []string) {
 	fmt.Fprintf(w, "checked %s, %s packed; %s, %s, %s in the index\n", text.Plural(c.Files, "file"), humanize.Comma(c.Packed),
@@ -104,23 +107,23 @@ func printChecked(w io.Writer, c *control.Checked, todo []string) {
 }
 
 // repairs are the commands that repair what a check found, in their order.
-func repairs(c *control.Checked, p *place) (todo []string) {
+func repairs(c *control.Checked, p *place.Place) (todo []string) {
 	want := map[string]bool{}
 	for _, pr := range c.Problems {
 		want[pr.Repair] = true
 	}
 	for _, part := range []string{"segments", "index", "tree"} {
 		if want[part] {
-			todo = append(todo, fmt.Sprintf("ckptfs repair %s %s", part, quoted(p.store)))
+			todo = append(todo, fmt.Sprintf("ckptfs repair %s %s", part, quoted(p.Store)))
 		}
 	}
-	mountpoint := mountpointOf(p.store)
+	mountpoint := place.MountpointOf(p.Store)
 	if len(todo) > 0 && mountpoint != "" {
 		todo = append([]string{"ckptfs umount " + quoted(mountpoint)}, todo...)
 	}
 	for _, pr := range c.Problems {
 		if pr.Repair == "evict" {
-			root := filepath.Join(p.store, "tree")
+			root := filepath.Join(p.Store, "tree")
 			if mountpoint != "" {
 				root = mountpoint
 			}
@@ -128,7 +131,7 @@ func repairs(c *control.Checked, p *place) (todo []string) {
 		}
 	}
 	if len(todo) > 0 {
-		todo = append(todo, "ckptfs check "+quoted(p.store))
+		todo = append(todo, "ckptfs check "+quoted(p.Store))
 	}
 	return todo
 }

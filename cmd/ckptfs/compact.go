@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -25,7 +26,7 @@ may be interrupted at any time: what is done stays done. It needs up to 1 GiB of
 
 With --dry-run everything is read and encoded, and nothing written. The true gain may be larger, because chunks that
 were re-encoded could serve as bases for others.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return whole(a, cmd, args[0], unlessDry(o.DryRun), func(s *session) error {
 				update, done := a.progress("compacting")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/unmount"
 )
 
@@ -22,12 +23,12 @@ func release(mountpoint, store string, lazy bool) error {
 			return fmt.Errorf("read the list of mounts: %w", merr)
 		}
 		ours := func(m *mountinfo.Info) bool {
-			return m.FSType == fsType && m.Source == store && m.Mountpoint == mountpoint
+			return m.FSType == place.FSType && m.Source == store && m.Mountpoint == mountpoint
 		}
 		if !slices.ContainsFunc(mounts, ours) {
 			return nil // another process did it
 		}
-		if p := inMount(mountpoint, mounts); p == nil || !ours(p.mount) {
+		if p := place.InMount(mountpoint, mounts); p == nil || !ours(p.Mount) {
 			return fmt.Errorf("%s: another file system is mounted over it, which is to be unmounted first: %w", mountpoint, syscall.EBUSY)
 		}
 		if err = unmount.Detach(mountpoint, lazy); !errors.Is(err, syscall.EBUSY) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/fs/tree"
 )
 
@@ -230,9 +231,9 @@ func TestDocumentsNameCommands(t *testing.T) {
 			}
 		})
 	}
-	for _, code := range []int{exitOK, exitFailure, exitUsage, exitNotStore, exitBusy, exitNewer,
-		exitDamaged, exitPartial,
-		exitMountpoint, exitNoFUSE, exitRecovery, exitInterrupted} {
+	for _, code := range []int{exit.OK, exit.Failure, exit.Usage, exit.NotStore, exit.Busy, exit.Newer,
+		exit.Damaged, exit.Partial,
+		exit.Mountpoint, exit.NoFUSE, exit.Recovery, exit.Interrupted} {
 		if !strings.Contains(text, fmt.Sprintf("\n| %d |", code)) {
 			t.Errorf("commands.md has no row of exit code %d", code)
 		}

@@ -11,18 +11,21 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place/placetest"
 )
 
 // packedStore makes a store with a packed file and one whose chunks nothing needs any more.
 func packedStore(t *testing.T) string {
 	t.Helper()
-	store := makeStore(t)
+	store := placetest.MakeStore(t)
 	for i, name := range []string{"kept", "removed"} {
 		data := bytes.Repeat([]byte{byte(i), 1, 2, 3, 4, 5, 6, 7}, 64<<10)
-		makeFile(t, filepath.Join(store, "tree", name), string(data))
+		placetest.MakeFile(t, filepath.Join(store, "tree", name), string(data))
 	}
 	for range 2 { // the first opening makes what the second one finds
-		ckptfs(t, exitOK, "sync", store)
+		ckptfs(t, exit.OK, "sync", store)
 	}
 	if err := os.Remove(filepath.Join(store, "tree", "removed")); err != nil {
 		t.Fatal(err)
@@ -38,7 +41,7 @@ func notClosed(t *testing.T, store string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	makeFile(t, lock, strings.Replace(string(p), `"clean":true`, `"clean":false`, 1))
+	placetest.MakeFile(t, lock, strings.Replace(string(p), `"clean":true`, `"clean":false`, 1))
 }
 
 // ckptfs runs a command line and returns what it said.
@@ -99,7 +102,7 @@ func TestDryRun(t *testing.T) {
 		before := snapshot(t, store)
 		for _, line := range lines {
 			what := strings.Join(line, " ")
-			said := ckptfs(t, exitOK, append(line, store)...)
+			said := ckptfs(t, exit.OK, append(line, store)...)
 			if strings.Contains(what, "grace") && !strings.Contains(said, "would remove 3 chunks") {
 				t.Errorf("%s: %s", what, said)
 			}
@@ -112,18 +115,18 @@ func TestDryRun(t *testing.T) {
 		before := snapshot(t, store)
 		for _, line := range lines {
 			what := strings.Join(line, " ")
-			said := ckptfs(t, exitRecovery, append(line, store)...)
+			said := ckptfs(t, exit.Recovery, append(line, store)...)
 			if !strings.Contains(said, store) || !strings.Contains(said, "mount it once") {
 				t.Errorf("%s: %s", what, said)
 			}
 			sameAs(t, what, store, before)
 		}
-		said := ckptfs(t, exitOK, "check", store)
+		said := ckptfs(t, exit.OK, "check", store)
 		if !strings.Contains(said, "repairing "+store) {
 			t.Errorf("check does not say that it repairs: %s", said)
 		}
 		before = snapshot(t, store)
-		if said := ckptfs(t, exitOK, "check", store); strings.Contains(said, "repairing") {
+		if said := ckptfs(t, exit.OK, "check", store); strings.Contains(said, "repairing") {
 			t.Errorf("check of a store in order: %s", said)
 		}
 		sameAs(t, "check", store, before)

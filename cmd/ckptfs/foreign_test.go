@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place/placetest"
 	"ckptfs/fs/tree"
 )
 
@@ -53,7 +55,7 @@ func TestFIFOs(t *testing.T) {
 		"format.new", "index.db.new", "segments/00000001.seg", "segments/00000002.seg", "lost+found/x", "tree/fifo",
 		"../format"} {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
-			mountpoint := filepath.Join(realDir(t), "none") // so that no mount comes about
+			mountpoint := filepath.Join(placetest.RealDir(t), "none") // so that no mount comes about
 			store := packedStore(t)
 			path := filepath.Join(store, name)
 			for _, args := range onStore(store, mountpoint) {
@@ -80,7 +82,7 @@ func TestForeignStoreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := snapshot(t, store)
-	mountpoint := realDir(t)
+	mountpoint := placetest.RealDir(t)
 	for _, args := range onStore(store, mountpoint) {
 		switch args[0] {
 		case "umount", "forget", "retire": // which open no store, and want a mount
@@ -88,7 +90,7 @@ func TestForeignStoreRefused(t *testing.T) {
 		}
 		what := strings.Join(args, " ")
 		code, said := inTime(t, args)
-		if code != exitNoFUSE || !strings.Contains(said, store+" belongs to user 54321") ||
+		if code != exit.NoFUSE || !strings.Contains(said, store+" belongs to user 54321") ||
 			!strings.Contains(said, "--foreign") {
 			t.Errorf("%s: exit status %d: %s", what, code, said)
 		}
@@ -96,12 +98,12 @@ func TestForeignStoreRefused(t *testing.T) {
 	}
 	for _, args := range [][]string{{"stats", store}, {"check", store}, {"repair", "index", store},
 		{"prune", store}} {
-		if code, said := inTime(t, append(args, "--foreign")); code != exitOK {
+		if code, said := inTime(t, append(args, "--foreign")); code != exit.OK {
 			t.Errorf("%s --foreign: exit status %d: %s", args[0], code, said)
 		}
 	}
 	code, said := inTime(t, []string{"--json", "stats", store})
-	if code != exitNoFUSE || !strings.Contains(said, `"code":"denied"`) {
+	if code != exit.NoFUSE || !strings.Contains(said, `"code":"denied"`) {
 		t.Errorf("%d: %s", code, said)
 	}
 }
@@ -115,7 +117,7 @@ func TestTreeOfAnotherUser(t *testing.T) {
 	if err := os.Chown(filepath.Join(store, tree.TreeDir), 54321, 54321); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := inTime(t, []string{"stats", store}); code != exitOK {
+	if code, said := inTime(t, []string{"stats", store}); code != exit.OK {
 		t.Errorf("exit status %d: %s", code, said)
 	}
 }
@@ -124,10 +126,10 @@ func TestTreeOfAnotherUser(t *testing.T) {
 func TestRepairThroughLinks(t *testing.T) {
 	for _, name := range []string{tree.TreeDir, tree.SegmentsDir, tree.LostFound} {
 		for _, part := range []string{"index", "segments", "tree"} {
-			store, out := packedStore(t), realDir(t)
-			makeFile(t, filepath.Join(out, "passwd"), strings.Repeat("root\n", 1000))
-			makeFile(t, filepath.Join(out, "00000001.seg"), "no segment")
-			makeFile(t, filepath.Join(store, "index.db"), "damaged")
+			store, out := packedStore(t), placetest.RealDir(t)
+			placetest.MakeFile(t, filepath.Join(out, "passwd"), strings.Repeat("root\n", 1000))
+			placetest.MakeFile(t, filepath.Join(out, "00000001.seg"), "no segment")
+			placetest.MakeFile(t, filepath.Join(store, "index.db"), "damaged")
 			path := filepath.Join(store, name)
 			if err := os.RemoveAll(path); err != nil {
 				t.Fatal(err)
@@ -137,7 +139,7 @@ func TestRepairThroughLinks(t *testing.T) {
 			}
 			before := snapshot(t, out)
 			code, said := inTime(t, []string{"repair", part, store, "--foreign"})
-			if code != exitDamaged || !strings.Contains(said, path+" is a symbolic link") {
+			if code != exit.Damaged || !strings.Contains(said, path+" is a symbolic link") {
 				t.Errorf("repair %s with %s a link: exit status %d: %s", part, name, code, said)
 			}
 			sameAs(t, "repair "+part, out, before)
@@ -148,12 +150,12 @@ func TestRepairThroughLinks(t *testing.T) {
 // Links in the place of what a store is written to under another name first have no command write to another
 // file, whether or not the store was closed in order. Nor has a link in the place of its reserve.
 func TestLinksWrittenOver(t *testing.T) {
-	mountpoint := filepath.Join(realDir(t), "none") // so that no mount comes about
+	mountpoint := filepath.Join(placetest.RealDir(t), "none") // so that no mount comes about
 	for _, own := range []bool{false, true} {
 		for _, clean := range []bool{true, false} {
-			store, out := packedStore(t), realDir(t)
+			store, out := packedStore(t), placetest.RealDir(t)
 			other := filepath.Join(out, "other")
-			makeFile(t, other, "not ours")
+			placetest.MakeFile(t, other, "not ours")
 			before := snapshot(t, out)
 			links := []string{"writing.new", "catalogue.new", "format.new", "index.db.new",
 				"control.sock.new"}
@@ -180,14 +182,14 @@ func TestLinksWrittenOver(t *testing.T) {
 
 // A link below lost+found has no file moved out of the store.
 func TestRepairTreeThroughLink(t *testing.T) {
-	store, out := packedStore(t), realDir(t)
+	store, out := packedStore(t), placetest.RealDir(t)
 	damaged := filepath.Join(store, "tree", "profile.d", "x.sh")
 	for _, dir := range []string{filepath.Dir(damaged), filepath.Join(out, "profile.d")} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	makeFile(t, damaged, "evil")
+	placetest.MakeFile(t, damaged, "evil")
 	rec := tree.Record{Manifest: cas.Sum([]byte("none")), Hollow: true}
 	if err := tree.WriteRecord(damaged, &rec); err != nil {
 		t.Fatal(err)
@@ -200,7 +202,7 @@ func TestRepairTreeThroughLink(t *testing.T) {
 	}
 	before := snapshot(t, out)
 	code, said := inTime(t, []string{"repair", "tree", store})
-	if code == exitOK || !strings.Contains(said, "profile.d/x.sh") {
+	if code == exit.OK || !strings.Contains(said, "profile.d/x.sh") {
 		t.Errorf("exit status %d: %s", code, said)
 	}
 	sameAs(t, "repair tree", out, before)

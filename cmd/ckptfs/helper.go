@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"ckptfs/cmd/ckptfs/exit"
 )
 
 // helper is a call by another program instead of a person: mount(8), umount(8) or mount.fuse3(8). They fix
@@ -25,11 +27,11 @@ const (
 // helperCode is an exit code of ours as mount(8) hands it on.
 func helperCode(code int) int {
 	switch code {
-	case exitOK:
+	case exit.OK:
 		return 0
-	case exitUsage:
+	case exit.Usage:
 		return mountUsage
-	case exitInterrupted:
+	case exit.Interrupted:
 		return mountInterrupted
 	}
 	return mountFailed

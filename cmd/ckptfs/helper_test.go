@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place/placetest"
 )
 
 func TestHelperCommandLines(t *testing.T) {
@@ -45,7 +48,7 @@ func TestHelperCommandLines(t *testing.T) {
 }
 
 func TestHelperExitCodes(t *testing.T) {
-	store := makeStore(t)
+	store := placetest.MakeStore(t)
 	for _, tc := range []struct {
 		argv []string
 		code int
@@ -56,7 +59,7 @@ func TestHelperExitCodes(t *testing.T) {
 		{[]string{"mount.ckptfs", store, "/", "-o", "speed=11"}, mountUsage, "speed=11"},
 		{[]string{"mount.ckptfs", store, store + "/none"}, mountFailed, "does not exist"},
 		{[]string{"umount.ckptfs", store}, mountFailed, "is not mounted"},
-		{[]string{"ckptfs", "umount", store}, exitNotStore, "is not mounted"},
+		{[]string{"ckptfs", "umount", store}, exit.NotStore, "is not mounted"},
 	} {
 		var out, errs bytes.Buffer
 		if code := start(t.Context(), tc.argv, &out, &errs); code != tc.code ||

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/cmd/ckptfs/memory"
@@ -93,14 +94,14 @@ line of /etc/fstab mounts at boot:
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.applyOptions(cmd.Flags()); err != nil {
-				return &usageError{msg: err.Error(), cmd: cmd}
+				return exit.Wrong(cmd, err.Error())
 			}
 			if err := c.check(cmd); err != nil {
 				return err
 			}
 			store, mountpoint, err := c.remote.Places(args)
 			if err != nil {
-				return &usageError{msg: err.Error(), cmd: cmd}
+				return exit.Wrong(cmd, err.Error())
 			}
 			if err := c.setPlaces(store, mountpoint); err != nil {
 				return err
@@ -140,7 +141,7 @@ line of /etc/fstab mounts at boot:
 
 func (c *mountConfig) check(cmd *cobra.Command) error {
 	bad := func(format string, args ...any) error {
-		return &usageError{msg: fmt.Sprintf(format, args...), cmd: cmd}
+		return exit.Wrong(cmd, fmt.Sprintf(format, args...))
 	}
 	if c.packCPUs < 0 || c.packCPUs > 4096 {
 		return bad("--pack-cpus %d: there are %d", c.packCPUs, runtime.NumCPU())

@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/logs"
+	"ckptfs/cmd/ckptfs/place/placetest"
 	"ckptfs/fs/tree"
 )
 
@@ -50,36 +52,36 @@ func TestMountOptions(t *testing.T) {
 }
 
 func TestCheckMountpoint(t *testing.T) {
-	dir := realDir(t)
+	dir := placetest.RealDir(t)
 	store := filepath.Join(dir, "store")
 	for _, d := range []string{"mnt", "taken", "store/inside", "above"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	makeFile(t, dir+"/full/x", "")
-	makeFile(t, dir+"/file", "")
-	mounts := mountTable(t, "/ / ext4 /dev/sda", "/ "+dir+"/taken fuse.ckptfs /other/store", "/ "+dir+"/full ext4 /dev/sdb")
+	placetest.MakeFile(t, dir+"/full/x", "")
+	placetest.MakeFile(t, dir+"/file", "")
+	mounts := placetest.MountTable(t, "/ / ext4 /dev/sda", "/ "+dir+"/taken fuse.ckptfs /other/store", "/ "+dir+"/full ext4 /dev/sdb")
 	for _, tc := range []struct {
 		mountpoint, says string
 		code             int
 	}{
-		{"mnt", "", exitOK},
-		{"full", `"x" is in it`, exitMountpoint},
-		{"missing", "does not exist: `mkdir -p ", exitMountpoint},
-		{"file", "is not a directory", exitMountpoint},
-		{"taken", "/other/store is mounted there already", exitBusy},
-		{"store", "lies in the store", exitMountpoint},
-		{"store/inside", "lies in the store", exitMountpoint},
-		{".", "which would cover it", exitMountpoint},
+		{"mnt", "", exit.OK},
+		{"full", `"x" is in it`, exit.Mountpoint},
+		{"missing", "does not exist: `mkdir -p ", exit.Mountpoint},
+		{"file", "is not a directory", exit.Mountpoint},
+		{"taken", "/other/store is mounted there already", exit.Busy},
+		{"store", "lies in the store", exit.Mountpoint},
+		{"store/inside", "lies in the store", exit.Mountpoint},
+		{".", "which would cover it", exit.Mountpoint},
 	} {
 		c := &mountConfig{}
 		if err := c.setPlaces(store, filepath.Join(dir, tc.mountpoint)); err != nil {
 			t.Fatal(err)
 		}
 		err := (&app{}).checkMountpoint(t.Context(), c, mounts)
-		if exitCode(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%s: %v (%d)", tc.mountpoint, err, exitCode(err))
+		if exit.Code(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v (%d)", tc.mountpoint, err, exit.Code(err))
 		}
 	}
 	c := &mountConfig{nonEmpty: true}
@@ -107,12 +109,12 @@ func TestCheckMountpoint(t *testing.T) {
 }
 
 func TestCheckStore(t *testing.T) {
-	dir := realDir(t)
-	makeFile(t, dir+"/file", "")
-	makeFile(t, dir+"/newer/format", "ckptfs 999\n")
-	makeFile(t, dir+"/broken/format", "ckptfs one\n")
+	dir := placetest.RealDir(t)
+	placetest.MakeFile(t, dir+"/file", "")
+	placetest.MakeFile(t, dir+"/newer/format", "ckptfs 999\n")
+	placetest.MakeFile(t, dir+"/broken/format", "ckptfs one\n")
 	mounted := serveShelf(t, &shelf{})
-	mounts := mountTable(t, "/ / ext4 /dev/sda", "/ /mnt/there fuse.ckptfs "+mounted, "/ /mnt/dead fuse.ckptfs "+dir+"/dead")
+	mounts := placetest.MountTable(t, "/ / ext4 /dev/sda", "/ /mnt/there fuse.ckptfs "+mounted, "/ /mnt/dead fuse.ckptfs "+dir+"/dead")
 	if err := os.Mkdir(dir+"/dead", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -120,17 +122,17 @@ func TestCheckStore(t *testing.T) {
 		store, says string
 		code        int
 	}{
-		{dir + "/new", "", exitOK},
-		{dir + "/dead", "", exitOK}, // the lock decides
-		{dir + "/no/parent", "there is no folder", exitNotStore},
-		{dir + "/file", "is not a directory", exitNotStore},
-		{dir + "/newer", "newer version", exitNewer},
-		{dir + "/broken", "corrupt", exitDamaged},
-		{mounted, "is mounted on /mnt/there already, by process ", exitBusy},
+		{dir + "/new", "", exit.OK},
+		{dir + "/dead", "", exit.OK}, // the lock decides
+		{dir + "/no/parent", "there is no folder", exit.NotStore},
+		{dir + "/file", "is not a directory", exit.NotStore},
+		{dir + "/newer", "newer version", exit.Newer},
+		{dir + "/broken", "corrupt", exit.Damaged},
+		{mounted, "is mounted on /mnt/there already, by process ", exit.Busy},
 	} {
 		err := (&app{}).checkStore(t.Context(), &mountConfig{store: tc.store}, mounts)
-		if exitCode(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%s: %v (%d)", tc.store, err, exitCode(err))
+		if exit.Code(err) != tc.code || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v (%d)", tc.store, err, exit.Code(err))
 		}
 	}
 }
@@ -138,7 +140,7 @@ func TestCheckStore(t *testing.T) {
 // A store that was copied without its attributes is told of, with the repair, and mounted.
 func TestLostAttributesAreTold(t *testing.T) {
 	store := packedStore(t)
-	ckptfs(t, exitOK, "evict", store)
+	ckptfs(t, exit.OK, "evict", store)
 	check := func() string {
 		var said strings.Builder
 		if err := (&app{err: &said}).checkStore(t.Context(), &mountConfig{store: store}, nil); err != nil {

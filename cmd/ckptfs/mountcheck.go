@@ -13,7 +13,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/host"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/unmount"
@@ -40,12 +42,12 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 	// A dead mount may cover another.
 	var err error
 	for range mounts {
-		if p := inMount(c.mountpoint, mounts); p != nil && p.mount.Mountpoint == c.mountpoint &&
-			p.store == c.store && hangs(ctx, p) {
+		if p := place.InMount(c.mountpoint, mounts); p != nil && p.Mount.Mountpoint == c.mountpoint &&
+			p.Store == c.store && hangs(ctx, p) {
 			if err := unmount.Abort(c.mountpoint); err != nil {
-				return fmt.Errorf("%s: a mount of %s hangs there, and it cannot be aborted: %w; `umount -f %[1]s`, as root, does it", c.mountpoint, p.store, err)
+				return fmt.Errorf("%s: a mount of %s hangs there, and it cannot be aborted: %w; `umount -f %[1]s`, as root, does it", c.mountpoint, p.Store, err)
 			}
-			fmt.Fprintf(a.err, "ckptfs: %s: cleared a mount of %s that hung without a daemon\n", c.mountpoint, p.store)
+			fmt.Fprintf(a.err, "ckptfs: %s: cleared a mount of %s that hung without a daemon\n", c.mountpoint, p.Store)
 			if mounts, err = mountinfo.GetMounts(nil); err != nil {
 				return fmt.Errorf("read the list of mounts: %w", err)
 			}
@@ -57,21 +59,20 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		if !errors.Is(err, syscall.ENOTCONN) {
 			break
 		}
-		p := inMount(c.mountpoint, mounts)
-		if p == nil || p.mount.Mountpoint != c.mountpoint {
-			return &exitError{exitBusy, fmt.Errorf("%s: a FUSE mount is there, not of ckptfs, and its daemon is gone: `fusermount3 -uz %[1]s` clears it", c.mountpoint)}
+		p := place.InMount(c.mountpoint, mounts)
+		if p == nil || p.Mount.Mountpoint != c.mountpoint {
+			return exit.With(exit.Busy, fmt.Errorf("%s: a FUSE mount is there, not of ckptfs, and its daemon is gone: `fusermount3 -uz %[1]s` clears it", c.mountpoint))
 		}
 		if err := unmount.Detach(c.mountpoint, true); err != nil {
-			return fmt.Errorf("%s: a mount of %s is there whose daemon is gone, and it cannot be cleared: %w; `fusermount3 -uz %[1]s`, as root, clears it", c.mountpoint, p.store, err)
+			return fmt.Errorf("%s: a mount of %s is there whose daemon is gone, and it cannot be cleared: %w; `fusermount3 -uz %[1]s`, as root, clears it", c.mountpoint, p.Store, err)
 		}
-		fmt.Fprintf(a.err, "ckptfs: %s: cleared a mount of %s whose daemon was gone\n", c.mountpoint, p.store)
+		fmt.Fprintf(a.err, "ckptfs: %s: cleared a mount of %s whose daemon was gone\n", c.mountpoint, p.Store)
 		if mounts, err = mountinfo.GetMounts(nil); err != nil {
 			return fmt.Errorf("read the list of mounts: %w", err)
 		}
 	}
 	unfit := func(format string, args ...any) error {
-		return &exitError{exitMountpoint,
-			fmt.Errorf(format, args...)}
+		return exit.With(exit.Mountpoint, fmt.Errorf(format, args...))
 	}
 	if c.mkdir && !c.fake && !procs.Within(c.mountpoint, c.store) {
 		if err := os.Mkdir(c.mountpoint, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -88,8 +89,8 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		return unfit("mountpoint %s is not a directory: give an empty one", c.mountpoint)
 	}
 	c.mountpoint = resolve(c.mountpoint)
-	if p := inMount(c.mountpoint, mounts); p != nil && p.mount.Mountpoint == c.mountpoint {
-		return &exitError{exitBusy, fmt.Errorf("%s: %s is mounted there already%s; `ckptfs umount %[1]s` ends that", c.mountpoint, p.store, by(ctx, p.store))}
+	if p := place.InMount(c.mountpoint, mounts); p != nil && p.Mount.Mountpoint == c.mountpoint {
+		return exit.With(exit.Busy, fmt.Errorf("%s: %s is mounted there already%s; `ckptfs umount %[1]s` ends that", c.mountpoint, p.Store, by(ctx, p.Store)))
 	}
 	switch {
 	case procs.Within(c.mountpoint, c.store):
@@ -98,7 +99,7 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 		return unfit("the store %s lies below the mountpoint %s, which would cover it: give another mountpoint", c.store, c.mountpoint)
 	}
 	if os.Geteuid() != 0 && unix.Access(c.mountpoint, unix.W_OK) != nil {
-		return &exitError{exitNoFUSE, fmt.Errorf("mountpoint %s: user %d may not write there, and only root may mount on such: `chown %[2]d %[1]s`, or give another", c.mountpoint, os.Geteuid())}
+		return exit.With(exit.NoFUSE, fmt.Errorf("mountpoint %s: user %d may not write there, and only root may mount on such: `chown %[2]d %[1]s`, or give another", c.mountpoint, os.Geteuid()))
 	}
 	if c.nonEmpty {
 		return nil
@@ -130,12 +131,12 @@ func namesIn(dir string) ([]string, error) {
 func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
 	st, err := os.Stat(c.store)
 	if errors.Is(err, fs.ErrNotExist) && c.readOnly {
-		return &exitError{exitNotStore, fmt.Errorf("store %s does not exist, and a mount for reading makes none: mount it without --read-only", c.store)}
+		return exit.With(exit.NotStore, fmt.Errorf("store %s does not exist, and a mount for reading makes none: mount it without --read-only", c.store))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		parent := filepath.Dir(c.store)
 		if st, err := os.Stat(parent); err != nil || !st.IsDir() {
-			return &exitError{exitNotStore, fmt.Errorf("store %s does not exist, and cannot be made: there is no folder %s: `mkdir -p %[2]s`", c.store, parent)}
+			return exit.With(exit.NotStore, fmt.Errorf("store %s does not exist, and cannot be made: there is no folder %s: `mkdir -p %[2]s`", c.store, parent))
 		}
 		return nil
 	}
@@ -151,18 +152,18 @@ func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinf
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 			owner = fmt.Sprintf("; user %d owns it and can mount it, as can root", sys.Uid)
 		}
-		return &exitError{exitNoFUSE, fmt.Errorf("store %s: user %d may not use it%s", c.store, os.Geteuid(), owner)}
+		return exit.With(exit.NoFUSE, fmt.Errorf("store %s: user %d may not use it%s", c.store, os.Geteuid(), owner))
 	}
 	if !st.IsDir() {
-		return &exitError{exitNotStore, fmt.Errorf("store %s is not a directory: give a folder", c.store)}
+		return exit.With(exit.NotStore, fmt.Errorf("store %s is not a directory: give a folder", c.store))
 	}
 	for _, m := range mounts {
-		if m.FSType == fsType && m.Source == c.store && m.Root == "/" {
+		if m.FSType == place.FSType && m.Source == c.store && m.Root == "/" {
 			who := by(ctx, c.store)
 			if who == "" { // its daemon is gone, or a reader: the lock decides
 				continue
 			}
-			return &exitError{exitBusy, fmt.Errorf("store %s is mounted on %s already%s; `ckptfs umount %[2]s` ends that", c.store, m.Mountpoint, who)}
+			return exit.With(exit.Busy, fmt.Errorf("store %s is mounted on %s already%s; `ckptfs umount %[2]s` ends that", c.store, m.Mountpoint, who))
 		}
 	}
 	d, err := tree.OpenStore(c.store, a.foreign)

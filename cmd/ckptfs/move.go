@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -17,7 +19,7 @@ func (a *app) evictCmd() *cobra.Command {
 		Short: "Drop the local copy of packed files",
 		Long: `Drops the local copy of the packed files at or below PATH. They then take only what their distinct tensors take, and
 read as the same bytes. Files that are not packed, or in use, are left as they are and named (exit code 7).`,
-		Args: somePaths,
+		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.move(cmd.Context(), args, "evicting", "evicted", "freed", (*control.Client).Evict)
 		},
@@ -30,7 +32,7 @@ func (a *app) hydrateCmd() *cobra.Command {
 		Short: "Restore the local copy of packed files",
 		Long: `Restores the local copy of the packed files at or below PATH, which are then read at the speed of the disk. The copies
 count against --hot-size like any other: the least recently used are evicted first.`,
-		Args: somePaths,
+		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.move(cmd.Context(), args, "hydrating", "hydrated", "copied", (*control.Client).Hydrate)
 		},
@@ -52,7 +54,7 @@ func (a *app) move(ctx context.Context, paths []string, doing, did, bytes string
 	for _, path := range paths {
 		err := a.with(ctx, path, readWrite, func(s *session) error {
 			update, done := a.progress(doing)
-			m, err := move(s.Client, ctx, s.place.path, update)
+			m, err := move(s.Client, ctx, s.place.Path, update)
 			done()
 			if err != nil {
 				return err
@@ -72,7 +74,7 @@ func (a *app) move(ctx context.Context, paths []string, doing, did, bytes string
 			bytes)
 	})
 	if err == nil && len(sum.Skipped) > 0 {
-		err = errPartial
+		err = exit.ErrPartial
 	}
 	return err
 }

@@ -3,31 +3,27 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
-	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/fs/volume"
 )
 
 // places is the program to the commands that move folders into stores and out.
 type places struct{ shell }
 
-func (p places) Say(format string, args ...any) {
-	fmt.Fprintf(p.a.err, "ckptfs: %s\n", text.Printable(fmt.Sprintf(format, args...)))
-}
-
-func (p places) Unfit(message string) error { return &exitError{exitMountpoint, errors.New(message)} }
+func (p places) Unfit(message string) error { return exit.With(exit.Mountpoint, errors.New(message)) }
 
 func (p places) Place(path string) (store, mountpoint, inside string, err error) {
-	at, err := find(path)
+	at, err := place.Find(path)
 	if err != nil {
 		return "", "", "", err
 	}
-	if at.mount != nil && at.mount.Root == "/" {
-		return at.store, at.mount.Mountpoint, at.path, nil
+	if at.Mount != nil && at.Mount.Root == "/" {
+		return at.Store, at.Mount.Mountpoint, at.Path, nil
 	}
-	return at.store, mountpointOf(at.store), at.path, nil
+	return at.Store, place.MountpointOf(at.Store), at.Path, nil
 }
 
 func (p places) Mount(ctx context.Context, args ...string) error {

@@ -10,6 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/space"
@@ -32,15 +34,15 @@ sealed, or the store was unmounted. Chunks of files in lost+found are kept.
 
 --remote deletes the objects of the store's remote that no machine's names need, for 7 days unless --grace is given.
 Other machines may publish and read meanwhile. Until then what was removed can be brought back: see remote undelete.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.MaxUnused = unused.share
 			if o.Grace < 0 {
-				return &usageError{msg: "--grace is a time span such as 24h, or 0", cmd: cmd}
+				return exit.Wrong(cmd, "--grace is a time span such as 24h, or 0")
 			}
 			return whole(a, cmd, args[0], unlessDry(o.DryRun), func(s *session) error {
-				if m := s.place.mount; m != nil && !o.DryRun {
-					if err := rundir.RemoveLeftBelow(m.Mountpoint, s.place.device()); err != nil {
+				if m := s.place.Mount; m != nil && !o.DryRun {
+					if err := rundir.RemoveLeftBelow(m.Mountpoint, s.place.Device()); err != nil {
 						fmt.Fprintf(os.Stderr, "ckptfs: what an interrupted forget left stays: %v\n", err)
 					}
 				}

@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -31,27 +34,27 @@ this store read of them last, and from the commit records among the objects. --w
 that this store never saw. Nothing that is committed is lost; what was deleted may come back.
 
 Aside is the store's folder lost+found. Nothing is deleted. A repair may be interrupted and repeated.`,
-		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		Args: args.Two,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			part := args[0]
 			switch part {
 			case volume.RepairIndex, volume.RepairSegments, volume.RepairTree:
 			default:
-				return &usageError{msg: fmt.Sprintf("%q is no part of a store: index, segments or tree", part), cmd: cmd}
+				return exit.Wrong(cmd, fmt.Sprintf("%q is no part of a store: index, segments or tree", part))
 			}
-			p, err := find(args[1])
+			p, err := place.Find(args[1])
 			if err != nil {
 				return err
 			}
 			update, done := a.progress("repairing")
-			o := asOpened(a, p.store)
+			o := asOpened(a, p.Store)
 			o.RemoteOptions = volume.RemoteOptions{}
 			r, err := volume.Repair(cmd.Context(), part, o, update)
 			done()
 			var locked *tree.LockedError
 			if errors.As(err, &locked) {
 				how := ""
-				if m := mountpointOf(p.store); m != "" {
+				if m := place.MountpointOf(p.Store); m != "" {
 					how = ": `ckptfs umount " + quoted(m) + "` first"
 				}
 				return fmt.Errorf("%w, and a repair needs it for itself%s", err, how)

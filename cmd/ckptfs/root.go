@@ -16,11 +16,14 @@ import (
 	"golang.org/x/term"
 
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/files"
 	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/man"
+	"ckptfs/cmd/ckptfs/models"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/space"
+	"ckptfs/cmd/ckptfs/tensors"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -64,12 +67,12 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	root.SetErr(errw)
 	err := simd.Check()
 	if err == nil {
-		err = cutOff(ctx, root.ExecuteContext(ctx))
+		err = exit.CutOff(ctx, root.ExecuteContext(ctx))
 	}
 	if err != nil {
 		a.complain(err)
 	}
-	return exitCode(err)
+	return exit.Code(err)
 }
 
 func (a *app) root() *cobra.Command {
@@ -97,14 +100,14 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 				slices.Sort(near)
 				msg += "; is it " + strings.Join(near, " or ") + "?"
 			}
-			return &usageError{msg: msg, cmd: cmd}
+			return exit.Wrong(cmd, msg)
 		},
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the result as one JSON object, and errors too")
 	root.PersistentFlags().BoolVar(&a.foreign, "foreign", false, "open a store that belongs to another user than you and root; that user has to be trusted")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{msg: err.Error() + nearFlag(cmd, err), cmd: cmd}
+		return exit.Wrong(cmd, err.Error()+nearFlag(cmd, err))
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, g := range a.groups() {
@@ -114,7 +117,7 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(exitCodesTopic(), man.Command())
+	root.AddCommand(exit.Topic(), man.Command())
 	root.SetHelpCommandGroupID("mount")
 	return root
 }
@@ -148,13 +151,12 @@ func (a *app) groups() []group {
 	return []group{
 		{"mount", "Mount:", append(inout.Commands(places{shell{a}}), a.mountCmd(), a.umountCmd(), a.syncCmd(),
 			a.statusCmd(), a.upgradeCmd(), a.versionCmd())},
-		{"look", "Look:", append(files.Commands(shell{a}), remote.Extend(shell{a}, a.statsCmd())[0],
-			a.showCmd(), a.catTensorCmd(), a.diffCmd(), a.findCmd())},
-		{"runs", "Runs and models:", []*cobra.Command{a.runsCmd(), a.logCmd(), a.bestCmd(), a.lineageCmd(),
-			a.ancestorCmd(),
-			a.ownerCmd(), a.matchCmd(), a.retireCmd()}},
-		{"space", "Space:", []*cobra.Command{space.Du(shell{a}), a.evictCmd(), a.hydrateCmd(), a.forgetCmd(),
-			remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd(), space.Estimate(shell{a})}},
+		{"look", "Look:", slices.Concat(files.Commands(shell{a}), remote.Extend(shell{a}, a.statsCmd()),
+			tensors.Commands(shell{a}))},
+		{"runs", "Runs and models:", models.Commands(shell{a})},
+		{"space", "Space:", []*cobra.Command{space.Du(shell{a}), a.evictCmd(), a.hydrateCmd(),
+			models.Forget(shell{a}), remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd(),
+			space.Estimate(shell{a})}},
 		{"repair", "Repair:", remote.Extend(shell{a}, a.checkCmd(), a.repairCmd())},
 		{"remote", "Many machines:", append(remote.Commands(shell{a}), remote.Command(shell{a}))},
 	}
@@ -163,11 +165,11 @@ func (a *app) groups() []group {
 // complain prints an error as the user asked to have it.
 func (a *app) complain(err error) {
 	if a.json {
-		e, exit := control.AsError(err), exitCode(err)
-		if word, ok := codes[exit]; ok && e.Code == control.CodeInternal {
+		e, code := control.AsError(err), exit.Code(err)
+		if word, ok := exit.Words[code]; ok && e.Code == control.CodeInternal {
 			e.Code = word
 		}
-		_ = json.NewEncoder(a.err).Encode(map[string]any{"error": e, "exit_code": exit})
+		_ = json.NewEncoder(a.err).Encode(map[string]any{"error": e, "exit_code": code})
 		return
 	}
 	message := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
@@ -175,26 +177,9 @@ func (a *app) complain(err error) {
 	if do := control.AsError(err).Do; do != "" {
 		fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(do))
 	}
-	var usage *usageError
+	var usage *exit.UsageError
 	if errors.As(err, &usage) {
-		fmt.Fprintf(a.err, "Usage: %s\nSee %s --help.\n", usage.cmd.UseLine(), usage.cmd.CommandPath())
+		fmt.Fprintf(a.err, "Usage: %s\nSee %s --help.\n", usage.Command.UseLine(),
+			usage.Command.CommandPath())
 	}
-}
-
-// onePath is the Args of a command with one path.
-func onePath(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 1) }
-
-// somePaths is the Args of a command with one path or more.
-func somePaths(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return nil
-	}
-	return &usageError{msg: cmd.Name() + " takes a path or more", cmd: cmd}
-}
-
-func wantArgs(cmd *cobra.Command, args []string, n int) error {
-	if len(args) == n {
-		return nil
-	}
-	return &usageError{msg: fmt.Sprintf("%s takes %s, not %d", cmd.Name(), text.Plural(int64(n), "argument"), len(args)), cmd: cmd}
 }

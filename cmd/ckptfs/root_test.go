@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
+
+	"ckptfs/cmd/ckptfs/exit"
 )
 
 // --help is six lists: each command but the topics and what is hidden is in one of them.
@@ -47,15 +49,15 @@ func TestHelpOfFlags(t *testing.T) {
 // A flag that is nearly right is answered with the right one, and --version is a flag too.
 func TestFlagsNearby(t *testing.T) {
 	code, _, errs := command(t, "mount", "--hot-sise", "1GiB", "s", "m")
-	if code != exitUsage || !strings.Contains(errs, "--hot-sise; is it --hot-size?") {
+	if code != exit.Usage || !strings.Contains(errs, "--hot-sise; is it --hot-size?") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 	code, _, errs = command(t, "mount", "--nothing-like-it")
-	if code != exitUsage || strings.Contains(errs, "is it") {
+	if code != exit.Usage || strings.Contains(errs, "is it") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
 	for _, flag := range []string{"--version", "-v"} {
-		if code, out, errs := command(t, flag); code != exitOK || !strings.Contains(out, version) {
+		if code, out, errs := command(t, flag); code != exit.OK || !strings.Contains(out, version) {
 			t.Errorf("%s: exit %d, %s%s", flag, code, out, errs)
 		}
 	}

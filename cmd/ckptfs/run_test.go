@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place/placetest"
 	"ckptfs/fs/control"
 )
 
@@ -69,7 +71,7 @@ func (s *shelf) Show(_ context.Context, path string, _ control.Passes) (*control
 // serveShelf makes a store whose daemon answers with s, and returns its folder.
 func serveShelf(t *testing.T, s *shelf) string {
 	t.Helper()
-	store := makeStore(t)
+	store := placetest.MakeStore(t)
 	m := control.Mount{Version: "1", Store: store, Mode: control.ModeServed, Mountpoint: "/mnt/x"}
 	srv, err := control.Serve(store, control.NewHandler(control.Services{Volume: s}, m))
 	if err != nil {
@@ -93,7 +95,7 @@ func command(t *testing.T, args ...string) (code int, out, errs string) {
 func TestCommandsThroughTheSocket(t *testing.T) {
 	s := &shelf{}
 	store := serveShelf(t, s)
-	makeFile(t, store+"/tree/runs/a/3/model.pt", "")
+	placetest.MakeFile(t, store+"/tree/runs/a/3/model.pt", "")
 	for _, tc := range []struct {
 		args []string
 		says string
@@ -110,7 +112,7 @@ func TestCommandsThroughTheSocket(t *testing.T) {
 	} {
 		s.path = ""
 		code, out, errs := command(t, tc.args...)
-		if code != exitOK || !strings.Contains(out, tc.says) || errs != "" || s.path != tc.path {
+		if code != exit.OK || !strings.Contains(out, tc.says) || errs != "" || s.path != tc.path {
 			t.Errorf("%v: exit %d, asked %q\n%s%s", tc.args, code, s.path, out, errs)
 		}
 	}
@@ -123,14 +125,14 @@ func TestJSON(t *testing.T) {
 		code int
 		keys []string
 	}{
-		{[]string{"stats", store}, exitOK, []string{"files", "tensors", "chunks", "logical_bytes",
+		{[]string{"stats", store}, exit.OK, []string{"files", "tensors", "chunks", "logical_bytes",
 			"unique_bytes", "stored_bytes", "resident_bytes", "ratio", "runs"}},
-		{[]string{"status", store}, exitOK, []string{"version", "store", "mountpoint", "mode", "queue",
+		{[]string{"status", store}, exit.OK, []string{"version", "store", "mountpoint", "mode", "queue",
 			"packing", "failures"}},
-		{[]string{"sync", store}, exitOK, []string{"store"}},
-		{[]string{"evict", store}, exitPartial, []string{"files", "bytes", "skipped"}},
-		{[]string{"hydrate", store}, exitPartial, []string{"files", "bytes", "skipped"}},
-		{[]string{"version"}, exitOK, []string{"version", "store_format", "go", "platform", "kernels"}},
+		{[]string{"sync", store}, exit.OK, []string{"store"}},
+		{[]string{"evict", store}, exit.Partial, []string{"files", "bytes", "skipped"}},
+		{[]string{"hydrate", store}, exit.Partial, []string{"files", "bytes", "skipped"}},
+		{[]string{"version"}, exit.OK, []string{"version", "store_format", "go", "platform", "kernels"}},
 	} {
 		code, out, _ := command(t, append(tc.args, "--json")...)
 		var v map[string]any
@@ -148,7 +150,7 @@ func TestJSON(t *testing.T) {
 func TestFailures(t *testing.T) {
 	s := &shelf{}
 	store := serveShelf(t, s)
-	makeFile(t, store+"/tree/f", "")
+	placetest.MakeFile(t, store+"/tree/f", "")
 	for _, tc := range []struct {
 		name string
 		fail error
@@ -156,18 +158,18 @@ func TestFailures(t *testing.T) {
 		code int
 		says string
 	}{
-		{"usage", nil, []string{"stats"}, exitUsage, "stats takes 1 argument, not 0\nUsage: ckptfs stats PATH"},
-		{"no such command", nil, []string{"stat"}, exitUsage, `no command "stat"; is it cat or stats`},
-		{"no such flag", nil, []string{"stats", "--fast", store}, exitUsage, "unknown flag: --fast"},
-		{"bad size", nil, []string{"mount", "--hot-size=much", store, "/"}, exitUsage, `"much" is not a size`},
-		{"bad level", nil, []string{"mount", "--log-level=loud", store, "/"}, exitUsage, `"loud": it is debug`},
-		{"no such path", nil, []string{"stats", store + "/gone"}, exitNotStore, "no such file or directory"},
-		{"no store", nil, []string{"stats", t.TempDir()}, exitNotStore, "not a ckptfs store"},
-		{"file unknown to the volume", nil, []string{"show", store + "/tree/f"}, exitFailure, "show f: no such file"},
-		{"corrupt", &cas.ChunkError{Err: cas.ErrCorrupt}, []string{"stats", store}, exitDamaged, "corrupt"},
-		{"in a stream", syscall.ENOSPC, []string{"sync", store}, exitFailure, "no space left"},
-		{"unexpected", errors.New("bang\x1b[0m"), []string{"evict", store}, exitFailure, `"bang\x1b[0m"`},
-		{"unmount inside", nil, []string{"umount", store + "/tree/f"}, exitUsage, "name the mountpoint or the store"},
+		{"usage", nil, []string{"stats"}, exit.Usage, "stats takes 1 argument, not 0\nUsage: ckptfs stats PATH"},
+		{"no such command", nil, []string{"stat"}, exit.Usage, `no command "stat"; is it cat or stats`},
+		{"no such flag", nil, []string{"stats", "--fast", store}, exit.Usage, "unknown flag: --fast"},
+		{"bad size", nil, []string{"mount", "--hot-size=much", store, "/"}, exit.Usage, `"much" is not a size`},
+		{"bad level", nil, []string{"mount", "--log-level=loud", store, "/"}, exit.Usage, `"loud": it is debug`},
+		{"no such path", nil, []string{"stats", store + "/gone"}, exit.NotStore, "no such file or directory"},
+		{"no store", nil, []string{"stats", t.TempDir()}, exit.NotStore, "not a ckptfs store"},
+		{"file unknown to the volume", nil, []string{"show", store + "/tree/f"}, exit.Failure, "show f: no such file"},
+		{"corrupt", &cas.ChunkError{Err: cas.ErrCorrupt}, []string{"stats", store}, exit.Damaged, "corrupt"},
+		{"in a stream", syscall.ENOSPC, []string{"sync", store}, exit.Failure, "no space left"},
+		{"unexpected", errors.New("bang\x1b[0m"), []string{"evict", store}, exit.Failure, `"bang\x1b[0m"`},
+		{"unmount inside", nil, []string{"umount", store + "/tree/f"}, exit.Usage, "name the mountpoint or the store"},
 	} {
 		s.fail = tc.fail
 		code, out, errs := command(t, tc.args...)
@@ -181,8 +183,8 @@ func TestFailures(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(errs), &v); err != nil || code != tc.code || v.Exit != tc.code ||
 			v.Error.Message == "" ||
-			(tc.code == exitUsage) != (v.Error.Code == "usage") ||
-			(tc.code == exitNotStore) != (v.Error.Code == "not_store") {
+			(tc.code == exit.Usage) != (v.Error.Code == "usage") ||
+			(tc.code == exit.NotStore) != (v.Error.Code == "not_store") {
 			t.Errorf("%s --json: exit %d, %v\n%s", tc.name, code, err, errs)
 		}
 	}
@@ -191,14 +193,14 @@ func TestFailures(t *testing.T) {
 func TestSkippedFilesAreNamed(t *testing.T) {
 	store := serveShelf(t, &shelf{skipped: []control.Skip{{Path: "a\nb", Reason: "open"}}})
 	code, out, errs := command(t, "evict", store)
-	if code != exitPartial || !strings.Contains(out, "evicted 3 files") || !strings.Contains(errs, `"a\nb": left as it is: open`) {
+	if code != exit.Partial || !strings.Contains(out, "evicted 3 files") || !strings.Contains(errs, `"a\nb": left as it is: open`) {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 }
 
 func TestUmountOfWhatIsNotMounted(t *testing.T) {
-	store := makeStore(t)
-	if code, _, errs := command(t, "umount", store); code != exitNotStore ||
+	store := placetest.MakeStore(t)
+	if code, _, errs := command(t, "umount", store); code != exit.NotStore ||
 		!strings.Contains(errs, "is not mounted") {
 		t.Errorf("exit %d\n%s", code, errs)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/heap"
 	"ckptfs/cmd/ckptfs/holder"
 	"ckptfs/cmd/ckptfs/host"
@@ -24,6 +25,7 @@ import (
 	"ckptfs/cmd/ckptfs/later"
 	"ckptfs/cmd/ckptfs/logs"
 	"ckptfs/cmd/ckptfs/memory"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/scrape"
 	"ckptfs/cmd/ckptfs/systemd"
@@ -49,8 +51,8 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		lw.Attach(a.err)
 	}
 	log := logs.New(lw, c.logFormat, c.logLevel)
-	place := c.logPlace(a.foreign)
-	logFile := place.Path()
+	logPlace := c.logPlace(a.foreign)
+	logFile := logPlace.Path()
 	mount := fusefs.Options{
 		AllowOther:    c.allowOther,
 		ReadOnly:      c.readOnly || remote.OnlyReads(c.store),
@@ -73,7 +75,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}
 	if t := link.Taken(); t != nil {
 		if logFile != "" {
-			defer later.Open(lw.To(place.Open), without("a log")).Close()
+			defer later.Open(lw.To(logPlace.Open), without("a log")).Close()
 		}
 		defer func() {
 			if err != nil {
@@ -185,7 +187,7 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	}()
 
 	if logFile != "" && before == nil {
-		if place.InStore() {
+		if logPlace.InStore() {
 			logTo, err = v.Folder().Open(tree.LogFile, logs.Flags, 0o600)
 		} else {
 			logTo, err = logs.Open(logFile)
@@ -316,7 +318,7 @@ func (c *mountConfig) answer(v *volume.Volume, h http.Handler) (*control.Server,
 		}
 		return control.ServeIn(dir, control.SocketName, h)
 	}
-	dev, ok := deviceOf(c.mountpoint)
+	dev, ok := place.DeviceOf(c.mountpoint)
 	if !ok {
 		return nil, fmt.Errorf("the mount on %s went away: another program unmounted it; mount again", c.mountpoint)
 	}
@@ -357,7 +359,7 @@ func onSignals(log *slog.Logger, unmount func(lazy bool) error, hurry func(), as
 					}
 					hurry()
 				case wanted > 2:
-					os.Exit(exitInterrupted)
+					os.Exit(exit.Interrupted)
 				}
 			case <-retry.C:
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -20,7 +21,7 @@ import (
 // session is a client, and what has to be closed after it.
 type session struct {
 	*control.Client
-	place *place
+	place *place.Place
 	close func() error // of the store, when this process opened it
 }
 
@@ -44,13 +45,13 @@ func unlessDry(dry bool) access {
 
 // with finds the path, connects to the volume behind it, runs do and gives everything back.
 func (a *app) with(ctx context.Context, path string, how access, do func(*session) error) error {
-	p, err := find(path)
+	p, err := place.Find(path)
 	if err != nil {
 		return err
 	}
 	if how == readPast {
 		how = readOnly
-	} else if p.gone {
+	} else if p.Gone {
 		return control.NotFound("%s: no such file or directory", path)
 	}
 	s, err := a.connect(ctx, p, how)
@@ -72,9 +73,9 @@ func (s *session) end(err error) error {
 // whole is with, for what a command does to the whole store, whichever path in it is named.
 func whole(a *app, cmd *cobra.Command, path string, how access, do func(*session) error) error {
 	return a.with(cmd.Context(), path, how, func(s *session) error {
-		if s.place.path != "" && !a.json {
+		if s.place.Path != "" && !a.json {
 			fmt.Fprintf(a.err, "ckptfs: %s is of the whole store %s, not of %s alone\n", cmd.Name(),
-				text.Printable(s.place.store), text.Printable(path))
+				text.Printable(s.place.Store), text.Printable(path))
 		}
 		return do(s)
 	})
@@ -83,53 +84,53 @@ func whole(a *app, cmd *cobra.Command, path string, how access, do func(*session
 // withTwo is with, to look at two paths of one store; do is told the other one's place in it.
 func (a *app) withTwo(ctx context.Context, path, otherPath string,
 	do func(s *session, other string) error) error {
-	other, err := find(otherPath)
+	other, err := place.Find(otherPath)
 	if err != nil {
 		return err
 	}
 	return a.with(ctx, path, readPast, func(s *session) error {
-		if s.place.store != other.store {
-			return fmt.Errorf("%s and %s are in different stores, %s and %s: give two paths of one", path, otherPath, s.place.store, other.store)
+		if s.place.Store != other.Store {
+			return fmt.Errorf("%s and %s are in different stores, %s and %s: give two paths of one", path, otherPath, s.place.Store, other.Store)
 		}
-		return do(s, other.path)
+		return do(s, other.Path)
 	})
 }
 
 // connect asks the daemon; without one it opens the store here.
-func (a *app) connect(ctx context.Context, p *place, how access) (*session, error) {
+func (a *app) connect(ctx context.Context, p *place.Place, how access) (*session, error) {
 	c, err := reach(ctx, p, gap)
 	if err == nil {
 		return &session{Client: c, place: p, close: func() error { return nil }}, nil
 	}
-	if p.mount != nil && errors.Is(err, fs.ErrPermission) {
-		return nil, &control.Error{Code: control.CodeDenied, Errno: "EACCES", Message: p.mount.Mountpoint +
+	if p.Mount != nil && errors.Is(err, fs.ErrPermission) {
+		return nil, &control.Error{Code: control.CodeDenied, Errno: "EACCES", Message: p.Mount.Mountpoint +
 			": permission denied; only the store's owner and root may ask for it; all may read .ckptfs/best in it"}
 	}
 	if !errors.Is(err, control.ErrNoDaemon) {
 		return nil, err
 	}
-	if p.mount != nil && errors.Is(err, errLate) {
-		return nil, fmt.Errorf("%s: %w", p.mount.Mountpoint, err)
+	if p.Mount != nil && errors.Is(err, errLate) {
+		return nil, fmt.Errorf("%s: %w", p.Mount.Mountpoint, err)
 	}
-	if p.mount != nil {
-		return nil, fmt.Errorf("the daemon of the mount %s does not answer: it died, or is just ending; `ckptfs umount %[1]s` clears the mountpoint", p.mount.Mountpoint)
+	if p.Mount != nil {
+		return nil, fmt.Errorf("the daemon of the mount %s does not answer: it died, or is just ending; `ckptfs umount %[1]s` clears the mountpoint", p.Mount.Mountpoint)
 	}
-	v, err := a.openVolume(p.store, how)
+	v, err := a.openVolume(p.Store, how)
 	if how == readOnly && errors.Is(err, volume.ErrNeedsRecovery) {
 		why := "it was not closed in order"
-		if tree.ClosedInOrder(p.store, time.Now()) == nil {
+		if tree.ClosedInOrder(p.Store, time.Now()) == nil {
 			why = "its index cannot be read as it is"
 		}
-		fmt.Fprintf(a.err, "ckptfs: repairing %s first: %s\n", text.Printable(p.store), why)
-		v, err = a.openVolume(p.store, readWrite)
+		fmt.Fprintf(a.err, "ckptfs: repairing %s first: %s\n", text.Printable(p.Store), why)
+		v, err = a.openVolume(p.Store, readWrite)
 		if errors.Is(err, syscall.EROFS) {
-			err = fmt.Errorf("%s: %w (%w)", p.store, volume.ErrNeedsRecovery, err)
+			err = fmt.Errorf("%s: %w (%w)", p.Store, volume.ErrNeedsRecovery, err)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	h := control.NewHandler(v.Services(), control.Mount{Version: version, Store: p.store, PID: os.Getpid(),
+	h := control.NewHandler(v.Services(), control.Mount{Version: version, Store: p.Store, PID: os.Getpid(),
 		Started: time.Now()})
 	return &session{
 		Client: control.InProcess(h),

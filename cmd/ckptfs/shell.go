@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -22,48 +24,80 @@ type shell struct{ a *app }
 
 func (s shell) Show(v any, human func(io.Writer)) error { return s.a.show(v, human) }
 
-func (s shell) Usage(cmd *cobra.Command, message string) error {
-	return &usageError{msg: message, cmd: cmd}
+func (s shell) Usage(cmd *cobra.Command, message string) error { return exit.Wrong(cmd, message) }
+
+func (s shell) Say(format string, args ...any) {
+	fmt.Fprintf(s.a.err, "ckptfs: %s\n", text.Printable(fmt.Sprintf(format, args...)))
+}
+
+// visit is what a command does in a store.
+type visit = func(c *control.Client, at *place.Place) error
+
+func (s shell) Look(ctx context.Context, path string, do visit) error {
+	return s.a.with(ctx, path, readOnly, as(do))
+}
+
+func (s shell) LookPast(ctx context.Context, path string, do visit) error {
+	return s.a.with(ctx, path, readPast, as(do))
+}
+
+func (s shell) Change(ctx context.Context, path string, do visit) error {
+	return s.a.with(ctx, path, readWrite, as(do))
+}
+
+func (s shell) Whole(cmd *cobra.Command, path string, do visit) error {
+	return whole(s.a, cmd, path, readOnly, as(do))
+}
+
+func (s shell) LookTwo(ctx context.Context, path, other string,
+	do func(c *control.Client, at *place.Place, other string) error) error {
+	return s.a.withTwo(ctx, path, other, func(k *session, other string) error {
+		return do(k.Client, k.place, other)
+	})
+}
+
+func as(do visit) func(*session) error {
+	return func(k *session) error { return do(k.Client, k.place) }
 }
 
 func (s shell) Store(path string) (string, error) {
-	p, err := find(path)
+	p, err := place.Find(path)
 	if err != nil {
 		return "", err
 	}
-	if p.gone {
+	if p.Gone {
 		return "", control.NotFound("%s: no such file or directory", path)
 	}
-	return p.store, nil
+	return p.Store, nil
 }
 
 // With takes a path that need not be there yet.
 func (s shell) With(ctx context.Context, name string, do func(c *control.Client, at string) error) error {
-	there, rest, err := existing(name)
+	there, rest, err := place.Existing(name)
 	if err != nil {
 		return err
 	}
 	return s.a.with(ctx, there, readWrite, func(k *session) error {
-		return do(k.Client, path.Join(k.place.path, rest))
+		return do(k.Client, path.Join(k.place.Path, rest))
 	})
 }
 
 // Inside changes nothing but a store that was not closed in order, which is repaired first.
 func (s shell) Inside(ctx context.Context, names []string,
 	do func(c *control.Client, at []string) error) error {
-	var first *place
+	var first *place.Place
 	at := make([]string, len(names))
 	for i, name := range names {
-		p, err := findInside(name)
+		p, err := place.FindInside(name)
 		if err != nil {
 			return err
 		}
 		if first == nil {
 			first = p
-		} else if p.store != first.store {
-			return fmt.Errorf("%s and %s are in different stores, %s and %s: name paths of one", names[0], name, first.store, p.store)
+		} else if p.Store != first.Store {
+			return fmt.Errorf("%s and %s are in different stores, %s and %s: name paths of one", names[0], name, first.Store, p.Store)
 		}
-		at[i] = p.path
+		at[i] = p.Path
 	}
 	k, err := s.a.connect(ctx, first, readOnly)
 	if err != nil {
@@ -74,10 +108,10 @@ func (s shell) Inside(ctx context.Context, names []string,
 
 // Outside fails for a path in the folder of a store: what belongs there is written through its mount.
 func (s shell) Outside(path string) error {
-	there, _, _ := existing(path) // find has the same error
-	p, err := find(there)
-	if err == nil && p.mount == nil {
-		err = control.Invalid("%s is in the folder of the store %s: mount it, and name a path in the mount", path, p.store)
+	there, _, _ := place.Existing(path) // find has the same error
+	p, err := place.Find(there)
+	if err == nil && p.Mount == nil {
+		err = control.Invalid("%s is in the folder of the store %s: mount it, and name a path in the mount", path, p.Store)
 	}
 	if errors.Is(err, tree.ErrNotStore) {
 		return nil
@@ -96,7 +130,7 @@ func (s shell) Out() io.Writer { return s.a.out }
 func (s shell) JSON() bool { return s.a.json }
 
 func (s shell) Tell(ctx context.Context, store string, do func(c *control.Client) error) error {
-	c, err := reach(ctx, &place{store: store}, gap)
+	c, err := reach(ctx, &place.Place{Store: store}, gap)
 	if errors.Is(err, control.ErrNoDaemon) {
 		return nil
 	}
@@ -126,11 +160,11 @@ func (s shell) Saying(doing func() string) (update func(control.Progress), done 
 	return text.Progress(s.a.err, doing)
 }
 
-func (s shell) IsStore(dir string) bool { return isStore(dir) }
+func (s shell) IsStore(dir string) bool { return place.IsStore(dir) }
 
 func (s shell) Left(skipped []control.Skip) { s.a.left(skipped) }
 
-func (s shell) Partial() error { return errPartial }
+func (s shell) Partial() error { return exit.ErrPartial }
 
 // Doing says it on the terminal's last line.
 func (s shell) Doing() (say func(what string), done func()) {

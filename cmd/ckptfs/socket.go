@@ -14,6 +14,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -49,10 +50,10 @@ const gap = 5 * time.Second
 
 // reach is dial, which waits for the next daemon where one was killed: as long as somebody keeps the store or
 // the mount for it, or an earlier one is closing the store. errLate: it took longer than patience, or ctx.
-func reach(ctx context.Context, p *place, patience time.Duration) (*control.Client, error) {
+func reach(ctx context.Context, p *place.Place, patience time.Duration) (*control.Client, error) {
 	var a asked
 	for began := time.Now(); ; {
-		kept := tree.Held(p.store) || a.waits(p) // before: a daemon that ends gives up its socket first
+		kept := tree.Held(p.Store) || a.waits(p) // before: a daemon that ends gives up its socket first
 		c, err := dial(ctx, p)
 		switch {
 		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTimeout):
@@ -69,11 +70,11 @@ func reach(ctx context.Context, p *place, patience time.Duration) (*control.Clie
 
 // hangs reports whether nobody serves a mount, which has not ended all the same: its processes were killed
 // while the kernel let one of them wait, for what only they could have answered.
-func hangs(ctx context.Context, p *place) bool {
+func hangs(ctx context.Context, p *place.Place) bool {
 	answered := make(chan struct{})
 	go func() {
 		var st unix.Statfs_t
-		_ = unix.Statfs(p.mount.Mountpoint, &st)
+		_ = unix.Statfs(p.Mount.Mountpoint, &st)
 		close(answered)
 	}()
 	select {
@@ -83,7 +84,7 @@ func hangs(ctx context.Context, p *place) bool {
 		return false
 	case <-time.After(gap):
 	}
-	if _, err := os.Stat(filepath.Join(p.store, tree.LockFile)); err != nil || tree.Used(p.store) {
+	if _, err := os.Stat(filepath.Join(p.Store, tree.LockFile)); err != nil || tree.Used(p.Store) {
 		return false
 	}
 	c, err := dial(ctx, p)
@@ -98,15 +99,15 @@ type asked chan error
 
 // waits reports whether a mount is kept for its next daemon, or has one: of one that only reads the store's
 // lock does not tell.
-func (a *asked) waits(p *place) bool {
-	if p.mount == nil {
+func (a *asked) waits(p *place.Place) bool {
+	if p.Mount == nil {
 		return false
 	}
 	if *a == nil {
 		told := make(asked, 1)
 		go func() {
 			var st unix.Statfs_t
-			err := unix.Statfs(p.mount.Mountpoint, &st)
+			err := unix.Statfs(p.Mount.Mountpoint, &st)
 			if err == nil && st.Type != unix.FUSE_SUPER_MAGIC { // it was unmounted
 				err = unix.ENOTCONN
 			}
@@ -128,18 +129,18 @@ var errLate = fmt.Errorf("its daemon ended, and the next daemon does not answer 
 
 // dial connects to the daemon that has the store of a place: the one that writes, or a reader that has it
 // mounted.
-func dial(ctx context.Context, p *place) (*control.Client, error) {
-	if p.mount != nil {
-		if c, err := dialReader(ctx, p.mount); err == nil {
+func dial(ctx context.Context, p *place.Place) (*control.Client, error) {
+	if p.Mount != nil {
+		if c, err := dialReader(ctx, p.Mount); err == nil {
 			return c, nil
 		}
-		return control.Dial(ctx, p.store)
+		return control.Dial(ctx, p.Store)
 	}
-	c, err := control.Dial(ctx, p.store)
+	c, err := control.Dial(ctx, p.Store)
 	if !errors.Is(err, control.ErrNoDaemon) {
 		return c, err
 	}
-	if m := mountOf(p.store); m != nil {
+	if m := place.MountOf(p.Store); m != nil {
 		if c, rerr := dialReader(ctx, m); rerr == nil {
 			return c, nil
 		}

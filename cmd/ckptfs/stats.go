@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
 	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/fs/control"
 )
@@ -30,7 +31,7 @@ The same follows for each run, a folder below runs/, by name. UNIQUE is of the c
 that no run listed above it uses, both before compression.
 
 The first answer after a mount reads every manifest. The daemon keeps it up to date for the later ones.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return whole(a, cmd, args[0], readOnly, func(s *session) error {
 				st, err := s.Stats(cmd.Context())

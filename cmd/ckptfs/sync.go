@@ -8,6 +8,9 @@ import (
 	"ckptfs/cmd/ckptfs/text"
 
 	"github.com/spf13/cobra"
+
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
 )
 
 func (a *app) syncCmd() *cobra.Command {
@@ -18,13 +21,13 @@ func (a *app) syncCmd() *cobra.Command {
 		Long: `Packs every closed file that is not packed yet and returns when all of them are packed and durable. Files that are open
 for writing are not waited for. With --remote it also publishes what is complete at or below PATH, as push does, and
 returns when every other machine can see it.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if published {
 				return remote.Push(cmd.Context(), shell{a}, args, newest)
 			}
 			if newest {
-				return &usageError{msg: "--newest is about --remote", cmd: cmd}
+				return exit.Wrong(cmd, "--newest is about --remote")
 			}
 			return a.with(cmd.Context(), args[0], readWrite, func(s *session) error {
 				update, done := a.progress("packing")
@@ -38,7 +41,7 @@ returns when every other machine can see it.`,
 					return err
 				}
 				text.NamePlain(a.err, st)
-				out := synced{Store: s.place.store, UnpackedBytes: st.UnpackedBytes}
+				out := synced{Store: s.place.Store, UnpackedBytes: st.UnpackedBytes}
 				return a.show(out, func(w io.Writer) {
 					if out.UnpackedBytes > 0 {
 						fmt.Fprintf(w, "%s: all that is closed is packed; %s are open or mapped for writing\n", text.Printable(out.Store), text.Bytes(out.UnpackedBytes))

@@ -12,7 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/text"
@@ -50,10 +53,10 @@ publishes it. With --remote it is published first.
 --timeout bounds the whole; a busy mount is tried again until then. --lazy detaches the mount at once and lets its users
 go on. --force takes it from them: their reads and writes fail from then on. A daemon that does not end is killed. Files
 that were closed are safe.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if c.lazy && c.force || c.timeout < 0 || c.remote && (c.lazy || c.force || c.noWait) {
-				return &usageError{msg: "--lazy and --force are two ways, with neither and not with --no-wait goes --remote, and --timeout is a time such as 30s", cmd: cmd}
+				return exit.Wrong(cmd, "--lazy and --force are two ways, with neither and not with --no-wait goes --remote, and --timeout is a time such as 30s")
 			}
 			return a.umount(cmd.Context(), args[0], &c)
 		},
@@ -67,31 +70,31 @@ that were closed are safe.`,
 }
 
 func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
-	p, err := find(arg)
+	p, err := place.Find(arg)
 	if err != nil {
 		return err
 	}
 	mountpoint := ""
-	if p.mount != nil {
-		mountpoint = p.mount.Mountpoint
-		if p.mount.Root != "/" {
-			return &exitError{exitUsage, fmt.Errorf("%s is a bind mount of a part of %s: umount(8) undoes it", mountpoint, p.store)}
+	if p.Mount != nil {
+		mountpoint = p.Mount.Mountpoint
+		if p.Mount.Root != "/" {
+			return exit.With(exit.Usage, fmt.Errorf("%s is a bind mount of a part of %s: umount(8) undoes it", mountpoint, p.Store))
 		}
 	}
 	if mountpoint == "" {
-		if m := mountOf(p.store); m != nil {
-			mountpoint, p.mount = m.Mountpoint, m
+		if m := place.MountOf(p.Store); m != nil {
+			mountpoint, p.Mount = m.Mountpoint, m
 		}
 	}
-	if p.path != "" {
-		return &exitError{exitUsage, fmt.Errorf("%s is inside: name the mountpoint or the store itself", arg)}
+	if p.Path != "" {
+		return exit.With(exit.Usage, fmt.Errorf("%s is inside: name the mountpoint or the store itself", arg))
 	}
 	wd, err := os.Readlink("/proc/self/cwd")
 	if err == nil && mountpoint != "" && procs.Within(wd, mountpoint) {
 		_ = os.Chdir("/") // this process must not be a user of the mount
 	}
 
-	if p.mount != nil && hangs(ctx, p) {
+	if p.Mount != nil && hangs(ctx, p) {
 		if err := unmount.Abort(mountpoint); err != nil {
 			return err
 		}
@@ -127,7 +130,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		return a.clear(p, mountpoint, c.lazy, false)
 	}
 	if mountpoint == "" {
-		mountpoint = "the mount of " + p.store
+		mountpoint = "the mount of " + p.Store
 	}
 	msg := mountpoint + " not unmounted: " + errLate.Error() + "; its log says why, and --lazy detaches the mount"
 	return control.Busy(msg)
@@ -138,26 +141,26 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 const mostDaemons = 10
 
 // umountBy has a daemon unmount.
-func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place, mountpoint string,
+func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place.Place, mountpoint string,
 	c *umountConfig) error {
 	if mountpoint == "" { // it is in another container, or this is another user
 		st, err := cl.Status(ctx)
 		if err != nil {
-			return late(ctx, err, "the daemon of "+p.store+" does not answer", procs.Device{})
+			return late(ctx, err, "the daemon of "+p.Store+" does not answer", procs.Device{})
 		}
 		mountpoint = st.Mountpoint
 	}
-	dev, _ := deviceOf(mountpoint)
-	if own := mountOf(p.store); own != nil && own.Mountpoint != mountpoint && !c.force && !c.lazy {
+	dev, _ := place.DeviceOf(mountpoint)
+	if own := place.MountOf(p.Store); own != nil && own.Mountpoint != mountpoint && !c.force && !c.lazy {
 		if st, err := cl.Status(ctx); err == nil && st.Mountpoint == own.Mountpoint {
-			return &exitError{exitUsage, fmt.Errorf("%s is a bind mount of %s: umount(8) undoes it", mountpoint, st.Mountpoint)}
+			return exit.With(exit.Usage, fmt.Errorf("%s is a bind mount of %s: umount(8) undoes it", mountpoint, st.Mountpoint))
 		}
 	}
 	end := watch(p, cl.PID())
 	defer end.close()
 	if c.force {
 		cl.Close() // the daemon would wait for it
-		return a.forceUnmount(ctx, p.store, mountpoint, end)
+		return a.forceUnmount(ctx, p.Store, mountpoint, end)
 	}
 	note := ""
 	if !c.noWait && !c.lazy {
@@ -184,9 +187,9 @@ func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place, mountp
 		if err := a.awaitEnd(ctx, end, mountpoint, dev); err != nil {
 			return err
 		}
-		return a.ended(p.store, mountpoint, note, end.inOrder(ctx, p.store))
+		return a.ended(p.Store, mountpoint, note, end.inOrder(ctx, p.Store))
 	}
-	return a.sayUnmounted(p.store, mountpoint, true, "")
+	return a.sayUnmounted(p.Store, mountpoint, true, "")
 }
 
 var errTimeout = errors.New("the time of --timeout is over")
@@ -302,21 +305,21 @@ func (a *app) ended(store, mountpoint, note string, unclean error) error {
 }
 
 // clear unmounts what no daemon answers for. asked: one did, and ended meanwhile.
-func (a *app) clear(p *place, mountpoint string, lazy, asked bool) error {
+func (a *app) clear(p *place.Place, mountpoint string, lazy, asked bool) error {
 	if mountpoint == "" {
-		return &exitError{exitNotStore, fmt.Errorf("store %s is not mounted: there is nothing to unmount", p.store)}
+		return exit.With(exit.NotStore, fmt.Errorf("store %s is not mounted: there is nothing to unmount", p.Store))
 	}
-	if err := release(mountpoint, p.store, true); err != nil {
+	if err := release(mountpoint, p.Store, true); err != nil {
 		return err
 	}
-	note, unclean := "its daemon was gone", tree.ClosedInOrder(p.store, time.Now())
+	note, unclean := "its daemon was gone", tree.ClosedInOrder(p.Store, time.Now())
 	if asked && !lazy {
-		return a.ended(p.store, mountpoint, "its daemon ended meanwhile", unclean)
+		return a.ended(p.Store, mountpoint, "its daemon ended meanwhile", unclean)
 	}
 	if unclean != nil { // no failure of this command's
 		note += ", and the store was not closed in order: the next mount looks at every file"
 	}
-	return a.sayUnmounted(p.store, mountpoint, lazy, note)
+	return a.sayUnmounted(p.Store, mountpoint, lazy, note)
 }
 
 func (a *app) sayUnmounted(store, mountpoint string, lazy bool, note string) error {

@@ -11,7 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/holder"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
@@ -25,7 +28,7 @@ func (a *app) upgradeCmd() *cobra.Command {
 		Long: `Replaces the daemon of a mount, of an older or newer ckptfs, by the program that you run. The mount stays: open files
 stay open, and calls that are made meanwhile wait, usually for less than a second. It is refused if the two programs do
 not hand a mount over in the same format. If this program cannot serve the store, the one that did goes on.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.upgrade(cmd.Context(), args[0]) },
 	}
 }
@@ -34,13 +37,13 @@ not hand a mount over in the same format. If this program cannot serve the store
 const upgradePatience = 2 * time.Minute
 
 func (a *app) upgrade(ctx context.Context, arg string) error {
-	p, err := find(arg)
+	p, err := place.Find(arg)
 	if err != nil {
 		return err
 	}
-	if p.mount == nil {
-		if p.mount = mountOf(p.store); p.mount == nil {
-			return &exitError{exitNotStore, fmt.Errorf("store %s is not mounted", p.store)}
+	if p.Mount == nil {
+		if p.Mount = place.MountOf(p.Store); p.Mount == nil {
+			return exit.With(exit.NotStore, fmt.Errorf("store %s is not mounted", p.Store))
 		}
 	}
 	program, err := os.Executable()
@@ -70,7 +73,7 @@ func (a *app) upgrade(ctx context.Context, arg string) error {
 		return err
 	}
 	if st.Version != version {
-		return fmt.Errorf("%s could not serve %s, and %s goes on; the daemon's log says why", version, p.mount.Mountpoint, st.Version)
+		return fmt.Errorf("%s could not serve %s, and %s goes on; the daemon's log says why", version, p.Mount.Mountpoint, st.Version)
 	}
 	out := struct {
 		Mountpoint string `json:"mountpoint"`
@@ -83,7 +86,7 @@ func (a *app) upgrade(ctx context.Context, arg string) error {
 }
 
 // awaitDaemon waits until a daemon answers for a mount.
-func awaitDaemon(ctx context.Context, p *place) (*control.Status, error) {
+func awaitDaemon(ctx context.Context, p *place.Place) (*control.Status, error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		cl, err := dial(ctx, p)
 		if err == nil {
@@ -96,7 +99,7 @@ func awaitDaemon(ctx context.Context, p *place) (*control.Status, error) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("no daemon serves %s: %w", p.mount.Mountpoint, errors.Join(err, context.Cause(ctx)))
+			return nil, fmt.Errorf("no daemon serves %s: %w", p.Mount.Mountpoint, errors.Join(err, context.Cause(ctx)))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/args"
 	"ckptfs/fs/metrics"
 	"ckptfs/fs/tree"
 )
@@ -22,7 +23,7 @@ func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the program's version, the store format it writes, and the kernels it runs here",
-		Args:  func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 0) },
+		Args:  args.None,
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
 				Version  string `json:"version"`

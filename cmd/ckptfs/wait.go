@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
@@ -17,7 +18,7 @@ import (
 // ending is a daemon whose end is waited for, and its holder, which ends after it. It is made before the
 // daemon is told to end: a process id says nothing afterwards.
 type ending struct {
-	place  *place
+	place  *place.Place
 	since  time.Time // when it was running
 	pidfd  int       // -1 when the process cannot be seen from here (another pid namespace)
 	holder int       // a pidfd, too; -1 when it has none
@@ -27,7 +28,7 @@ type ending struct {
 // lockGrace is how long the store of a daemon that cannot be seen may take to be closed once its socket is.
 const lockGrace = 10 * time.Second
 
-func watch(p *place, pid int) *ending {
+func watch(p *place.Place, pid int) *ending {
 	e := &ending{place: p, since: time.Now(), pidfd: -1, holder: -1, grace: lockGrace}
 	if pid > 0 {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {

@@ -1,21 +1,23 @@
-package main
+package tensors
 
 import (
 	"cmp"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
-func (a *app) diffCmd() *cobra.Command {
+func diffCmd(s Shell) *cobra.Command {
 	summary := false
 	cmd := &cobra.Command{
 		Use:   "diff [flags] A B",
@@ -27,14 +29,15 @@ Tensors of equal hashes are not read.
 
 For a changed tensor the command prints the share of elements that differ, the greatest difference, and the norm of the
 difference divided by the norm of A's tensor. Files without tensors are compared as bytes.`,
-		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		Args: args.Two,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTwo(cmd.Context(), args[0], args[1], func(s *session, other string) error {
-				d, err := s.Diff(cmd.Context(), s.place.path, other, nil, nil)
+			return s.LookTwo(cmd.Context(), args[0], args[1], func(c *control.Client, at *place.Place,
+				other string) error {
+				d, err := c.Diff(cmd.Context(), at.Path, other, nil, nil)
 				if err != nil {
 					return err
 				}
-				return a.show(d, func(w io.Writer) {
+				return s.Show(d, func(w io.Writer) {
 					if summary {
 						printDiffCounts(w, d)
 					} else {
@@ -177,7 +180,7 @@ func printRefs(w io.Writer, head string, refs []control.TensorRef, files bool) {
 	text.Table(w, []string{head, "DTYPE", "SHAPE", ">BYTES"}, rows)
 }
 
-func (a *app) findCmd() *cobra.Command {
+func findCmd(s Shell) *cobra.Command {
 	hash, like := "", ""
 	cmd := &cobra.Command{
 		Use:   "find (PATH --tensor HASH | --like FILE:TENSOR)",
@@ -196,25 +199,25 @@ enough), or whose content is that of TENSOR in FILE. Names, types and shapes may
 				where = args[0]
 			case hash == "" && like != "" && len(args) == 0:
 				var err error
-				if where, o.Tensor, err = splitTensor(like); err != nil {
-					return &usageError{msg: "--like: " + err.Error(), cmd: cmd}
+				if where, o.Tensor, err = place.Tensor(like); err != nil {
+					return exit.Wrong(cmd, "--like: "+err.Error())
 				}
 			default:
-				return &usageError{msg: "find takes a path with --tensor HASH, or --like FILE:TENSOR alone", cmd: cmd}
+				return exit.Wrong(cmd, "find takes a path with --tensor HASH, or --like FILE:TENSOR alone")
 			}
-			return a.with(cmd.Context(), where, readOnly, func(s *session) error {
+			return s.Look(cmd.Context(), where, func(c *control.Client, at *place.Place) error {
 				if o.Tensor != "" {
-					o.Path = s.place.path
+					o.Path = at.Path
 				}
-				f, err := s.Find(cmd.Context(), o)
+				f, err := c.Find(cmd.Context(), o)
 				if err != nil {
 					return err
 				}
 				if len(f.Tensors) == 0 {
 					return control.NotFound("no packed file of %s has a tensor whose content has hash %s",
-						s.place.store, hash)
+						at.Store, hash)
 				}
-				return a.show(f, func(w io.Writer) {
+				return s.Show(f, func(w io.Writer) {
 					slices.SortStableFunc(f.Tensors,
 						func(a, b control.TensorRef) int { return strings.Compare(a.File, b.File) })
 					printRefs(w, "TENSOR", f.Tensors, true)
@@ -225,24 +228,4 @@ enough), or whose content is that of TENSOR in FILE. Names, types and shapes may
 	cmd.Flags().StringVar(&hash, "tensor", "", "the content's hash, at least 8 hexadecimal digits")
 	cmd.Flags().StringVar(&like, "like", "", "FILE:TENSOR, whose content is looked for")
 	return cmd
-}
-
-// splitTensor reads FILE:TENSOR. A tensor's name may hold colons; a file's, too, if there is such a file.
-func splitTensor(s string) (file, tensor string, err error) {
-	for i := 0; i < len(s); i++ {
-		if s[i] == ':' && i > 0 && i+1 < len(s) {
-			if file == "" || exists(s[:i]) {
-				file, tensor = s[:i], s[i+1:]
-			}
-		}
-	}
-	if file == "" {
-		return "", "", fmt.Errorf("%s: after the file a colon and the name of a tensor are missing, as in %[1]s:layer.weight", s)
-	}
-	return file, tensor, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

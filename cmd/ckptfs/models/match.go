@@ -1,4 +1,4 @@
-package main
+package models
 
 import (
 	"fmt"
@@ -8,11 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
-func (a *app) matchCmd() *cobra.Command {
+func matchCmd(s Shell) *cobra.Command {
 	in, like, exclude, pin, full, asKnown := "", "", "", "", false, false
 	cmd := &cobra.Command{
 		Use:   "match (GRAPH.json [--in PATH] | --like FILE)",
@@ -44,20 +46,20 @@ With --pin NAME the answer is also in the mount's .ckptfs/query/NAME, as JSON. T
 					where = filepath.Dir(args[0])
 				}
 			default:
-				return &usageError{msg: "match takes a GRAPH.json, or --like FILE alone", cmd: cmd}
+				return exit.Wrong(cmd, "match takes a GRAPH.json, or --like FILE alone")
 			}
-			return a.with(cmd.Context(), where, readOnly, func(s *session) error {
+			return s.Look(cmd.Context(), where, func(c *control.Client, at *place.Place) error {
 				if like != "" {
-					o.Like = s.place.path
+					o.Like = at.Path
 				}
-				if pin != "" && mountpointOf(s.place.store) == "" {
-					return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted, and what is pinned is read in a mount: `ckptfs mount %[2]s MOUNTPOINT` first", where, s.place.store)}
+				if pin != "" && place.MountpointOf(at.Store) == "" {
+					return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and what is pinned is read in a mount: `ckptfs mount %[2]s MOUNTPOINT` first", where, at.Store))
 				}
-				m, err := s.Match(cmd.Context(), o)
+				m, err := c.Match(cmd.Context(), o)
 				if err != nil {
 					return err
 				}
-				return a.show(m, func(w io.Writer) { printMatch(w, s.place, m, full) })
+				return s.Show(m, func(w io.Writer) { printMatch(w, at, m, full) })
 			})
 		},
 	}
@@ -84,17 +86,17 @@ func readGraph(path string) ([]byte, error) {
 	return p, err
 }
 
-func pinnedText(p *place, m *control.Match) string {
+func pinnedText(p *place.Place, m *control.Match) string {
 	if m.Pinned == "" {
 		return ""
 	}
-	if p.mount == nil {
-		return filepath.Join(mountpointOf(p.store), m.Pinned)
+	if p.Mount == nil {
+		return filepath.Join(place.MountpointOf(p.Store), m.Pinned)
 	}
-	return p.full(m.Pinned)
+	return p.Full(m.Pinned)
 }
 
-func printMatch(w io.Writer, p *place, a *control.MatchAnswer, full bool) {
+func printMatch(w io.Writer, p *place.Place, a *control.MatchAnswer, full bool) {
 	m := a.Match
 	if m == nil {
 		fmt.Fprintf(w, "none: no model of kind %s has a root in common\n", a.GraphKind)
@@ -105,7 +107,7 @@ func printMatch(w io.Writer, p *place, a *control.MatchAnswer, full bool) {
 		exact = ", at least: the search was cut short"
 	}
 	text.Pairs(w,
-		"model", text.Printable(p.full(m.Path)),
+		"model", text.Printable(p.Full(m.Path)),
 		"layers", fmt.Sprintf("%d of %d%s", m.Length, a.Vertices, exact),
 		"tensors", fmt.Sprintf("%d, %s", len(m.Tensors), text.Bytes(m.Bytes)),
 		"kind", a.GraphKind,

@@ -1,4 +1,5 @@
-package main
+// Package exit has the exit codes of the commands, and the errors that carry one.
+package exit
 
 import (
 	"context"
@@ -14,27 +15,28 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// The exit codes; exitCodesTopic documents them.
+// The codes; Topic documents them.
 const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2
-	exitNotStore    = 3
-	exitBusy        = 4
-	exitNewer       = 5
-	exitDamaged     = 6
-	exitPartial     = 7
-	exitMountpoint  = 8
-	exitNoFUSE      = 9
-	exitRecovery    = 10
-	exitUnreachable = 11
-	exitRefused     = 12
-	exitUnfit       = 13
-	exitConflict    = 14
-	exitInterrupted = 130
+	OK          = 0
+	Failure     = 1
+	Usage       = 2
+	NotStore    = 3
+	Busy        = 4
+	Newer       = 5
+	Damaged     = 6
+	Partial     = 7
+	Mountpoint  = 8
+	NoFUSE      = 9
+	Recovery    = 10
+	Unreachable = 11
+	Refused     = 12
+	Unfit       = 13
+	Conflict    = 14
+	Interrupted = 130
 )
 
-func exitCodesTopic() *cobra.Command {
+// Topic is the help page of the codes.
+func Topic() *cobra.Command {
 	return &cobra.Command{
 		Use:   "exit-codes",
 		Short: "What the exit codes mean",
@@ -66,31 +68,36 @@ Called by mount(8) or umount(8), as mount.fuse.ckptfs or umount.fuse.ckptfs, it 
 	}
 }
 
-// usageError is a command line that makes no sense.
-type usageError struct {
-	msg string
-	cmd *cobra.Command
+// UsageError is a command line that makes no sense.
+type UsageError struct {
+	message string
+	Command *cobra.Command
 }
 
-func (e *usageError) Error() string { return e.msg }
+// Wrong is the error of a command line.
+func Wrong(cmd *cobra.Command, message string) error { return &UsageError{message, cmd} }
 
-// exitError gives an error an exit code of its own.
-type exitError struct {
+func (e *UsageError) Error() string { return e.message }
+
+// coded gives an error an exit code of its own.
+type coded struct {
 	code int
-	err  error
+	error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
+// With gives an error an exit code.
+func With(code int, err error) error { return &coded{code, err} }
 
-// errPartial: the files that were skipped have been named already.
-var errPartial = errors.New("some files were left as they were")
+func (e *coded) Unwrap() error { return e.error }
 
-// exitCode maps an error, from here or from a daemon, to the exit code.
-func exitCode(err error) int {
+// ErrPartial: the files that were skipped have been named already.
+var ErrPartial = errors.New("some files were left as they were")
+
+// Code maps an error, from here or from a daemon, to the exit code.
+func Code(err error) int {
 	var (
-		usage  *usageError
-		own    *exitError
+		usage  *UsageError
+		own    *coded
 		locked *tree.LockedError
 		others *tree.ForeignError
 		cannot *host.Error
@@ -98,46 +105,46 @@ func exitCode(err error) int {
 	)
 	switch {
 	case err == nil:
-		return exitOK
+		return OK
 	case errors.As(err, &usage):
-		return exitUsage
+		return Usage
 	case errors.As(err, &own):
 		return own.code
-	case errors.Is(err, errPartial):
-		return exitPartial
+	case errors.Is(err, ErrPartial):
+		return Partial
 	case errors.Is(err, bucket.ErrUnfit):
-		return exitUnfit
+		return Unfit
 	case errors.Is(err, bucket.ErrUnreachable):
-		return exitUnreachable
+		return Unreachable
 	case errors.Is(err, bucket.ErrDenied):
-		return exitRefused
+		return Refused
 	case errors.As(err, &others), errors.As(err, &cannot):
-		return exitNoFUSE
+		return NoFUSE
 	case errors.Is(err, tree.ErrNotStore):
-		return exitNotStore
+		return NotStore
 	case errors.Is(err, cas.ErrNewer):
-		return exitNewer
+		return Newer
 	case errors.Is(err, tree.ErrNeedsRecovery): // before what is wrong with it
-		return exitRecovery
+		return Recovery
 	case errors.Is(err, cas.ErrCorrupt):
-		return exitDamaged
+		return Damaged
 	case errors.Is(err, context.Canceled):
-		return exitInterrupted
+		return Interrupted
 	case errors.As(err, &locked), errors.Is(err, syscall.EBUSY):
-		return exitBusy
+		return Busy
 	case errors.As(err, &told) && told.Code == control.CodeBusy:
-		return exitBusy
+		return Busy
 	case errors.As(err, &told) && told.Code == control.CodeUnsupported:
-		return exitNotStore
+		return NotStore
 	case errors.As(err, &told) && told.Code == control.CodeConflict:
-		return exitConflict
+		return Conflict
 	}
-	return exitFailure
+	return Failure
 }
 
-// cutOff is the error of a command, or that it was interrupted: requests that a signal ended fail as if
+// CutOff is the error of a command, or that it was interrupted: requests that a signal ended fail as if
 // nobody had answered.
-func cutOff(ctx context.Context, err error) error {
+func CutOff(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
@@ -149,8 +156,8 @@ func cutOff(ctx context.Context, err error) error {
 	return err
 }
 
-// codes are the words that --json gives for failures that have none from the control protocol.
-var codes = map[int]control.Code{exitUsage: "usage", exitNotStore: "not_store", exitBusy: control.CodeBusy,
-	exitPartial:    "partial",
-	exitMountpoint: "mountpoint", exitNoFUSE: "no_fuse", exitRecovery: "needs_recovery",
-	exitUnreachable: "unreachable", exitRefused: "refused", exitUnfit: "unfit"}
+// Words are the words that --json gives for failures that have none from the control protocol.
+var Words = map[int]control.Code{Usage: "usage", NotStore: "not_store", Busy: control.CodeBusy,
+	Partial:    "partial",
+	Mountpoint: "mountpoint", NoFUSE: "no_fuse", Recovery: "needs_recovery",
+	Unreachable: "unreachable", Refused: "refused", Unfit: "unfit"}

@@ -1,4 +1,4 @@
-package main
+package models
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
@@ -63,7 +64,7 @@ type dropped struct {
 
 // dropOptimizer puts the tensors of a checkpoint that are no optimizer state into a new file beside it, and
 // then removes the checkpoint.
-func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
+func dropOptimizer(ctx context.Context, s Shell, path string, dry bool) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 		return err
 	}
 	if !st.Mode().IsRegular() {
-		return &exitError{exitUsage, fmt.Errorf("%s: not a file: name the checkpoint's files", path)}
+		return exit.With(exit.Usage, fmt.Errorf("%s: not a file: name the checkpoint's files", path))
 	}
 	l, err := detect.Detect(f, st.Size())
 	if err != nil {
@@ -92,7 +93,7 @@ func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 	}
 	out.NewSize = plan.Size()
 	if !dry {
-		if err := a.writeWeights(ctx, out.Weights, st.Mode().Perm(), f, plan); err != nil {
+		if err := writeWeights(ctx, out.Weights, st.Mode().Perm(), f, plan); err != nil {
 			return fmt.Errorf("%s: %w; %s stays as it is", out.Weights, err, path)
 		}
 		if now, err := os.Lstat(path); err != nil || now.ModTime() != st.ModTime() ||
@@ -104,7 +105,7 @@ func (a *app) dropOptimizer(ctx context.Context, path string, dry bool) error {
 			return err
 		}
 	}
-	return a.show(out, func(w io.Writer) {
+	return s.Show(out, func(w io.Writer) {
 		verb := "is replaced by"
 		if dry {
 			verb = "would be replaced by"
@@ -140,7 +141,7 @@ func withoutOptimizer(l *formats.Layout, out *dropped) ([]formats.Tensor, error)
 }
 
 // writeWeights makes the new file, whole and durable before it has its name.
-func (a *app) writeWeights(ctx context.Context, path string, mode os.FileMode, src io.ReaderAt,
+func writeWeights(ctx context.Context, path string, mode os.FileMode, src io.ReaderAt,
 	plan *view.View) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return errors.New("there is a file of that name: move it away first")

@@ -1,4 +1,4 @@
-package main
+package tensors
 
 import (
 	"context"
@@ -10,11 +10,13 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
-func (a *app) showCmd() *cobra.Command {
+func showCmd(s Shell) *cobra.Command {
 	var o control.InspectOptions
 	c := &cobra.Command{
 		Use:   "show PATH",
@@ -29,17 +31,17 @@ elements are NaN or infinite.
 PATH may be the index of a sharded set (.safetensors.index.json, .bin.index.json, also of a variant): the tensors of all
 its files are listed. It may be a folder with such a set, with a checkpoint of torch.distributed.checkpoint (named as
 in .metadata), or with arrays that Orbax wrote (named by the keys of the tree).`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
-				f, err := a.inspect(cmd.Context(), s, o)
+			return s.Look(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {
+				f, err := inspect(cmd.Context(), s, c, at.Path, o)
 				if err != nil {
 					return err
 				}
 				if f.Tensors == nil {
 					f.Tensors = []control.Tensor{}
 				}
-				return a.show(f, func(w io.Writer) { printFile(w, f) })
+				return s.Show(f, func(w io.Writer) { printFile(w, f) })
 			})
 		},
 	}
@@ -49,13 +51,14 @@ in .metadata), or with arrays that Orbax wrote (named by the keys of the tree).`
 }
 
 // inspect asks a daemon of any version when nothing has to be read.
-func (a *app) inspect(ctx context.Context, s *session, o control.InspectOptions) (*control.File, error) {
+func inspect(ctx context.Context, s Shell, c *control.Client, path string,
+	o control.InspectOptions) (*control.File, error) {
 	if o == (control.InspectOptions{}) {
-		return s.Show(ctx, s.place.path, nil)
+		return c.Show(ctx, path, nil)
 	}
-	update, done := a.progress("reading")
+	update, done := s.Progress("reading")
 	defer done()
-	return s.Inspect(ctx, s.place.path, o, nil, update)
+	return c.Inspect(ctx, path, o, nil, update)
 }
 
 func printFile(w io.Writer, f *control.File) {

@@ -1,10 +1,9 @@
-package main
+package models
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
@@ -23,7 +25,7 @@ import (
 // settled is how long nothing of a step must have been written for it to count as complete.
 const settled = time.Minute
 
-func (a *app) forgetCmd() *cobra.Command {
+func forgetCmd(s Shell) *cobra.Command {
 	var (
 		p      runs.Policy
 		best   []string
@@ -48,15 +50,15 @@ The effect is that of rm -r: hard links and copies elsewhere stay, and the next 
 makes a new file of the checkpoint's weights, model.weights.safetensors, without the optimizer's state (tensors below
 optimizer, optim_state and the like, or state.….exp_avg), and then removes model.pt. Whatever else was in model.pt, such
 as numbers and settings, is lost: training cannot continue from the new file as from the old one.`,
-		Args: somePaths,
+		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if drop {
 				if within != "" || len(best) > 0 || p.KeepLast != 0 || p.ForgetTorn {
-					return &usageError{msg: "--drop-optimizer takes files, and no rules of what is kept", cmd: cmd}
+					return exit.Wrong(cmd, "--drop-optimizer takes files, and no rules of what is kept")
 				}
 				for _, file := range args {
-					if err := a.dropOptimizer(cmd.Context(), file, dry); err != nil {
+					if err := dropOptimizer(cmd.Context(), s, file, dry); err != nil {
 						return err
 					}
 				}
@@ -64,21 +66,21 @@ as numbers and settings, is lost: training cannot continue from the new file as 
 			}
 			if within != "" {
 				if p.KeepWithin, err = runs.ParseAge(within); err != nil {
-					return &usageError{msg: "--keep-within: " + err.Error(), cmd: cmd}
+					return exit.Wrong(cmd, "--keep-within: "+err.Error())
 				}
 			}
 			for _, b := range best {
 				k, err := parseBest(b)
 				if err != nil {
-					return &usageError{msg: "--keep-best: " + err.Error(), cmd: cmd}
+					return exit.Wrong(cmd, "--keep-best: "+err.Error())
 				}
 				p.KeepBest = append(p.KeepBest, k)
 			}
 			if _, err := p.Decide(nil, time.Now()); err != nil {
-				return &usageError{msg: err.Error(), cmd: cmd}
+				return exit.Wrong(cmd, err.Error())
 			}
 			for _, run := range args {
-				if err := a.forget(cmd.Context(), run, p, dry); err != nil {
+				if err := forget(cmd.Context(), s, run, p, dry); err != nil {
 					return err
 				}
 			}
@@ -126,29 +128,29 @@ type forgottenStep struct {
 	Reason []string `json:"reasons"`
 }
 
-func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) error {
-	at, err := find(arg)
+func forget(ctx context.Context, s Shell, arg string, p runs.Policy, dry bool) error {
+	at, err := place.Find(arg)
 	if err != nil {
 		return err
 	}
-	if at.mount == nil {
-		return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted, and forget works on a mount: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.store)}
+	if at.Mount == nil {
+		return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and forget works on a mount: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.Store))
 	}
-	if !strings.HasPrefix(at.path, "runs/") {
-		return &exitError{exitUsage, fmt.Errorf("%s: no run: it is to be a folder below %s", arg, filepath.Join(at.mount.Mountpoint, "runs"))}
+	if !strings.HasPrefix(at.Path, "runs/") {
+		return exit.With(exit.Usage, fmt.Errorf("%s: no run: it is to be a folder below %s", arg, filepath.Join(at.Mount.Mountpoint, "runs")))
 	}
 	dir, err := filepath.EvalSymlinks(arg)
 	if err != nil {
 		return err
 	}
-	run, err := rundir.Open(dir, at.device())
+	run, err := rundir.Open(dir, at.Device())
 	if err != nil {
 		return err
 	}
 	defer run.Close()
 	var l *control.RunLog
-	err = a.with(ctx, arg, readOnly, func(s *session) error {
-		l, err = s.Steps(ctx, s.place.path)
+	err = s.Look(ctx, arg, func(c *control.Client, at *place.Place) error {
+		l, err = c.Steps(ctx, at.Path)
 		return err
 	})
 	if err != nil {
@@ -163,12 +165,12 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		return fmt.Errorf("%s: %w", arg, err)
 	}
 	if n := p.Untimed(steps, time.Now()); n > 0 {
-		fmt.Fprintf(os.Stderr, "ckptfs: %s: %s with an impossible time, before 2000 or in the future: --keep-within keeps them\n", arg, text.Plural(int64(n), "step"))
+		s.Say("%s: %s with an impossible time, before 2000 or in the future: --keep-within keeps them", arg, text.Plural(int64(n), "step"))
 	}
-	out := forgotten{Run: at.path, DryRun: dry, Steps: []forgottenStep{}}
+	out := forgotten{Run: at.Path, DryRun: dry, Steps: []forgottenStep{}}
 	var gone []string
 	if !dry {
-		defer func() { logForgotten(context.WithoutCancel(ctx), a, arg, gone) }()
+		defer func() { logForgotten(context.WithoutCancel(ctx), s, arg, gone) }()
 	}
 	for _, d := range decisions {
 		if !d.Keep && dry {
@@ -186,26 +188,26 @@ func (a *app) forget(ctx context.Context, arg string, p runs.Policy, dry bool) e
 		out.Steps = append(out.Steps, forgottenStep{d.Step.Name, d.Keep, d.Reasons})
 	}
 	if dry {
-		if out.Gives, err = gives(ctx, a, arg, gone); err != nil {
-			fmt.Fprintf(os.Stderr, "ckptfs: what that gives back is not known: %v\n", err)
+		if out.Gives, err = gives(ctx, s, arg, gone); err != nil {
+			s.Say("what that gives back is not known: %v", err)
 		}
 	} else if err := rundir.RemoveLeft(run); err != nil {
 		return err
 	}
-	return a.show(out, func(w io.Writer) { printForgotten(w, &out) })
+	return s.Show(out, func(w io.Writer) { printForgotten(w, &out) })
 }
 
 // gives is what removing steps of a run gives back; nil for none.
-func gives(ctx context.Context, a *app, run string, steps []string) (d *control.Du, err error) {
+func gives(ctx context.Context, s Shell, run string, steps []string) (d *control.Du, err error) {
 	if len(steps) == 0 {
 		return nil, nil
 	}
-	err = a.with(ctx, run, readOnly, func(s *session) error {
+	err = s.Look(ctx, run, func(c *control.Client, at *place.Place) error {
 		o := control.DuOptions{Brief: true}
 		for _, step := range steps {
-			o.Paths = append(o.Paths, path.Join(s.place.path, step))
+			o.Paths = append(o.Paths, path.Join(at.Path, step))
 		}
-		d, err = s.Du(ctx, o)
+		d, err = c.Du(ctx, o)
 		return err
 	})
 	return d, err
@@ -213,11 +215,13 @@ func gives(ctx context.Context, a *app, run string, steps []string) (d *control.
 
 // logForgotten has the daemon's log say which steps were removed, and by whom. A daemon that ended meanwhile,
 // or is older, does not.
-func logForgotten(ctx context.Context, a *app, run string, steps []string) {
+func logForgotten(ctx context.Context, s Shell, run string, steps []string) {
 	if len(steps) == 0 {
 		return
 	}
-	_ = a.with(ctx, run, readOnly, func(s *session) error { return s.Forgot(ctx, s.place.path, steps) })
+	_ = s.Look(ctx, run, func(c *control.Client, at *place.Place) error {
+		return c.Forgot(ctx, at.Path, steps)
+	})
 }
 
 // judged is what a policy decides by. When metrics are to choose, those of a step that cannot be read are an

@@ -1,4 +1,4 @@
-package main
+package models
 
 import (
 	"fmt"
@@ -9,12 +9,15 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/index/runs"
 )
 
-func (a *app) runsCmd() *cobra.Command {
+func runsCmd(s Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "runs PATH",
 		Short: "List the training runs: steps, sizes, metrics",
@@ -23,14 +26,14 @@ func (a *app) runsCmd() *cobra.Command {
 A step is complete when all its files were closed. It is torn when a file of it was open for writing while a daemon
 died, until that file is written again or removed. Names such as tmp-checkpoint-500 belong to steps that are being
 written.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return whole(a, cmd, args[0], readOnly, func(s *session) error {
-				r, err := s.Runs(cmd.Context())
+			return s.Whole(cmd, args[0], func(c *control.Client, _ *place.Place) error {
+				r, err := c.Runs(cmd.Context())
 				if err != nil {
 					return err
 				}
-				return a.show(r, func(w io.Writer) { printRuns(w, r) })
+				return s.Show(r, func(w io.Writer) { printRuns(w, r) })
 			})
 		},
 	}
@@ -54,7 +57,7 @@ func printRuns(w io.Writer, l *control.RunList) {
 	text.Table(w, []string{"RUN", ">STEPS", "NOT COMPLETE", ">SIZE", "LAST WRITTEN", "METRICS"}, rows)
 }
 
-func (a *app) logCmd() *cobra.Command {
+func logCmd(s Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "log RUN",
 		Short: "List the steps of a run: metrics, sizes, what each added",
@@ -65,16 +68,16 @@ Metrics are read from metrics.json, trainer_state.json, _CHECKPOINT_METADATA and
 directory, and from its extended attributes user.metric.NAME, which take precedence:
 
     setfattr -n user.metric.val_loss -v 0.31 /mnt/ckpt/runs/a/3`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
+			return s.Look(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {
 				log := func(to control.Listed) (*control.RunLog, error) {
-					return s.Log(cmd.Context(), s.place.path, to)
+					return c.Log(cmd.Context(), at.Path, to)
 				}
-				if a.json {
-					return text.LogAsJSON(a.out, path.Base(s.place.path), log)
+				if s.JSON() {
+					return text.LogAsJSON(s.Out(), path.Base(at.Path), log)
 				}
-				return text.Log(a.out, log)
+				return text.Log(s.Out(), log)
 			})
 		},
 	}
@@ -87,32 +90,31 @@ type bestStep struct {
 	Mount string `json:"mount,omitempty"` // where the store is mounted that the path lies in; "": nowhere
 }
 
-func (a *app) bestCmd() *cobra.Command {
+func bestCmd(s Shell) *cobra.Command {
 	mode := ""
 	cmd := &cobra.Command{
 		Use:   "best RUN METRIC",
 		Short: "Print the complete step with the best value of a metric",
 		Long: `Prints the directory of the complete step of RUN with the least value of METRIC, or with --mode max the greatest, and
 the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN shows the metrics.`,
-		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		Args: args.Two,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := runs.ParseMode(mode)
 			if err != nil {
-				return &usageError{msg: "--mode: " + err.Error(), cmd: cmd}
+				return exit.Wrong(cmd, "--mode: "+err.Error())
 			}
-			return a.with(cmd.Context(), args[0], readOnly, func(s *session) error {
-				b, err := s.Best(cmd.Context(), s.place.path, args[1], m.String())
+			return s.Look(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {
+				b, err := c.Best(cmd.Context(), at.Path, args[1], m.String())
 				if err != nil {
 					return err
 				}
 				found := bestStep{BestStep: b}
-				if found.Path = s.place.full(b.Path); s.place.mount != nil {
-					found.Mount = s.place.mount.Mountpoint
-				} else if !a.json {
-					fmt.Fprintf(a.err, "ckptfs: %s is not mounted, and packed files are read through a mount\n",
-						text.Printable(s.place.store))
+				if found.Path = at.Full(b.Path); at.Mount != nil {
+					found.Mount = at.Mount.Mountpoint
+				} else if !s.JSON() {
+					s.Say("%s is not mounted, and packed files are read through a mount", at.Store)
 				}
-				return a.show(found, func(w io.Writer) {
+				return s.Show(found, func(w io.Writer) {
 					fmt.Fprintf(w, "%s  %s=%s\n", text.Printable(found.Path), text.Printable(b.Metric),
 						b.Value)
 				})

@@ -1,4 +1,4 @@
-package main
+package models
 
 import (
 	"errors"
@@ -11,12 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
-func (a *app) lineageCmd() *cobra.Command {
+func lineageCmd(s Shell) *cobra.Command {
 	dot := false
 	cmd := &cobra.Command{
 		Use:   "lineage PATH",
@@ -29,18 +32,18 @@ the first are printed, and how many are left out between them.
 The parent is the first of these: what lineage.json in the step's directory says ({"parent": "runs/a/3"}), or its
 attribute user.parent; what the file was before it was written again; the step before in its run; and, marked as
 inferred, the model that has half of its bytes. A removed model stays in the chain, marked as retired.`,
-		Args: onePath,
+		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), args[0], readPast, func(s *session) error {
-				l, err := s.Lineage(cmd.Context(), s.place.path)
+			return s.LookPast(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {
+				l, err := c.Lineage(cmd.Context(), at.Path)
 				if err != nil {
 					return err
 				}
-				if dot && !a.json {
-					text.LineageDot(a.out, l)
+				if dot && !s.JSON() {
+					text.LineageDot(s.Out(), l)
 					return nil
 				}
-				return a.show(l, func(w io.Writer) { text.Lineage(w, l) })
+				return s.Show(l, func(w io.Writer) { text.Lineage(w, l) })
 			})
 		},
 	}
@@ -48,26 +51,27 @@ inferred, the model that has half of its bytes. A removed model stays in the cha
 	return cmd
 }
 
-func (a *app) ancestorCmd() *cobra.Command {
+func ancestorCmd(s Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ancestor A B",
 		Short: "Print the most recent checkpoint that two come from",
 		Long: `Prints the most recent common ancestor of two models, by their parents, and the latest model that owns tensors of both.
 The two may differ. A and B are files, or steps with one model each.`,
-		Args: func(cmd *cobra.Command, args []string) error { return wantArgs(cmd, args, 2) },
+		Args: args.Two,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withTwo(cmd.Context(), args[0], args[1], func(s *session, other string) error {
-				c, err := s.Ancestor(cmd.Context(), s.place.path, other)
+			return s.LookTwo(cmd.Context(), args[0], args[1], func(c *control.Client, at *place.Place,
+				other string) error {
+				common, err := c.Ancestor(cmd.Context(), at.Path, other)
 				if err != nil {
 					return err
 				}
-				return a.show(c, func(w io.Writer) {
+				return s.Show(common, func(w io.Writer) {
 					ancestor, owner := "none", "none"
-					if c.Ancestor != nil {
-						ancestor = text.Model(c.Ancestor)
+					if common.Ancestor != nil {
+						ancestor = text.Model(common.Ancestor)
 					}
-					if c.Owner != nil {
-						owner = text.Model(c.Owner)
+					if common.Owner != nil {
+						owner = text.Model(common.Owner)
 					}
 					text.Pairs(w, "ancestor", ancestor, "common owner", owner)
 				})
@@ -76,28 +80,28 @@ The two may differ. A and B are files, or steps with one model each.`,
 	}
 }
 
-func (a *app) ownerCmd() *cobra.Command {
+func ownerCmd(s Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "owner FILE:TENSOR",
 		Short: "Print which checkpoint first stored a tensor",
-		Args:  onePath,
+		Args:  args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file, tensor, err := splitTensor(args[0])
+			file, tensor, err := place.Tensor(args[0])
 			if err != nil {
-				return &usageError{msg: err.Error(), cmd: cmd}
+				return exit.Wrong(cmd, err.Error())
 			}
-			return a.with(cmd.Context(), file, readPast, func(s *session) error {
-				o, err := s.Owner(cmd.Context(), s.place.path, tensor)
+			return s.LookPast(cmd.Context(), file, func(c *control.Client, at *place.Place) error {
+				o, err := c.Owner(cmd.Context(), at.Path, tensor)
 				if err != nil {
 					return err
 				}
-				return a.show(o, func(w io.Writer) { fmt.Fprintln(w, text.Model(&o.Owner)) })
+				return s.Show(o, func(w io.Writer) { fmt.Fprintln(w, text.Model(&o.Owner)) })
 			})
 		},
 	}
 }
 
-func (a *app) retireCmd() *cobra.Command {
+func retireCmd(s Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "retire STEP…",
 		Short: "Remove a step, and record that it was there",
@@ -105,10 +109,10 @@ func (a *app) retireCmd() *cobra.Command {
 checkpoints share with it stays readable. Programs that have its files open keep them. It stays in the lineage of the
 models that come from it. The next prune frees the space. rm -r does the same, and is recorded a little later. Retiring
 a step again does nothing.`,
-		Args: somePaths,
+		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, step := range args {
-				if err := a.retire(cmd, step); err != nil {
+				if err := retire(cmd, s, step); err != nil {
 					return err
 				}
 			}
@@ -117,29 +121,29 @@ a step again does nothing.`,
 	}
 }
 
-func (a *app) retire(cmd *cobra.Command, arg string) error {
+func retire(cmd *cobra.Command, s Shell, arg string) error {
 	abs, err := filepath.Abs(arg)
 	if err != nil {
 		return err
 	}
 	// The step may be gone: its run is looked for then.
-	at, err := find(filepath.Dir(abs))
+	at, err := place.Find(filepath.Dir(abs))
 	if err != nil {
 		return err
 	}
-	run, step := at.path, filepath.Base(abs)
-	if at.mount == nil {
-		return &exitError{exitNotStore, fmt.Errorf("%s: store %s is not mounted, and retire works on a mount: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.store)}
+	run, step := at.Path, filepath.Base(abs)
+	if at.Mount == nil {
+		return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and retire works on a mount: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.Store))
 	}
 	if name, ok := strings.CutPrefix(run, "runs/"); !ok || name == "" || strings.Contains(name, "/") ||
 		strings.HasPrefix(step, ".") {
-		return &exitError{exitUsage, fmt.Errorf("%s: no step: it is to be a folder in a run, in a folder below %s", arg, filepath.Join(at.mount.Mountpoint, "runs"))}
+		return exit.With(exit.Usage, fmt.Errorf("%s: no step: it is to be a folder in a run, in a folder below %s", arg, filepath.Join(at.Mount.Mountpoint, "runs")))
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if err != nil {
 		return err
 	}
-	folder, err := rundir.Open(dir, at.device())
+	folder, err := rundir.Open(dir, at.Device())
 	if err != nil {
 		return err
 	}
@@ -150,25 +154,25 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 	}
 	was := err == nil
 	if was && !st.IsDir() && !st.Mode().IsRegular() {
-		return &exitError{exitUsage, fmt.Errorf("%s is neither a folder nor a file: name a step, or a file of one", arg)}
+		return exit.With(exit.Usage, fmt.Errorf("%s is neither a folder nor a file: name a step, or a file of one", arg))
 	}
 	if err := rundir.RemoveLeft(folder); err != nil {
 		return err
 	}
-	return a.with(cmd.Context(), dir, readWrite, func(s *session) error {
+	return s.Change(cmd.Context(), dir, func(c *control.Client, at *place.Place) error {
 		if was && !st.IsDir() {
-			l, err := s.Steps(cmd.Context(), s.place.path)
+			l, err := c.Steps(cmd.Context(), at.Path)
 			if err != nil {
 				return err
 			}
 			if !slices.ContainsFunc(l.Steps, func(known control.Step) bool { return known.Step == step }) {
-				return &exitError{exitUsage, fmt.Errorf("%s is a file, and no step of its run: ckptfs log lists the steps", arg)}
+				return exit.With(exit.Usage, fmt.Errorf("%s is a file, and no step of its run: ckptfs log lists the steps", arg))
 			}
 		}
 		var there []uint64
 		if was {
 			// What was just saved is to be known before it goes.
-			if l, err := s.Lineage(cmd.Context(), s.place.path+"/"+step); err == nil {
+			if l, err := c.Lineage(cmd.Context(), at.Path+"/"+step); err == nil {
 				for i := range l.Models {
 					there = append(there, l.Models[i].Seq)
 				}
@@ -177,7 +181,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 				return err
 			}
 		}
-		r, err := s.Retire(cmd.Context(), s.place.path+"/"+step)
+		r, err := c.Retire(cmd.Context(), at.Path+"/"+step)
 		if err != nil {
 			return err
 		}
@@ -185,7 +189,7 @@ func (a *app) retire(cmd *cobra.Command, arg string) error {
 			r.Models = slices.DeleteFunc(r.Models,
 				func(m control.Model) bool { return !slices.Contains(there, m.Seq) })
 		}
-		return a.show(r, func(w io.Writer) {
+		return s.Show(r, func(w io.Writer) {
 			switch {
 			case was:
 				fmt.Fprintf(w, "%s: removed; %s\n", text.Printable(r.Path), retiredText(len(r.Models)))

@@ -1,0 +1,114 @@
+package place
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place/placetest"
+	"ckptfs/fs/tree"
+)
+
+func TestFindInMounts(t *testing.T) {
+	dir := placetest.RealDir(t)
+	placetest.MakeFile(t, dir+"/mnt/runs/a/model.pt", "")
+	placetest.MakeFile(t, dir+"/mnt/other/x", "")
+	placetest.MakeFile(t, dir+"/mnt two/f", "")
+	placetest.MakeFile(t, dir+"/bind/a/model.pt", "")
+	placetest.MakeFile(t, dir+"/twice/f", "")
+	placetest.MakeFile(t, dir+"/mntx/f", "")
+	for name, to := range map[string]string{"link": "mnt", "inside": "mnt/runs/a", "mnt/latest": "runs/a"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts := placetest.MountTable(t,
+		"/ / ext4 /dev/sda",
+		"/ "+dir+"/mnt fuse.ckptfs /stores/one",
+		"/ "+dir+"/mnt/other tmpfs none",
+		"/ "+dir+"/mnt\\040two fuse.ckptfs /stores/with\\040space",
+		"/runs "+dir+"/bind fuse.ckptfs /stores/one",
+		"/ "+dir+"/twice fuse.ckptfs /stores/old",
+		"/ "+dir+"/twice fuse.ckptfs /stores/new",
+	)
+	for _, tc := range []struct{ path, store, inside string }{
+		{"mnt", "/stores/one", ""},
+		{"mnt/", "/stores/one", ""},
+		{"mnt/runs/a/model.pt", "/stores/one", "runs/a/model.pt"},
+		{"mnt/runs/../runs/a", "/stores/one", "runs/a"},
+		{"mnt/latest/model.pt", "/stores/one", "runs/a/model.pt"},
+		{"mnt/not/there", "/stores/one", "not/there"}, // the daemon's to say
+		{"link", "/stores/one", ""},
+		{"inside/model.pt", "/stores/one", "runs/a/model.pt"},
+		{"mnt two/f", "/stores/with space", "f"},
+		{"bind/a/model.pt", "/stores/one", "runs/a/model.pt"},
+		{"bind", "/stores/one", "runs"},
+		{"twice/f", "/stores/new", "f"},
+		{"mnt/other/x", "", ""}, // covered by another mount
+		{"mntx/f", "", ""},
+	} {
+		p, err := FindIn(dir+"/"+tc.path, mounts)
+		if tc.store == "" {
+			if !errors.Is(err, tree.ErrNotStore) || exit.Code(err) != exit.NotStore {
+				t.Errorf("%s: %+v, %v", tc.path, p, err)
+			}
+			continue
+		}
+		if err != nil || p.Store != tc.store || p.Path != tc.inside || p.Mount == nil ||
+			p.Gone != (tc.inside == "not/there") {
+			t.Errorf("%s: %+v, %v; want %s in %s", tc.path, p, err, tc.inside, tc.store)
+		}
+	}
+}
+
+func TestFindInRelative(t *testing.T) {
+	dir := placetest.RealDir(t)
+	placetest.MakeFile(t, dir+"/mnt/f", "")
+	t.Chdir(dir + "/mnt")
+	mounts := placetest.MountTable(t, "/ / ext4 /dev/sda", "/ "+dir+"/mnt fuse.ckptfs /s")
+	for path, inside := range map[string]string{".": "", "f": "f", "../mnt/f": "f"} {
+		if p, err := FindIn(path, mounts); err != nil || p.Store != "/s" || p.Path != inside {
+			t.Errorf("%s: %+v, %v", path, p, err)
+		}
+	}
+}
+
+func TestFindInStore(t *testing.T) {
+	store := placetest.MakeStore(t)
+	placetest.MakeFile(t, store+"/tree/runs/a/model.pt", "")
+	// A user's files that look like a store: a copy of one, say.
+	placetest.MakeFile(t, store+"/tree/fake/format", "ckptfs 4\n")
+	placetest.MakeFile(t, store+"/tree/fake/tree/x", "")
+	none := placetest.MountTable(t, "/ / ext4 /dev/sda")
+	for path, inside := range map[string]string{
+		"":                        "",
+		"/tree":                   "",
+		"/tree/runs/a/model.pt":   "runs/a/model.pt",
+		"/tree/runs":              "runs",
+		"/tree/fake":              "fake",
+		"/tree/fake/tree/x":       "fake/tree/x",
+		"/tree/fake/format":       "fake/format",
+		"/tree/../tree/runs/../.": "",
+	} {
+		p, err := FindIn(store+path, none)
+		if err != nil || p.Store != store || p.Path != inside || p.Mount != nil {
+			t.Errorf("%s: %+v, %v", path, p, err)
+		}
+	}
+	for _, path := range []string{"/content", "/format", "/segments", "/tree/nothing", "/.."} {
+		if p, err := FindIn(store+path, none); exit.Code(err) != exit.NotStore {
+			t.Errorf("%s: %+v, %v", path, p, err)
+		}
+	}
+}
+
+// A store of a newer version is found, so that opening it can say what it is.
+func TestFindInNewerStore(t *testing.T) {
+	dir := placetest.RealDir(t)
+	placetest.MakeFile(t, dir+"/format", "ckptfs 999\nflavour new\n")
+	if p, err := FindIn(dir, nil); err != nil || p.Store != dir {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

@@ -1,0 +1,60 @@
+package tensors
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"ckptfs/cas/golden"
+	"ckptfs/fs/control"
+)
+
+var sampleFile = &control.File{
+	Path: "runs/a/3/model.pt", Format: "torch-zip", State: control.StateResident, Size: 46_830_571,
+	Stored: 41_000_000, Manifest: "6f0c2a…",
+	Tensors: []control.Tensor{
+		{Name: "conv1.weight", DType: "F32", Shape: []int64{64, 3, 7, 7}, Bytes: 37632, Shared: 19,
+			SharedWith: []string{"runs/a/1/model.pt", "runs/a/2/model.pt"}},
+		{Name: "bn1.num_batches_tracked", DType: "I64", Bytes: 8, Shape: []int64{}},
+		{Name: "größe", DType: "BF16", Bytes: 0, Shape: []int64{0}, Shared: 1, SharedWith: []string{"runs/b/1/model.safetensors"}},
+		{Name: "fc.weight\n", DType: "F32", Shape: []int64{1000, 512}, Bytes: 2048000, Shared: 3},
+	},
+}
+
+func TestGoldens(t *testing.T) {
+	for name, f := range map[string]*control.File{
+		"show.golden":       sampleFile,
+		"show-plain.golden": {Path: "notes.txt", Format: "blob", State: control.StatePlain, Size: 12},
+		"show-view.golden": {Path: "m.safetensors", Format: "safetensors", State: control.StatePacked,
+			View: true, Size: 1 << 20, Stored: 9},
+	} {
+		var b bytes.Buffer
+		printFile(&b, f)
+		golden.Same(t, name, b.String())
+	}
+}
+
+// A summary names what changed most, and counts the rest.
+func TestDiffSummary(t *testing.T) {
+	d := &control.Diff{Files: make([]control.FilePair, 1), Equal: 3, Others: make([]control.OtherFile, 2)}
+	for i, norm := range []float64{0.1, math.NaN(), 0.5, 0.2, 0.3} {
+		n := control.Number(norm)
+		c := control.TensorChange{Name: fmt.Sprint("t", i), Share: 0.25, RelNorm: &n}
+		d.Changed = append(d.Changed, c)
+	}
+	d.Changed = append(d.Changed, control.TensorChange{Name: "quantised"})
+	var b strings.Builder
+	printDiffCounts(&b, d)
+	want := `CHANGED MOST  ELEMENTS  |Δ|/|A|
+t2                25 %  0.5
+t4                25 %  0.3
+t3                25 %  0.2
+2 files without tensors differ
+3 tensors equal (0 B), 6 changed, 0 reshaped, 0 added, 0 removed; 0 B read
+`
+	if b.String() != want {
+		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+}
