@@ -53,7 +53,8 @@ type Location struct {
 	Stored  uint32 // payload bytes as stored (encoded), without the header
 	Raw     uint32 // payload bytes once decoded, at most MaxChunk
 	Kind    Kind
-	Delta   bool // it is decoded with the help of another record, its base
+	Codec   uint8 // as in package codec
+	Delta   bool  // it is decoded with the help of another record, its base
 }
 
 // RecordSize is what the record takes in its segment, header and padding included, to within a few bytes.

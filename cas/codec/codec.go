@@ -45,6 +45,20 @@ const (
 	Planes byte = 2
 )
 
+var names = [...]string{Raw: "raw", Zstd: "zstd", Planes: "planes", Patch: "patch", Delta: "delta",
+	Rounded: "rounded", LowRank: "low rank"}
+
+// Count is how many codecs there are: their numbers are below it.
+const Count = uint8(len(names))
+
+// Name is a codec's name, "" for one that there is not.
+func Name(id byte) string {
+	if id >= Count {
+		return ""
+	}
+	return names[id]
+}
+
 // ByID finds a codec that needs no base. An unknown number is that of a newer version: cas.ErrNewer.
 func ByID(id byte) (Codec, error) {
 	switch id {

@@ -27,7 +27,7 @@ func (r *Record) End() int64 { return r.Off + Size(int(r.Stored)) }
 func (r *Record) Entry(number uint32) cas.Entry {
 	return cas.Entry{Hash: r.Hash, Location: cas.Location{
 		Segment: number, Off: r.Off, Stored: r.Stored, Raw: r.Raw, Kind: r.Kind,
-		Delta: codec.NeedsBase(r.Codec),
+		Codec: r.Codec, Delta: codec.NeedsBase(r.Codec),
 	}}
 }
 

@@ -193,7 +193,7 @@ var layers = []struct {
 		"fs/artifacts", "fs/assemble", "fs/bases", "fs/content", "fs/control", "fs/idle", "fs/models",
 		"fs/names", "fs/pack", "fs/queue", "fs/residency", "fs/throttle", "fs/tree", "index/chunks",
 		"index/manifest", "index/runs"}},
-	{"fs/usage", []string{"cas", "cas/disk", "cas/locks", "cas/segment", "cas/spilled", "cas/store",
+	{"fs/usage", []string{"cas", "cas/codec", "cas/disk", "cas/locks", "cas/segment", "cas/spilled", "cas/store",
 		"fs/control", "fs/maintenance",
 		"fs/names", "fs/steps", "fs/tree", "index/chunks", "index/manifest", "index/runs"}},
 	{"fs/share/contact", []string{"cas/remote/bucket", "cas/remote/patient", "cas/remote/record",

@@ -61,6 +61,14 @@ type Stats struct {
 
 	Waiting Waiting `json:"waiting"` // files that wait to be packed, or are being packed
 
+	Encoded
+
+	Ratio float64    `json:"ratio"`
+	Runs  []RunStats `json:"runs"`
+}
+
+// Encoded is how what files need is stored.
+type Encoded struct {
 	// Chunks that are stored as their difference from another: how many, their bytes raw and stored; and the
 	// bytes of what is kept for their sake alone, since no file refers to it.
 	Deltas        int64 `json:"deltas"`
@@ -68,8 +76,17 @@ type Stats struct {
 	DeltaBytes    int64 `json:"delta_bytes"`
 	BaseBytes     int64 `json:"base_bytes"`
 
-	Ratio float64    `json:"ratio"`
-	Runs  []RunStats `json:"runs"`
+	// Encodings are the chunks, lists and manifests that files need, by codec; those that nothing uses are
+	// not there.
+	Encodings []Encoding `json:"encodings"`
+}
+
+// Encoding is what one codec stores.
+type Encoding struct {
+	Codec    string `json:"codec"` // "raw", "zstd", "planes", "patch", "delta", "rounded", "low rank"
+	Records  int64  `json:"records"`
+	RawBytes int64  `json:"raw_bytes"`
+	Bytes    int64  `json:"bytes"` // as stored, with their headers
 }
 
 // RunStats is one directory below runs/: its steps are the directories in it that hold files. A file with

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/store"
@@ -31,6 +32,7 @@ type counts struct {
 	runs []control.RunStats // by the numbers in table; the first is no run's
 	sum  control.Stats
 	live int64 // bytes of the records that files need
+	by   [codec.Count]control.Encoding
 	// unread are manifests and lists that could not be read when they were counted, and hurt the manifests
 	// that they are, or are of. skipped says how often what they refer to was not counted, for whom; of
 	// records that are stored against others, asBase.
@@ -54,7 +56,7 @@ func (c *counts) reset(dir *disk.Folder) {
 	c.on.Store(true)
 	c.table = newTable(dir)
 	c.runs = make([]control.RunStats, 1)
-	c.sum, c.live = control.Stats{}, 0
+	c.sum, c.live, c.by = control.Stats{}, 0, [codec.Count]control.Encoding{}
 	c.unread, c.hurt, c.skipped = map[cas.Hash]bool{}, map[cas.Hash]bool{}, map[reference]int{}
 	c.stale, c.found = false, false
 }
@@ -363,7 +365,14 @@ func (x *change) room(r *turned, l cas.Location) {
 	case r.base:
 		c.sum.BaseBytes -= size
 	}
-	if r.file && l.Delta {
+	if !r.file {
+		return
+	}
+	if l.Codec < codec.Count {
+		e := &c.by[l.Codec]
+		e.Records, e.RawBytes, e.Bytes = e.Records+x.by, e.RawBytes+x.by*int64(l.Raw), e.Bytes+size
+	}
+	if l.Delta {
 		c.sum.Deltas += x.by
 		c.sum.DeltaRawBytes += x.by * int64(l.Raw)
 		c.sum.DeltaBytes += size

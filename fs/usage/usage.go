@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
 	"ckptfs/cas/spilled"
@@ -284,6 +285,12 @@ func (u *Usage) statsLocked() (*control.Stats, error) {
 	s, live := u.counts.sum, u.counts.live+u.models.bytes
 	of := slices.Clone(u.counts.runs)
 	hurt := u.counts.hurt
+	s.Encodings = []control.Encoding{}
+	for id, e := range u.counts.by {
+		if e.Codec = codec.Name(byte(id)); e.Records > 0 {
+			s.Encodings = append(s.Encodings, e)
+		}
+	}
 	u.counts.mu.Unlock()
 	s.Files, s.Packed, s.Lost = m.sum.files, m.sum.packed, m.sum.lost
 	s.LogicalBytes, s.PackedBytes, s.LocalBytes = m.sum.bytes, m.sum.packedBytes, m.sum.local

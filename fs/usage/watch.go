@@ -107,7 +107,7 @@ func (c *counts) replaced(entries []cas.Entry, before []cas.Location) {
 	for i := range entries {
 		e := &entries[i]
 		moved := before != nil && before[i].Segment != 0 && before[i].Stored == e.Stored &&
-			before[i].Delta == e.Delta
+			before[i].Codec == e.Codec
 		if c.unread[e.Hash] || !moved && c.table.has(&e.Hash) {
 			c.stale = true
 		}

@@ -20,6 +20,15 @@ func (r *rig) stats() *control.Stats {
 	if err != nil {
 		r.t.Fatalf("stats: %v", err)
 	}
+	var deltas, raw, bytes int64
+	for _, e := range s.Encodings {
+		if slices.Contains([]string{"patch", "delta", "rounded", "low rank"}, e.Codec) {
+			deltas, raw, bytes = deltas+e.Records, raw+e.RawBytes, bytes+e.Bytes
+		}
+	}
+	if deltas != s.Deltas || raw != s.DeltaRawBytes || bytes != s.DeltaBytes {
+		r.t.Errorf("by codec %d deltas of %d bytes take %d: %+v", deltas, raw, bytes, s)
+	}
 	return s
 }
 

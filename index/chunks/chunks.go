@@ -2,7 +2,7 @@
 // so an index that is missing, damaged or of another store is put aside and replaced by an empty one, and the
 // store replays its segments into that.
 //
-// # Format, version 3
+// # Format, version 4
 //
 // A bbolt file with two buckets of the index's own. All integers are big-endian.
 //
@@ -22,7 +22,8 @@
 //	         +---------+---------+-----------+--------+-----+----+
 //	         14 bytes    u32       u32         u24      u24   u8
 //
-// The highest bit of the kind is set when the record is a delta (cas.Location).
+// The lowest three bits of the kind are cas.Kind, the next four the number of the codec, and the highest is set
+// when the record is a delta (cas.Location).
 //
 // The tail is bits 16 to 127 of the hash, so the index tells hashes apart by 128 bits; the record's header in
 // the segment holds all 256, and the store compares them whenever it reads. A checksum is the CRC-32C of the

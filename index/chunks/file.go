@@ -26,7 +26,7 @@ import (
 
 const (
 	formatName    = "ckptfs-index"
-	formatVersion = 3
+	formatVersion = 4
 
 	// lockTimeout bounds the wait for another process's lock on the file.
 	lockTimeout = time.Second

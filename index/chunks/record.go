@@ -17,12 +17,15 @@ const (
 	// keyLen is how much of a hash the index holds.
 	keyLen = prefixLen + tailLen
 
-	deltaBit = 0x80 // in the byte of the kind
+	// in the byte of the kind
+	deltaBit  = 0x80
+	kindBits  = 3
+	codecBits = 4
 )
 
 // checkLocation returns an error for what a record has no room for.
 func checkLocation(l cas.Location) error {
-	if l.Segment == 0 || l.Kind >= deltaBit || l.Off < 0 || l.Off%8 != 0 || l.Off/8 > 1<<32-1 ||
+	if l.Segment == 0 || l.Kind >= 1<<kindBits || l.Codec >= 1<<codecBits || l.Off < 0 || l.Off%8 != 0 || l.Off/8 > 1<<32-1 ||
 		l.Stored > cas.MaxChunk || l.Raw > cas.MaxChunk || l.Kind == 0 {
 		return fmt.Errorf("index: location %+v cannot be held", l)
 	}
@@ -35,7 +38,7 @@ func appendRecord(p []byte, e *cas.Entry) []byte {
 	p = binary.BigEndian.AppendUint32(p, uint32(e.Off/8))
 	p = append(p, byte(e.Stored>>16), byte(e.Stored>>8), byte(e.Stored))
 	p = append(p, byte(e.Raw>>16), byte(e.Raw>>8), byte(e.Raw))
-	kind := byte(e.Kind)
+	kind := byte(e.Kind) | e.Codec<<kindBits
 	if e.Delta {
 		kind |= deltaBit
 	}
@@ -50,7 +53,8 @@ func location(r []byte) cas.Location {
 		Off:     int64(binary.BigEndian.Uint32(r[18:])) * 8,
 		Stored:  uint32(r[22])<<16 | uint32(r[23])<<8 | uint32(r[24]),
 		Raw:     uint32(r[25])<<16 | uint32(r[26])<<8 | uint32(r[27]),
-		Kind:    cas.Kind(r[28] &^ deltaBit),
+		Kind:    cas.Kind(r[28] & (1<<kindBits - 1)),
+		Codec:   r[28] >> kindBits & (1<<codecBits - 1),
 		Delta:   r[28]&deltaBit != 0,
 	}
 }

@@ -49,7 +49,8 @@ and 3 more
 }
 
 func TestDeltas(t *testing.T) {
-	st := &control.Stats{Deltas: 949, DeltaRawBytes: 176 << 20, DeltaBytes: 90 << 20, BaseBytes: 25 << 20}
+	st := &control.Stats{Encoded: control.Encoded{Deltas: 949, DeltaRawBytes: 176 << 20, DeltaBytes: 90 << 20,
+		BaseBytes: 25 << 20}}
 	if s := deltas(st); s != "949 chunks of 176 MiB, stored as differences of 90.0 MiB; they need 25.0 MiB of chunks that no file has" {
 		t.Error(s)
 	}
