@@ -104,6 +104,9 @@ func (c *Comparison) RelNorm() float64 {
 	return math.Sqrt(c.diff) / math.Sqrt(c.a)
 }
 
+// Norm is |a|, over the elements that are finite in both.
+func (c *Comparison) Norm() float64 { return math.Sqrt(c.a) }
+
 // Add compares elements: as many as a and b hold, which is the same number.
 func (c *Comparison) Add(da formats.DType, a []byte, db formats.DType, b []byte) {
 	wa, wb := da.Bits()/8, db.Bits()/8

@@ -4,7 +4,16 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 )
+
+// DiffOptions say what is compared with what, and how closely.
+type DiffOptions struct {
+	A, B string // relative to the mount's root
+	// Of a tensor that differs and takes more bytes than this, only so many are read, spread over it, and the
+	// figures are of these elements. 0: all is read.
+	Sample int64
+}
 
 // Diff is what differs between the tensors of A and B.
 type Diff struct {
@@ -74,9 +83,12 @@ type TensorChange struct {
 	Elements        int64   `json:"elements,omitempty"`
 	ChangedElements int64   `json:"changed_elements,omitempty"`
 	Special         int64   `json:"special,omitempty"`  // of those, the ones that are no finite number on one side
-	Share           float64 `json:"share,omitempty"`    // ChangedElements / Elements
+	Share           float64 `json:"share,omitempty"`    // of the elements, that differ
 	MaxAbs          *Number `json:"max_abs,omitempty"`  // greatest |B-A|
 	RelNorm         *Number `json:"rel_norm,omitempty"` // |B-A| / |A|
+	Norm            *Number `json:"norm_a,omitempty"`   // |A|; of a sample: about that
+	// how many elements were read, where a sample was: ChangedElements, Special and Share are of these
+	Sampled int64 `json:"sampled_elements,omitempty"`
 }
 
 // OtherFile is a file without tensors.
@@ -109,7 +121,13 @@ func (h *Handler) comparing(m Models) {
 		if r.URL.Query().Get("passes") != "1" {
 			differences = nil
 		}
-		return m.Diff(r.Context(), a, b, differences, progress)
+		o := DiffOptions{A: a, B: b}
+		if s := r.URL.Query().Get("sample"); s != "" {
+			if o.Sample, err = strconv.ParseInt(s, 10, 64); err != nil || o.Sample < 0 {
+				return nil, Invalid("sample %q is no number of bytes", s)
+			}
+		}
+		return m.Diff(r.Context(), o, differences, progress)
 	}))
 	h.mux.HandleFunc("GET /v1/find", plain(func(r *http.Request) (any, error) {
 		p, err := pathOf(r)
@@ -122,7 +140,7 @@ func (h *Handler) comparing(m Models) {
 }
 
 // Diff is Models.Diff.
-func (c *Client) Diff(ctx context.Context, a, b string, parts Differences,
+func (c *Client) Diff(ctx context.Context, o DiffOptions, parts Differences,
 	progress func(Progress)) (*Diff, error) {
 	all := NoTensors()
 	take := parts
@@ -132,7 +150,11 @@ func (c *Client) Diff(ctx context.Context, a, b string, parts Differences,
 			return nil
 		}
 	}
-	d, err := followParts[Diff](ctx, c, "diff", url.Values{"a": {a}, "b": {b}, "passes": {"1"}},
+	q := url.Values{"a": {o.A}, "b": {o.B}, "passes": {"1"}}
+	if o.Sample > 0 {
+		q.Set("sample", strconv.FormatInt(o.Sample, 10))
+	}
+	d, err := followParts[Diff](ctx, c, "diff", q,
 		func(l *line) error {
 			if l.Differences == nil {
 				return nil

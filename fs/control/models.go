@@ -22,7 +22,7 @@ type Models interface {
 	// Best is the complete step of a run with the least (mode "min") or greatest ("max") value of a metric.
 	Best(ctx context.Context, run, metric, mode string) (*BestStep, error)
 	// Diff compares the tensors of two files, steps or runs. parts and progress may be nil.
-	Diff(ctx context.Context, a, b string, parts Differences, progress func(Progress)) (*Diff, error)
+	Diff(ctx context.Context, o DiffOptions, parts Differences, progress func(Progress)) (*Diff, error)
 	// Find lists the tensors that hold some content.
 	Find(ctx context.Context, o FindOptions) (*Found, error)
 	// Lineage tells which models those at or below a path come from.

@@ -95,8 +95,8 @@ type apart struct {
 	whole bool // it was asked for them in one piece
 }
 
-func (p *apart) Diff(_ context.Context, a, b string, parts Differences, _ func(Progress)) (*Diff, error) {
-	d := &Diff{A: a, B: b, TensorLists: NoTensors()}
+func (p *apart) Diff(_ context.Context, o DiffOptions, parts Differences, _ func(Progress)) (*Diff, error) {
+	d := &Diff{A: o.A, B: o.B, TensorLists: NoTensors()}
 	p.whole = parts == nil
 	for i := range 3 {
 		d.Changed = append(d.Changed, TensorChange{Name: fmt.Sprint(i)})
@@ -123,7 +123,7 @@ func TestDifferences(t *testing.T) {
 		got.add(&l)
 		return nil
 	}} {
-		d, err := c.Diff(t.Context(), "a", "b", parts, nil)
+		d, err := c.Diff(t.Context(), DiffOptions{A: "a", B: "b"}, parts, nil)
 		if err != nil || d.A != "a" || d.B != "b" || v.whole {
 			t.Fatalf("%+v, %v, in one piece %v", d, err, v.whole)
 		}
@@ -143,7 +143,7 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("%+v, %v, in one piece %v", d, err, v.whole)
 	}
 	v.fail = &fs.PathError{Op: "diff", Path: "a", Err: fs.ErrNotExist}
-	if _, err := c.Diff(t.Context(), "a", "b", nil, nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := c.Diff(t.Context(), DiffOptions{A: "a", B: "b"}, nil, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }

@@ -16,10 +16,11 @@ import (
 
 // Diff compares the tensors of two files, steps or runs. Of a run it is the last complete step. parts and
 // progress may be nil.
-func (ins *Inspector) Diff(ctx context.Context, a, b string, parts control.Differences,
+func (ins *Inspector) Diff(ctx context.Context, o control.DiffOptions, parts control.Differences,
 	progress func(control.Progress)) (*control.Diff, error) {
-	d := &differ{ins: ins, report: progress, parts: parts, out: &control.Diff{A: a, B: b,
-		Files: []control.FilePair{}, TensorLists: control.NoTensors(), Others: []control.OtherFile{}}}
+	d := &differ{ins: ins, report: progress, parts: parts, sample: o.Sample}
+	d.out = &control.Diff{A: o.A, B: o.B, Files: []control.FilePair{}, TensorLists: control.NoTensors(),
+		Others: []control.OtherFile{}}
 	d.reach = newReach(ins)
 	defer d.reach.close()
 	left, err := d.side(ctx, &d.out.A)
@@ -37,6 +38,7 @@ type differ struct {
 	ins    *Inspector
 	out    *control.Diff
 	parts  control.Differences
+	sample int64 // as in DiffOptions
 	report func(control.Progress)
 	reach  *reach
 }

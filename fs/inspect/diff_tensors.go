@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -55,9 +56,13 @@ func (d *differ) tensors(ctx context.Context, a *set, s *array, b *set, t *array
 		return nil
 	}
 	if sum != nil {
-		c.Elements, c.ChangedElements, c.Special = sum.Elements, sum.Changed, sum.Special
-		maxAbs, rel := control.Number(sum.MaxAbs), control.Number(sum.RelNorm())
-		c.MaxAbs, c.RelNorm = &maxAbs, &rel
+		c.Elements, c.ChangedElements, c.Special = t.NumElements(), sum.Changed, sum.Special
+		maxAbs, rel, norm := control.Number(sum.MaxAbs), control.Number(sum.RelNorm()), sum.Norm()
+		if sum.Elements < c.Elements {
+			c.Sampled = sum.Elements
+			norm *= math.Sqrt(float64(c.Elements) / float64(sum.Elements))
+		}
+		c.MaxAbs, c.RelNorm, c.Norm = &maxAbs, &rel, (*control.Number)(&norm)
 		if sum.Elements > 0 {
 			c.Share = float64(sum.Changed) / float64(sum.Elements)
 		}
@@ -102,7 +107,11 @@ func (d *differ) read(ctx context.Context, a *set, s *array, b *set,
 	}
 	step = min(step, n)
 	p, q := make([]byte, step*wa), make([]byte, step*wb)
-	for at := int64(0); at < n; at += step {
+	stride := step
+	if known && d.sample > 0 && n*wb > d.sample {
+		stride = max(step, n/max(d.sample/(step*wb), 1)/step*step)
+	}
+	for at := int64(0); at < n; at += stride {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
 		}
@@ -125,7 +134,7 @@ func (d *differ) read(ctx context.Context, a *set, s *array, b *set,
 			d.report(control.Progress{DoneBytes: d.out.ReadBytes, Current: b.path})
 		}
 	}
-	return sum, same, nil
+	return sum, same && stride == step, nil // their hashes differ, though the sample may not
 }
 
 func (d *differ) open(f *set, a *array) (*arrayReader, error) {

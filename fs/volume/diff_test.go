@@ -41,7 +41,7 @@ func f32s(n int, f func(i int) float32) (p []byte) {
 
 func (r *rig) diff(a, b string) *control.Diff {
 	r.t.Helper()
-	d, err := r.Diff(context.Background(), a, b, nil, nil)
+	d, err := r.Diff(context.Background(), control.DiffOptions{A: a, B: b}, nil, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -131,7 +131,8 @@ func TestDiff(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, p := range []string{"none", "runs/none", "runs/a/1/none"} {
-		if _, err := r.Diff(context.Background(), "runs/a/1", p, nil, nil); err == nil ||
+		if _, err := r.Diff(context.Background(), control.DiffOptions{A: "runs/a/1", B: p}, nil,
+			nil); err == nil ||
 			!strings.Contains(err.Error(), p) {
 			t.Errorf("%s: %v", p, err)
 		}
@@ -265,7 +266,8 @@ func TestDiffInParts(t *testing.T) {
 		all.Removed = append(all.Removed, l.Removed...)
 		return nil
 	}
-	d, err := r.Diff(context.Background(), "d/a.safetensors", "d/b.safetensors", add, nil)
+	both := control.DiffOptions{A: "d/a.safetensors", B: "d/b.safetensors"}
+	d, err := r.Diff(context.Background(), both, add, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +277,7 @@ func TestDiffInParts(t *testing.T) {
 			len(d.Removed))
 	}
 	gone := errors.New("gone")
-	if _, err := r.Diff(context.Background(), "d/a.safetensors", "d/b.safetensors",
+	if _, err := r.Diff(context.Background(), both,
 		func(control.TensorLists) error { return gone }, nil); err != gone {
 		t.Errorf("%v, want gone", err)
 	}
@@ -334,7 +336,7 @@ func TestDiffFollowsLinks(t *testing.T) {
 	r.symlink("../../outside", "c/out")
 	r.symlink("round", "c/round")
 	r.symlink("../a", "c/folder")
-	_, err := r.Diff(t.Context(), "a/snap", "c", nil, nil)
+	_, err := r.Diff(t.Context(), control.DiffOptions{A: "a/snap", B: "c"}, nil, nil)
 	var told *control.Error
 	if !errors.As(err, &told) || told.Code != control.CodeInvalid || !strings.Contains(err.Error(), "links") {
 		t.Errorf("links that lead nowhere: %v", err)
@@ -378,4 +380,32 @@ func (r *rig) symlink(target, p string) {
 		r.t.Fatal(err)
 	}
 	n.Unpin()
+}
+
+// A sample reads part of a tensor that differs, and says what that tells of all of it.
+func TestDiffOfSample(t *testing.T) {
+	const n = 1 << 20
+	r := newRig(t)
+	entry := []safetensors.Entry{{Name: "w", DType: formats.F32, Shape: []int64{n}}}
+	one := func(i int) float32 { return float32(i%7) + 1 }
+	r.write("a.safetensors", typed(t, entry, f32s(n, one)))
+	r.write("b.safetensors", typed(t, entry, f32s(n, func(i int) float32 { return one(i) * 1.01 })))
+	r.sync()
+	whole := r.diff("a.safetensors", "b.safetensors")
+	o := control.DiffOptions{A: "a.safetensors", B: "b.safetensors", Sample: 1 << 20}
+	some, err := r.Diff(t.Context(), o, nil, nil)
+	if err != nil || len(whole.Changed) != 1 || len(some.Changed) != 1 {
+		t.Fatalf("%+v, %+v, %v", whole, some, err)
+	}
+	if some.ReadBytes > 3<<20 || whole.ReadBytes != 2*4*n {
+		t.Errorf("%d bytes were read, and %d", some.ReadBytes, whole.ReadBytes)
+	}
+	all, c := &whole.Changed[0], &some.Changed[0]
+	near := func(a, b *control.Number) bool {
+		return math.Abs(float64(*a)/float64(*b)-1) < 0.01
+	}
+	if all.Sampled != 0 || c.Sampled*4 > 1<<20 || c.Elements != n || c.Share != 1 ||
+		!near(c.RelNorm, all.RelNorm) || !near(c.Norm, all.Norm) {
+		t.Errorf("%+v, of all %+v", c, all)
+	}
 }

@@ -168,7 +168,8 @@ func TestReadOrbax(t *testing.T) {
 	if !errors.Is(err, formats.ErrNotFormat) {
 		t.Error(err)
 	}
-	if _, err := r.Diff(t.Context(), "runs/loose/1", "runs/zarr3/1", nil, nil); err == nil ||
+	if _, err := r.Diff(t.Context(), control.DiffOptions{A: "runs/loose/1", B: "runs/zarr3/1"}, nil,
+		nil); err == nil ||
 		!errors.Is(err, formats.ErrNotFormat) || !strings.Contains(err.Error(), "runs/zarr3/1") {
 		t.Error(err)
 	}

@@ -93,10 +93,10 @@ func (q *Requests) Inspect(
 
 // Diff compares the tensors of two files, steps or runs.
 func (q *Requests) Diff(
-	ctx context.Context, a, b string, parts control.Differences, progress func(control.Progress),
+	ctx context.Context, o control.DiffOptions, parts control.Differences, progress func(control.Progress),
 ) (*control.Diff, error) {
-	q.v.sharing.appear(ctx, a, b)
-	return q.v.inspect.Diff(ctx, a, b, parts, progress)
+	q.v.sharing.appear(ctx, o.A, o.B)
+	return q.v.inspect.Diff(ctx, o, parts, progress)
 }
 
 // Find lists the tensors of the store with a content hash: one that begins so, or that of a tensor of a file.

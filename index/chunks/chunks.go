@@ -22,8 +22,8 @@
 //	         +---------+---------+-----------+--------+-----+----+
 //	         14 bytes    u32       u32         u24      u24   u8
 //
-// The lowest three bits of the kind are cas.Kind, the next four the number of the codec, and the highest is set
-// when the record is a delta (cas.Location).
+// The lowest three bits of the kind are cas.Kind, the next four the number of the codec, and the highest is
+// set when the record is a delta (cas.Location).
 //
 // The tail is bits 16 to 127 of the hash, so the index tells hashes apart by 128 bits; the record's header in
 // the segment holds all 256, and the store compares them whenever it reads. A checksum is the CRC-32C of the

@@ -25,7 +25,8 @@ const (
 
 // checkLocation returns an error for what a record has no room for.
 func checkLocation(l cas.Location) error {
-	if l.Segment == 0 || l.Kind >= 1<<kindBits || l.Codec >= 1<<codecBits || l.Off < 0 || l.Off%8 != 0 || l.Off/8 > 1<<32-1 ||
+	if l.Segment == 0 || l.Kind >= 1<<kindBits || l.Codec >= 1<<codecBits || l.Off < 0 ||
+		l.Off%8 != 0 || l.Off/8 > 1<<32-1 ||
 		l.Stored > cas.MaxChunk || l.Raw > cas.MaxChunk || l.Kind == 0 {
 		return fmt.Errorf("index: location %+v cannot be held", l)
 	}
