@@ -25,6 +25,7 @@ import (
 	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/tensors"
 	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/cmd/ckptfs/ui"
 	"ckptfs/fs/control"
 )
 
@@ -152,7 +153,7 @@ func (a *app) groups() []group {
 		{"mount", "Mount:", append(inout.Commands(places{shell{a}}), a.mountCmd(), a.umountCmd(), a.syncCmd(),
 			a.statusCmd(), a.upgradeCmd(), a.versionCmd())},
 		{"look", "Look:", slices.Concat(files.Commands(shell{a}), remote.Extend(shell{a}, a.statsCmd()),
-			tensors.Commands(shell{a}))},
+			tensors.Commands(shell{a}), []*cobra.Command{ui.Command(shell{a})})},
 		{"runs", "Runs and models:", models.Commands(shell{a})},
 		{"space", "Space:", []*cobra.Command{space.Du(shell{a}), a.evictCmd(), a.hydrateCmd(),
 			models.Forget(shell{a}), remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd(),

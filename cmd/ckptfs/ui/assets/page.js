@@ -1,0 +1,250 @@
+// Draws the charts of a page, and fetches the parts of it that take longer. Charts are Apache ECharts'.
+"use strict";
+
+(function () {
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const palette = () => [0, 1, 2, 3, 4, 5, 6, 7].map((i) => color("--c" + i));
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+  function bytes(n) {
+    if (n == null) return "";
+    if (Math.abs(n) < 1024) return Math.round(n) + " B";
+    let unit = -1;
+    do { n /= 1024; unit++; } while (Math.abs(n) >= 1024 && unit < 5);
+    return n.toPrecision(3).replace(/\.?0+$/, "") + " " + ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][unit];
+  }
+
+  function short(n) {
+    if (n == null) return "";
+    if (Number.isInteger(n) && Math.abs(n) < 1e6) return String(n);
+    return String(Number(n.toPrecision(4)));
+  }
+
+  const unit = (d) => (d.bytes ? bytes : short);
+
+  // What all charts have. Texts are drawn on the canvas: no name in a store becomes part of the document.
+  function frame(d) {
+    return {
+      animation: !still.matches,
+      color: palette(),
+      textStyle: { color: color("--front"), fontFamily: "system-ui, sans-serif" },
+      grid: { left: 8, right: 24, top: 32, bottom: 8, containLabel: true },
+      tooltip: {
+        trigger: "axis", renderMode: "richText", confine: true,
+        backgroundColor: color("--panel"), borderColor: color("--line"), textStyle: { color: color("--front") },
+        valueFormatter: unit(d),
+      },
+      legend: { show: false, top: 0, type: "scroll", textStyle: { color: color("--front") } },
+    };
+  }
+
+  function axis(extra) {
+    return Object.assign({
+      axisLine: { lineStyle: { color: color("--soft") } }, axisLabel: { color: color("--soft"), hideOverlap: true },
+      splitLine: { lineStyle: { color: color("--line") } },
+    }, extra);
+  }
+
+  const draw = {
+    lines(d) {
+      const o = frame(d);
+      o.legend.show = d.series.length > 1;
+      o.xAxis = axis({ type: d.x === "time" ? "time" : "value", scale: true, name: "", splitLine: { show: false } });
+      o.yAxis = axis({ type: "value", scale: true });
+      o.yAxis.axisLabel.formatter = unit(d);
+      o.dataZoom = [{ type: "inside", filterMode: "none" }];
+      o.series = d.series.map((s, i) => ({
+        name: s.name, type: "line", data: (s.points || []).map((p) => ({ value: [p[0], p[1]], name: p[2] })),
+        showSymbol: (s.points || []).length < 60, symbolSize: 5, lineStyle: { width: 1.5 }, href: s.href,
+        markPoint: s.best ? {
+          symbolSize: 42, label: { formatter: () => "best", fontSize: 11, color: color("--back") },
+          data: [{ coord: [s.best[0], s.best[1]], name: s.best[2] }],
+        } : undefined,
+        markLine: i === 0 && d.torn ? {
+          silent: true, symbol: "none", label: { formatter: () => "torn", color: color("--warn") },
+          lineStyle: { color: color("--warn"), type: "dashed" }, data: d.torn.map((x) => ({ xAxis: Number(x) })),
+        } : undefined,
+      }));
+      return o;
+    },
+
+    bars(d) {
+      const o = frame(d);
+      o.legend.show = d.series.length > 1;
+      o.tooltip.axisPointer = { type: "shadow" };
+      const names = axis({ type: "category", data: d.categories });
+      names.axisLabel.width = 140;
+      names.axisLabel.overflow = "truncate";
+      const values = axis({ type: "value" });
+      values.axisLabel.formatter = unit(d);
+      o.xAxis = d.horizontal ? values : names;
+      o.yAxis = d.horizontal ? names : values;
+      o.series = d.series.map((s) => ({ name: s.name, type: "bar", stack: d.series.length > 1 ? "all" : undefined, data: s.values }));
+      return o;
+    },
+
+    histogram(d) {
+      const o = frame(d);
+      o.tooltip.formatter = (all) => {
+        const i = all[0].dataIndex;
+        return short(d.low + i * d.width) + " to " + short(d.low + (i + 1) * d.width) + ": " + d.counts[i].toLocaleString("en");
+      };
+      o.xAxis = axis({ type: "category", data: d.counts.map((_, i) => short(d.low + (i + 0.5) * d.width)) });
+      o.yAxis = axis({ type: "value" });
+      o.series = [{ type: "bar", data: d.counts, barCategoryGap: "5%" }];
+      return o;
+    },
+
+    heat(d) {
+      const o = frame(d);
+      // orders of magnitude are what tells layers apart
+      const cells = d.cells.filter((c) => c[2] > 0).map((c) => [c[0], c[1], Math.log10(c[2]), c[2]]);
+      let low = Infinity, high = -Infinity;
+      for (const c of cells) { low = Math.min(low, c[2]); high = Math.max(high, c[2]); }
+      if (low > high) { low = -6; high = 0; }
+      o.grid = { left: 8, right: 8, top: 8, bottom: 64, containLabel: true };
+      o.tooltip.trigger = "item";
+      o.tooltip.formatter = (p) => d.layers[p.value[1]] + "\nstep " + d.steps[p.value[0]] + ": " + short(p.value[3]);
+      o.xAxis = axis({ type: "category", data: d.steps, splitArea: { show: false } });
+      o.yAxis = axis({ type: "category", data: d.layers, inverse: true });
+      o.yAxis.axisLabel.width = 140;
+      o.yAxis.axisLabel.overflow = "truncate";
+      o.visualMap = {
+        min: low, max: high, dimension: 2, calculable: false, orient: "horizontal", left: "center", bottom: 8, itemHeight: 160,
+        text: [short(Math.pow(10, high)), short(Math.pow(10, low))], textStyle: { color: color("--front") },
+        inRange: { color: ["#440154", "#3b528b", "#21918c", "#5ec962", "#fde725"] }, // viridis
+      };
+      o.series = [{ type: "heatmap", data: cells, progressive: 5000 }];
+      return o;
+    },
+
+    graph(d) {
+      const o = frame(d);
+      const colors = palette();
+      o.tooltip.trigger = "item";
+      o.tooltip.formatter = (p) => (p.dataType === "edge" ? p.data.how : p.data.path);
+      o.series = [{
+        type: "graph", layout: "none", roam: true, edgeSymbol: ["none", "arrow"], edgeSymbolSize: 7, symbolSize: 14,
+        label: { show: d.nodes.length < 80, position: "bottom", color: color("--front"), formatter: (p) => p.data.label },
+        data: d.nodes.map((n, i) => ({
+          id: String(i), name: String(i), path: n.path, x: n.column * 140, y: n.run * 70, label: { show: d.nodes.length < 80 },
+          itemStyle: { color: n.retired ? color("--line") : colors[n.run % colors.length] },
+          href: n.retired ? "" : "/path?path=" + encodeURIComponent(n.path),
+        })).map((n, i) => { n.label.formatter = () => d.nodes[i].path.replace(/^runs\//, ""); return n; }),
+        edges: d.edges.map((e) => ({
+          source: String(e.from), target: String(e.to), how: e.how,
+          lineStyle: { type: e.how === "step" ? "solid" : "dashed", color: e.how === "step" ? color("--soft") : color("--c1"), curveness: e.how === "step" ? 0 : 0.15 },
+        })),
+      }];
+      return o;
+    },
+  };
+
+  const charts = new Map(); // figures to what draws them
+  const seen = new IntersectionObserver((entries) => {
+    for (const e of entries) {
+      if (e.isIntersecting) { seen.unobserve(e.target); show(e.target); }
+    }
+  }, { rootMargin: "300px" });
+
+  function show(figure) {
+    if (figure.dataset.src) { poll(figure); return; }
+    const data = figure.querySelector('script[type="application/json"]');
+    if (data) put(figure, JSON.parse(data.textContent));
+  }
+
+  function put(figure, d) {
+    const box = figure.querySelector(".canvas");
+    let c = charts.get(figure);
+    if (!c) {
+      c = { chart: echarts.init(box, null, { renderer: "canvas" }) };
+      c.chart.on("click", (p) => {
+        const name = p.data && p.data.name;
+        const s = c.data.series && c.data.series[p.seriesIndex];
+        if (p.data && p.data.href) location.href = p.data.href;
+        else if (s && s.href && name) location.href = s.href + encodeURIComponent(name);
+      });
+      charts.set(figure, c);
+    }
+    c.data = d;
+    c.chart.setOption(draw[figure.dataset.kind](d), true);
+    figure.dataset.drawn = "1";
+  }
+
+  // A chart that is made while one looks is asked for until it is whole.
+  async function poll(figure) {
+    const says = figure.querySelector(".progress");
+    while (figure.isConnected) {
+      let d;
+      try {
+        const r = await fetch(figure.dataset.src);
+        d = await r.json();
+        if (!r.ok) throw new Error(d.error.message);
+      } catch (e) {
+        says.textContent = e.message;
+        return;
+      }
+      if (!d.steps.length) {
+        says.textContent = "There are not two complete steps yet.";
+        figure.querySelector(".canvas").hidden = true;
+        figure.dataset.drawn = "1";
+        return;
+      }
+      put(figure, d);
+      const some = d.every ? "" : " Of more steps than are drawn, some are compared.";
+      if (d.done >= d.steps.length) {
+        says.textContent = (d.cells.length ? "" : "No layer changed.") + some + (d.problem ? " " + d.problem : "");
+        return;
+      }
+      says.textContent = d.done + " of " + d.steps.length + " steps were compared." + some;
+      await new Promise((then) => setTimeout(then, 1000));
+    }
+  }
+
+  async function part(where, url) {
+    try {
+      const r = await fetch(url, { headers: { "Ckptfs-Part": "main" } });
+      where.innerHTML = await r.text(); // the program's own page, with all names escaped
+    } catch (e) {
+      where.textContent = "It could not be fetched: " + e.message;
+    }
+    where.removeAttribute("data-load");
+    begin(where);
+  }
+
+  function begin(root) {
+    for (const p of root.querySelectorAll("[data-load]")) part(p, p.dataset.load);
+    for (const f of root.querySelectorAll("figure.chart")) seen.observe(f);
+  }
+
+  function tidy() {
+    for (const [figure, c] of charts) {
+      if (!figure.isConnected) { c.chart.dispose(); charts.delete(figure); }
+    }
+  }
+
+  const main = document.getElementById("main");
+  begin(main);
+
+  async function refresh() {
+    const wait = Number(main.dataset.refresh);
+    if (!wait) return;
+    await new Promise((then) => setTimeout(then, wait * 1000));
+    const r = await fetch(location.href, { headers: { "Ckptfs-Part": "main" } });
+    if (!r.ok) return;
+    main.dataset.refresh = r.headers.get("Ckptfs-Refresh") || "";
+    // what a person does there goes before
+    if (!main.contains(document.activeElement) || main === document.activeElement) {
+      main.innerHTML = await r.text();
+      tidy();
+      begin(main);
+    }
+    refresh();
+  }
+  refresh();
+
+  addEventListener("resize", () => { for (const c of charts.values()) c.chart.resize(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const [figure, c] of charts) put(figure, c.data);
+  });
+})();

@@ -1,0 +1,134 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"slices"
+
+	"ckptfs/cmd/ckptfs/ui/layers"
+	"ckptfs/fs/control"
+)
+
+// diffSample is how much of each tensor that differs is read, unless all is asked for.
+const diffSample = 1 << 20
+
+// mostChanges is how many tensors a page lists of each kind.
+const mostChanges = 500
+
+type diffBody struct {
+	A, B string
+	Full bool
+	Part string
+	All  string // the page that reads all
+}
+
+func (s *server) diff(_ context.Context, r *http.Request) (*page, error) {
+	q := r.URL.Query()
+	b := &diffBody{A: q.Get("a"), B: q.Get("b"), Full: q.Get("full") == "1"}
+	p := &page{Name: "diff", Title: "What changed", Here: "files", Body: b}
+	if b.A == "" || b.B == "" {
+		return p, nil
+	}
+	full := []string{}
+	if b.Full {
+		full = []string{"full", "1"}
+	}
+	b.Part = withQuery("/part/diff", append([]string{"a", b.A, "b", b.B}, full...)...)
+	b.All = withQuery("/diff", "a", b.A, "b", b.B, "full", "1")
+	sample := " --sample 1MiB"
+	if b.Full {
+		sample = ""
+	}
+	p.Commands = []string{"ckptfs diff" + sample + " " + s.full(b.A) + " " + s.full(b.B)}
+	p.JSON = b.Part + "&json=1"
+	return p, nil
+}
+
+// diffPartBody is what differs.
+type diffPartBody struct {
+	*control.Diff
+	Most      []change // the tensors that moved furthest
+	More      int
+	Layers    chart
+	HasLayers bool
+	Sampled   bool
+	MoreAdded int
+	MoreGone  int
+	A, B      string
+}
+
+type change struct {
+	*control.TensorChange
+	URL string
+}
+
+func (s *server) diffPart(ctx context.Context, r *http.Request) (*page, error) {
+	q := r.URL.Query()
+	o := control.DiffOptions{A: q.Get("a"), B: q.Get("b"), Sample: diffSample}
+	if q.Get("full") == "1" {
+		o.Sample = 0
+	}
+	d, err := s.c.Diff(ctx, o, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	b := &diffPartBody{Diff: d, A: o.A, B: o.B}
+	for i := range d.Changed {
+		b.Most = append(b.Most, change{&d.Changed[i],
+			withQuery("/tensor", "file", d.Changed[i].File, "name", d.Changed[i].Name)})
+		b.Sampled = b.Sampled || d.Changed[i].Sampled > 0
+	}
+	far := func(c change) float64 {
+		if c.RelNorm == nil || math.IsNaN(float64(*c.RelNorm)) {
+			return -1
+		}
+		return float64(*c.RelNorm)
+	}
+	slices.SortStableFunc(b.Most, func(a, b change) int { return cmp.Compare(far(b), far(a)) })
+	b.Layers, b.HasLayers = layerChart(d)
+	b.More = max(len(b.Most)-mostChanges, 0)
+	b.Most = b.Most[:len(b.Most)-b.More]
+	shownOnly := *d
+	b.MoreAdded = max(len(d.Added)-mostChanges, 0)
+	b.MoreGone = max(len(d.Removed)-mostChanges, 0)
+	shownOnly.Added, shownOnly.Removed = d.Added[:len(d.Added)-b.MoreAdded], d.Removed[:len(d.Removed)-b.MoreGone]
+	b.Diff = &shownOnly
+	return &page{Name: "diffpart", Body: b, Data: d}, nil
+}
+
+// layerChart shows how far each layer moved.
+func layerChart(d *control.Diff) (chart, bool) {
+	var names []string
+	by, norms := map[string]float64{}, map[string]float64{}
+	for i := range d.Changed {
+		c := &d.Changed[i]
+		if c.RelNorm == nil || c.Norm == nil {
+			continue
+		}
+		norm, far := float64(*c.Norm), float64(*c.RelNorm)*float64(*c.Norm)
+		if math.IsNaN(far) || math.IsInf(far, 0) {
+			continue
+		}
+		name := layers.Of(c.Name)
+		if _, ok := by[name]; !ok {
+			names = append(names, name)
+		}
+		by[name] += far * far
+		norms[name] += norm * norm
+	}
+	if len(names) < 2 || len(names) > 400 {
+		return chart{}, false
+	}
+	b := bars{Series: []barSeries{{Name: "|Δ|/|A|"}}}
+	for _, n := range names {
+		b.Categories = append(b.Categories, shown(n))
+		value := 0.0
+		if norms[n] > 0 {
+			value = math.Sqrt(by[n] / norms[n])
+		}
+		b.Series[0].Values = append(b.Series[0].Values, number(value))
+	}
+	return chart{"bars", "How far each layer moved: |Δ|/|A| over its tensors that changed", b}, true
+}

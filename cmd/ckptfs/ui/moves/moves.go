@@ -1,0 +1,220 @@
+// Package moves tells which layers of a model moved in which step of a run, and how far: |Δ|/|A| of each
+// layer, between each step and the one before it.
+//
+// Tensors of equal hashes are not read. Of the others a sample is (control.DiffOptions), so that a step takes
+// about a second for each thousand tensors that changed. What was compared once is kept.
+package moves
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"ckptfs/cmd/ckptfs/ui/known"
+	"ckptfs/cmd/ckptfs/ui/layers"
+	"ckptfs/fs/control"
+)
+
+// Source compares steps: a control.Client.
+type Source interface {
+	Diff(ctx context.Context, o control.DiffOptions, parts control.Differences,
+		progress func(control.Progress)) (*control.Diff, error)
+}
+
+const (
+	// MostSteps is how many steps of a run are shown: of a longer one as many, spread over it.
+	MostSteps = 60
+	// MostLayers is how many layers are; those behind it are one.
+	MostLayers = 300
+
+	sample   = 1 << 20          // bytes of a tensor that are read
+	patience = 30 * time.Second // a run that nobody looked at for so long is not gone on with
+	kept     = 1 << 12          // pairs
+)
+
+// Map is what is known of a run so far.
+type Map struct {
+	Steps  []string `json:"steps"`  // each compared with the one before it; the first with Before
+	Before string   `json:"before"` // "": there are not two steps
+	Layers []string `json:"layers"` // in the order of the model
+	// Cells are a step, a layer, and |Δ|/|A| over the layer's tensors that changed. What did not change has
+	// none.
+	Cells   [][3]float64 `json:"cells"`
+	Done    int          `json:"done"` // steps that were compared
+	Every   bool         `json:"every"`
+	Problem string       `json:"problem,omitempty"` // of the last step that could not be compared
+}
+
+// Moves compares steps in the background, one run at a time.
+type Moves struct {
+	from  Source
+	life  context.Context
+	turn  chan struct{} // of one: held by who compares
+	pairs *lru.Cache[pair, *moved]
+
+	mu   sync.Mutex
+	jobs map[string]*job // by run; those that are under way
+}
+
+// pair is two steps, as they were then.
+type pair struct {
+	a, b   string // paths
+	at, bt int64  // when they were written
+}
+
+// moved is what moved between two steps.
+type moved struct {
+	layers  []string
+	by      []float64
+	problem string
+}
+
+type job struct{ asked time.Time }
+
+// New makes one; what is begun ends with life.
+func New(life context.Context, from Source) *Moves {
+	pairs, _ := lru.New[pair, *moved](kept) // fails for sizes below 1 alone
+	return &Moves{from: from, life: life, turn: make(chan struct{}, 1), pairs: pairs, jobs: map[string]*job{}}
+}
+
+// Of is what is known of a run by now. What is not is found out behind the answer: ask again.
+func (m *Moves) Of(l *known.Log) *Map {
+	of := chosen(l)
+	out := &Map{Steps: []string{}, Layers: []string{}, Cells: [][3]float64{}, Every: len(of) <= MostSteps}
+	if !out.Every {
+		of = spread(of)
+	}
+	var todo []pair
+	row := map[string]int{}
+	for i := 1; i < len(of); i++ {
+		a, b := &l.Steps[of[i-1]], &l.Steps[of[i]]
+		if i == 1 {
+			out.Before = a.Name
+		}
+		out.Steps = append(out.Steps, b.Name)
+		p := pair{"runs/" + l.Run + "/" + a.Name, "runs/" + l.Run + "/" + b.Name, a.Time.UnixNano(),
+			b.Time.UnixNano()}
+		x, ok := m.pairs.Get(p)
+		if !ok {
+			todo = append(todo, p)
+			continue
+		}
+		out.Done++
+		if x.problem != "" {
+			out.Problem = x.problem
+		}
+		for k, name := range x.layers {
+			at, ok := row[name]
+			switch {
+			case ok:
+			case len(out.Layers) < MostLayers:
+				at = len(out.Layers)
+				row[name], out.Layers = at, append(out.Layers, name)
+			default:
+				continue
+			}
+			out.Cells = append(out.Cells, [3]float64{float64(i - 1), float64(at), x.by[k]})
+		}
+	}
+	if len(todo) > 0 {
+		m.begin(l.Run, todo)
+	}
+	return out
+}
+
+// chosen are the steps that can be compared.
+func chosen(l *known.Log) (of []int) {
+	for i := range l.Steps {
+		if l.Steps[i].State == control.StepComplete {
+			of = append(of, i)
+		}
+	}
+	return of
+}
+
+// spread are MostSteps+1 of them, the last among them.
+func spread(of []int) []int {
+	out := make([]int, 0, MostSteps+1)
+	for k := range MostSteps + 1 {
+		out = append(out, of[k*(len(of)-1)/MostSteps])
+	}
+	return out
+}
+
+// begin compares in the background, unless that is under way.
+func (m *Moves) begin(run string, todo []pair) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if j := m.jobs[run]; j != nil {
+		j.asked = time.Now()
+		return
+	}
+	j := &job{asked: time.Now()}
+	m.jobs[run] = j
+	go func() {
+		defer func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			delete(m.jobs, run)
+		}()
+		select {
+		case m.turn <- struct{}{}:
+			defer func() { <-m.turn }()
+		case <-m.life.Done():
+			return
+		}
+		for _, p := range todo {
+			m.mu.Lock()
+			left := time.Since(j.asked) > patience
+			m.mu.Unlock()
+			if left || m.life.Err() != nil {
+				return
+			}
+			m.pairs.Add(p, m.compare(p))
+		}
+	}()
+}
+
+// compare finds what moved between two steps.
+func (m *Moves) compare(p pair) *moved {
+	out := &moved{}
+	at := map[string]int{}
+	var norms []float64
+	_, err := m.from.Diff(m.life, control.DiffOptions{A: p.a, B: p.b, Sample: sample},
+		func(some control.TensorLists) error {
+			for i := range some.Changed {
+				c := &some.Changed[i]
+				if c.RelNorm == nil || c.Norm == nil {
+					continue
+				}
+				norm, by := float64(*c.Norm), float64(*c.RelNorm)*float64(*c.Norm)
+				if !finite(norm) || !finite(by) {
+					continue
+				}
+				name := layers.Of(c.Name)
+				k, ok := at[name]
+				if !ok {
+					k = len(out.layers)
+					at[name] = k
+					out.layers, out.by, norms = append(out.layers, name), append(out.by, 0), append(norms, 0)
+				}
+				out.by[k] += by * by
+				norms[k] += norm * norm
+			}
+			return nil
+		}, nil)
+	if err != nil {
+		out.problem = err.Error()
+	}
+	for k := range out.by {
+		if norms[k] > 0 {
+			out.by[k] = math.Sqrt(out.by[k] / norms[k])
+		}
+	}
+	return out
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

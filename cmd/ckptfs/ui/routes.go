@@ -1,0 +1,45 @@
+package ui
+
+import (
+	"embed"
+	"net/http"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// routes are all pages. What takes longer than a person waits is a part of its own, which the page fetches.
+func (s *server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for where, make := range map[string]answer{
+		"/{$}":           s.store,
+		"/runs":          s.runList,
+		"/run":           s.run,
+		"/compare":       s.compare,
+		"/path":          s.path,
+		"/tensor":        s.tensor,
+		"/diff":          s.diff,
+		"/lineage":       s.lineage,
+		"/space":         s.space,
+		"/part/space":    s.spacePart,
+		"/part/removal":  s.removalPart,
+		"/part/tensors":  s.tensorsPart,
+		"/part/values":   s.valuesPart,
+		"/part/diff":     s.diffPart,
+		"/part/lineage":  s.lineagePart,
+		"/part/ancestry": s.ancestryPart,
+		"/part/moves":    s.movesPart,
+	} {
+		mux.HandleFunc("GET "+where, s.page(make))
+	}
+	mux.HandleFunc("POST /do", s.do)
+	files := http.FileServerFS(assets)
+	mux.HandleFunc("GET /assets/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "private, max-age=3600")
+		files.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, notThere("there is no such page: %s", cut(r.URL.Path, mostShown)))
+	})
+	return mux
+}

@@ -1,0 +1,187 @@
+package ui
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// policy is the Content-Security-Policy of all pages: nothing is loaded from anywhere else, and nothing that a
+// name in a store might bring along is executed or styled.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// gate lets those in who have the token.
+//
+// The token comes once, in the URL. The answer sets a cookie and leads to the same URL without the token, so
+// that links can be copied and history does not hold it. The cookie is no token: it is made from it, and ends
+// with the program. Names of hosts are checked where no token guards: a foreign page whose name was made to
+// lead here (DNS rebinding) has another.
+type gate struct {
+	token string // "": none is asked for
+	next  http.Handler
+}
+
+const cookieName = "ckptfs-ui"
+
+func newToken() string {
+	var b [24]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// pass is the value of the cookie.
+func (g *gate) pass() string {
+	m := hmac.New(sha256.New, []byte(g.token))
+	m.Write([]byte(cookieName))
+	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
+}
+
+// Proof is what a form has to carry: a foreign page cannot know it.
+func (g *gate) proof() string {
+	m := hmac.New(sha256.New, []byte(g.token))
+	m.Write([]byte("form"))
+	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if g.token == "" {
+		if !loopbackName(r.Host) {
+			http.Error(w, "this page answers to localhost alone", http.StatusForbidden)
+			return
+		}
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	if given := r.URL.Query().Get("token"); given != "" && same(given, g.token) {
+		http.SetCookie(w, &http.Cookie{Name: cookieName, Value: g.pass(), Path: "/", HttpOnly: true,
+			SameSite: http.SameSiteStrictMode})
+		to := *r.URL
+		q := to.Query()
+		q.Del("token")
+		to.RawQuery = q.Encode()
+		to.Scheme, to.Host = "", ""
+		if to.Path = "/" + strings.TrimLeft(to.Path, "/"); r.Method == http.MethodGet {
+			http.Redirect(w, r, to.String(), http.StatusSeeOther)
+			return
+		}
+	}
+	for _, c := range r.CookiesNamed(cookieName) {
+		if same(c.Value, g.pass()) {
+			g.next.ServeHTTP(w, r)
+			return
+		}
+	}
+	// Programs may send it in a header.
+	if given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "token "); ok && same(given, g.token) {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, "the token is missing or wrong: open the whole URL that ckptfs ui printed", http.StatusForbidden)
+}
+
+// loopbackName reports whether the host that a browser asked for is this machine's own.
+func loopbackName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return ip != nil && ip.IsLoopback()
+}
+
+// listen opens what --listen names: HOST:PORT, or unix:PATH.
+func listen(where string) (ln net.Listener, loopback bool, err error) {
+	if path, ok := strings.CutPrefix(where, "unix:"); ok {
+		// A socket that a program left behind is in the way of its successor; anything else stays.
+		if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSocket != 0 {
+			if c, err := net.Dial("unix", path); err == nil {
+				c.Close()
+				return nil, false, fmt.Errorf("--listen %s: another program answers there", where)
+			}
+			if err := os.Remove(path); err != nil {
+				return nil, false, err
+			}
+		}
+		ln, err := net.Listen("unix", path)
+		if err != nil {
+			return nil, false, err
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			ln.Close()
+			return nil, false, err
+		}
+		return ln, true, nil
+	}
+	host, _, err := net.SplitHostPort(where)
+	if err != nil {
+		return nil, false, fmt.Errorf("--listen %s: HOST:PORT or unix:PATH is expected", where)
+	}
+	ln, err = net.Listen("tcp", where)
+	if err != nil {
+		return nil, false, err
+	}
+	ip := ln.Addr().(*net.TCPAddr).IP
+	return ln, ip.IsLoopback() && host != "", nil
+}
+
+// address is the URL of what listens.
+func address(ln net.Listener, token string) string {
+	u := url.URL{Scheme: "http", Host: ln.Addr().String(), Path: "/"}
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() {
+		if name, err := os.Hostname(); err == nil {
+			u.Host = net.JoinHostPort(name, fmt.Sprint(a.Port))
+		}
+	} else if !ok {
+		u.Host = "localhost" // of a socket, whatever the client calls it
+	}
+	if token != "" {
+		u.RawQuery = url.Values{"token": {token}}.Encode()
+	}
+	return u.String()
+}
+
+// serve answers until ctx ends.
+func serve(ctx context.Context, ln net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 1 << 20, BaseContext: func(net.Listener) context.Context { return ctx }}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ln) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := srv.Shutdown(grace); err != nil {
+		srv.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

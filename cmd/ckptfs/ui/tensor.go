@@ -1,0 +1,200 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+
+	"ckptfs/cmd/ckptfs/ui/layers"
+	"ckptfs/formats"
+	"ckptfs/formats/numbers"
+	"ckptfs/fs/control"
+)
+
+// tensorBody is the page of a tensor.
+type tensorBody struct {
+	File   string
+	T      control.Tensor
+	Owner  *control.Model
+	Layer  string
+	Shares []sharer
+	More   int
+	Values string // the part with what its elements are
+	Raw    int64
+}
+
+func (s *server) tensor(ctx context.Context, r *http.Request) (*page, error) {
+	q := r.URL.Query()
+	file, name := q.Get("file"), q.Get("name")
+	b := &tensorBody{File: file, Layer: layers.Of(name), Values: withQuery("/part/values", "file", file, "name", name)}
+	found := false
+	_, err := s.c.Show(ctx, file, func(some []control.Tensor) error {
+		for i := range some {
+			if !found && some[i].Name == name {
+				b.T, found = some[i], true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, notThere("%s: no tensor called %s", shown(file), shown(name))
+	}
+	if o, err := s.c.Owner(ctx, file, name); err == nil { // else it is no model's
+		b.Owner = &o.Owner
+	}
+	for _, p := range b.T.SharedWith[:min(len(b.T.SharedWith), 20)] {
+		b.Shares = append(b.Shares, sharer{Path: p, URL: withQuery("/path", "path", p)})
+	}
+	b.More = max(b.T.Shared, len(b.T.SharedWith)) - len(b.Shares)
+	full := s.full(file)
+	return &page{Name: "tensor", Title: shown(name), Here: "files", Body: b, Data: b.T,
+		Crumbs: append(crumbs(file), link{shown(name), r.URL.RequestURI()}),
+		Commands: []string{"ckptfs cat-tensor " + full + " " + quoted(name) + " --npy > tensor.npy",
+			"ckptfs find --like " + quoted(s.at.Full(file)+":"+name)}}, nil
+}
+
+// valuesBody is what the elements of a tensor are.
+type valuesBody struct {
+	Stats *control.TensorStats
+	Std   float64
+	Chart chart
+	Some  bool // only the first of them were read
+	Read  int64
+}
+
+// mostRead is how many bytes of a tensor are read for its histogram.
+const mostRead = 1 << 30
+
+// bins of a histogram.
+const bins = 80
+
+func (s *server) valuesPart(ctx context.Context, r *http.Request) (*page, error) {
+	q := r.URL.Query()
+	file, name := q.Get("file"), q.Get("name")
+	var dtype formats.DType
+	found := false
+	_, err := s.c.Show(ctx, file, func(some []control.Tensor) error {
+		for i := range some {
+			if !found && some[i].Name == name {
+				dtype, found = formats.DType(some[i].DType), true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !numbers.Known(dtype) || dtype.Bits()%8 != 0 {
+		return nil, control.Invalid("elements of type %s are no numbers to this program", shown(string(dtype)))
+	}
+	d, err := s.c.Tensor(ctx, file, name, false)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	h, err := readValues(d, dtype)
+	if err != nil {
+		return nil, err
+	}
+	b := &valuesBody{Stats: h.stats(), Std: h.std(), Chart: h.chart(), Some: d.Size > mostRead, Read: h.read}
+	return &page{Name: "values", Body: b, Data: b.Stats}, nil
+}
+
+// values counts elements by what they are.
+//
+// A count is kept for each of the 65,536 values that the upper half of a float32 can have: a histogram of any
+// range is made from these, within 0.4 % of where its elements are, and the tensor is read once.
+type values struct {
+	sum    *numbers.Summary
+	counts [1 << 16]int64
+	sq     float64 // of squares, of finite elements
+	total  float64
+	read   int64
+}
+
+func readValues(r io.Reader, d formats.DType) (*values, error) {
+	v := &values{sum: numbers.NewSummary()}
+	w := int(d.Bits() / 8)
+	buf := make([]byte, (1<<20)/w*w)
+	for v.read < mostRead {
+		n, err := io.ReadFull(r, buf)
+		n -= n % w
+		v.read += int64(n)
+		p := buf[:n]
+		v.sum.Add(d, p)
+		for i := 0; i < n; i += w {
+			x := numbers.Value(d, p[i:i+w])
+			if f := float32(x); !math.IsNaN(x) && !math.IsInf(float64(f), 0) {
+				v.counts[math.Float32bits(f)>>16]++
+				v.sq, v.total = v.sq+x*x, v.total+x
+			}
+		}
+		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+func (v *values) stats() *control.TensorStats {
+	s := v.sum
+	out := &control.TensorStats{Count: s.Count, NaN: s.NaN, Inf: s.Inf, Zero: s.Zero}
+	if s.Finite() > 0 {
+		out.Min, out.Max, out.Mean = control.Number(s.Min), control.Number(s.Max), control.Number(s.Mean())
+	} else {
+		nan := control.Number(math.NaN())
+		out.Min, out.Max, out.Mean = nan, nan, nan
+	}
+	return out
+}
+
+// std is the standard deviation of the finite elements.
+func (v *values) std() float64 {
+	n := float64(v.sum.Finite())
+	if n == 0 {
+		return math.NaN()
+	}
+	mean := v.total / n
+	return math.Sqrt(max(v.sq/n-mean*mean, 0))
+}
+
+// histogram has the counts of bins of equal width, from low on.
+type histogram struct {
+	Low    number  `json:"low"`
+	Width  number  `json:"width"`
+	Counts []int64 `json:"counts"`
+}
+
+func (v *values) chart() chart {
+	h := histogram{Counts: make([]int64, bins)}
+	low, high := v.sum.Min, v.sum.Max
+	if v.sum.Finite() == 0 {
+		low, high = 0, 0
+	}
+	if high <= low {
+		low, high = low-0.5, low+0.5
+	}
+	width := (high - low) / bins
+	h.Low, h.Width = number(low), number(width)
+	for i, n := range v.counts {
+		if n == 0 {
+			continue
+		}
+		// the middle of the values that share these bits
+		x := float64(math.Float32frombits(uint32(i)<<16 | 1<<15))
+		if uint32(i)&0x7fff == 0 {
+			x = 0
+		}
+		k := int((x - low) / width)
+		h.Counts[max(0, min(k, bins-1))] += n
+	}
+	return chart{"histogram", "How many elements have which value", h}
+}
