@@ -20,6 +20,7 @@ import (
 	"ckptfs/formats/numbers"
 	"ckptfs/formats/zarr"
 	"ckptfs/fs/control"
+	"ckptfs/fs/tree"
 )
 
 // StatsPiece is how many bytes of a tensor a worker looks at at a time; a multiple of every element's width.
@@ -213,6 +214,12 @@ func (ins *Inspector) Tensor(ctx context.Context, path, name string,
 		return nil, &fs.PathError{Op: "cat-tensor", Path: path, Err: err}
 	}
 	c, err := r.at(ctx, path)
+	if err == tree.ErrNotRegular { // a folder without a set: it is the one checkpoint in it
+		var file string
+		if file, err = ins.only(path); err == nil {
+			c, err = r.at(ctx, file)
+		}
+	}
 	if err != nil {
 		return fail(err)
 	}

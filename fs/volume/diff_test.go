@@ -343,7 +343,7 @@ func TestDiffFollowsLinks(t *testing.T) {
 	}
 }
 
-// show of a folder is that of its only checkpoint. Of more it names them.
+// show of a folder is that of its only checkpoint, and so is one of its tensors. Of more it names them.
 func TestShowTheOnlyCheckpoint(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs/a/1")
@@ -357,6 +357,11 @@ func TestShowTheOnlyCheckpoint(t *testing.T) {
 	r.write("runs/a/1/metrics.json", []byte(`{"loss": 1}`))
 	if f, err := show("runs/a/1"); err != nil || f.Path != "runs/a/1/m.safetensors" || len(f.Tensors) != 1 {
 		t.Errorf("%+v, %v", f, err)
+	}
+	if d, err := r.Tensor(t.Context(), "runs/a/1", "w", false); err != nil || d.Size != 4<<15 {
+		t.Errorf("%+v, %v", d, err)
+	} else {
+		d.Close()
 	}
 	r.write("runs/a/1/n.safetensors", data)
 	if _, err := show("runs/a/1"); err == nil || !strings.Contains(err.Error(), "m.safetensors, n.safetensors") {

@@ -93,7 +93,8 @@ func (s *server) diffPart(ctx context.Context, r *http.Request) (*page, error) {
 	shownOnly := *d
 	b.MoreAdded = max(len(d.Added)-mostChanges, 0)
 	b.MoreGone = max(len(d.Removed)-mostChanges, 0)
-	shownOnly.Added, shownOnly.Removed = d.Added[:len(d.Added)-b.MoreAdded], d.Removed[:len(d.Removed)-b.MoreGone]
+	shownOnly.Added = d.Added[:len(d.Added)-b.MoreAdded]
+	shownOnly.Removed = d.Removed[:len(d.Removed)-b.MoreGone]
 	b.Diff = &shownOnly
 	return &page{Name: "diffpart", Body: b, Data: d}, nil
 }

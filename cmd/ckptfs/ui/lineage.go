@@ -59,6 +59,11 @@ const mostAncestry = 20
 func (s *server) ancestryPart(ctx context.Context, r *http.Request) (*page, error) {
 	p := r.URL.Query().Get("path")
 	l, err := s.c.Lineage(ctx, p)
+	if err != nil && control.AsError(err).Code == control.CodeNotFound {
+		if _, there := s.c.Entry(ctx, p); there == nil { // it is there, and no model
+			l, err = &control.Lineage{Path: p, Models: []control.ModelLineage{}}, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +225,8 @@ func (g *growing) run(l *control.Lineage) {
 		how := slices.Repeat([]string{"merged"}, len(m.Merged))
 		if len(m.Chain) > 1 && m.Chain[1].Seq == m.Parent {
 			if run, _ := stepPath(m.Chain[1].Path, g.runs); run != own {
-				from, how = append([]control.Model{m.Chain[1].Model}, from...), append([]string{m.How}, how...)
+				from = append([]control.Model{m.Chain[1].Model}, from...)
+				how = append([]string{m.How}, how...)
 			}
 		}
 		for k := range from {

@@ -193,9 +193,13 @@ func (s *server) page(make answer) http.HandlerFunc {
 }
 
 func (s *server) write200(w http.ResponseWriter, r *http.Request, p *page) {
-	if r.URL.Query().Get("json") == "1" {
+	if r.URL.Query().Get("json") == "1" || p.Name == "" {
 		w.Header().Set("Content-Type", "application/json")
-		_ = text.JSON(w, "").Encode(p.Data)
+		enc := text.JSON(w, "")
+		if p.Name == "" {
+			enc.SetIndent("", "") // the script reads it
+		}
+		_ = enc.Encode(p.Data)
 		return
 	}
 	s.render(w, r, http.StatusOK, p)

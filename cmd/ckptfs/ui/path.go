@@ -211,7 +211,8 @@ func (s *server) removalPart(ctx context.Context, r *http.Request) (*page, error
 	if err != nil {
 		return nil, err
 	}
-	b := &removalBody{Du: d, Path: p, Shared: d.StoredBytes - d.AloneBytes, Now: d.FreedBytes, Then: d.AloneBytes}
+	b := &removalBody{Du: d, Path: p, Shared: d.StoredBytes - d.AloneBytes, Now: d.FreedBytes,
+		Then: d.AloneBytes}
 	for _, x := range d.SharedWith[:min(len(d.SharedWith), 10)] {
 		b.With = append(b.With, sharer{x.Path, pathURL(x.Path), x.Bytes})
 	}
@@ -239,6 +240,7 @@ type node struct {
 	Kids    []*node
 	T       *control.Tensor
 	URL     string
+	Open    bool // it is shown unfolded
 	kids    map[string]*node
 }
 
@@ -280,7 +282,8 @@ func (s *server) tensorsPart(ctx context.Context, r *http.Request) (*page, error
 	if b.Cut = len(b.Tree) > mostKids; b.Cut {
 		b.Tree = b.Tree[:mostKids]
 	}
-	linked(b.Tree, p)
+	linked(b.Tree, f.Path)
+	unfold(b.Tree)
 	if prefix != "" {
 		up := strings.TrimRight(prefix, "./")
 		up = up[:strings.LastIndexAny(up, "./")+1]
@@ -372,6 +375,27 @@ func linked(all []*node, file string) {
 			n.URL = withQuery("/path", "path", file, "prefix", n.Prefix)
 		}
 		linked(n.Kids, file)
+	}
+}
+
+// mostRows is how many rows of a tree are unfolded.
+const mostRows = 40
+
+// unfold opens levels from the top, as long as there is room for all of one.
+func unfold(all []*node) {
+	rows := len(all)
+	for level := all; len(level) > 0; {
+		var next []*node
+		for _, n := range level {
+			next = append(next, n.Kids...)
+		}
+		if rows += len(next); rows > mostRows {
+			return
+		}
+		for _, n := range level {
+			n.Open = true
+		}
+		level = next
 	}
 }
 

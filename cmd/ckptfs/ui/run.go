@@ -239,9 +239,9 @@ func logJSON(l *known.Log) *control.RunLog {
 	out := &control.RunLog{Run: l.Run, Steps: make([]control.Step, len(l.Steps))}
 	for i := range l.Steps {
 		s := &l.Steps[i]
-		st := control.Step{Step: s.Name, State: s.State, Time: s.Time, Files: s.Files, LogicalBytes: s.Logical,
-			NewBytes: s.New, StoredBytes: s.Stored, PlainBytes: s.Plain, SharedWith: s.Shared,
-			SharedBytes: s.SharedBy, Problem: s.Problem, Metrics: map[string]control.Number{}}
+		st := control.Step{Step: s.Name, State: s.State, Time: s.Time, Files: s.Files,
+			LogicalBytes: s.Logical, NewBytes: s.New, StoredBytes: s.Stored, PlainBytes: s.Plain,
+			SharedWith: s.Shared, SharedBytes: s.SharedBy, Problem: s.Problem, Metrics: map[string]control.Number{}}
 		for name, v := range l.Metrics {
 			if v.Has[i] {
 				st.Metrics[name] = control.Number(v.Of[i])
@@ -259,7 +259,7 @@ func (s *server) movesPart(ctx context.Context, r *http.Request) (*page, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &page{Name: "part", Data: s.moves.Of(l)}, nil
+	return &page{Data: s.moves.Of(l)}, nil
 }
 
 // compareBody is the page of several runs.
@@ -286,7 +286,8 @@ func (s *server) compare(ctx context.Context, r *http.Request) (*page, error) {
 	slices.Sort(asked)
 	asked = slices.DeleteFunc(slices.Compact(asked), func(n string) bool { return n == "" })
 	if len(asked) > mostCompared {
-		return nil, control.Invalid("%d runs are asked for: at most %d are compared at once", len(asked), mostCompared)
+		return nil, control.Invalid("%d runs are asked for: at most %d are compared at once",
+			len(asked), mostCompared)
 	}
 	b := &compareBody{Runs: asked}
 	var logs []*known.Log
@@ -341,6 +342,6 @@ func (s *server) compare(ctx context.Context, r *http.Request) (*page, error) {
 		data[i] = logJSON(l)
 		commands = append(commands, "ckptfs log "+s.full("runs/"+l.Run))
 	}
-	return &page{Name: "compare", Title: "Compare runs", Here: "runs", Body: b, Data: data, Commands: commands,
-		Crumbs: []link{{"runs", "/runs"}, {"compare", r.URL.RequestURI()}}}, nil
+	return &page{Name: "compare", Title: "Compare runs", Here: "runs", Body: b, Data: data,
+		Commands: commands, Crumbs: []link{{"runs", "/runs"}, {"compare", r.URL.RequestURI()}}}, nil
 }

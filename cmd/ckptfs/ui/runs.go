@@ -58,9 +58,10 @@ type head struct {
 
 // lessIsBetter guesses by a metric's name which end is good.
 func lessIsBetter(metric string) bool {
-	for _, more := range []string{"acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality", "precision",
-		"recall", "r2", "map", "iou", "psnr", "ssim"} {
-		for part := range strings.FieldsFuncSeq(strings.ToLower(metric), func(r rune) bool { return strings.ContainsRune("/._- ", r) }) {
+	between := func(r rune) bool { return strings.ContainsRune("/._- ", r) }
+	for part := range strings.FieldsFuncSeq(strings.ToLower(metric), between) {
+		for _, more := range []string{"acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality",
+			"precision", "recall", "r2", "map", "iou", "psnr", "ssim"} {
 			if strings.HasPrefix(part, more) {
 				return false
 			}
@@ -107,7 +108,8 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 		if b.Greatest {
 			mode = " --mode max"
 		}
-		p.Commands = append(p.Commands, "ckptfs best "+s.full("runs/"+b.Rows[0].Run.Run)+" "+quoted(b.Metric)+mode)
+		p.Commands = append(p.Commands,
+			"ckptfs best "+s.full("runs/"+b.Rows[0].Run.Run)+" "+quoted(b.Metric)+mode)
 	}
 	if n, done := s.runs.Warmed(); !done {
 		b.Warm = fmt.Sprintf("reading the logs of runs: %d of %d", n, len(list.Runs))

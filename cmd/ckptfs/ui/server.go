@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// policy is the Content-Security-Policy of all pages: nothing is loaded from anywhere else, and nothing that a
-// name in a store might bring along is executed or styled.
+// policy is the Content-Security-Policy of all pages: nothing is loaded from anywhere else, and nothing that
+// a name in a store might bring along is executed or styled.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 
-	"ckptfs/cmd/ckptfs/ui/layers"
 	"ckptfs/formats"
 	"ckptfs/formats/numbers"
 	"ckptfs/fs/control"
@@ -18,17 +17,15 @@ type tensorBody struct {
 	File   string
 	T      control.Tensor
 	Owner  *control.Model
-	Layer  string
 	Shares []sharer
 	More   int
 	Values string // the part with what its elements are
-	Raw    int64
 }
 
 func (s *server) tensor(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	file, name := q.Get("file"), q.Get("name")
-	b := &tensorBody{File: file, Layer: layers.Of(name), Values: withQuery("/part/values", "file", file, "name", name)}
+	b := &tensorBody{File: file, Values: withQuery("/part/values", "file", file, "name", name)}
 	found := false
 	_, err := s.c.Show(ctx, file, func(some []control.Tensor) error {
 		for i := range some {
@@ -175,6 +172,7 @@ type histogram struct {
 
 func (v *values) chart() chart {
 	h := histogram{Counts: make([]int64, bins)}
+	of := make([]float64, bins)
 	low, high := v.sum.Min, v.sum.Max
 	if v.sum.Finite() == 0 {
 		low, high = 0, 0
@@ -188,13 +186,21 @@ func (v *values) chart() chart {
 		if n == 0 {
 			continue
 		}
-		// the middle of the values that share these bits
-		x := float64(math.Float32frombits(uint32(i)<<16 | 1<<15))
-		if uint32(i)&0x7fff == 0 {
-			x = 0
+		// The values that share these bits lie between a and b: they are taken to be spread over that.
+		a := float64(math.Float32frombits(uint32(i) << 16))
+		b := float64(math.Float32frombits(uint32(i)<<16 | 1<<16 - 1))
+		a, b = (max(min(a, b), low)-low)/width, (min(max(a, b), high)-low)/width
+		from, to := max(0, min(int(a), bins-1)), max(0, min(int(b), bins-1))
+		for k := from; k <= to; k++ {
+			share := 1.0
+			if from < to {
+				share = (min(b, float64(k+1)) - max(a, float64(k))) / (b - a)
+			}
+			of[k] += share * float64(n)
 		}
-		k := int((x - low) / width)
-		h.Counts[max(0, min(k, bins-1))] += n
+	}
+	for k, n := range of {
+		h.Counts[k] = int64(math.Round(n))
 	}
 	return chart{"histogram", "How many elements have which value", h}
 }

@@ -1,7 +1,7 @@
 // Package ui is the command ui: pages for a browser about the store, its runs, steps, files and tensors.
 //
-// Pages are made here, by html/template; a little script draws the charts and fetches what takes longer. All of
-// it is in the program. Each page has a URL without secrets, the command that prints the same, and with
+// Pages are made here, by html/template; a little script draws the charts and fetches what takes longer. All
+// of it is in the program. Each page has a URL without secrets, the command that prints the same, and with
 // ?json=1 the answers that it is made from, as the commands print them with --json.
 package ui
 

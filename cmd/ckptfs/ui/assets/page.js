@@ -20,6 +20,15 @@
     return String(Number(n.toPrecision(4)));
   }
 
+  // An axis of bytes is divided where people divide: at 1, 2 or 5 of a unit.
+  function divide(axis, values) {
+    const most = values.reduce((a, b) => Math.max(a, b), 1);
+    let unit = 1;
+    while (most / 5 / unit > 512) unit *= 1024;
+    axis.interval = unit * ([1, 2, 5, 10, 20, 50, 100, 200, 500].find((n) => n * unit >= most / 5) || 1024);
+    axis.max = Math.ceil(most / axis.interval) * axis.interval;
+  }
+
   const unit = (d) => (d.bytes ? bytes : short);
 
   // What all charts have. Texts are drawn on the canvas: no name in a store becomes part of the document.
@@ -50,8 +59,9 @@
       const o = frame(d);
       o.legend.show = d.series.length > 1;
       o.xAxis = axis({ type: d.x === "time" ? "time" : "value", scale: true, name: "", splitLine: { show: false } });
-      o.yAxis = axis({ type: "value", scale: true });
+      o.yAxis = axis({ type: "value", scale: !d.bytes });
       o.yAxis.axisLabel.formatter = unit(d);
+      if (d.bytes) divide(o.yAxis, d.series.flatMap((s) => (s.points || []).map((p) => p[1])));
       o.dataZoom = [{ type: "inside", filterMode: "none" }];
       o.series = d.series.map((s, i) => ({
         name: s.name, type: "line", data: (s.points || []).map((p) => ({ value: [p[0], p[1]], name: p[2] })),
@@ -77,6 +87,7 @@
       names.axisLabel.overflow = "truncate";
       const values = axis({ type: "value" });
       values.axisLabel.formatter = unit(d);
+      if (d.bytes) divide(values, d.categories.map((_, i) => d.series.reduce((sum, s) => sum + s.values[i], 0)));
       o.xAxis = d.horizontal ? values : names;
       o.yAxis = d.horizontal ? names : values;
       o.series = d.series.map((s) => ({ name: s.name, type: "bar", stack: d.series.length > 1 ? "all" : undefined, data: s.values }));
