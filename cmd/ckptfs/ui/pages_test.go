@@ -62,7 +62,8 @@ func serveStore(t *testing.T, write bool) *server {
 				t.Fatal(err)
 			}
 			metrics := fmt.Sprintf(`{"val_loss": %g, "acc": %g}`, 1/float64(step), float64(step)/4)
-			for name, p := range map[string][]byte{"model.safetensors": weights(t, step), "metrics.json": []byte(metrics)} {
+			for name, p := range map[string][]byte{"model.safetensors": weights(t, step),
+				"metrics.json": []byte(metrics)} {
 				if err := os.WriteFile(filepath.Join(dir, name), p, 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -146,12 +147,15 @@ func TestPages(t *testing.T) {
 		}
 	}
 	_, b = ask(t, s.gate, "GET", "/part/diff?a=runs/a/1&b=runs/a/2", at)
-	if !strings.Contains(b, "2 tensors equal") || !strings.Contains(b, "layers.1.w") || !strings.Contains(b, "0.0909") {
+	if !strings.Contains(b, "2 tensors equal") || !strings.Contains(b, "layers.1.w") ||
+		!strings.Contains(b, "0.0909") {
 		t.Errorf("what changed: %s", b)
 	}
-	for to, code := range map[string]int{"/nothing": 404, "/run?run=nope": 404, "/path?path=runs/nope": 404, "/path?path=../x": 400,
-		"/tensor?file=runs/a/1/model.safetensors&name=no": 404, "/part/values?file=runs/a/1/metrics.json&name=x": 400} {
-		if r, b := ask(t, s.gate, "GET", to, at); r.StatusCode != code || !strings.Contains(b, `role="alert"`) {
+	for to, code := range map[string]int{"/nothing": 404, "/run?run=nope": 404, "/path?path=runs/nope": 404,
+		"/path?path=../x": 400, "/tensor?file=runs/a/1/model.safetensors&name=no": 404,
+		"/part/values?file=runs/a/1/metrics.json&name=x": 400} {
+		r, b := ask(t, s.gate, "GET", to, at)
+		if r.StatusCode != code || !strings.Contains(b, `role="alert"`) {
 			t.Errorf("%s: %d, want %d: %s", to, r.StatusCode, code, b)
 		}
 	}
@@ -179,11 +183,13 @@ func TestDo(t *testing.T) {
 			continue
 		}
 		for _, what := range []string{"prune", "evict", "hydrate"} {
-			if r, b := do(url.Values{"what": {what}, "path": {"runs/a"}, "proof": {s.gate.proof()}}); r.StatusCode != http.StatusOK {
+			r, b := do(url.Values{"what": {what}, "path": {"runs/a"}, "proof": {s.gate.proof()}})
+			if r.StatusCode != http.StatusOK {
 				t.Errorf("%s: %d %s", what, r.StatusCode, b)
 			}
 		}
-		if r, _ := do(url.Values{"what": {"format"}, "proof": {s.gate.proof()}}); r.StatusCode != http.StatusBadRequest {
+		r, _ = do(url.Values{"what": {"format"}, "proof": {s.gate.proof()}})
+		if r.StatusCode != http.StatusBadRequest {
 			t.Errorf("what there is not: %d", r.StatusCode)
 		}
 	}
@@ -195,7 +201,8 @@ func TestShown(t *testing.T) {
 			t.Errorf("%q: %s, want %s", in, got, want)
 		}
 	}
-	for _, long := range []string{strings.Repeat("x", 10<<20), strings.Repeat("ö", 500), strings.Repeat("\xff", 10000)} {
+	for _, long := range []string{strings.Repeat("x", 10<<20), strings.Repeat("ö", 500),
+		strings.Repeat("\xff", 10000)} {
 		if got := shown(long); len(got) > 4*mostShown+8 {
 			t.Errorf("%d bytes of a name of %d", len(got), len(long))
 		}
@@ -203,8 +210,9 @@ func TestShown(t *testing.T) {
 }
 
 func TestLessIsBetter(t *testing.T) {
-	for metric, less := range map[string]bool{"loss": true, "val/loss": true, "acc": false, "val_accuracy": false, "eval/F1": false,
-		"perplexity": true, "grad_norm": true, "reward": false, "backward_ms": true} {
+	for metric, less := range map[string]bool{"loss": true, "val/loss": true, "acc": false,
+		"val_accuracy": false, "eval/F1": false, "perplexity": true, "grad_norm": true, "reward": false,
+		"backward_ms": true} {
 		if lessIsBetter(metric) != less {
 			t.Errorf("%s: %v", metric, !less)
 		}
@@ -231,8 +239,8 @@ func TestValues(t *testing.T) {
 			t.Errorf("bin %d: %d", i, n)
 		}
 	}
-	if s := v.stats(); s.NaN != 1 || s.Inf != 1 || sum < 9990 || sum > 10010 || math.Abs(v.std()-0.2887) > 1e-3 ||
-		math.Abs(float64(h.Low)+0.5) > 1e-6 {
+	if s := v.stats(); s.NaN != 1 || s.Inf != 1 || sum < 9990 || sum > 10010 ||
+		math.Abs(v.std()-0.2887) > 1e-3 || math.Abs(float64(h.Low)+0.5) > 1e-6 {
 		t.Errorf("%+v, %d, %g, %+v", s, sum, v.std(), h)
 	}
 	one, err := readValues(bytes.NewReader(p[:4]), formats.F32)

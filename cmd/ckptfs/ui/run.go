@@ -241,7 +241,8 @@ func logJSON(l *known.Log) *control.RunLog {
 		s := &l.Steps[i]
 		st := control.Step{Step: s.Name, State: s.State, Time: s.Time, Files: s.Files,
 			LogicalBytes: s.Logical, NewBytes: s.New, StoredBytes: s.Stored, PlainBytes: s.Plain,
-			SharedWith: s.Shared, SharedBytes: s.SharedBy, Problem: s.Problem, Metrics: map[string]control.Number{}}
+			SharedWith: s.Shared, SharedBytes: s.SharedBy, Problem: s.Problem,
+			Metrics: map[string]control.Number{}}
 		for name, v := range l.Metrics {
 			if v.Has[i] {
 				st.Metrics[name] = control.Number(v.Of[i])
