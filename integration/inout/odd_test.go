@@ -230,6 +230,24 @@ func TestAdoptStored(t *testing.T) {
 	}
 }
 
+// A copy that cannot be written names its place, and what to do on a full disk.
+func TestLeaveCopyFails(t *testing.T) {
+	mounttest.NeedRoot(t, "mounts")
+	m, small := mounttest.New(t), t.TempDir()
+	m.Write("a", mounttest.Noise(1, 4<<20))
+	m.Sync()
+	m.Must(unix.Mount("none", small, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { unix.Unmount(small, unix.MNT_DETACH) })
+	for to, says := range map[string]string{
+		"/proc/copy":  "copy to /proc/copy: ",
+		small + "/to": "no space left on device; free room there, and run the command again: it goes on",
+	} {
+		if out, _ := m.RunFails("leave", m.Dir, "--copy", to); !strings.Contains(out, says) {
+			t.Errorf("%s: %s", to, out)
+		}
+	}
+}
+
 // Where the store cannot be made beside the folder, the message says what to give.
 func TestAdoptReadOnly(t *testing.T) {
 	mounttest.NeedRoot(t, "mounts")
