@@ -248,6 +248,15 @@ func TestLeaveCopyFails(t *testing.T) {
 	}
 }
 
+// The commands that a message gives can be pasted, whatever the folder is called.
+func TestAdoptOfOddName(t *testing.T) {
+	m := mounttest.Prepare(t, t.TempDir())
+	dir := filepath.Join(filepath.Dir(m.Dir), "my models")
+	m.Must(os.Mkdir(dir, 0o755))
+	mounttest.WantSaid(t, m.Run("adopt", dir), "`ckptfs leave '"+dir+"'`")
+	mounttest.WantSaid(t, m.Run("leave", dir), "`rm -r '"+dir+".ckptfs'`")
+}
+
 // Where the store cannot be made beside the folder, the message says what to give.
 func TestAdoptReadOnly(t *testing.T) {
 	mounttest.NeedRoot(t, "mounts")
@@ -268,6 +277,13 @@ func TestAdoptAlone(t *testing.T) {
 	m := mounttest.NewFor(t, mounttest.Nobody)
 	m.ShAsUser("dd if=/dev/urandom of=a bs=100k count=5 status=none")
 	m.Run("leave", m.Dir)
+	others := filepath.Join(filepath.Dir(m.Dir), "others.ckptfs")
+	m.Must(os.Mkdir(others, 0o700)) // root's
+	m.ShAsUser("mkdir ../others")
+	out, _ := m.RunFails("adopt", strings.TrimSuffix(others, ".ckptfs"))
+	if !strings.Contains(out, others+": only its owner") {
+		t.Error(out)
+	}
 	conf, _ := os.ReadFile("/etc/fuse.conf")
 	sees := regexp.MustCompile(`(?m)^\s*user_allow_other\s*$`).Match(conf)
 	if out := m.Run("adopt", "--store", m.Store, m.Dir); strings.Contains(out, "other users") == sees {

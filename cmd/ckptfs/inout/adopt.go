@@ -114,7 +114,7 @@ func (a *adopt) run(ctx context.Context) error {
 		return err
 	}
 	if m != nil && !begun {
-		return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
+		return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %s` ends it", a.store, m.Dir, m.Way, text.Word(string(m.Dir))))
 	}
 	other, err := a.elsewhere()
 	if err != nil {
@@ -230,7 +230,7 @@ func (a *adopt) places(moves bool) error {
 	}
 	if store, mountpoint, _, err := a.Place(a.dir); err == nil {
 		if a.dir == store {
-			return a.Unfit(fmt.Sprintf("%s is a store: `ckptfs mount %[1]s MOUNTPOINT` mounts it", a.dir))
+			return a.Unfit(fmt.Sprintf("%s is a store: `ckptfs mount %s MOUNTPOINT` mounts it", a.dir, text.Word(a.dir)))
 		}
 		if mountpoint == "" {
 			mountpoint = store
@@ -355,7 +355,8 @@ func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
 	}
 	said := ""
 	if names, rerr := d.ReadDir(tree.TreeDir); a.made && rerr == nil && len(names) == 0 {
-		said = fmt.Sprintf("; the store that was made, %s, is empty: the next adopt uses it, `rm -r %[1]s` removes it", a.store)
+		said = fmt.Sprintf("; the store that was made, %s, is empty: the next adopt uses it, `rm -r %s` removes it",
+			a.store, text.Word(a.store))
 	}
 	return fmt.Errorf("%w; %s is as it was%s", err, a.dir, said)
 }
@@ -408,7 +409,7 @@ func (a *adopt) end(d *disk.Folder) error {
 			what = fmt.Sprintf(", with %s, %s", files, bytes)
 		}
 		fmt.Fprintf(w, "%s is a mount of %s now%s\n", text.Printable(a.dir), text.Printable(a.store), what)
-		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, `ckptfs leave %[1]s` undoes it\n", text.Printable(a.dir))
+		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, `ckptfs leave %[1]s` undoes it\n", text.Word(a.dir))
 		if a.alone {
 			fmt.Fprintln(w, "other users cannot look into it, root neither: that needs user_allow_other in /etc/fuse.conf, and then a new mount")
 		}
@@ -421,6 +422,7 @@ func (a *adopt) keeps(w io.Writer) {
 	original := a.dir + inplace.Original
 	var dir, store unix.Stat_t
 	if unix.Lstat(original, &dir) == nil && unix.Stat(a.store, &store) == nil && dir.Dev != store.Dev {
-		fmt.Fprintf(w, "the original is kept, %s: `rm -r %[1]s` removes it, once you need it no more\n", text.Printable(original))
+		fmt.Fprintf(w, "the original is kept, %s: `rm -r %s` removes it, once you need it no more\n",
+			text.Printable(original), text.Word(original))
 	}
 }

@@ -29,7 +29,7 @@ func (a *adopt) into(ctx context.Context, to string) error {
 		return err
 	}
 	if _, err := os.Lstat(above); errors.Is(err, os.ErrNotExist) {
-		return a.Unfit(fmt.Sprintf("%s does not exist: `mkdir -p %[1]s` makes it", above))
+		return a.Unfit(fmt.Sprintf("%s does not exist: `mkdir -p %s` makes it", above, text.Word(above)))
 	}
 	if other {
 		d, err := tree.OpenStore(a.store, a.foreign)
