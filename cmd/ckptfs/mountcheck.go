@@ -82,7 +82,7 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 	st, err := os.Stat(c.mountpoint)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return unfit("mountpoint %s does not exist: `mkdir -p %[1]s` makes it, or --mkdir", c.mountpoint)
+		return unfit("mountpoint %s does not exist: `mkdir -p %s` makes it, or --mkdir", c.mountpoint, text.Word(c.mountpoint))
 	case err != nil:
 		return unfit("mountpoint: %w", err)
 	case !st.IsDir():
@@ -136,7 +136,7 @@ func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinf
 	if errors.Is(err, fs.ErrNotExist) {
 		parent := filepath.Dir(c.store)
 		if st, err := os.Stat(parent); err != nil || !st.IsDir() {
-			return exit.With(exit.NotStore, fmt.Errorf("store %s does not exist, and cannot be made: there is no folder %s: `mkdir -p %[2]s`", c.store, parent))
+			return exit.With(exit.NotStore, fmt.Errorf("store %s does not exist, and cannot be made: there is no folder %s: `mkdir -p %s`", c.store, parent, text.Word(parent)))
 		}
 		return nil
 	}

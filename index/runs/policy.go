@@ -123,7 +123,7 @@ func (p Policy) check() error {
 		some = some || b.N > 0
 	}
 	if !some {
-		return invalid("nothing would be kept: at least one rule has to say what is, such as keep last 3")
+		return invalid("nothing would be kept: at least one rule has to say what is, such as --keep-last 3")
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func TestAnswers(t *testing.T) {
 		{"cat-tensor $/runs/a/1/m.safetensors v", "not_found", "m.safetensors: no tensor called \"v\""},
 		{"owner $/runs/a/1/m.safetensors", "usage", "the name of a tensor"},
 		{"show $/runs/a", "invalid", "a folder without a checkpoint"},
-		{"forget $/runs/a", "usage", "nothing would be kept"},
+		{"forget $/runs/a", "usage", "nothing would be kept: at least one rule has to say what is, such as --keep-last 3"},
 		{"forget $/runs/a --keep-last -1", "usage", "neither may be negative"},
 		{"find $ --tensor 0123456789abcdef", "not_found", "no packed file"},
 	} {

@@ -57,6 +57,8 @@ exec setpriv ` + strings.Join(nobodys, " ") + ` env PATH=/run/ckptfs-nosuid "$0"
 			[]string{"cannot become root", "nosuid"}},
 		{"a user namespace with the machine's mounts", 0, []string{"unshare", "--user", "--map-root-user"},
 			[]string{"operation not permitted", "a mount namespace of its own", "--map-root-user --mount"}},
+		{"a user namespace without users", 65534, user("unshare", "--user"),
+			[]string{"no user 0", "--map-root-user --mount"}},
 		{"a user without a name", 65533, []string{"setpriv", "--reuid", "65533", "--clear-groups"},
 			[]string{"user 65533 has none in /etc/passwd"}},
 	} {

@@ -1,13 +1,16 @@
 package commands
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 
@@ -46,7 +49,7 @@ func newKitchen(t *testing.T) *kitchen {
 	mounttest.NeedFUSE(t)
 	k := &kitchen{t: t, root: t.TempDir()}
 	k.env = append(os.Environ(), "HOME="+k.at("home"), "TMPDIR="+k.at("tmp"), "SLURM_JOB_NAME=job", "LC_ALL=C")
-	for _, dir := range []string{"home", "tmp", "data", "mnt/ckpt", "var/lib"} {
+	for _, dir := range []string{"home", "tmp", "data", "mnt", "var/lib"} {
 		k.must(os.MkdirAll(k.at(dir), 0o755))
 	}
 	t.Cleanup(func() {
@@ -90,10 +93,9 @@ func (k *kitchen) want(name string, seed uint64) {
 	}
 }
 
-// cook has a shell do what a recipe says, with the places of this machine. Programs that it has not got are
-// played by functions.
-func (k *kitchen) cook(block string, places ...string) string {
-	k.t.Helper()
+// shell does what a recipe says, with the places of this machine. Programs that it has not got are played by
+// functions.
+func (k *kitchen) shell(block string, places ...string) *exec.Cmd {
 	for _, place := range []string{"/data", "/mnt", "/var/lib", "/usr/share/ollama", "/models"} {
 		places = append(places, " "+place, " "+k.root+place)
 	}
@@ -102,15 +104,43 @@ func (k *kitchen) cook(block string, places ...string) string {
 ckptfs() { '%s' "$@"; }
 hf() { '%s' -m huggingface_hub.cli.hf "$@"; }
 systemctl() { echo "$1 $2"; }
-python() { mkdir -p "$3/1"; head -c 3000000 /dev/zero | tr '\0' w > "$3/1/model.bin"; }
+python() { mkdir -p "$3/1"; head -c 3000000 /dev/zero | tr '\0' w > "$3/1/model.part"; mv "$3/1/model.part" "$3/1/model.bin"; }
+python_on() { python "$@"; exec sleep 600; }
 `, mounttest.Bin, python) + strings.NewReplacer(places...).Replace(block)
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Env, cmd.Dir = k.env, k.root
+	return cmd
+}
+
+// cook has a shell do what a recipe says, and returns what that printed.
+func (k *kitchen) cook(block string, places ...string) string {
+	k.t.Helper()
+	cmd := k.shell(block, places...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		k.t.Fatalf("%v\n%s\n%s", err, script, out)
+		k.t.Fatalf("%v\n%s\n%s", err, cmd.Args[2], out)
 	}
 	return string(out)
+}
+
+// terminate ends a shell, and not what it waits for, once a file is there, and waits until it has ended.
+func (k *kitchen) terminate(cmd *exec.Cmd, file string) {
+	k.t.Helper()
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = time.Second // of what outlives the shell
+	k.must(cmd.Start())
+	defer time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() }).Stop()
+	for _, err := os.Lstat(file); err != nil; _, err = os.Lstat(file) {
+		if time.Sleep(20 * time.Millisecond); cmd.Process.Signal(syscall.Signal(0)) != nil {
+			k.t.Fatalf("%s: %v", &said, err)
+		}
+	}
+	k.must(cmd.Process.Signal(syscall.SIGTERM))
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() < 0 {
+		k.t.Fatalf("%v: %s", err, &said)
+	}
+	k.t.Logf("terminated: %s", &said)
 }
 
 // TestRecipes does what docs/recipes-for-users.md says.
@@ -140,7 +170,10 @@ func TestRecipes(t *testing.T) {
 			k.env = append(k.env, os.Environ()...)
 			k.env = append(k.env, "HOME="+k.at("home"), "TMPDIR="+k.at("tmp"))
 			k.cook(block, "https://s3.example.org", e.Endpoint, "s3://models/team", e.URL("team"))
-			k.env = append(k.env, "TMPDIR="+k.at("home")) // another node
+			k.env = append(k.env, "TMPDIR="+k.at("home"), "SLURM_JOB_NAME=cut") // another node
+			k.terminate(k.shell(strings.Replace(block, "python", "python_on", 1), "https://s3.example.org",
+				e.Endpoint, "s3://models/team", e.URL("team")), k.at("home/ckpt/runs/cut/1/model.bin"))
+			k.env = append(k.env, "TMPDIR="+k.at("var"))
 			said := k.cook(strings.Replace(block, "python", "ls", 1), "https://s3.example.org", e.Endpoint,
 				"s3://models/team", e.URL("team"), "train.py --out ", "")
 			mounttest.WantSaid(k.t, said, "joined the remote of 2", "complete")

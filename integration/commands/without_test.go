@@ -215,6 +215,9 @@ func TestWithoutMount(t *testing.T) {
 		!strings.Contains(said, "is in the folder of the store") {
 		t.Errorf("exit %d: %s", code, said)
 	}
+	if said, _ := m.RunFails("cp", "-r", m.Store+"/runs", "/proc/gone"); !strings.Contains(said, "copy to /proc/gone: ") {
+		t.Error(said)
+	}
 	said, code := m.RunFails("cat", m.Store+"/runs/gone")
 	if code != 1 || !strings.Contains(said, "no such file") {
 		t.Errorf("exit %d: %s", code, said)

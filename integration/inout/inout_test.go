@@ -157,7 +157,7 @@ func TestRefused(t *testing.T) {
 func TestPutBack(t *testing.T) {
 	f := newFolder(mounttest.Prepare(t, t.TempDir()))
 	out, code := f.RunFails("adopt", "-o", "log_file=/proc/none/log", "--store", f.Store, f.Dir)
-	if code == 0 || !strings.Contains(out, "is as it was") {
+	if code == 0 || !strings.Contains(out, "is as it was") || !strings.Contains(out, "rm -r "+f.Store) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	f.plain("put back")

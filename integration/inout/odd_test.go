@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -190,7 +191,7 @@ func TestIntoNowhere(t *testing.T) {
 	m.Must(os.Mkdir(dir, 0o755))
 	for to, says := range map[string]string{
 		m.Dir:               "is there already",
-		m.Path("no", "dir"): "no/: no such file or directory",
+		m.Path("no", "dir"): m.Path("no") + " does not exist: `mkdir -p " + m.Path("no") + "` makes it",
 	} {
 		if out, code := m.RunFails("adopt", dir, "--into", to); code == 0 || !strings.Contains(out, says) {
 			t.Errorf("%s: exit code %d: %s", to, code, out)
@@ -213,4 +214,80 @@ func TestLeaveAside(t *testing.T) {
 		t.Error(out)
 	}
 	f.plain("left")
+}
+
+// What is in a store already is not adopted, and the message says what it is.
+func TestAdoptStored(t *testing.T) {
+	m := mounttest.New(t)
+	m.Must(os.Mkdir(m.Path("runs"), 0o755))
+	for dir, says := range map[string]string{
+		m.Store:        "is a store: `ckptfs mount " + m.Store + " MOUNTPOINT` mounts it",
+		m.Path("runs"): "is in the store " + m.Dir + " already",
+	} {
+		if out, code := m.RunFails("adopt", dir); code != 8 || !strings.Contains(out, says) {
+			t.Errorf("%s: exit code %d: %s", dir, code, out)
+		}
+	}
+}
+
+// A copy that cannot be written names its place, and what to do on a full disk.
+func TestLeaveCopyFails(t *testing.T) {
+	mounttest.NeedRoot(t, "mounts")
+	m, small := mounttest.New(t), t.TempDir()
+	m.Write("a", mounttest.Noise(1, 4<<20))
+	m.Sync()
+	m.Must(unix.Mount("none", small, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { unix.Unmount(small, unix.MNT_DETACH) })
+	for to, says := range map[string]string{
+		"/proc/copy":  "copy to /proc/copy: ",
+		small + "/to": "no space left on device; free room there, and run the command again: it goes on",
+	} {
+		if out, _ := m.RunFails("leave", m.Dir, "--copy", to); !strings.Contains(out, says) {
+			t.Errorf("%s: %s", to, out)
+		}
+	}
+}
+
+// The commands that a message gives can be pasted, whatever the folder is called.
+func TestAdoptOfOddName(t *testing.T) {
+	m := mounttest.Prepare(t, t.TempDir())
+	dir := filepath.Join(filepath.Dir(m.Dir), "my models")
+	m.Must(os.Mkdir(dir, 0o755))
+	mounttest.WantSaid(t, m.Run("adopt", dir), "`ckptfs leave '"+dir+"'`")
+	mounttest.WantSaid(t, m.Run("leave", dir), "`rm -r '"+dir+".ckptfs'`")
+}
+
+// Where the store cannot be made beside the folder, the message says what to give.
+func TestAdoptReadOnly(t *testing.T) {
+	mounttest.NeedRoot(t, "mounts")
+	m, disk := mounttest.Prepare(t, t.TempDir()), t.TempDir()
+	m.Must(unix.Mount("none", disk, "tmpfs", 0, ""))
+	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	dir := filepath.Join(disk, "folder")
+	m.Must(os.Mkdir(dir, 0o755))
+	m.Must(unix.Mount("none", disk, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	out, _ := m.RunFails("adopt", dir)
+	if !strings.Contains(out, dir+".ckptfs: read-only file system: --store names another folder") {
+		t.Error(out)
+	}
+}
+
+// Somebody who may not let others see a mount is told that they no longer see the folder.
+func TestAdoptAlone(t *testing.T) {
+	m := mounttest.NewFor(t, mounttest.Nobody)
+	m.ShAsUser("dd if=/dev/urandom of=a bs=100k count=5 status=none")
+	m.Run("leave", m.Dir)
+	others := filepath.Join(filepath.Dir(m.Dir), "others.ckptfs")
+	m.Must(os.Mkdir(others, 0o700)) // root's
+	m.ShAsUser("mkdir ../others")
+	out, _ := m.RunFails("adopt", strings.TrimSuffix(others, ".ckptfs"))
+	if !strings.Contains(out, others+": only its owner") {
+		t.Error(out)
+	}
+	conf, _ := os.ReadFile("/etc/fuse.conf")
+	sees := regexp.MustCompile(`(?m)^\s*user_allow_other\s*$`).Match(conf)
+	if out := m.Run("adopt", "--store", m.Store, m.Dir); strings.Contains(out, "other users") == sees {
+		t.Errorf("/etc/fuse.conf lets others see it: %v; %s", sees, out)
+	}
+	m.Run("leave", m.Dir)
 }

@@ -263,6 +263,22 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// TestNobodyReadsOn: what reads the reader's output may end before it, and nothing is said of that.
+func TestNobodyReadsOn(t *testing.T) {
+	store := thawed(t, "../../fs/volume/testdata/store-v4-plain.tar.gz")
+	for i := range 2000 { // more than a pipe holds
+		name := fmt.Sprintf("%040d", i)
+		if err := os.WriteFile(filepath.Join(store, "tree", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("sh", "-c", `"$@" | head -1`, "sh", interpreter(t), program, store, "ls")
+	out, err := cmd.CombinedOutput()
+	if err != nil || bytes.Count(out, []byte("\n")) != 1 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestStaysInside: no path and no link of a store leads the reader out of it, and it writes over nothing.
 func TestStaysInside(t *testing.T) {
 	store := thawed(t, "../../fs/volume/testdata/store-v4-plain.tar.gz")
@@ -291,6 +307,15 @@ func TestStaysInside(t *testing.T) {
 		out, said, code := python(t, program, append([]string{store}, args...)...)
 		if code != 1 || len(out) > 0 || bytes.Contains(said, []byte("Traceback")) {
 			t.Errorf("%q: exit %d: %q: %s", args, code, out, said)
+		}
+	}
+	for at, args := range map[string][]string{
+		"is no store of ckptfs": {filepath.Dir(secret), "ls"},
+		"runs is a folder":      {store, "cat", "runs"},
+		"no store of ckptfs":    {secret, "ls"},
+	} {
+		if _, said, code := python(t, program, args...); code != 1 || !bytes.Contains(said, []byte(at)) {
+			t.Errorf("%q: exit %d: %s", args, code, said)
 		}
 	}
 	if p, err := os.ReadFile(secret); string(p) != "secret" {

@@ -111,7 +111,7 @@ func (c *commands) copyAll(ctx context.Context, s *control.Client, at, from []st
 		took, err := takeout.Copy(ctx, s, p, t.root, name, o)
 		if err != nil {
 			done()
-			return err
+			return fmt.Errorf("copy to %s: %w", sum.To, err)
 		}
 		sum.add(took)
 	}

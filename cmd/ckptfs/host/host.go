@@ -83,9 +83,12 @@ func (h *Host) may(set string, capability int) bool {
 	return err != nil || bits&(1<<capability) != 0
 }
 
-// ids is a map of the user namespace: lines of first inside, first outside, count.
+// uidMap is a map of the user namespace: empty until somebody writes it, and then no user has a name in it.
+const uidMap = "proc/self/uid_map"
+
+// ids are the lines of the map: first inside, first outside, count.
 func (h *Host) ids() (lines [][]string) {
-	for line := range strings.Lines(h.read("proc/self/uid_map")) {
+	for line := range strings.Lines(h.read(uidMap)) {
 		if f := strings.Fields(line); len(f) == 3 {
 			lines = append(lines, f)
 		}
@@ -96,13 +99,12 @@ func (h *Host) ids() (lines [][]string) {
 // inUserNamespace says whether the process is in another user namespace than the machine.
 func (h *Host) inUserNamespace() bool {
 	m := h.ids()
-	return len(m) > 0 && !slices.Equal(m[0], []string{"0", "0", "4294967295"})
+	return h.has(uidMap) && (len(m) == 0 || !slices.Equal(m[0], []string{"0", "0", "4294967295"}))
 }
 
 // hasRoot says whether the user namespace has a user 0, whom a set-user-id program would become.
 func (h *Host) hasRoot() bool {
-	m := h.ids()
-	return len(m) == 0 || slices.ContainsFunc(m, func(f []string) bool { return f[0] == "0" })
+	return !h.has(uidMap) || slices.ContainsFunc(h.ids(), func(f []string) bool { return f[0] == "0" })
 }
 
 // container is what keeps the process from the machine, as its maker leaves a sign of it.

@@ -98,6 +98,7 @@ func TestCannot(t *testing.T) {
 		{"fusermount3 on a filesystem without set-user-id", 1000, false, map[string]string{"nosuid": "yes"}},
 		{"no new rights", 1000, false, map[string]string{"proc/self/status": noRights}},
 		{"a user namespace without root", 65534, false, map[string]string{"proc/self/uid_map": "1000 1000 1\n"}},
+		{"a user namespace without users", 65534, false, map[string]string{"proc/self/uid_map": "\n"}},
 		{"others, forbidden", 1000, true, map[string]string{"etc/fuse.conf": "#user_allow_other\n"}},
 		{"others, allowed", 1000, true, map[string]string{"etc/fuse.conf": "mount_max = 9\n user_allow_other\n"}},
 	} {

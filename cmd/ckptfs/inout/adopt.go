@@ -34,6 +34,8 @@ type adopt struct {
 	replace    bool // a folder on another disk gives its path to the mount
 
 	looked *inplace.Looked
+	made   bool // the store, by this call
+	alone  bool // other users do not see the mount
 }
 
 func adoptCommand(s Shell) *cobra.Command {
@@ -112,7 +114,7 @@ func (a *adopt) run(ctx context.Context) error {
 		return err
 	}
 	if m != nil && !begun {
-		return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", a.store, m.Dir, m.Way))
+		return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %s` ends it", a.store, m.Dir, m.Way, text.Word(string(m.Dir))))
 	}
 	other, err := a.elsewhere()
 	if err != nil {
@@ -126,6 +128,7 @@ func (a *adopt) run(ctx context.Context) error {
 		return err
 	}
 	others := here.CheckFUSE(true) == nil // who saw the folder is to see the mount
+	a.alone = !others
 	if d != nil && m == nil && a.unmounted() {
 		if err := a.Mount(ctx, a.mountArgs(others)...); err != nil {
 			return err
@@ -146,6 +149,7 @@ func (a *adopt) run(ctx context.Context) error {
 		if d, err = a.make(); err != nil {
 			return err
 		}
+		a.made = true
 		defer d.Close()
 	}
 	claim, err := inplace.Claim(d)
@@ -225,10 +229,13 @@ func (a *adopt) places(moves bool) error {
 		return a.Unfit(fmt.Sprintf("%s and the store %s: neither can lie in the other", a.dir, a.store))
 	}
 	if store, mountpoint, _, err := a.Place(a.dir); err == nil {
+		if a.dir == store {
+			return a.Unfit(fmt.Sprintf("%s is a store: `ckptfs mount %s MOUNTPOINT` mounts it", a.dir, text.Word(a.dir)))
+		}
 		if mountpoint == "" {
 			mountpoint = store
 		}
-		return a.Unfit(fmt.Sprintf("%s lies in the store %s: what is moved there is packed as it is", a.dir, mountpoint))
+		return a.Unfit(fmt.Sprintf("%s is in the store %s already: there is nothing to adopt", a.dir, mountpoint))
 	}
 	mounts, err := mountinfo.GetMounts(nil)
 	if err != nil {
@@ -281,6 +288,9 @@ func (a *adopt) judge(l *inplace.Looked) error {
 // make makes the store, or opens one that an earlier call made, and makes it durable.
 func (a *adopt) make() (*disk.Folder, error) {
 	d, err := tree.OpenOrCreate(a.store, a.foreign, time.Now())
+	if !a.chosen && (errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission)) {
+		err = fmt.Errorf("%w: --store names another folder for it", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -343,7 +353,12 @@ func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
 		return fmt.Errorf("%w; the folder is whole, at %s or in %s, and was not put back: %w; run the command again",
 			err, a.dir, d.Join(tree.TreeDir), berr)
 	}
-	return fmt.Errorf("%w; %s is as it was", err, a.dir)
+	said := ""
+	if names, rerr := d.ReadDir(tree.TreeDir); a.made && rerr == nil && len(names) == 0 {
+		said = fmt.Sprintf("; the store that was made, %s, is empty: the next adopt uses it, `rm -r %s` removes it",
+			a.store, text.Word(a.store))
+	}
+	return fmt.Errorf("%w; %s is as it was%s", err, a.dir, said)
 }
 
 // mountArgs are the mount's arguments.
@@ -394,7 +409,10 @@ func (a *adopt) end(d *disk.Folder) error {
 			what = fmt.Sprintf(", with %s, %s", files, bytes)
 		}
 		fmt.Fprintf(w, "%s is a mount of %s now%s\n", text.Printable(a.dir), text.Printable(a.store), what)
-		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, `ckptfs leave %[1]s` undoes it\n", text.Printable(a.dir))
+		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, `ckptfs leave %[1]s` undoes it\n", text.Word(a.dir))
+		if a.alone {
+			fmt.Fprintln(w, "other users cannot look into it, root neither: that needs user_allow_other in /etc/fuse.conf, and then a new mount")
+		}
 		a.keeps(w)
 	})
 }
@@ -404,6 +422,7 @@ func (a *adopt) keeps(w io.Writer) {
 	original := a.dir + inplace.Original
 	var dir, store unix.Stat_t
 	if unix.Lstat(original, &dir) == nil && unix.Stat(a.store, &store) == nil && dir.Dev != store.Dev {
-		fmt.Fprintf(w, "the original is kept, %s: `rm -r %[1]s` removes it, once you need it no more\n", text.Printable(original))
+		fmt.Fprintf(w, "the original is kept, %s: `rm -r %s` removes it, once you need it no more\n",
+			text.Printable(original), text.Word(original))
 	}
 }

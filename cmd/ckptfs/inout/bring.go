@@ -294,9 +294,10 @@ func (b *bring) end() error {
 			fmt.Fprintf(w, "%s is a mount of the store now; its files are packed in the background\n", text.Printable(o.Dir))
 		case o.Path == "":
 			fmt.Fprintf(w, "`ckptfs mount %s MOUNTPOINT` mounts it; `ckptfs adopt --replace --store %[1]s %s` mounts it on the folder's path\n",
-				text.Printable(o.Store), text.Printable(o.Dir))
+				text.Word(o.Store), text.Word(o.Dir))
 		}
-		fmt.Fprintf(w, "the original is kept, %s: `rm -r %[1]s` removes it, once you need it no more\n", text.Printable(o.Original))
+		fmt.Fprintf(w, "the original is kept, %s: `rm -r %s` removes it, once you need it no more\n",
+			text.Printable(o.Original), text.Word(o.Original))
 		if len(o.Writers) > 0 {
 			fmt.Fprintf(w, "what these programs write from now on is in the original alone: %s\n", strings.Join(o.Writers, ", "))
 		}

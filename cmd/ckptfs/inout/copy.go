@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -94,8 +96,11 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	o := takeout.Options{Progress: update, Owners: os.Geteuid() == 0}
 	took, err := takeout.Copy(ctx, src, at, root, base, o)
 	done()
+	if errors.Is(err, unix.ENOSPC) {
+		err = fmt.Errorf("%w; free room there, and run the command again: it goes on", err)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("copy to %s: %w", l.dir, err)
 	}
 	out.Taken = *took
 	update, done = l.Progress("comparing")

@@ -112,8 +112,11 @@ func absolute(path string) (string, error) {
 // folder opens the folder of a store that may be there, and reads the journal in it. Without a store it is
 // nil.
 func folder(path string, foreign bool) (*disk.Folder, *inplace.Move, error) {
-	if _, err := os.Lstat(filepath.Join(path, tree.FormatFile)); errors.Is(err, fs.ErrNotExist) {
+	switch _, err := os.Lstat(filepath.Join(path, tree.FormatFile)); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil, nil
+	case errors.Is(err, fs.ErrPermission):
+		return nil, nil, fmt.Errorf("%s: only its owner and root may look into the store: %w", path, err)
 	}
 	d, err := openStore(path, foreign)
 	if err != nil {
@@ -187,7 +190,7 @@ func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg strin
 	defer d.Close()
 	m, err := inplace.Read(d)
 	if err == nil && (m == nil || m.Way != inplace.Adopt || string(m.Dir) != dir) {
-		err = fmt.Errorf("%s: no folder is about to move there: `ckptfs adopt %s` begins that", store, dir)
+		err = fmt.Errorf("%s: no folder is about to move there: `ckptfs adopt %s` begins that", store, text.Word(dir))
 	}
 	if err != nil {
 		return nil, err

@@ -21,11 +21,15 @@ func (a *adopt) into(ctx context.Context, to string) error {
 	taken := !errors.Is(missing, os.ErrNotExist)
 	var err error
 	var other bool
-	if a.store, _, _, err = a.Place(filepath.Dir(to)); err == nil {
+	above := filepath.Dir(to)
+	if a.store, _, _, err = a.Place(above); err == nil {
 		other, err = a.elsewhere()
 	}
 	if err != nil && !taken {
 		return err
+	}
+	if _, err := os.Lstat(above); errors.Is(err, os.ErrNotExist) {
+		return a.Unfit(fmt.Sprintf("%s does not exist: `mkdir -p %s` makes it", above, text.Word(above)))
 	}
 	if other {
 		d, err := tree.OpenStore(a.store, a.foreign)

@@ -104,7 +104,7 @@ func (l *leave) find(args []string) (err error) {
 		}
 	}
 	if l.dir == "" {
-		return l.Unfit(fmt.Sprintf("the store %s is not mounted: say where its files are to be, `ckptfs leave %[1]s DIR`", l.store))
+		return l.Unfit(fmt.Sprintf("the store %s is not mounted: say where its files are to be, `ckptfs leave %s DIR`", l.store, text.Word(l.store)))
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (l *leave) other(d *disk.Folder, m *inplace.Move) error {
 	if m.Way == inplace.Adopt && l.mountpoint == string(m.Dir) {
 		return inplace.End(d)
 	}
-	return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %[2]s` ends it", l.store, m.Dir, m.Way))
+	return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %s` ends it", l.store, m.Dir, m.Way, text.Word(string(m.Dir))))
 }
 
 // place looks whether the tree can be moved there.
@@ -364,15 +364,16 @@ func (l *leave) end(d *disk.Folder, out *left) error {
 		fmt.Fprintf(w, "%s is a plain folder; %s, %s, made plain and compared with their hashes\n", text.Printable(l.dir),
 			text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes))
 		if len(stayed) == 0 {
-			fmt.Fprintf(w, "%s keeps what was packed: `rm -r %[1]s` removes that, once you need it no more\n", text.Printable(l.store))
+			fmt.Fprintf(w, "%s keeps what was packed: `rm -r %s` removes that, once you need it no more\n",
+				text.Printable(l.store), text.Word(l.store))
 		}
 		if len(aside) > 0 {
 			fmt.Fprintf(w, "%s has what repairs moved there: look at it before that\n", text.Printable(d.Join(tree.LostFound)))
 		}
 	})
 	if err == nil && len(stayed) > 0 {
-		err = fmt.Errorf("%s has files that were made since the folder moved, or whose names it had: %q is one; `ckptfs leave %[1]s DIR` moves them to another folder",
-			l.store, stayed[0])
+		err = fmt.Errorf("%s has files that were made since the folder moved, or whose names it had: %q is one; `ckptfs leave %s DIR` moves them to another folder",
+			l.store, stayed[0], text.Word(l.store))
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,39 +27,58 @@ func Command() *cobra.Command {
 // write makes the pages of a program, in man1 and man7 below dir.
 func write(root *cobra.Command, dir string) error {
 	root.DisableAutoGenTag = true // the page's date says it
-	commands := filepath.Join(dir, "man1")
-	if err := os.MkdirAll(commands, 0o755); err != nil {
-		return err
+	for _, section := range []string{commands, topics} {
+		if err := os.MkdirAll(filepath.Join(dir, "man"+section), 0o755); err != nil {
+			return err
+		}
 	}
-	if err := doc.GenManTree(root, header(root, "1"), commands); err != nil {
+	if err := writeBelow(root, dir); err != nil {
 		return fmt.Errorf("manual pages: %w", err)
 	}
-	topics := filepath.Join(dir, "man7")
-	if err := os.MkdirAll(topics, 0o755); err != nil {
+	return nil
+}
+
+// The sections of the manual.
+const (
+	commands = "1"
+	topics   = "7"
+)
+
+// writeBelow makes the pages of a command and of those that it has.
+func writeBelow(c *cobra.Command, dir string) error {
+	section := commands
+	switch {
+	case c.IsAdditionalHelpTopicCommand() && !c.Hidden:
+		section = topics
+	case c.HasParent() && !c.IsAvailableCommand():
+		return nil
+	}
+	var page strings.Builder
+	program := c.Root().Name()
+	header := &doc.GenManHeader{Section: section, Source: program + " " + c.Root().Version, Manual: program}
+	if err := doc.GenMan(c, header, &page); err != nil {
 		return err
 	}
-	for _, c := range root.Commands() {
-		if c.IsAdditionalHelpTopicCommand() && !c.Hidden {
-			if err := topic(topics, c); err != nil {
-				return fmt.Errorf("manual pages: %w", err)
-			}
+	text := strings.ReplaceAll(page.String(), "[=false]", "") // what a switch is without being given
+	if section == topics {
+		text = without(without(text, "SYNOPSIS"), "OPTIONS")
+		text = strings.ReplaceAll(text, program+"("+topics+")", program+"("+commands+")")
+	}
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-") + "." + section
+	if err := os.WriteFile(filepath.Join(dir, "man"+section, name), []byte(text), 0o644); err != nil {
+		return err
+	}
+	for _, sub := range c.Commands() {
+		if err := writeBelow(sub, dir); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func header(root *cobra.Command, section string) *doc.GenManHeader {
-	return &doc.GenManHeader{Section: section, Source: root.Name() + " " + root.Version, Manual: root.Name()}
-}
-
-func topic(dir string, c *cobra.Command) error {
-	f, err := os.Create(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".7"))
-	if err != nil {
-		return err
-	}
-	if err := doc.GenMan(c, header(c.Root(), "7"), f); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
+// without is a page without the sections whose headings begin so.
+func without(page, heading string) string {
+	parts := strings.Split(page, "\n.SH ")
+	parts = slices.DeleteFunc(parts, func(p string) bool { return strings.HasPrefix(p, heading) })
+	return strings.Join(parts, "\n.SH ")
 }

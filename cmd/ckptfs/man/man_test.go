@@ -46,8 +46,13 @@ func TestPages(t *testing.T) {
 	for page, wants := range map[string][]string{
 		"prog.1":       {"prog-pack(1)", `"Jan 1970" "prog 1.2"`},
 		"prog-pack.1":  {"runs/* and a_b_c below it", "prog pack --keep '*'   # as it is", "--keep-all", "*_best"},
-		"prog-codes.7": {"0  done\n1  failed"},
+		"prog-codes.7": {"0  done\n1  failed", "prog(1)"},
 	} {
+		for _, wrong := range []string{"[=false]", "prog(7)", "prog codes"} {
+			if strings.Contains(pages[page], wrong) {
+				t.Errorf("%s has %q:\n%s", page, wrong, pages[page])
+			}
+		}
 		for _, want := range wants {
 			if !strings.Contains(pages[page], want) {
 				t.Errorf("%s lacks %q:\n%s", page, want, pages[page])

@@ -264,7 +264,7 @@ func printForgotten(w io.Writer, out *forgotten) {
 		fmt.Fprintf(w, "That gives back %s.\n", space.Removal(out.Gives))
 	}
 	if gone > 0 && !out.DryRun {
-		fmt.Fprintf(w, "The room comes back with `ckptfs prune`: after %s, or now with --grace 0.\n",
+		fmt.Fprintf(w, "The room of what was packed comes back with `ckptfs prune`: after %s, or now with --grace 0.\n",
 			space.Span(control.DefaultGrace))
 	}
 }

@@ -64,6 +64,9 @@ func FindInside(path string) (*Place, error) {
 			p, err = Find(there)
 		}
 	}
+	if rest != "" && errors.Is(err, tree.ErrNotStore) {
+		return nil, notThere(path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +103,7 @@ func FindIn(path string, mounts []*mountinfo.Info) (*Place, error) {
 			return spelt, nil
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, exit.With(exit.NotStore, fmt.Errorf("%s: no such file or directory; give a path inside a ckptfs mount, or a store's folder", path))
+			return nil, notThere(path)
 		}
 		return nil, err
 	}
@@ -115,6 +118,15 @@ func FindIn(path string, mounts []*mountinfo.Info) (*Place, error) {
 		err = fmt.Errorf("%s: in no ckptfs mount, and %w; `ckptfs mount STORE MOUNTPOINT` mounts (and makes) one", path, tree.ErrNotStore)
 	}
 	return p, err
+}
+
+// notThere is the error of a path that does not exist. It tells of a store where its files are.
+func notThere(path string) error {
+	do := "give a path inside a ckptfs mount, or a store's folder"
+	if there, _, err := Existing(path); err == nil && IsStore(there) {
+		do = "the store's files are below " + (&Place{Store: there, Mount: MountOf(there)}).Full("")
+	}
+	return exit.With(exit.NotStore, fmt.Errorf("%s: no such file or directory; %s", path, do))
 }
 
 // InMount is the place of an absolute path if the mount it lies in is one of ours, else nil. Of mounts on one

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"ckptfs/cmd/ckptfs/exit"
@@ -100,6 +101,30 @@ func TestFindInStore(t *testing.T) {
 	for _, path := range []string{"/content", "/format", "/segments", "/tree/nothing", "/.."} {
 		if p, err := FindIn(store+path, none); exit.Code(err) != exit.NotStore {
 			t.Errorf("%s: %+v, %v", path, p, err)
+		}
+	}
+}
+
+// Of a path that does not exist the error names the path, and of STORE/PATH where the store's files are.
+func TestFindNothing(t *testing.T) {
+	store := placetest.MakeStore(t)
+	placetest.MakeFile(t, store+"/tree/runs/a/model.pt", "")
+	dir := placetest.RealDir(t)
+	find, inside := func(path string) error { _, err := Find(path); return err },
+		func(path string) error { _, err := FindInside(path); return err }
+	for _, tc := range []struct {
+		look func(path string) error
+		path string
+		says string
+	}{
+		{find, dir + "/gone/x", dir + "/gone/x: no such file or directory; give a path inside a ckptfs mount"},
+		{inside, dir + "/gone/x", dir + "/gone/x: no such file or directory; give a path inside a ckptfs mount"},
+		{inside, dir, dir + ": in no ckptfs mount"},
+		{find, store + "/runs/a/model.pt", "no such file or directory; the store's files are below " + store + "/tree"},
+	} {
+		err := tc.look(tc.path)
+		if exit.Code(err) != exit.NotStore || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v", tc.path, err)
 		}
 	}
 }

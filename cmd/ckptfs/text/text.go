@@ -55,6 +55,32 @@ func Printable(s string) string {
 	return strconv.Quote(s)
 }
 
+// Word is s as a word of a shell's command line, for commands that a message gives.
+func Word(s string) string {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+:,@%", r)
+	}) || !utf8.ValidString(s) {
+		return quoted(s)
+	}
+	return s
+}
+
+// quoted quotes as every shell reads it, and what could steer a terminal as bash and zsh do.
+func quoted(s string) string {
+	if Printable(s) == s {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c < ' ' || c > '~' || c == '\'' || c == '\\' {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return "$'" + b.String() + "'"
+}
+
 // Pairs prints a label and a value a line, the values under each other. Lines with an empty value are left
 // out.
 func Pairs(w io.Writer, kv ...string) {

@@ -1053,8 +1053,11 @@ class Store:
         self.id, self.verify = self._format(), verify
 
     def _format(self):
-        with open(os.path.join(self.path, "format"), "rb") as f:
-            p = f.read(4096)
+        try:
+            with open(os.path.join(self.path, "format"), "rb") as f:
+                p = f.read(4096)
+        except (FileNotFoundError, NotADirectoryError) as e:
+            raise Damaged(f"{self.path} is no store of ckptfs: name the store's folder, not its mount; {e}") from e
         body, found, crc = p.rpartition(b"\nsum ")
         need(not found or crc.strip() == b"%08x" % crc32c(body + b"\n"), "format: damaged")
         lines = dict(line.split(b" ", 1) for line in p.splitlines() if b" " in line)
@@ -1171,11 +1174,16 @@ class Program:
         try:
             e = self.store.entry(full)
             print(f"{e.state:8} {e.size:14} {shown(name)}")
+        except BrokenPipeError:
+            raise
         except (Damaged, OSError) as e:
             self.fail(name, e)
 
     def cat(self, path):
-        e = self.store.entry(self.store.resolve(path))
+        full = self.store.resolve(path)
+        if os.path.isdir(full):
+            raise Damaged(f"{path} is a folder: ls lists it, cp copies it")
+        e = self.store.entry(full)
         self.warn(e)
         try:
             for piece in self.store.read(e):
@@ -1251,6 +1259,10 @@ def main():
         program = Program(store)
         {"ls": program.ls, "cat": program.cat, "cp": program.cp}[args.command](
             args.path, *([args.dest] if args.command == "cp" else []))
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (Damaged, OSError) as e:
         print(e, file=sys.stderr)
         return 1
