@@ -124,6 +124,9 @@ func (c *commands) join(ctx context.Context, a remote.Address, store string, as 
 	if err != nil {
 		return nil, fmt.Errorf("%s: store %s has joined it, but its mount cannot use it: %w", a.URL(), store, err)
 	}
+	if j, err := remote.ReadJoined(store); err == nil { // a mount that joined it before keeps to its name
+		joined = &j
+	}
 	return m.added(store, joined), nil
 }
 
