@@ -139,7 +139,7 @@ func joinedTo(store string, a remote.Address) (*remote.Joined, error) {
 	case err != nil:
 		return nil, err
 	case j.Address != a:
-		return nil, fmt.Errorf("store %s has a remote already, %s: remove %s to leave it", store,
+		return nil, fmt.Errorf("store %s has a remote already, %s: give that one. To leave it, pull what is to stay, unmount, and remove %s", store,
 			strings.Join(append([]string{j.URL()}, flags(j.Address)...), " "), remote.JoinedPath(store))
 	}
 	return &j, nil
