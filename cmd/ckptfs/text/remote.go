@@ -73,9 +73,13 @@ func Unpublished(r *control.RemoteStatus) string {
 }
 
 func amount(u *control.Unpublished) string {
+	removals := Plural(int64(u.Removed), "removal")
+	if u.Files == 0 {
+		return removals
+	}
 	s := fmt.Sprintf("%s of %s", Plural(int64(u.Files), "file"), Bytes(u.Bytes))
 	if u.Removed > 0 {
-		s += " and " + Plural(int64(u.Removed), "removal")
+		s += " and " + removals
 	}
 	return s
 }

@@ -24,6 +24,8 @@ func TestRemote(t *testing.T) {
 		"s3://m/t as a.0, 2 files of 9 B not published: runs/a (open), and 2 names more": {URL: "s3://m/t",
 			Writer: "a.0", Unpublished: &control.Unpublished{Files: 2, Bytes: 9}, Waiting: waits,
 			MoreWaiting: 1},
+		"s3://m/t as a.0, 3 removals not published": {URL: "s3://m/t", Writer: "a.0",
+			Unpublished: &control.Unpublished{Removed: 3}},
 		"s3://m/t as a.0, not published: runs/a (open)": {URL: "s3://m/t", Writer: "a.0",
 			Waiting: waits[:1]},
 	} {
