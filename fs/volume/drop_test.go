@@ -142,3 +142,23 @@ func TestManifestWithoutList(t *testing.T) {
 		t.Errorf("log: %+v, %v", l, err)
 	}
 }
+
+// A file that was left to the remote before, and was read since, lets go of its local copy.
+func TestDropCopy(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	a, b := shared(t, p, modelFile(t, "ABC"))
+	b.same(p, modelFile(t, "ABC"))
+	b.hydrateAll()
+	b.want(p, both)
+	b.stub(p, true)
+	if d := b.dropped(""); d.Files != 1 {
+		t.Errorf("%+v", d)
+	}
+	b.want(p, packed)
+	b.stub(p, true)
+	b.same(p, modelFile(t, "ABC"))
+	a.same(p, modelFile(t, "ABC"))
+	if d := b.dropped(""); d.Files > 0 {
+		t.Errorf("again: %+v", d)
+	}
+}
