@@ -56,7 +56,7 @@ func ParseURL(s string) (a Address, err error) {
 	case u.Scheme != "s3" || u.Opaque != "" || u.RawQuery != "" || u.Fragment != "":
 		return a, fmt.Errorf("remote %q: write s3://BUCKET/PREFIX", s)
 	case !bucketName.MatchString(u.Host):
-		return a, fmt.Errorf("remote %q: %q is no bucket's name", s, u.Host)
+		return a, fmt.Errorf("remote %q: write s3://BUCKET/PREFIX: %q is no bucket's name", s, u.Host)
 	}
 	prefix := strings.Trim(u.Path, "/")
 	switch {

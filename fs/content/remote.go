@@ -162,8 +162,9 @@ func AdoptRemote(f *File, h cas.Hash, size, mtime int64) error {
 // SkipLinked is why Drop leaves a file as it is that has several names.
 const SkipLinked = "it has other names here (hard links), and the remote may not keep its bytes for these"
 
-// Drop makes a packed file that the remote has, of which h is the manifest, a stub: the next prune takes what
-// no other file needs of it. A reason says why it stays as it is; "" and nil also for a stub.
+// Drop makes a packed file that the remote has, of which h is the manifest, a stub without a local copy: the
+// next prune takes what no other file needs of it. A reason says why it stays as it is; "" and nil also for
+// such a stub.
 func Drop(f *File, h cas.Hash) (skip string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,7 +176,7 @@ func Drop(f *File, h cas.Hash) (skip string, err error) {
 		return "", f.damaged
 	case f.rec.Manifest != h || f.Dead():
 		return "it was changed meanwhile", nil
-	case f.rec.Remote:
+	case f.rec.Remote && f.rec.Hollow:
 		return "", nil
 	case f.rec.Lost:
 		return "the disk did not take all that was written to it", nil
@@ -187,7 +188,7 @@ func Drop(f *File, h cas.Hash) (skip string, err error) {
 	if err := f.node.Stat(&st); err != nil {
 		return "", err
 	}
-	if st.Nlink > 1 {
+	if st.Nlink > 1 && !f.rec.Remote {
 		return SkipLinked, nil
 	}
 	rec := f.rec

@@ -84,7 +84,14 @@ type Contents struct {
 type Store interface {
 	Manifest(h cas.Hash) (*manifest.Manifest, error)
 	Get(h cas.Hash, buf []byte) ([]byte, error)
+	// List is Get of the list of an object of a manifest.
+	List(of, h cas.Hash, buf []byte) ([]byte, error)
 	Locate(hashes []cas.Hash, locs []cas.Location) error
+}
+
+// spans are the chunks of an object of a manifest.
+func (ins *Inspector) spans(of cas.Hash, o *manifest.Object) ([]manifest.Span, error) {
+	return o.Spans(func(h cas.Hash, buf []byte) ([]byte, error) { return ins.store.List(of, h, buf) })
 }
 
 // Artifacts knows the ids of files.

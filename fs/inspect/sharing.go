@@ -82,7 +82,7 @@ func (s *sharing) add(step int, h *holding) (added, error) {
 				one(&o.Digest, 0, o.Len)
 				continue
 			}
-			spans, err := o.Spans(s.ins.store.Get)
+			spans, err := s.ins.spans(h.manifests[f], o)
 			if missing(err) {
 				a.problem = "a file's chunk list cannot be read: see check"
 				continue
@@ -164,7 +164,7 @@ func (s *sharing) replace(a *added, step int, h *holding, alone []spilled.Slot) 
 	for f, objects := range h.objects {
 		now[spilled.Slot{Key: keyOf(&h.manifests[f])}] = h.manifests[f]
 		for i := range objects {
-			if whole, err := s.records(&objects[i], step, now); !whole || err != nil {
+			if whole, err := s.records(h.manifests[f], &objects[i], step, now); !whole || err != nil {
 				return false, err
 			}
 		}
@@ -202,14 +202,15 @@ func (s *sharing) replace(a *added, step int, h *holding, alone []spilled.Slot) 
 	return true, nil
 }
 
-// records adds what add would note of an object of a step. false: that cannot be told.
-func (s *sharing) records(o *manifest.Object, step int, all map[spilled.Slot]cas.Hash) (bool, error) {
+// records adds what add would note of an object of a step's file. false: that cannot be told.
+func (s *sharing) records(of cas.Hash, o *manifest.Object, step int, all map[spilled.Slot]cas.Hash) (
+	bool, error) {
 	if !o.List {
 		all[spilled.Slot{Key: keyOf(&o.Digest), Who: uint32(o.Len)}] = o.Digest
 		return true, nil
 	}
 	_, alone, known := s.of(keyOf(&o.Digest), 0)
-	spans, err := o.Spans(s.ins.store.Get)
+	spans, err := s.ins.spans(of, o)
 	if missing(err) {
 		return false, nil
 	}

@@ -15,7 +15,6 @@ import (
 	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
-	"ckptfs/index/manifest"
 )
 
 // maxShared bounds the paths that Show names for one tensor.
@@ -66,7 +65,7 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
 	}
 	c.describe(out)
-	layout, m := c.Layout, c.Doc
+	layout := c.Layout
 	if out.Format == "" {
 		out.Format = layout.Format
 		var why string
@@ -79,9 +78,9 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 		}
 	}
 	f := &file{path: path, node: n, layout: layout}
-	if m != nil {
-		f.digests = m.Digests()
-		if out.Stored, err = ins.storedBytes(m); err != nil {
+	if c.Doc != nil {
+		f.digests = c.Doc.Digests()
+		if out.Stored, err = ins.storedBytes(c); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +122,7 @@ func (ins *Inspector) showSet(ctx context.Context, path string, n File, info Inf
 		if now, err = n.Contents(); err == nil {
 			now.describe(out)
 			if now.Doc != nil {
-				out.Stored, err = ins.storedBytes(now.Doc)
+				out.Stored, err = ins.storedBytes(now)
 			}
 		}
 	}
@@ -211,11 +210,11 @@ func (c *Contents) describe(out *control.File) {
 	out.Manifest = c.Manifest.String()
 }
 
-// storedBytes is what a manifest's chunks take in the segments.
-func (ins *Inspector) storedBytes(m *manifest.Manifest) (int64, error) {
-	hashes := make([]cas.Hash, 0, len(m.Objects))
-	for _, o := range m.Objects {
-		spans, err := o.Spans(ins.store.Get)
+// storedBytes is what a packed file's chunks take in the segments.
+func (ins *Inspector) storedBytes(c *Contents) (int64, error) {
+	hashes := make([]cas.Hash, 0, len(c.Doc.Objects))
+	for i := range c.Doc.Objects {
+		spans, err := ins.spans(c.Manifest, &c.Doc.Objects[i])
 		if err != nil {
 			return 0, err
 		}

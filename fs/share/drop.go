@@ -96,8 +96,8 @@ func (d *dropping) one(ctx context.Context, p string, n *names.Node) (why string
 		return "", err
 	}
 	a, is, err := settled(n)
-	switch {
-	case err == nil && is.Record.Remote || err == nil && a.Size <= record.MaxInline && k != nil:
+	switch stub := is.Record.Remote && is.Record.Hollow; {
+	case err == nil && (stub || a.Size <= record.MaxInline && k != nil):
 		return "", nil
 	case errors.Is(err, errOpen), errors.Is(err, errUnpacked), errors.Is(err, errLost):
 		return err.Error(), nil

@@ -195,7 +195,7 @@ func (l *level) wants(n *rnames.Node) bool {
 // empty reports whether all of a run is removed whose folder nobody has an entry of, or that was removed. Its
 // names are read for that.
 func (l *level) empty(ctx context.Context, n *rnames.Node) (bool, error) {
-	if l.at != steps.Dir || n.Name != nil && n.Name.Version > 0 {
+	if l.at != steps.Dir || n.Name != nil {
 		return false, nil
 	}
 	nodes, err := l.nodes(ctx, n.Path)

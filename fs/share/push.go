@@ -49,7 +49,7 @@ func (s *Share) Push(ctx context.Context, at string, o control.PushOptions, repo
 		return nil, err
 	}
 	out, _, err := s.push(ctx, at, asked{o, true}, report)
-	return out, err
+	return out, s.contact.Noted(err)
 }
 
 // answers returns an error if the remote does not answer who asked for a push.

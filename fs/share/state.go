@@ -15,7 +15,7 @@ import (
 
 // What a name is to the remote.
 const (
-	NotShared = "no"       // it does not lie below runs/
+	NotShared = "no"       // it lies in no run, or has a name that is not published
 	Pending   = "pending"  // it is not published yet, or was changed since
 	Pushed    = "pushed"   // the remote has it as it is here
 	Remote    = "remote"   // likewise, and the bytes of the file are there alone
@@ -24,7 +24,7 @@ const (
 
 // StateOf says what a name is to the remote.
 func (s *Share) StateOf(n *names.Node, p string) (string, error) {
-	if shared.Step(p) == "" {
+	if !Shares(p) || p == shared.Run(p) && !n.IsDir() {
 		return NotShared, nil
 	}
 	k, err := s.known(p)

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/fs/control"
 )
 
@@ -97,4 +99,66 @@ func TestDropBesideMove(t *testing.T) {
 	}
 	a.stub("keep/1/a.safetensors", false)
 	a.stub("keep/1/b.safetensors", false)
+}
+
+// What is known of a file can be asked whose manifest and head are here yet, or again, and whose list of
+// chunks is not.
+func TestManifestWithoutList(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	c := newCloud(t)
+	a := c.join("a")
+	a.put(p, weights(t, []string{"a"}, random(3<<20, 1)))
+	a.published("")
+	h, m := a.manifestOf(p)
+	left := map[cas.Hash]cas.Kind{h: cas.Manifest, m.Objects[0].Digest: cas.Chunk}
+	raw := map[cas.Hash][]byte{}
+	for h := range left {
+		var err error
+		if raw[h], err = a.store.Get(h, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.dropped("")
+	a.prune(control.PruneOptions{})
+	a.again()
+	b := a.store.Begin()
+	for h, kind := range left {
+		if _, err := b.Put(kind, h, raw[h], codec.Hint{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	b.Release()
+	for range 2 { // the second one knows the artifact
+		if file, err := a.Show(t.Context(), p, nil); err != nil || len(file.Tensors) != 1 {
+			t.Errorf("show: %+v, %v", file, err)
+		}
+		a.again()
+	}
+	l, err := a.Log(t.Context(), "runs/x", nil)
+	if err != nil || l.Steps[0].Problem != "" || l.Steps[0].NewBytes < 3<<20 {
+		t.Errorf("log: %+v, %v", l, err)
+	}
+}
+
+// A file that was left to the remote before, and was read since, lets go of its local copy.
+func TestDropCopy(t *testing.T) {
+	const p = "runs/x/1/model.safetensors"
+	a, b := shared(t, p, modelFile(t, "ABC"))
+	b.same(p, modelFile(t, "ABC"))
+	b.hydrateAll()
+	b.want(p, both)
+	b.stub(p, true)
+	if d := b.dropped(""); d.Files != 1 {
+		t.Errorf("%+v", d)
+	}
+	b.want(p, packed)
+	b.stub(p, true)
+	b.same(p, modelFile(t, "ABC"))
+	a.same(p, modelFile(t, "ABC"))
+	if d := b.dropped(""); d.Files > 0 {
+		t.Errorf("again: %+v", d)
+	}
 }

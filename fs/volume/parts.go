@@ -3,10 +3,12 @@ package volume
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"ckptfs/cas"
+	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/store"
 	"ckptfs/formats/canonical"
 	"ckptfs/fs/artifacts"
@@ -40,6 +42,22 @@ type stored struct {
 
 // Get reads a record wherever it is.
 func (s stored) Get(h cas.Hash, buf []byte) ([]byte, error) { return s.reads.Get(h, buf) }
+
+// List reads that of a file's object, where the file's plan says that it is if no other one does: a manifest
+// may be here whose lists are not.
+func (s stored) List(of, h cas.Hash, buf []byte) ([]byte, error) {
+	out, err := s.reads.Get(h, buf)
+	if !errors.Is(err, cas.ErrNotFound) {
+		return out, err
+	}
+	var asked *bucket.Error
+	if perr := s.reads.plan(of); perr == nil {
+		return s.reads.Get(h, buf)
+	} else if errors.As(perr, &asked) {
+		err = perr
+	}
+	return out, err
+}
 
 func (s stored) Manifest(h cas.Hash) (*manifest.Manifest, error) { return s.asm.Manifest(h) }
 

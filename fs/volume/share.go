@@ -106,7 +106,10 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.Of(j.ID); err != nil {
+	if err = db.Of(j.ID); err == nil {
+		err = keepName(v, db, &j)
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	if why := db.Recovered(); why != "" {
@@ -128,6 +131,17 @@ func join(v *Volume, j remote.Joined, o RemoteOptions) (*share.Share, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
+}
+
+// keepName keeps to the name that the store publishes under: it has another one after it left the remote and
+// joined it again.
+func keepName(v *Volume, db *state.DB, j *remote.Joined) error {
+	id, err := db.Identity()
+	if err != nil || id.Writer == "" || id.Writer == j.Writer || j.ReadOnly() {
+		return err
+	}
+	j.Writer = id.Writer
+	return j.Write(v.folder.Path())
 }
 
 // start asks for what others publish, and publishes in the background, if that is wanted.

@@ -288,3 +288,26 @@ func TestCopiedStoreShowsTheOther(t *testing.T) {
 		t.Errorf("the copy shows %v, want %v", got, want)
 	}
 }
+
+// The status says at once that a push has not reached the remote.
+func TestPushSaysOffline(t *testing.T) {
+	c := newCloud(t)
+	engine := &ill{Bucket: &c.mu}
+	a := c.join("a", func(o *Options) {
+		o.Remote = func(remote.Joined) (bucket.Bucket, error) { return engine, nil }
+	})
+	a.put("runs/x/1/f", []byte("f"))
+	kind := bucket.ErrUnreachable
+	engine.kind.Store(&kind)
+	if _, err := a.Push(t.Context(), "", control.PushOptions{}, nil); !errors.Is(err, kind) {
+		t.Fatal(err)
+	}
+	if st := a.sharing.status(t.Context()); st.Offline == nil {
+		t.Errorf("%+v", st)
+	}
+	engine.kind.Store(nil)
+	a.published("")
+	if st := a.sharing.status(t.Context()); st.Offline != nil {
+		t.Errorf("%+v", st)
+	}
+}

@@ -230,3 +230,21 @@ func TestJoinWhileOpen(t *testing.T) {
 		return !d.exists("runs/x/1/f")
 	})
 }
+
+// A store that left the remote, and joins it again, publishes under the name that it had: what it published
+// is its own. STORE/remote has that name then.
+func TestJoinAgain(t *testing.T) {
+	c := newCloud(t)
+	a := c.join("a")
+	a.put("runs/x/1/f", []byte("f"))
+	was := a.published("").Writer
+	a.close()
+	c.joins(a.rig, "other")
+	a.again()
+	a.put("runs/x/2/f", []byte("g"))
+	p := a.published("")
+	j, err := remote.ReadJoined(a.dir)
+	if err != nil || p.Writer != was || string(j.Writer) != was {
+		t.Errorf("%s, then %s; %s, %v", was, p.Writer, j.Writer, err)
+	}
+}

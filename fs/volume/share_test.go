@@ -336,6 +336,12 @@ func TestUnfinishedIsNotPublished(t *testing.T) {
 	if p := a.published(""); p.Names != 2 {
 		t.Errorf("%+v", p)
 	}
+	a.put("runs/f", []byte("in no run"))
+	for p, want := range map[string]string{"runs/x/1/f": "pushed", "runs/x/tmp-2/f": "no",
+		"runs/x/tmp-2": "no", "runs/x/.hidden": "no", "runs/x/.hidden/f": "no", "elsewhere/f": "no",
+		"runs/f": "no"} {
+		a.remoteIs(p, want)
+	}
 }
 
 // A step of which a file was open for writing when the mount was killed is published once somebody has said

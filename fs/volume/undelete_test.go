@@ -186,6 +186,25 @@ func TestRemovedRunHasNames(t *testing.T) {
 	}
 }
 
+// A run that others removed goes from who has its folder of others, and published a name in it.
+func TestRunRemovedElsewhere(t *testing.T) {
+	c := newCloud(t)
+	a, b := c.join("a"), c.join("b")
+	a.put("runs/x/1/f", bytesOf(1, 300<<10))
+	a.published("")
+	b.fetched()
+	b.same("runs/x/1/f", bytesOf(1, 300<<10))
+	b.put("runs/x/1/f", bytesOf(2, 300<<10))
+	b.published("")
+	a.fetched()
+	a.removeAll("runs/x")
+	a.published("")
+	b.fetched()
+	if got := b.names("runs"); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
 // What was not deleted, and has its bytes in the remote alone, keeps them there.
 func TestUndeleteBringsNothingElse(t *testing.T) {
 	c := newCloud(t)

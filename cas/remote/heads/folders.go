@@ -3,8 +3,6 @@ package heads
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"ckptfs/cas/remote/record"
 )
@@ -13,9 +11,8 @@ import (
 const inside = "..."
 
 // Folders reads what all heads say of the folders of runs themselves, by writer. Of a run that a head may
-// have names in there is more: if it has no entry of the folder, one of a folder; else one of a folder in it,
-// since the entry may be replaced, or a tombstone, which what the run holds outlives. What runs hold is read
-// no further.
+// have names in there is more: an entry of a folder in it, and none of the run's own, which nobody may have
+// published, or which somebody removed. What runs hold is read no further.
 func (h *Heads) Folders(ctx context.Context) ([]Of, error) {
 	return h.each(ctx, h.folders)
 }
@@ -39,18 +36,10 @@ func (h *Heads) folders(ctx context.Context, w record.Writer, of *record.Head) (
 		}
 		o.add(entries)
 	}
-	said := map[string]bool{}
-	for i := range o.Entries {
-		said[o.Entries[i].Path] = true
-	}
-	for _, run := range slices.Sorted(maps.Keys(alive)) {
-		at := run
-		if said[run] {
-			at += "/" + inside
-		}
-		if alive[run] {
+	for run, is := range alive {
+		if is {
 			o.Entries = append(o.Entries,
-				record.Entry{Path: at, Kind: record.KindFolder, Origin: w, Mode: 0o755})
+				record.Entry{Path: run + "/" + inside, Kind: record.KindFolder, Origin: w, Mode: 0o755})
 		}
 	}
 	return o.end(), nil

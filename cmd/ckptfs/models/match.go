@@ -81,7 +81,7 @@ func readGraph(path string) ([]byte, error) {
 	defer f.Close()
 	p, err := io.ReadAll(io.LimitReader(f, control.MaxGraph+1))
 	if err == nil && len(p) > control.MaxGraph {
-		err = fmt.Errorf("%s is over %s: it is no graph", path, text.Bytes(control.MaxGraph))
+		err = fmt.Errorf("%s is over %s: it is no graph; --like takes a stored model", path, text.Bytes(control.MaxGraph))
 	}
 	return p, err
 }

@@ -103,7 +103,8 @@ func printAudit(w io.Writer, r *audit.Report, path string) {
 	if todo[audit.Content] {
 		fmt.Fprintln(w, strings.Join([]string{"objects: put them back if the bucket keeps versions; else, on a machine that has the files,",
 			"    ckptfs umount MNT; rm STORE/remote.db; ckptfs push STORE",
-			"which publishes them again, as of another writer"}, "\n"))
+			"which publishes them again, as of another writer. Mount it then, touch these files, and push once more:",
+			"no name needs the objects any more"}, "\n"))
 	}
 }
 

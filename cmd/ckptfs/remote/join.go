@@ -124,6 +124,9 @@ func (c *commands) join(ctx context.Context, a remote.Address, store string, as 
 	if err != nil {
 		return nil, fmt.Errorf("%s: store %s has joined it, but its mount cannot use it: %w", a.URL(), store, err)
 	}
+	if j, err := remote.ReadJoined(store); err == nil { // a mount that joined it before keeps to its name
+		joined = &j
+	}
 	return m.added(store, joined), nil
 }
 
@@ -136,7 +139,7 @@ func joinedTo(store string, a remote.Address) (*remote.Joined, error) {
 	case err != nil:
 		return nil, err
 	case j.Address != a:
-		return nil, fmt.Errorf("store %s has a remote already, %s: remove %s to leave it", store,
+		return nil, fmt.Errorf("store %s has a remote already, %s: give that one. To leave it, pull what is to stay, unmount, and remove %s", store,
 			strings.Join(append([]string{j.URL()}, flags(j.Address)...), " "), remote.JoinedPath(store))
 	}
 	return &j, nil

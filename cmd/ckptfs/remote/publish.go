@@ -73,8 +73,12 @@ func Push(ctx context.Context, s Shell, paths []string, newest bool) error {
 	return newCommands(s).pushAll(ctx, paths, control.PushOptions{Newest: newest})
 }
 
-// PushAll publishes what is complete in a volume, with progress, and names what is left.
+// PushAll publishes what is complete in a volume, with progress, and names what is left. One that only reads
+// its remote has nothing to publish.
 func PushAll(ctx context.Context, s Shell, cl *control.Client) error {
+	if st, err := cl.Status(ctx); err == nil && st.Remote != nil && st.Remote.ReadOnly {
+		return nil
+	}
 	update, done := s.Progress("publishing")
 	p, err := cl.Push(ctx, "", control.PushOptions{}, update)
 	done()

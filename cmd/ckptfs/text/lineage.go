@@ -42,6 +42,12 @@ func Lineage(w io.Writer, l *control.Lineage) {
 // owned says how many of a model's tensors an ancestor of it owns, or it itself: those that it first stored.
 func owned(m *control.ModelLineage, i int) string {
 	c := &m.Chain[i]
+	switch unknown := m.Chain[0].Tensors == 0; { // its bytes are not here
+	case unknown && i == 0:
+		return "its tensors are known once `ckptfs pull` has brought it"
+	case unknown:
+		return "owns none that are known"
+	}
 	s := fmt.Sprintf("owns %d of them", c.OwnedTensors)
 	if i == 0 {
 		s = fmt.Sprintf("owns %d of its %s", c.OwnedTensors, Plural(int64(c.Tensors), "tensor"))

@@ -31,3 +31,14 @@ func TestSuggestParent(t *testing.T) {
 		t.Error("of many models each would say it")
 	}
 }
+
+// A model of which no tensors are known, since its bytes are not here, is not said to have none.
+func TestUnknownTensors(t *testing.T) {
+	first := control.Model{Seq: 2, Path: "runs/a/2/m.pt", Parent: 1, How: "previous step"}
+	chain := []control.Ancestor{{Model: first}, {Model: control.Model{Seq: 1, Path: "runs/a/1/m.pt"}}}
+	var b strings.Builder
+	Lineage(&b, &control.Lineage{Models: []control.ModelLineage{{Model: first, Chain: chain}}})
+	if got := b.String(); strings.Contains(got, "owns 0") || !strings.Contains(got, "ckptfs pull") {
+		t.Error(got)
+	}
+}

@@ -27,13 +27,7 @@ func Remote(r *control.RemoteStatus) string {
 	if r.Manual {
 		s += ", published when a command says so"
 	}
-	if u := r.Unpublished; u != nil && *u != (control.Unpublished{}) {
-		s += ", " + amount(u) + " not published"
-	}
-	if n := len(r.Waiting); n > 0 {
-		s += fmt.Sprintf(", %s not published yet: %s (%s)", Plural(int64(n+r.MoreWaiting), "name"), Printable(r.Waiting[0].Path),
-			Printable(r.Waiting[0].Reason))
-	}
+	s += waits(r)
 	if n := r.Conflicts; n != nil && *n > 0 {
 		s += fmt.Sprintf(", %s: see .ckptfs/conflicts", Plural(int64(*n), "name")+" with several versions")
 	}
@@ -43,6 +37,24 @@ func Remote(r *control.RemoteStatus) string {
 	if o := r.Offline; o != nil {
 		s += fmt.Sprintf("; offline since %s, names are as they were seen last: %s; %s",
 			o.Since.Format(time.DateTime), Printable(o.Why), o.Do)
+	}
+	return s
+}
+
+// waits says what is not published, and why the first of it is not; "" if that is nothing.
+func waits(r *control.RemoteStatus) string {
+	s := ", "
+	if u := r.Unpublished; u != nil && *u != (control.Unpublished{}) {
+		s += amount(u) + " "
+	} else if len(r.Waiting) == 0 {
+		return ""
+	}
+	s += "not published"
+	if len(r.Waiting) > 0 {
+		s += fmt.Sprintf(": %s (%s)", Printable(r.Waiting[0].Path), Printable(r.Waiting[0].Reason))
+		if more := len(r.Waiting) - 1 + r.MoreWaiting; more > 0 {
+			s += ", and " + Plural(int64(more), "name") + " more"
+		}
 	}
 	return s
 }
@@ -61,9 +73,13 @@ func Unpublished(r *control.RemoteStatus) string {
 }
 
 func amount(u *control.Unpublished) string {
+	removals := Plural(int64(u.Removed), "removal")
+	if u.Files == 0 {
+		return removals
+	}
 	s := fmt.Sprintf("%s of %s", Plural(int64(u.Files), "file"), Bytes(u.Bytes))
 	if u.Removed > 0 {
-		s += " and " + Plural(int64(u.Removed), "removal")
+		s += " and " + removals
 	}
 	return s
 }

@@ -113,6 +113,14 @@ func (c *Contact) Failed(err error) {
 	}
 }
 
+// Noted is err. If that is that the remote is not reached, it is Failed.
+func (c *Contact) Noted(err error) error {
+	if errors.Is(err, bucket.ErrUnreachable) {
+		c.Failed(err)
+	}
+	return err
+}
+
 // Published notes that the remote took something.
 func (c *Contact) Published() {
 	c.Reached()
