@@ -184,12 +184,24 @@ func parse() map[string]*template.Template {
 func (s *server) page(make answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := make(r.Context(), r)
+		for wait := 50 * time.Millisecond; err != nil && away(err) && wait < 2*time.Second; wait *= 2 {
+			select {
+			case <-time.After(wait):
+				p, err = make(r.Context(), r)
+			case <-r.Context().Done():
+			}
+		}
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
 		s.write200(w, r, p)
 	}
+}
+
+// away reports that the daemon went away: another one takes the mount over in a moment, if it is to.
+func away(err error) bool {
+	return control.WentAway(err) || errors.Is(err, control.ErrNoDaemon)
 }
 
 func (s *server) write200(w http.ResponseWriter, r *http.Request, p *page) {
@@ -249,7 +261,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusBadRequest
 	case e.Code == control.CodeDenied:
 		status = http.StatusForbidden
-	case errors.Is(err, control.ErrNoDaemon):
+	case away(err):
 		status = http.StatusServiceUnavailable
 	}
 	if r.URL.Query().Get("json") == "1" {
