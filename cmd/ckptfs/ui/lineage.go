@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"ckptfs/fs/control"
@@ -101,25 +100,14 @@ type graphEdge struct {
 // mostNodes is how many steps the graph has.
 const mostNodes = 1500
 
-// origins keeps the graph, which takes longer to make than a page may.
-type origins struct {
-	s  *server
-	mu sync.Mutex
-	at time.Time
-	g  *graph
-}
+// graphFresh is how old a graph may be that is shown without making it again.
+const graphFresh = 10 * time.Second
 
-func (s *server) lineagePart(ctx context.Context, r *http.Request) (*page, error) {
-	s.born.mu.Lock()
-	defer s.born.mu.Unlock()
-	if s.born.g == nil || time.Since(s.born.at) > 10*time.Second {
-		g, err := s.grow(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.born.g, s.born.at = g, time.Now()
+func (s *server) lineagePart(ctx context.Context, _ *http.Request) (*page, error) {
+	g, err := s.origins.Get(ctx, graphFresh)
+	if err != nil {
+		return nil, err
 	}
-	g := s.born.g
 	body := struct {
 		*graph
 		Chart chart

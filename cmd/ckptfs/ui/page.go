@@ -181,13 +181,13 @@ func parse() map[string]*template.Template {
 }
 
 // page serves a page.
-func (s *server) page(make answer) http.HandlerFunc {
+func (s *server) page(of answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p, err := make(r.Context(), r)
+		p, err := of(r.Context(), r)
 		for wait := 50 * time.Millisecond; err != nil && away(err) && wait < 2*time.Second; wait *= 2 {
 			select {
 			case <-time.After(wait):
-				p, err = make(r.Context(), r)
+				p, err = of(r.Context(), r)
 			case <-r.Context().Done():
 			}
 		}
@@ -195,7 +195,7 @@ func (s *server) page(make answer) http.HandlerFunc {
 			s.fail(w, r, err)
 			return
 		}
-		s.write200(w, r, p)
+		s.send(w, r, p)
 	}
 }
 
@@ -204,7 +204,8 @@ func away(err error) bool {
 	return control.WentAway(err) || errors.Is(err, control.ErrNoDaemon)
 }
 
-func (s *server) write200(w http.ResponseWriter, r *http.Request, p *page) {
+// send answers with a page, or with its JSON.
+func (s *server) send(w http.ResponseWriter, r *http.Request, p *page) {
 	if r.URL.Query().Get("json") == "1" || p.Name == "" {
 		w.Header().Set("Content-Type", "application/json")
 		enc := text.JSON(w, "")

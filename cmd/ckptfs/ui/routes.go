@@ -11,7 +11,7 @@ var assets embed.FS
 // routes are all pages. What takes longer than a person waits is a part of its own, which the page fetches.
 func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for where, make := range map[string]answer{
+	for where, of := range map[string]answer{
 		"/{$}":           s.store,
 		"/runs":          s.runList,
 		"/run":           s.run,
@@ -30,7 +30,7 @@ func (s *server) routes() http.Handler {
 		"/part/ancestry": s.ancestryPart,
 		"/part/moves":    s.movesPart,
 	} {
-		mux.HandleFunc("GET "+where, s.page(make))
+		mux.HandleFunc("GET "+where, s.page(of))
 	}
 	mux.HandleFunc("POST /do", s.do)
 	files := http.FileServerFS(assets)

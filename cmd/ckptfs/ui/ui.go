@@ -104,12 +104,13 @@ type server struct {
 	gate  *gate
 	runs  *known.Runs
 	moves *moves.Moves
-	born  *origins
+	// origins takes longer to make than a page may
+	origins *known.Kept[graph]
 }
 
 func newServer(life context.Context, c *control.Client, at *place.Place, token string, write bool) *server {
 	s := &server{c: c, at: at, write: write, runs: known.New(life, c), moves: moves.New(life, c)}
-	s.born = &origins{s: s}
+	s.origins = known.Keep(life, s.grow)
 	s.gate = &gate{token: token, next: s.routes()}
 	return s
 }

@@ -86,10 +86,9 @@ type Runs struct {
 	// life is that of the program: what was begun for one page goes on for the next.
 	life   context.Context
 	flight singleflight.Group
+	list   *Kept[control.RunList]
 
 	mu    sync.Mutex
-	list  *control.RunList
-	at    time.Time // of list
 	logs  map[string]*entry
 	steps int // in logs
 	warm  int // runs that Warm came to
@@ -104,45 +103,11 @@ type entry struct {
 
 // New makes an empty one.
 func New(life context.Context, from Source) *Runs {
-	return &Runs{from: from, life: life, logs: map[string]*entry{}}
+	return &Runs{from: from, life: life, list: Keep(life, from.Runs), logs: map[string]*entry{}}
 }
 
 // List is the list of runs.
-func (r *Runs) List(ctx context.Context) (*control.RunList, error) {
-	r.mu.Lock()
-	list, at := r.list, r.at
-	r.mu.Unlock()
-	if list != nil && time.Since(at) < Fresh {
-		return list, nil
-	}
-	got := r.flight.DoChan("\x00list", func() (any, error) {
-		l, err := r.from.Runs(r.life)
-		if err != nil {
-			return nil, err
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.list, r.at = l, time.Now()
-		return l, nil
-	})
-	return wait(ctx, got, list)
-}
-
-// wait gives what is there, or waits for what is on its way.
-func wait[T any](ctx context.Context, got <-chan singleflight.Result, there *T) (*T, error) {
-	if there != nil {
-		return there, nil
-	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case x := <-got:
-		if x.Err != nil {
-			return nil, x.Err
-		}
-		return x.Val.(*T), nil
-	}
-}
+func (r *Runs) List(ctx context.Context) (*control.RunList, error) { return r.list.Get(ctx, Fresh) }
 
 // Peek is the log of a run if it is at hand, however old; else nil.
 func (r *Runs) Peek(run string) *Log {
