@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 
@@ -72,7 +73,13 @@ var errChanged = errors.New("was changed while it was read")
 // Read calls do with the bytes of a file and where they begin, in order, without those of holes.
 func Read(ctx context.Context, src Source, file string, buf []byte,
 	do func(p []byte, off int64) error) error {
-	for off := int64(0); ; {
+	return ReadRange(ctx, src, file, 0, math.MaxInt64, buf, do)
+}
+
+// ReadRange is Read of the bytes from one offset up to another.
+func ReadRange(ctx context.Context, src Source, file string, off, end int64, buf []byte,
+	do func(p []byte, off int64) error) error {
+	for off < end {
 		s, err := src.Bytes(ctx, file, off)
 		if err != nil {
 			return err
@@ -80,7 +87,7 @@ func Read(ctx context.Context, src Source, file string, buf []byte,
 		if off = s.Off; s.Size == 0 {
 			return s.Close()
 		}
-		for left := s.Size; left > 0 && err == nil; {
+		for left := min(s.Size, end-off); left > 0 && err == nil; {
 			var n int
 			n, err = io.ReadFull(s, buf[:min(left, int64(len(buf)))])
 			if n > 0 {
@@ -98,6 +105,7 @@ func Read(ctx context.Context, src Source, file string, buf []byte,
 			return err
 		}
 	}
+	return nil
 }
 
 // unchanged fails if a file is not what it was any more.
