@@ -73,14 +73,26 @@ var errChanged = errors.New("was changed while it was read")
 // Read calls do with the bytes of a file and where they begin, in order, without those of holes.
 func Read(ctx context.Context, src Source, file string, buf []byte,
 	do func(p []byte, off int64) error) error {
-	return ReadRange(ctx, src, file, 0, math.MaxInt64, buf, do)
+	return read(func(off int64) (*control.Stretch, error) { return src.Bytes(ctx, file, off) }, 0,
+		math.MaxInt64, buf, do)
+}
+
+// Ranges is a Source that reads no further than it is asked to.
+type Ranges interface {
+	BytesUpTo(ctx context.Context, path string, off, end int64) (*control.Stretch, error)
 }
 
 // ReadRange is Read of the bytes from one offset up to another.
-func ReadRange(ctx context.Context, src Source, file string, off, end int64, buf []byte,
+func ReadRange(ctx context.Context, src Ranges, file string, off, end int64, buf []byte,
+	do func(p []byte, off int64) error) error {
+	return read(func(off int64) (*control.Stretch, error) { return src.BytesUpTo(ctx, file, off, end) }, off,
+		end, buf, do)
+}
+
+func read(open func(off int64) (*control.Stretch, error), off, end int64, buf []byte,
 	do func(p []byte, off int64) error) error {
 	for off < end {
-		s, err := src.Bytes(ctx, file, off)
+		s, err := open(off)
 		if err != nil {
 			return err
 		}

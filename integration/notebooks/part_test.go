@@ -3,6 +3,7 @@ package notebooks
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,6 +26,8 @@ func TestPartOfFile(t *testing.T) {
 	m.Write("empty", nil)
 	m.Sh("truncate -s 4M sparse; printf middle >>sparse; truncate -s 8M sparse")
 	m.Must(os.CopyFS(m.Path("runs/f/1"), os.DirFS("../../formats/testdata/torch")))
+	m.Write("runs/a/1/large.bin", mounttest.Noise(2, 64*mib))
+	m.Evict("runs/a/1/large.bin")
 	view := ""
 	for _, name := range m.Names("runs/f/1") {
 		if strings.HasSuffix(name, ".safetensors") {
@@ -70,6 +73,13 @@ func TestPartOfFile(t *testing.T) {
 	look("beside the daemon", m.Store)
 	m.Must(m.Stop())
 	look("unmounted", m.Store)
+	// Nothing else is read: what would be is still being read when the store is closed.
+	for off := range 32 {
+		cmd := exec.Command(m.Bin, "cat", "--offset", strconv.Itoa(off*mib), "--length", "9", m.Store+"/runs/a/1/large.bin")
+		if said, err := cmd.CombinedOutput(); err != nil || len(said) != 9 {
+			t.Errorf("%v: %d bytes: %s", err, len(said), said)
+		}
+	}
 	m.Must(m.Start())
 
 	for _, args := range [][]string{{"--offset", "-1", "small"}, {"--length", "-1", "small"},
