@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,21 @@ def page(thing):
     assert tags <= {"p", "b", "table", "thead", "tbody", "tr", "td", "th"}, tags
     return texts
 
+
+# docs/notebooks.md names everything, and nothing that is not there.
+documented = Path(sys.argv[1], "../../docs/notebooks.md").read_text()
+tables = {title: set(re.findall(r"`(\w+)", " ".join(line.split("|")[1] for line in rows.splitlines())))
+          for title, rows in re.findall(r"\| of a `?(\w+)`? \| what it is \|\n\|---\|---\|\n((?:\|.*\n)+)", documented)}
+assert set(tables) == {"Store", "run", "step"}, tables
+for title, kind in (("Store", ckptfs.Store), ("run", ckptfs.Run), ("step", ckptfs.Step)):
+    public = {n for n in {*vars(kind), *getattr(kind, "__dataclass_fields__", ())} if n[0] != "_"}
+    told = tables[title] - {"os", "hash", "path", "recursive", "run", "metric", "mode", "file", "tensor"}
+    assert told - {"metrics"} <= public | {"tensor"}, (title, told - public)
+    missing = {n for n in public if callable(getattr(kind, n, None)) or isinstance(getattr(kind, n, None), property)} - tables[title] - {"path"}
+    assert not missing, (title, missing)
+for name in ckptfs.__all__:
+    if isinstance(getattr(ckptfs, name), type) and issubclass(getattr(ckptfs, name), ckptfs.Error):
+        assert f"`{name}`" in documented or f"`ckptfs.{name}`" in documented, name
 
 store = ckptfs.Store(ROOT, program=BIN)
 mounted = Path(ROOT, "runs").exists()
@@ -209,6 +225,10 @@ with fs.open(model, block_size=1000) as f:
     with unittest.mock.patch.object(type(fs), "_part", autospec=True, side_effect=type(fs)._part) as part:
         f.read(1500), f.seek(500), f.read(1000), f.seek(5500), f.read(3000), f.seek(0), f.read(7000)
         assert [c.args[2:4] for c in part.call_args_list] == [(0, 2000), (5000, 9000), (2000, 5000)], part.call_args_list
+
+with fs.open(model, block_size=1000) as f:
+    with unittest.mock.patch.object(type(fs), "_part", autospec=True, side_effect=type(fs)._part) as part:
+        assert b"".join(iter(lambda: f.read(700), b"")) == whole and part.call_count < size / 1000 / 10, part.call_count
 
 # The programs that people use.
 tensors = load(fs.cat_file(model))

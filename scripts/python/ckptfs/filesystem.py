@@ -262,6 +262,7 @@ class CkptfsFile(AbstractBufferedFile):
 
 class Blocks(BaseCache):
     """Keeps the blocks that were used last. Blocks that are not there are fetched at once where they lie side by side: a fetch runs the program.
+    Whoever reads on is given more at a time, up to half of what is kept.
 
     blocksize  bytes
     maxblocks  that are kept
@@ -273,6 +274,7 @@ class Blocks(BaseCache):
         super().__init__(blocksize, fetcher, size)
         self.nblocks, self.maxblocks = -(-size // blocksize), maxblocks
         self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._next, self._ahead = -1, 0  # the block behind those fetched last; how many were fetched unasked
 
     def _fetch(self, start: int | None, stop: int | None) -> bytes:
         start = start or 0
@@ -300,6 +302,12 @@ class Blocks(BaseCache):
                 self._kept.move_to_end(n)
             return [self._kept[n] for n in range(begin, end)]
         self.miss_count += 1
+        asked = (end - begin) * self.blocksize
+        self._ahead = min(2 * self._ahead + 1, self.maxblocks // 2) if begin == self._next else 0
+        for _ in range(self._ahead):
+            if end < self.nblocks and end not in self._kept:
+                end += 1
+        self._next = end
         whole = super()._fetch(begin * self.blocksize, min(end * self.blocksize, self.size))
         self.total_requested_bytes += len(whole)
         for n in range(max(begin, end - self.maxblocks), end):
@@ -307,7 +315,7 @@ class Blocks(BaseCache):
             self._kept[n] = whole[at:at + self.blocksize]
         while len(self._kept) > self.maxblocks:
             self._kept.popitem(last=False)
-        return [whole]
+        return [whole[:asked]]
 
 
 register_cache(Blocks, clobber=True)
