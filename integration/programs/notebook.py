@@ -92,7 +92,7 @@ assert list(runs.index) == list(store.runs) and list(runs["steps"]) == [1, 4, 1]
 assert runs["logical_bytes"].to_dict() == {r["run"]: r["logical_bytes"] for r in asked("runs", ROOT)["runs"]}
 
 best = store.best("a", "val_loss")
-assert best == a.best("val_loss") and best.name == "10" and best.metrics["val_loss"] == 0.1 and store.best(a, "val_loss", mode="max").name == "1"
+assert best == a.best("val_loss") and best.name == "10" and best.metrics["val_loss"] == 0.1 and store.best(a, "val_loss", mode="max").name == "1" and store.best("runs/a", "val_loss") == best
 e = fails(ckptfs.NotFound, lambda: store.best("a", "speed"), "speed", "val_loss")
 assert isinstance(e, FileNotFoundError) and e.code == "not_found" and e.exit_code == 1 and e.message in str(e)
 again = pickle.loads(pickle.dumps(e))
@@ -157,6 +157,25 @@ with tempfile.TemporaryDirectory() as tmp:
         warnings.simplefilter("always")
         assert len(ckptfs.Store(ROOT, program=loud).runs) == 0
     assert [str(w.message) for w in said] == ["ckptfs: repairing it first"], said
+
+    loud.write_text("""#!/bin/sh
+echo '{"store": "s"}'
+echo time=now level=ERROR >&2
+echo '{"error": {"code": "corrupt", "message": "f lost bytes", "do": "write it again"}, "exit_code": 1}' >&2
+exit 1
+""")
+    broken = ckptfs.Store(ROOT, program=loud)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert broken.status() == {"store": "s"}
+    assert [str(w.message) for w in said] == ["f lost bytes; write it again"], said
+    assert fails(ckptfs.Corrupt, broken.stats, "f lost bytes").do == "write it again"
+
+# Of many steps and metrics a page has the first and the last.
+many = ckptfs.Steps("many", {str(i): ckptfs.Step(store, "many", str(i), "complete", None, 1, 1 << 20, 2000, 0, 0, None, 0, {f"m{k:03}": 0.5 for k in range(300)}, None) for i in range(500)})
+texts = page(many)
+assert {"0", "9", "490", "499", "500 in all", "1 MiB", "1.95 KiB", "m019"} <= set(texts) and not {"10", "489", "m020"} & set(texts), texts
+assert repr(many) == "Steps('many': '0', '1', '2', '3', '4', '5', '6', '7', and 492 more)"
 
 if mounted:
     assert os.fspath(best) == f"{ROOT}/runs/a/10" and Path(best).is_dir() and ckptfs.Store(best, program=BIN).root == Path(ROOT)

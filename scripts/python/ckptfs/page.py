@@ -5,14 +5,17 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-SHOWN = 20  # rows of a table
+SHOWN = 20  # rows of a table, and columns of metrics
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of at most SHOWN rows, and how many there are besides."""
+    """A table; of more than SHOWN rows the first and the last ones, and how many there are."""
     all_rows = list(rows)
-    cells = "".join(f"<tr>{''.join(_cell('td', c) for c in row)}</tr>" for row in all_rows[:SHOWN])
-    more = f"<p>and {len(all_rows) - SHOWN} more</p>" if len(all_rows) > SHOWN else ""
+    shown, more = all_rows, ""
+    if len(all_rows) > SHOWN:
+        shown = [*all_rows[:SHOWN // 2], ["…"] * len(head), *all_rows[-SHOWN // 2:]]
+        more = f"<p>{len(all_rows)} in all</p>"
+    cells = "".join(f"<tr>{''.join(_cell('td', c) for c in row)}</tr>" for row in shown)
     heads = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in head)
     return f"<p><b>{html.escape(title)}</b></p><table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>{more}"
 

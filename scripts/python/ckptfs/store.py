@@ -61,10 +61,10 @@ class Store:
                             ("run", "steps", "complete", "torn", "writing", "logical_bytes", "last", "metrics"), "run")
 
     def best(self, run: str | Run, metric: str, mode: Literal["min", "max"] = "min") -> Step:
-        """The complete step of a run with the least, or greatest, value of a metric."""
+        """The complete step of a run ("a" or "runs/a") with the least, or greatest, value of a metric."""
         if mode not in ("min", "max"):
             raise ValueError(f"mode {mode!r} is neither min nor max")
-        name = run if isinstance(run, str) else run.name
+        name = run.removeprefix("runs/") if isinstance(run, str) else run.name
         found = self._ask("best", self._run_path(name), metric, flags=(f"--mode={mode}",))
         return self._steps(name)[found["step"]]
 
@@ -210,7 +210,8 @@ class Runs(Mapping[str, "Run"]):
 
     def _repr_html_(self) -> str:
         rows = [(r.name, r.step_count, r.complete, r.torn, page.size(r.logical_bytes), _when(r.last),
-                 ", ".join(r.metric_names)) for r in self._runs.values()]
+                 ", ".join((*r.metric_names[:page.SHOWN], *(["…"] if len(r.metric_names) > page.SHOWN else []))))
+                for r in self._runs.values()]
         return page.table(repr(self.store), ("run", "steps", "complete", "torn", "size", "last", "metrics"), rows)
 
 
@@ -279,7 +280,7 @@ class Steps(Mapping[str, "Step"]):
         return list(self._steps)
 
     def _repr_html_(self) -> str:
-        known = sorted({m for s in self._steps.values() for m in s.metrics})
+        known = sorted({m for s in self._steps.values() for m in s.metrics})[:page.SHOWN]
         rows = [(s.name, s.state, page.size(s.logical_bytes), page.size(s.new_bytes),
                  *(f"{s.metrics[m]:.6g}" if m in s.metrics else "" for m in known)) for s in self._steps.values()]
         return page.table(f"run {self.run}", ("step", "state", "size", "new", *known), rows)
