@@ -174,9 +174,18 @@ assert ckptfs.__version__ == importlib.metadata.version("ckptfs"), ckptfs.__vers
 step = ckptfs.mount_of("mnt") / "runs/a/1"
 ckptfs.record(step, metrics={"loss": 0.5})
 (step / "model.bin").write_bytes(bytes(range(256)) * 4096)
+found, = importlib.metadata.entry_points(group="fsspec.specs", name="ckptfs")
+assert found.value == "ckptfs.filesystem:CkptfsFileSystem", found
+assert set(importlib.metadata.metadata("ckptfs").get_all("Provides-Extra")) == {"notebooks"}
 PY
 ckptfs sync mnt
 ckptfs umount mnt
+python - <<'PY'
+import ckptfs
+store = ckptfs.Store("store") # by the program that the wheel brought
+assert store.best("a", "loss").metrics == {"loss": 0.5} and store.program.path.endswith("venv/bin/ckptfs"), store.program.path
+assert store.status()["mode"] == "unmounted" and "0.5" in store.runs["a"]._repr_html_()
+PY
 python -m ckptfs.reader --help >/dev/null
 ls venv/share/man/man1/ckptfs-mount.1.gz
 pip check

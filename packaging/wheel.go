@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -124,7 +126,10 @@ func (r *release) about(s *stage) ([]file, error) {
 		Project struct {
 			Name        string
 			Description string
-			Python      string `toml:"requires-python"`
+			Python      string              `toml:"requires-python"`
+			Extras      map[string][]string `toml:"optional-dependencies"`
+			// by their groups, of which each has names and what they stand for
+			EntryPoints map[string]map[string]string `toml:"entry-points"`
 		}
 	}
 	if _, err := toml.DecodeFile(filepath.Join(r.repository, "scripts/python/pyproject.toml"), &pyproject); err != nil {
@@ -133,6 +138,19 @@ func (r *release) about(s *stage) ([]file, error) {
 	p := pyproject.Project
 	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nRequires-Python: %s\n",
 		p.Name, r.version.python, p.Description, p.Python)
+	for _, extra := range slices.Sorted(maps.Keys(p.Extras)) {
+		metadata += "Provides-Extra: " + extra + "\n"
+		for _, need := range p.Extras[extra] {
+			metadata += fmt.Sprintf("Requires-Dist: %s; extra == '%s'\n", need, extra)
+		}
+	}
+	var entries strings.Builder
+	for _, group := range slices.Sorted(maps.Keys(p.EntryPoints)) {
+		fmt.Fprintf(&entries, "[%s]\n", group)
+		for _, name := range slices.Sorted(maps.Keys(p.EntryPoints[group])) {
+			fmt.Fprintf(&entries, "%s = %s\n", name, p.EntryPoints[group][name])
+		}
+	}
 	wheel := "Wheel-Version: 1.0\nGenerator: ckptfs\nRoot-Is-Purelib: false\n"
 	for _, tag := range wheelTags[s.arch] {
 		wheel += "Tag: py3-none-" + tag + "\n"
@@ -140,5 +158,6 @@ func (r *release) about(s *stage) ([]file, error) {
 	return []file{
 		{path: r.wheelInfo() + "METADATA", mode: 0o644, data: []byte(metadata)},
 		{path: r.wheelInfo() + "WHEEL", mode: 0o644, data: []byte(wheel)},
+		{path: r.wheelInfo() + "entry_points.txt", mode: 0o644, data: []byte(entries.String())},
 	}, nil
 }

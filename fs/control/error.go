@@ -34,7 +34,7 @@ const (
 	CodeUnreachable Code = "unreachable"  // the object store of a remote
 	CodeRefused     Code = "refused"      // by the object store: credentials
 	CodeUnfit       Code = "unfit"        // the object store: it does not keep conditions, or what it had
-	CodeConflict    Code = "conflict"     // others changed what was to be published
+	CodeConflict    Code = "conflict"     // others changed what was to be published, or read
 )
 
 // Error is a failure as it travels: it reads the same on both sides of the wire, and errors.Is finds the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -104,6 +105,12 @@ func (h *Handler) files(f Files) {
 				err = Invalid("%q is no offset", r.URL.Query().Get("off"))
 			}
 		}
+		end := int64(math.MaxInt64)
+		if said := r.URL.Query().Get("end"); err == nil && said != "" {
+			if end, err = strconv.ParseInt(said, 10, 64); err != nil || end < off {
+				err = Invalid("%q is no end of what begins at %d", said, off)
+			}
+		}
 		var s *Stretch
 		if err == nil {
 			s, err = f.Bytes(r.Context(), p, off)
@@ -113,7 +120,7 @@ func (h *Handler) files(f Files) {
 			return
 		}
 		w.Header().Set(offsetHeader, strconv.FormatInt(s.Off, 10))
-		sendBytes(w, s.Size, s)
+		sendBytes(w, min(s.Size, max(0, end-s.Off)), s)
 	})
 }
 
@@ -124,7 +131,7 @@ func sendBytes(w http.ResponseWriter, size int64, from io.ReadCloser) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	w.WriteHeader(http.StatusOK)
-	_, _ = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{from}, make([]byte, 1<<20))
+	_, _ = io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(from, size), make([]byte, min(size, 1<<20)+1))
 }
 
 // Entry is Files.Entry.
@@ -141,8 +148,22 @@ func (c *Client) Entries(ctx context.Context, path string, some func([]Entry) er
 
 // Bytes is Files.Bytes.
 func (c *Client) Bytes(ctx context.Context, path string, off int64) (*Stretch, error) {
-	resp, err := c.request(ctx, http.MethodGet, "bytes",
-		url.Values{"path": {path}, "off": {strconv.FormatInt(off, 10)}}, nil)
+	return c.bytes(ctx, path, url.Values{}, off)
+}
+
+// BytesUpTo is Bytes of what lies before end: the volume reads no more. An older daemon sends all.
+func (c *Client) BytesUpTo(ctx context.Context, path string, off, end int64) (*Stretch, error) {
+	s, err := c.bytes(ctx, path, url.Values{"end": {strconv.FormatInt(end, 10)}}, off)
+	if err == nil && s.Off+s.Size > end {
+		s.Size = max(0, end-s.Off)
+	}
+	return s, err
+}
+
+func (c *Client) bytes(ctx context.Context, path string, q url.Values, off int64) (*Stretch, error) {
+	q.Set("path", path)
+	q.Set("off", strconv.FormatInt(off, 10))
+	resp, err := c.request(ctx, http.MethodGet, "bytes", q, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -91,6 +91,23 @@ func TestFiles(t *testing.T) {
 				t.Errorf("at %d: %d bytes from %d, %v", off, len(b), s.Off, err)
 			}
 		}
+		for _, part := range [][2]int64{{0, 1000}, {0, 1001}, {2000, 2000}, {2000, 2007}, {1 << 20, 3 << 20},
+			{1 << 20, 4 << 20}, {3 << 20, 4 << 20}} {
+			s, err := c.BytesUpTo(t.Context(), "f", part[0], part[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(s)
+			s.Close()
+			off := max(part[0], 1000)
+			want := max(0, min(part[1], 3<<20)-off)
+			if err != nil || s.Off != off || s.Size != want || int64(len(b)) != want {
+				t.Errorf("%d: %d bytes of %d from %d, %v", part, len(b), s.Size, s.Off, err)
+			}
+		}
+		if _, err := c.BytesUpTo(t.Context(), "f", 2, 1); err == nil {
+			t.Error("an end before the beginning")
+		}
 		s, err := c.Bytes(t.Context(), "torn", 0)
 		if err != nil {
 			t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 
@@ -72,15 +73,33 @@ var errChanged = errors.New("was changed while it was read")
 // Read calls do with the bytes of a file and where they begin, in order, without those of holes.
 func Read(ctx context.Context, src Source, file string, buf []byte,
 	do func(p []byte, off int64) error) error {
-	for off := int64(0); ; {
-		s, err := src.Bytes(ctx, file, off)
+	return read(func(off int64) (*control.Stretch, error) { return src.Bytes(ctx, file, off) }, 0,
+		math.MaxInt64, buf, do)
+}
+
+// Ranges is a Source that reads no further than it is asked to.
+type Ranges interface {
+	BytesUpTo(ctx context.Context, path string, off, end int64) (*control.Stretch, error)
+}
+
+// ReadRange is Read of the bytes from one offset up to another.
+func ReadRange(ctx context.Context, src Ranges, file string, off, end int64, buf []byte,
+	do func(p []byte, off int64) error) error {
+	return read(func(off int64) (*control.Stretch, error) { return src.BytesUpTo(ctx, file, off, end) }, off,
+		end, buf, do)
+}
+
+func read(open func(off int64) (*control.Stretch, error), off, end int64, buf []byte,
+	do func(p []byte, off int64) error) error {
+	for off < end {
+		s, err := open(off)
 		if err != nil {
 			return err
 		}
 		if off = s.Off; s.Size == 0 {
 			return s.Close()
 		}
-		for left := s.Size; left > 0 && err == nil; {
+		for left := min(s.Size, end-off); left > 0 && err == nil; {
 			var n int
 			n, err = io.ReadFull(s, buf[:min(left, int64(len(buf)))])
 			if n > 0 {
@@ -98,6 +117,7 @@ func Read(ctx context.Context, src Source, file string, buf []byte,
 			return err
 		}
 	}
+	return nil
 }
 
 // unchanged fails if a file is not what it was any more.

@@ -133,6 +133,9 @@ type Filled struct {
 	off int64
 }
 
+// FilledFrom writes what lies from off on.
+func FilledFrom(w io.Writer, off int64) *Filled { return &Filled{w, off} }
+
 var zeros [64 << 10]byte
 
 // WriteAt writes what lies at off, which is not before the end of what was written.

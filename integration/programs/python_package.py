@@ -1,4 +1,5 @@
 """python_package.py PACKAGE MOUNT: saves models by torch, and uses the Python package on them."""
+import inspect
 import json
 import os
 import subprocess
@@ -31,8 +32,8 @@ assert (Path(ckptfs.__file__).parent / "py.typed").exists()
 for name in ckptfs.__all__:
     f = getattr(ckptfs, name)
     f = f.__init__ if isinstance(f, type) else f
-    spoken = typing.get_type_hints(f, {"torch": torch, **vars(ckptfs)})
-    assert set(f.__code__.co_varnames[: f.__code__.co_argcount]) - {"self"} | {"return"} == set(spoken), (name, spoken)
+    spoken = typing.get_type_hints(f, {"torch": torch, **f.__globals__})
+    assert set(inspect.signature(f).parameters) - {"self"} | {"return"} == set(spoken), (name, spoken)
 
 several = ckptfs.Match(Path("/m"), {"match": {"path": "<a>", "length": 3, "exact": True, "tensors": [{"new": f"n{i}", "stored": f"<s{i}>"} for i in range(21)]}})
 assert "/m/&lt;a&gt;</b>: 3 layers" in several._repr_html_() and "<td>&lt;s19&gt;</td>" in several._repr_html_() and "and 1 more" in several._repr_html_()

@@ -57,7 +57,8 @@ func Topic() *cobra.Command {
     11   the object store of a remote cannot be reached
     12   it refuses: no credentials, or they do not allow it
     13   it is not fit for a remote, or lacks what it had acknowledged
-    14   others changed what was to be published, and nothing is: push --no-conflict
+    14   others changed what was to be published, and nothing is: push --no-conflict; or what was to be read:
+         cat --if-unchanged
     130  interrupted
 
 With --json a failure prints {"error":{"code","message","errno","do"},"exit_code"} on standard error; do is what may

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -23,7 +24,7 @@ type listed struct {
 }
 
 func (c *commands) ls() *cobra.Command {
-	var recursive bool
+	var recursive, itself bool
 	cmd := &cobra.Command{
 		Use:   "ls PATH…",
 		Short: "List the files of a store, without a mount",
@@ -35,7 +36,7 @@ view.
 		Args: c.atLeast(1, "a path or more"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.Inside(cmd.Context(), args, func(s *control.Client, at []string) error {
-				l := &lister{src: s, recursive: recursive}
+				l := &lister{src: s, recursive: recursive, itself: itself}
 				l.show = l.print(c.Out(), args, at)
 				if c.JSON() {
 					return l.json(cmd.Context(), c.Out(), at)
@@ -45,6 +46,7 @@ view.
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "list the folders below, too")
+	cmd.Flags().BoolVarP(&itself, "directory", "d", false, "list folders themselves, not what is in them")
 	cmd.Flags().BoolP("long", "l", false, "the list is a long one in any case")
 	return cmd
 }
@@ -53,6 +55,7 @@ view.
 type lister struct {
 	src       takeout.Source
 	recursive bool
+	itself    bool
 	// show is told of the entries of a folder; of a file, itself.
 	show func(folder string, all []control.Entry) error
 }
@@ -60,7 +63,7 @@ type lister struct {
 func (l *lister) all(ctx context.Context, paths []string) error {
 	for _, p := range paths {
 		e, err := l.src.Entry(ctx, p)
-		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if err == nil && e.Mode&unix.S_IFMT == unix.S_IFDIR && !l.itself {
 			err = l.folder(ctx, p)
 		} else if err == nil {
 			err = l.show(path.Dir("/" + p)[1:], []control.Entry{*e})
@@ -143,7 +146,7 @@ func row(e *control.Entry) []string {
 	name, state, size := text.Printable(string(e.Name)), e.State, strconv.FormatInt(e.Size, 10)
 	switch e.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		name, size = name+"/", ""
+		name, size = strings.TrimSuffix(name, "/")+"/", "" // the root has the name /
 	case unix.S_IFLNK:
 		name += " -> " + text.Printable(string(e.Target))
 	}

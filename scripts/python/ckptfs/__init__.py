@@ -1,4 +1,5 @@
-"""What files in a ckptfs mount cannot say in one line. Pure Python, over the mount's own files; torch is needed by graph, match and transfer alone.
+"""What files in a ckptfs mount cannot say in one line. Pure Python: over the mount's own files, or, in Store, over what the program answers. torch is needed by
+graph, match and transfer alone; pandas, networkx and numpy by what of Store returns theirs; fsspec by ckptfs:// alone.
 
     import ckptfs
 
@@ -7,6 +8,9 @@
 
     m = ckptfs.match(net)                  # the stored model that net has most in common with, or None
     frozen = ckptfs.transfer(net, m)       # its weights, where they fit; the names of what was loaded
+
+    store = ckptfs.Store("/mnt/ckpt")      # mounted or not: runs, metrics and differences as pandas frames
+    store.runs["a"].metrics()["val_loss"].plot()
 """
 
 from __future__ import annotations
@@ -17,41 +21,35 @@ import html
 import itertools
 import json
 import os
-import re
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from .errors import (
+    Busy, Conflict, Corrupt, Denied, Error, Invalid, NeedsRecovery, Newer, NoProgram, NotFound, NotStore, Refused,
+    Unavailable, Unreachable,
+)
+from .mounts import mount_of
+from .store import Run, Runs, Step, Steps, Store
+
 if TYPE_CHECKING:
     import torch
+    import torch.fx
+
+Ties = dict[str, list[str]]  # the other names of tensors that have several
 
 __version__ = "0.1.0"
-__all__ = ["Match", "best", "derive", "graph", "match", "mount_of", "record", "transfer"]
+__all__ = [
+    "Busy", "Conflict", "Corrupt", "Denied", "Error", "Invalid", "Match", "NeedsRecovery", "Newer", "NoProgram", "NotFound", "NotStore", "Refused", "Run", "Runs",
+    "Step", "Steps", "Store", "Unavailable", "Unreachable", "best", "derive", "graph", "match", "mount_of", "record", "transfer",
+]
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__doc__", "__name__", "__version__"])
-
-
-def mount_of(path: str | os.PathLike[str] | None = None) -> Path:
-    """The root of the ckptfs mount that path lies in; without a path, of the only one that there is."""
-    mounts = []
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
-        for line in f:
-            left, right = line.split(" - ", 1)
-            if right.split()[0] == "fuse.ckptfs":
-                mounts.append(Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), left.split()[4])))
-    if path is not None:
-        path = Path(os.path.realpath(path))
-        inside = [m for m in mounts if m == path or m in path.parents]
-        if not inside:
-            raise ValueError(f"{path} is in no ckptfs mount")
-        return max(inside, key=lambda m: len(m.parts))
-    if len(mounts) != 1:
-        raise ValueError(f"there are {len(mounts)} ckptfs mounts: say which, by a path in it")
-    return mounts[0]
 
 
 def best(run: str | os.PathLike[str], metric: str, mode: Literal["min", "max"] = "min") -> Path:
@@ -126,7 +124,7 @@ def record(
         _write_json(step / "arch.json", graph(model))
 
 
-def _origin(step, parent):
+def _origin(step: str | os.PathLike[str], parent: str | os.PathLike[str] | Match) -> str:
     """The path of a parent of a step, from the mount's root. The model of a Match may be gone by now."""
     root = mount_of(step)
     step = Path(os.path.realpath(step))
@@ -141,7 +139,7 @@ def _origin(step, parent):
     return path.relative_to(root).as_posix()
 
 
-def _read_json(path):
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as f:
             value = json.load(f)
@@ -152,7 +150,7 @@ def _read_json(path):
     return value
 
 
-def _write_json(path, value):
+def _write_json(path: Path, value: dict[str, Any]) -> None:
     """Whole or not at all."""
     with _whole(path) as out:
         _write_all(out, json.dumps(value).encode())
@@ -196,16 +194,15 @@ def derive(parent: str | os.PathLike[str], step: str | os.PathLike[str], changed
             for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
                 begin, end = entry["data_offsets"]
                 if name in ours:
-                    data = _bytes(changed[name])
+                    _write_all(out, _bytes(changed[name]))
                 else:
                     f.seek(len(head) + begin)
-                    data = _read_all(f, end - begin)
-                _write_all(out, data)
+                    _write_all(out, _read_all(f, end - begin))
     record(step, parent=parent)
 
 
 @contextlib.contextmanager
-def _whole(path):
+def _whole(path: Path) -> Iterator[FileIO]:
     """A file to be written, which gets its name when that went well."""
     tmp = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -216,7 +213,7 @@ def _whole(path):
         tmp.unlink(missing_ok=True)
 
 
-def _clone(f, out):
+def _clone(f: FileIO, out: FileIO) -> None:
     at, size = 0, os.fstat(f.fileno()).st_size
     while at < size:
         n = os.copy_file_range(f.fileno(), out.fileno(), size - at, at, at)
@@ -225,14 +222,14 @@ def _clone(f, out):
         at += n
 
 
-def _header_size(head, path):
+def _header_size(head: bytes | bytearray, path: Path) -> int:
     n = int.from_bytes(head, "little")
     if n > 100 << 20:
         raise ValueError(f"{path}: a header of {n} bytes")
     return n
 
 
-def _check(t, entry, name):
+def _check(t: Any, entry: dict[str, Any], name: str) -> None:
     """Whether a tensor is what a safetensors header says of it."""
     if not hasattr(t, "dtype") or not hasattr(t, "shape"):
         raise ValueError(f"{name}: {type(t).__name__} is no tensor")
@@ -240,7 +237,7 @@ def _check(t, entry, name):
         raise ValueError(f"{name}: the parent's is {entry['dtype']} {entry['shape']}, this is {t.dtype} {list(t.shape)}")
 
 
-def _bytes(t):
+def _bytes(t: Any) -> memoryview | bytes:
     if hasattr(t, "detach"):
         import torch
 
@@ -248,13 +245,13 @@ def _bytes(t):
     return memoryview(t if t.flags.c_contiguous else t.copy(order="C")).cast("B") if t.size else b""
 
 
-def _write_all(f, data):
-    data = memoryview(data)
-    while data:
-        data = data[f.write(data):]
+def _write_all(f: FileIO, data: bytes | bytearray | memoryview) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[f.write(left):]
 
 
-def _read_all(f, n):
+def _read_all(f: FileIO, n: int) -> bytearray:
     out = bytearray(n)
     at = 0
     while at < n:
@@ -272,7 +269,7 @@ _DTYPES = {
 }
 
 
-def _code(dtype):
+def _code(dtype: object) -> str | None:
     return _DTYPES.get(str(dtype).removeprefix("torch."))
 
 
@@ -292,35 +289,35 @@ def graph(model: torch.nn.Module) -> dict[str, Any]:
     return _traced(model, traced)
 
 
-def _ties(model):
+def _ties(model: torch.nn.Module) -> Ties:
     """{name: the other names of the same tensor}: savers differ in which of them they write."""
     import torch
 
-    groups = {}
+    groups: dict[tuple[Any, ...], list[str]] = {}
     for name, t in model.state_dict(keep_vars=True).items():
         if isinstance(t, torch.Tensor) and t.layout == torch.strided:
             groups.setdefault((t.data_ptr() or id(t), t.dtype, t.shape, t.stride()), []).append(name)
     return {name: [n for n in names if n != name] for names in groups.values() if len(names) > 1 for name in names}
 
 
-def _param(name, t, ties):
+def _param(name: str, t: Any, ties: Ties) -> dict[str, Any] | str:
     code = _code(getattr(t, "dtype", None))
-    known = {} if code is None else {"dtype": code, "shape": list(t.shape)}
+    known: dict[str, Any] = {} if code is None else {"dtype": code, "shape": list(t.shape)}
     if name in ties:
         known["tied"] = ties[name][:64]
     return {"name": name, **known} if known else name
 
 
-def _layer(ident, module, prefix, inputs, ties):
+def _layer(ident: str, module: torch.nn.Module, prefix: str, inputs: list[str], ties: Ties) -> dict[str, Any]:
     """A module without those in it."""
-    node = {"id": ident, "op": type(module).__name__, "cfg": _settings(module), "in": inputs}
+    node: dict[str, Any] = {"id": ident, "op": type(module).__name__, "cfg": _settings(module), "in": inputs}
     params = [_param(f"{prefix}.{name}" if prefix else name, t, ties) for name, t in module.state_dict(keep_vars=True).items() if "." not in name]
     if params:
         node["params"] = params
     return node
 
 
-def _settings(module):
+def _settings(module: torch.nn.Module) -> dict[str, Any]:
     """What a layer does but for its parameters: what it prints of itself, and of torch's own that print nothing, like attention, their attributes."""
     import torch
 
@@ -330,9 +327,9 @@ def _settings(module):
     return cfg
 
 
-def _chain(module, ident, prefix, inputs, ties):
+def _chain(module: torch.nn.Module, ident: str, prefix: str, inputs: list[str], ties: Ties) -> list[dict[str, Any]]:
     """The layers in a module, in the order in which they were registered; the last is called ident."""
-    nodes = []
+    nodes: list[dict[str, Any]] = []
     for name, m in module.named_modules():
         layer = _layer(f"{ident}.{name}" if name else ident, m, ".".join(filter(None, (prefix, name))), [nodes[-1]["id"]] if nodes else inputs, ties)
         if "params" in layer or next(m.children(), None) is None:
@@ -347,10 +344,11 @@ def _chain(module, ident, prefix, inputs, ties):
 _COMMUTING = {"add": "Add", "mul": "Mul", "iadd": "Add", "imul": "Mul"}
 
 
-def _traced(model, traced):
+def _traced(model: torch.nn.Module, traced: torch.fx.GraphModule) -> dict[str, Any]:
     import torch.fx
 
-    nodes, ties = [], _ties(model)
+    nodes: list[dict[str, Any]] = []
+    ties = _ties(model)
     for n in traced.graph.nodes:
         if n.op == "output":
             continue
@@ -371,7 +369,7 @@ def _traced(model, traced):
     return {"v": 1, "nodes": nodes}
 
 
-def _constant(model, name, t, ties):
+def _constant(model: torch.nn.Module, name: str, t: torch.Tensor, ties: Ties) -> dict[str, Any]:
     """A tensor that the trace reads: one of the state, a part of such a one, or whatever the code made of them."""
     import torch
 
@@ -385,12 +383,17 @@ def _constant(model, name, t, ties):
     return {"op": "Constant", "cfg": cfg}
 
 
-def _inputs(node):
+def _inputs(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The nodes that a node takes, in the order of its arguments; one that comes twice is there twice."""
     import torch.fx
 
-    out = []
-    torch.fx.node.map_arg((node.args, node.kwargs), lambda n: out.append(n) or n)
+    out: list[torch.fx.Node] = []
+
+    def take(n: torch.fx.Node) -> torch.fx.Node:
+        out.append(n)
+        return n
+
+    torch.fx.node.map_arg((node.args, node.kwargs), take)
     return out
 
 
@@ -476,9 +479,9 @@ def match(model: torch.nn.Module | dict[str, Any], at: str | os.PathLike[str] | 
     return found
 
 
-def _useful(answer, asked):
+def _useful(answer: dict[str, Any] | None, asked: dict[str, Any]) -> bool:
     """Whether there is a match, of tensors if the graph names any: a graph may be of layers alone."""
-    return bool(answer) and bool(answer["tensors"] or not any(node.get("params") for node in asked.get("nodes", ())))
+    return answer is not None and bool(answer["tensors"] or not any(node.get("params") for node in asked.get("nodes", ())))
 
 
 def transfer(model: torch.nn.Module, match: Match | None, freeze: bool = False) -> list[str]:
@@ -491,7 +494,7 @@ def transfer(model: torch.nn.Module, match: Match | None, freeze: bool = False) 
         return []
     state = model.state_dict(keep_vars=True)
     loaded = []
-    with _Tensors(match.pinned if match.pinned and match.pinned.exists() else match.path) as stored, torch.no_grad():
+    with _tensors_of(match.pinned if match.pinned and match.pinned.exists() else match.path) as stored, torch.no_grad():
         for new, old in match.tensors.items():
             target = state.get(new)
             if target is None or not stored.has(old):
@@ -509,43 +512,47 @@ def transfer(model: torch.nn.Module, match: Match | None, freeze: bool = False) 
 class _Shards:
     """The tensors of a set of files, by its index."""
 
-    def __init__(self, index):
+    def __init__(self, index: Path) -> None:
         with open(index, encoding="utf-8") as f:
-            self.files = json.load(f)["weight_map"]
-        self.dir, self.open = index.parent, {}
+            self.files: dict[str, str] = json.load(f)["weight_map"]
+        self.dir = index.parent
+        self.open: dict[str, _Tensors] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> _Shards:
         return self
 
-    def __exit__(self, *what):
+    def __exit__(self, *what: object) -> None:
         for shard in self.open.values():
             shard.__exit__(*what)
 
-    def _shard(self, name):
+    def _shard(self, name: str) -> _Tensors:
         file = self.files[name]
         if file not in self.open:
             self.open[file] = _Tensors(self.dir / file).__enter__()
         return self.open[file]
 
-    def has(self, name):
+    def has(self, name: str) -> bool:
         return name in self.files and self._shard(name).has(name)
 
-    def get(self, name):
+    def get(self, name: str) -> torch.Tensor:
         return self._shard(name).get(name)
+
+
+def _tensors_of(path: Path) -> _Shards | _Tensors:
+    return _Shards(path) if path.suffix == ".json" else _Tensors(path)
 
 
 class _Tensors:
     """The tensors of a file, read one by one: of a safetensors file, or of the one that the mount shows beside a torch file."""
 
-    def __new__(cls, path):
-        return _Shards(path) if path.suffix == ".json" else super().__new__(cls)
-
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         view = path.with_suffix(".safetensors")
         self.path = view if view.exists() else path
-        self.file = self.state = None
+        self.file: FileIO | None = None
+        self.state: dict[str, Any] = {}
+        self.header: dict[str, Any] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> _Tensors:
         import torch
 
         if self.path.suffix != ".safetensors":
@@ -558,14 +565,14 @@ class _Tensors:
         self.types = {code: getattr(torch, name) for name, code in _DTYPES.items() if hasattr(torch, name)}
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self.file:
             self.file.close()
 
-    def has(self, name):
+    def has(self, name: str) -> bool:
         return name in (self.header if self.file else self.state) and name != "__metadata__"
 
-    def get(self, name):
+    def get(self, name: str) -> torch.Tensor:
         import torch
 
         if not self.file:
