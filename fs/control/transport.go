@@ -20,7 +20,9 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	pr, pw := io.Pipe()
 	w := &responseWriter{header: make(http.Header), body: pw, started: make(chan struct{})}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		defer pw.Close()
 		t.h.ServeHTTP(w, r.WithContext(ctx))
 		w.WriteHeader(http.StatusOK) // for a handler that wrote nothing
@@ -33,21 +35,24 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		ProtoMajor:    1,
 		ProtoMinor:    1,
 		Header:        w.sent,
-		Body:          &responseBody{pr, cancel},
+		Body:          &responseBody{pr, cancel, ended},
 		ContentLength: -1,
 		Request:       r,
 	}, nil
 }
 
-// responseBody cuts the handler off when it is closed.
+// responseBody cuts the handler off when it is closed, and waits for its end.
 type responseBody struct {
 	*io.PipeReader
 	cancel context.CancelFunc
+	ended  <-chan struct{}
 }
 
 func (b *responseBody) Close() error {
 	b.cancel()
-	return b.PipeReader.Close()
+	err := b.PipeReader.Close()
+	<-b.ended
+	return err
 }
 
 // responseWriter is the handler's side of the pipe. status and sent are set once, before started is closed.
