@@ -106,14 +106,15 @@ var ofStatus = []metric[control.Status]{
 
 // ofRemote is a gauge of a store that is joined to a remote; of() reports whether the value is known.
 func ofRemote(name, help string, of func(*control.RemoteStatus) (float64, bool)) metric[control.Status] {
-	return metric[control.Status]{desc(name, help), prometheus.GaugeValue, func(s *control.Status, send send) {
+	ask := func(s *control.Status, send send) {
 		if s.Remote == nil {
 			return
 		}
 		if v, known := of(s.Remote); known {
 			send(v)
 		}
-	}}
+	}
+	return metric[control.Status]{desc(name, help), prometheus.GaugeValue, ask}
 }
 
 func truth(is bool) float64 {
