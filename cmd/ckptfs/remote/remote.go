@@ -196,7 +196,7 @@ func printReport(w io.Writer, a remote.Address, r *probe.Report) {
 		result := "ok"
 		switch {
 		case c.Failed != "" && c.Needed:
-			result = "FAILED"
+			result = text.Paints(w).Bad("FAILED")
 		case c.Failed != "":
 			result = "no"
 		}
