@@ -99,6 +99,7 @@ are gaps. With --json the log is printed as without it.`,
 			}
 			return s.Look(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {
 				log := func(to control.Listed) (*control.RunLog, error) {
+					defer s.Waiting("reading")()
 					return c.Log(cmd.Context(), at.Path, to)
 				}
 				if s.JSON() {

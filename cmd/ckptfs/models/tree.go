@@ -32,13 +32,19 @@ type branch struct {
 // showTree prints runs by what each comes from.
 func showTree(ctx context.Context, s Shell, c *control.Client, l *control.RunList) error {
 	all := make([]*branch, len(l.Runs))
+	update, done := s.Progress("reading lineages")
+	defer done()
 	for i := range l.Runs {
+		if update != nil {
+			update(control.Progress{DoneFiles: i, TotalFiles: len(l.Runs)})
+		}
 		b, err := grown(ctx, c, l.Runs[i])
 		if err != nil {
 			return err
 		}
 		all[i] = b
 	}
+	done()
 	v := struct {
 		Runs []*branch `json:"runs"`
 	}{all}

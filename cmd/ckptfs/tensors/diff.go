@@ -33,7 +33,9 @@ difference divided by the norm of A's tensor. Files without tensors are compared
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.LookTwo(cmd.Context(), args[0], args[1], func(c *control.Client, at *place.Place,
 				other string) error {
-				d, err := c.Diff(cmd.Context(), at.Path, other, nil, nil)
+				update, done := s.Progress("comparing")
+				d, err := c.Diff(cmd.Context(), at.Path, other, nil, update)
+				done()
 				if err != nil {
 					return err
 				}
