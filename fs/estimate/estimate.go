@@ -105,7 +105,8 @@ type estimator struct {
 	read       int64       // bytes
 	heads      int64       // bytes that are parsed for each shell
 	told       time.Time
-	complete   bool // everything was read
+	said       *Answer // that was told with the progress; nil at first
+	complete   bool    // everything was read
 
 	first *Answer // by samples; nil without any
 }
@@ -270,7 +271,7 @@ func (e *estimator) tell(total int64, files int) *Answer {
 	if a == nil {
 		a = e.answer()
 	}
-	e.told = e.o.Now()
+	e.told, e.said = e.o.Now(), a
 	if e.o.Progress != nil {
 		e.o.Progress(control.Progress{DoneBytes: e.read, TotalBytes: max(total, e.read), DoneFiles: files,
 			TotalFiles: len(e.files)}, a)
