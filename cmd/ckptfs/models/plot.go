@@ -25,7 +25,9 @@ const (
 // plotLog draws metrics of a run: those that are named, or all.
 func plotLog(ctx context.Context, s Shell, run string, metrics []string) error {
 	return s.Look(ctx, run, func(c *control.Client, at *place.Place) error {
+		done := s.Waiting("reading")
 		l, err := c.Steps(ctx, at.Path)
+		done()
 		if err != nil {
 			return err
 		}
