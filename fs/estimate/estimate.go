@@ -119,6 +119,9 @@ func Run(ctx context.Context, paths []string, o Options) (*Answer, error) {
 	}
 	e := &estimator{o: o, began: o.Now()}
 	e.told = e.began
+	if o.Progress != nil {
+		o.Progress(control.Progress{Phase: "looking at names"}, nil)
+	}
 	if err := e.walk(ctx, paths); err != nil {
 		return nil, err
 	}

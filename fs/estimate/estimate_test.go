@@ -484,6 +484,9 @@ func TestOneFile(t *testing.T) {
 	f.write("x", p)
 	var told []int64
 	f.estimate(Options{Full: true, Now: ticking(), Progress: func(p control.Progress, a *Answer) {
+		if p == (control.Progress{Phase: "looking at names"}) && a == nil {
+			return
+		}
 		if p.TotalBytes != 32<<20 || p.DoneBytes > p.TotalBytes || len(told) == 0 && a != nil {
 			t.Errorf("%+v, answer %+v", p, a)
 		}
