@@ -78,12 +78,13 @@ func printChecked(w io.Writer, c *control.Checked, todo []string) {
 	if c.LostFound > 0 {
 		fmt.Fprintf(w, "%s in lost+found, moved there by repairs\n", text.Plural(c.LostFound, "file"))
 	}
+	paint := text.Paints(w)
 	for _, p := range c.Problems {
 		s := p.What
 		if p.Path != "" {
 			s = p.Path + ": " + s
 		}
-		fmt.Fprintln(w, text.Printable(s))
+		fmt.Fprintln(w, paint.Bad(text.Printable(s)))
 		if p.TensorCount > 0 {
 			more := ""
 			if n := p.TensorCount - len(p.Tensors); n > 0 {

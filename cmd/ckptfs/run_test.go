@@ -71,9 +71,14 @@ func (s *shelf) Show(_ context.Context, path string, _ control.Passes) (*control
 // serveShelf makes a store whose daemon answers with s, and returns its folder.
 func serveShelf(t *testing.T, s *shelf) string {
 	t.Helper()
+	return serveVolume(t, s)
+}
+
+func serveVolume(t *testing.T, v control.Volume) string {
+	t.Helper()
 	store := placetest.MakeStore(t)
 	m := control.Mount{Version: "1", Store: store, Mode: control.ModeServed, Mountpoint: "/mnt/x"}
-	srv, err := control.Serve(store, control.NewHandler(control.Services{Volume: s}, m))
+	srv, err := control.Serve(store, control.NewHandler(control.Services{Volume: v}, m))
 	if err != nil {
 		t.Fatal(err)
 	}

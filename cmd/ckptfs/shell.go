@@ -160,6 +160,14 @@ func (s shell) Saying(doing func() string) (update func(control.Progress), done 
 	return text.Progress(s.a.err, doing)
 }
 
+// Waiting shows on a terminal for how long something takes of which nothing else is known.
+func (s shell) Waiting(doing string) (done func()) {
+	if !s.a.tty || s.a.json {
+		return func() {}
+	}
+	return text.Waiting(s.a.err, doing)
+}
+
 func (s shell) IsStore(dir string) bool { return place.IsStore(dir) }
 
 func (s shell) Left(skipped []control.Skip) { s.a.left(skipped) }

@@ -34,7 +34,9 @@ The first answer after a mount reads every manifest. The daemon keeps it up to d
 		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return whole(a, cmd, args[0], readOnly, func(s *session) error {
+				done := shell{a}.Waiting("counting")
 				st, err := s.Stats(cmd.Context())
+				done()
 				if err != nil {
 					return err
 				}

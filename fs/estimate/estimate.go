@@ -105,7 +105,8 @@ type estimator struct {
 	read       int64       // bytes
 	heads      int64       // bytes that are parsed for each shell
 	told       time.Time
-	complete   bool // everything was read
+	said       *Answer // that was told with the progress; nil at first
+	complete   bool    // everything was read
 
 	first *Answer // by samples; nil without any
 }
@@ -118,6 +119,9 @@ func Run(ctx context.Context, paths []string, o Options) (*Answer, error) {
 	}
 	e := &estimator{o: o, began: o.Now()}
 	e.told = e.began
+	if o.Progress != nil {
+		o.Progress(control.Progress{Phase: "looking at names"}, nil)
+	}
 	if err := e.walk(ctx, paths); err != nil {
 		return nil, err
 	}
@@ -270,7 +274,7 @@ func (e *estimator) tell(total int64, files int) *Answer {
 	if a == nil {
 		a = e.answer()
 	}
-	e.told = e.o.Now()
+	e.told, e.said = e.o.Now(), a
 	if e.o.Progress != nil {
 		e.o.Progress(control.Progress{DoneBytes: e.read, TotalBytes: max(total, e.read), DoneFiles: files,
 			TotalFiles: len(e.files)}, a)

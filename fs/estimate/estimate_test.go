@@ -311,7 +311,9 @@ func TestSamples(t *testing.T) {
 	full := f.estimate(Options{Full: true})
 	var answers []*Answer
 	a := f.estimate(Options{shell: full.Bytes / 20, Progress: func(p control.Progress, a *Answer) {
-		answers = append(answers, a)
+		if a != nil {
+			answers = append(answers, a)
+		}
 	}})
 	if !a.Complete || math.Abs(float64(a.StoredBytes-full.StoredBytes)) > float64(full.Bytes)/50 {
 		t.Errorf("all samples say %d bytes, everything %d of %d", a.StoredBytes, full.StoredBytes, full.Bytes)
@@ -457,7 +459,7 @@ func TestInterrupted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a, err := Run(ctx, []string{f.dir}, f.options(Options{Full: full, shell: 512 << 10, Now: ticking(),
 			Progress: func(_ control.Progress, a *Answer) {
-				if a.ReadBytes > 0 {
+				if a != nil && a.ReadBytes > 0 {
 					cancel()
 				}
 			}}))
@@ -472,6 +474,29 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestOneFile: of a file that takes long it is told how far it is, and no answer before there is one.
+func TestOneFile(t *testing.T) {
+	f := newFolder(t)
+	p := make([]byte, 32<<20)
+	for i := range p {
+		p[i] = byte(i * i >> 7)
+	}
+	f.write("x", p)
+	var told []int64
+	f.estimate(Options{Full: true, Now: ticking(), Progress: func(p control.Progress, a *Answer) {
+		if p == (control.Progress{Phase: "looking at names"}) && a == nil {
+			return
+		}
+		if p.TotalBytes != 32<<20 || p.DoneBytes > p.TotalBytes || len(told) == 0 && a != nil {
+			t.Errorf("%+v, answer %+v", p, a)
+		}
+		told = append(told, p.DoneBytes)
+	}})
+	if len(told) < 5 || !slices.IsSorted(told) {
+		t.Errorf("told %d", told)
+	}
+}
+
 // TestFirstStands: while everything is read, what is told is the samples' answer.
 func TestFirstStands(t *testing.T) {
 	f := newFolder(t)
@@ -479,6 +504,9 @@ func TestFirstStands(t *testing.T) {
 	var first *Answer // the last that is told of samples
 	whole := 0
 	tell := func(p control.Progress, a *Answer) {
+		if a == nil {
+			return
+		}
 		if p.TotalBytes < a.Bytes {
 			first = a
 			return

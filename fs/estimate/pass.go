@@ -121,7 +121,8 @@ func (p *pass) file(ctx context.Context, n uint32) error {
 		r, size, place = s, s.size, s.place
 		layout = func() (*formats.Layout, error) { return s.layout, nil }
 	}
-	return p.pack(ctx, n, bases.Packing{Path: f.path, Raw: r, Size: size, Layout: layout}, place)
+	return p.pack(ctx, n, bases.Packing{Path: f.path, Raw: p.metered(r, size, int(n)), Size: size,
+		Layout: layout}, place)
 }
 
 // pack packs a file and adds what it takes.

@@ -51,7 +51,7 @@ func (p *Passes) Check(
 			c.out.Files++
 			if report != nil && c.out.Files%64 == 1 {
 				done := int(c.out.Files)
-				report(control.Progress{DoneBytes: total, TotalBytes: total, DoneFiles: done, Current: path})
+				report(control.Progress{Phase: "checking files", DoneFiles: done, Current: path})
 			}
 		})
 		if c.file(path, n, st) {
@@ -80,12 +80,10 @@ func (c *check) segments(ctx context.Context, total int64, report func(control.P
 	}
 	if report != nil {
 		opt.Progress = func(st store.CheckStats) {
-			done := control.Progress{
-				DoneBytes: st.ReadStored, TotalBytes: total,
-				DoneFiles: st.SegmentsLooked, TotalFiles: st.Segments, Current: "segments",
-			}
-			if !c.o.ReadData {
-				done.TotalBytes, done.DoneBytes = int64(st.Segments), int64(st.SegmentsLooked)
+			done := control.Progress{Phase: "checking segments", DoneFiles: st.SegmentsLooked,
+				TotalFiles: st.Segments, Current: "segments"}
+			if c.o.ReadData {
+				done.DoneBytes, done.TotalBytes = st.ReadStored, total
 			}
 			report(done)
 		}

@@ -69,10 +69,7 @@ func repairSegments(
 	}
 	if report != nil {
 		opt.Progress = func(st salvage.Stats) {
-			report(control.Progress{
-				DoneBytes: int64(st.Looked), TotalBytes: int64(st.Segments),
-				DoneFiles: st.Looked, TotalFiles: st.Segments,
-			})
+			report(control.Progress{DoneFiles: st.Looked, TotalFiles: st.Segments})
 		}
 	}
 	st, err := salvage.Segments(d, d.Join(tree.SegmentsDir), format.ID, opt)

@@ -33,10 +33,7 @@ var ofStatus = []metric[control.Status]{
 		}),
 	gauge("packing_held", "1 while files wait to be packed because other programs use the processors.",
 		func(s *control.Status) float64 {
-			if s.PackingWaits == "" {
-				return 0
-			}
-			return 1
+			return truth(s.PackingWaits != "")
 		}),
 	gauge("unpacked_bytes", "Bytes of files that are to be packed and are not yet, open ones included.",
 		func(s *control.Status) float64 { return float64(s.UnpackedBytes) }),
@@ -67,13 +64,76 @@ var ofStatus = []metric[control.Status]{
 			}
 			return at
 		}),
+	{desc("last_check_problems", "Problems that the last check of the mounted store found."),
+		prometheus.GaugeValue, func(s *control.Status, send send) {
+			if s.LastCheck != nil {
+				send(float64(s.LastCheck.Problems))
+			}
+		}},
+
+	ofRemote("remote_up", "1 while the store's remote is reached, as far as is known.",
+		func(r *control.RemoteStatus) (float64, bool) { return truth(r.Offline == nil), true }),
+	ofRemote("remote_blocked", "1 while something other than the network keeps the store from publishing.",
+		func(r *control.RemoteStatus) (float64, bool) { return truth(r.Problem != ""), true }),
+	ofRemote("remote_last_contact_timestamp_seconds", "When the remote answered last, since the epoch.",
+		func(r *control.RemoteStatus) (float64, bool) { return moment(r.LastContact) }),
+	ofRemote("remote_last_commit_timestamp_seconds", "When the store published last, since the epoch.",
+		func(r *control.RemoteStatus) (float64, bool) { return moment(r.LastCommit) }),
+	ofRemote("remote_unpublished_files", "Files that the store has and its remote has not.",
+		func(r *control.RemoteStatus) (float64, bool) {
+			if r.Unpublished == nil {
+				return 0, false
+			}
+			return float64(r.Unpublished.Files), true
+		}),
+	ofRemote("remote_unpublished_bytes", "Bytes of the files that the store has and its remote has not.",
+		func(r *control.RemoteStatus) (float64, bool) {
+			if r.Unpublished == nil {
+				return 0, false
+			}
+			return float64(r.Unpublished.Bytes), true
+		}),
+	ofRemote("remote_manual", "1 if the store publishes when a command says so, and not before.",
+		func(r *control.RemoteStatus) (float64, bool) { return truth(r.Manual), true }),
+	ofRemote("remote_conflicts", "Names of which the remote has several versions.",
+		func(r *control.RemoteStatus) (float64, bool) {
+			if r.Conflicts == nil {
+				return 0, false
+			}
+			return float64(*r.Conflicts), true
+		}),
+}
+
+// ofRemote is a gauge of a store that is joined to a remote; of() reports whether the value is known.
+func ofRemote(name, help string, of func(*control.RemoteStatus) (float64, bool)) metric[control.Status] {
+	ask := func(s *control.Status, send send) {
+		if s.Remote == nil {
+			return
+		}
+		if v, known := of(s.Remote); known {
+			send(v)
+		}
+	}
+	return metric[control.Status]{desc(name, help), prometheus.GaugeValue, ask}
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// moment is a time in seconds since the epoch, if it is one.
+func moment(t time.Time) (seconds float64, is bool) {
+	return float64(t.UnixMilli()) / 1e3, !t.IsZero()
 }
 
 // since is the moment of something, which is not sent before that.
 func since(name, help string, at func(*control.Status) time.Time) metric[control.Status] {
 	of := func(s *control.Status, send send) {
-		if t := at(s); !t.IsZero() {
-			send(float64(t.UnixMilli()) / 1e3)
+		if v, is := moment(at(s)); is {
+			send(v)
 		}
 	}
 	return metric[control.Status]{desc(name, help), prometheus.GaugeValue, of}

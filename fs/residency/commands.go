@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -98,9 +99,31 @@ type mover struct {
 	do     func(string, *content.File) (int64, string, error)
 	report func(control.Progress) // or nil
 
+	total atomic.Int64 // files; 0 until they are counted
+
 	mu    sync.Mutex
 	moved *control.Moved
 	done  int
+}
+
+// patience is after how long the files are counted of what takes long: who waits wants to know how long.
+const patience = time.Second
+
+// count counts the files that walk comes to, unless it is over before.
+func (m *mover) count(ctx context.Context, walk Walk, path string) {
+	select {
+	case <-time.After(patience):
+	case <-ctx.Done():
+		return
+	}
+	n := int64(0)
+	err := walk(ctx, path, func(string, *content.File) error {
+		n++
+		return ctx.Err()
+	})
+	if err == nil {
+		m.total.Store(n)
+	}
 }
 
 // file does it to one file, and lets go of that.
@@ -121,7 +144,8 @@ func (m *mover) file(at found) error {
 		m.moved.Bytes += size
 	}
 	if m.report != nil {
-		m.report(control.Progress{DoneBytes: m.moved.Bytes, DoneFiles: m.done, Current: at.path})
+		m.report(control.Progress{DoneBytes: m.moved.Bytes, DoneFiles: m.done,
+			TotalFiles: int(m.total.Load()), Current: at.path})
 	}
 	return nil
 }
@@ -148,6 +172,13 @@ func move(ctx context.Context, walk Walk, op, path string, atATime int, report f
 	for range atATime { // not a goroutine for each file: each would grow a stack
 		group.Go(func() error { return m.files(files) })
 	}
+	counting, stop := context.WithCancel(ctx)
+	var counted sync.WaitGroup
+	if report != nil {
+		counted.Go(func() { m.count(counting, walk, path) })
+	}
+	defer counted.Wait()
+	defer stop()
 	err := walk(ctx, path, func(p string, f *content.File) error {
 		f.Pin()
 		files <- found{p, f}

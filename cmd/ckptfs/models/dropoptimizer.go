@@ -15,6 +15,7 @@ import (
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
+	"ckptfs/fs/control"
 	"ckptfs/fs/view"
 )
 
@@ -93,7 +94,10 @@ func dropOptimizer(ctx context.Context, s Shell, path string, dry bool) error {
 	}
 	out.NewSize = plan.Size()
 	if !dry {
-		if err := writeWeights(ctx, out.Weights, st.Mode().Perm(), f, plan); err != nil {
+		update, done := s.Progress("writing")
+		err := writeWeights(ctx, out.Weights, st.Mode().Perm(), f, plan, update)
+		done()
+		if err != nil {
 			return fmt.Errorf("%s: %w; %s stays as it is", out.Weights, err, path)
 		}
 		if now, err := os.Lstat(path); err != nil || now.ModTime() != st.ModTime() ||
@@ -142,7 +146,7 @@ func withoutOptimizer(l *formats.Layout, out *dropped) ([]formats.Tensor, error)
 
 // writeWeights makes the new file, whole and durable before it has its name.
 func writeWeights(ctx context.Context, path string, mode os.FileMode, src io.ReaderAt,
-	plan *view.View) (err error) {
+	plan *view.View, update func(control.Progress)) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return errors.New("there is a file of that name: move it away first")
 	}
@@ -171,7 +175,9 @@ func writeWeights(ctx context.Context, path string, mode os.FileMode, src io.Rea
 		if _, err := tmp.Write(buf[:n]); err != nil {
 			return err
 		}
-		off += int64(n)
+		if off += int64(n); update != nil {
+			update(control.Progress{DoneBytes: off, TotalBytes: plan.Size()})
+		}
 	}
 	if err := errors.Join(tmp.Chmod(mode), tmp.Sync()); err != nil {
 		return err

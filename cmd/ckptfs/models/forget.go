@@ -248,7 +248,7 @@ func printForgotten(w io.Writer, out *forgotten) {
 	for i, s := range out.Steps {
 		what := "kept"
 		if !s.Keep {
-			what = "forgotten"
+			what = text.Paints(w).Doubtful("forgotten")
 			gone++
 		}
 		rows[i] = []string{text.Printable(s.Step), what, text.Printable(strings.Join(s.Reason, ", "))}

@@ -19,6 +19,10 @@ type Shell interface {
 	JSON() bool
 	// Say tells on standard error what is no result.
 	Say(format string, args ...any)
+	// Progress shows on a terminal how far something is; done takes it away. update is nil elsewhere.
+	Progress(doing string) (update func(control.Progress), done func())
+	// Waiting shows on a terminal for how long something takes; done takes it away.
+	Waiting(doing string) (done func())
 	// Look connects to the volume that a path lies in, to change nothing.
 	Look(ctx context.Context, path string, do func(c *control.Client, at *place.Place) error) error
 	// LookPast is Look, also of a path of what is gone.

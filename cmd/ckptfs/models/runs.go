@@ -18,14 +18,18 @@ import (
 )
 
 func runsCmd(s Shell) *cobra.Command {
-	return &cobra.Command{
+	tree := false
+	cmd := &cobra.Command{
 		Use:   "runs PATH",
 		Short: "List the training runs: steps, sizes, metrics",
 		Long: `Lists the directories below runs/ of the store of PATH. The steps of a run are the directories in it that hold files.
 
 A step is complete when all its files were closed. It is torn when a file of it was open for writing while a daemon
 died, until that file is written again or removed. Names such as tmp-checkpoint-500 belong to steps that are being
-written.`,
+written.
+
+--tree lists each run below the one that its first step comes from, as ckptfs lineage has it, and the metrics of its
+last step that has any.`,
 		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.Whole(cmd, args[0], func(c *control.Client, _ *place.Place) error {
@@ -33,33 +37,45 @@ written.`,
 				if err != nil {
 					return err
 				}
+				if tree {
+					return showTree(cmd.Context(), s, c, r)
+				}
 				return s.Show(r, func(w io.Writer) { printRuns(w, r) })
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&tree, "tree", false, "list each run below the one that it comes from")
+	return cmd
 }
 
 func printRuns(w io.Writer, l *control.RunList) {
+	paint := text.Paints(w)
 	rows := make([][]string, len(l.Runs))
 	for i := range l.Runs {
 		r := &l.Runs[i]
-		var not []string
-		if r.Torn > 0 {
-			not = append(not, fmt.Sprintf("%d torn", r.Torn))
-		}
-		if r.Writing > 0 {
-			not = append(not, fmt.Sprintf("%d being written", r.Writing))
-		}
-		rows[i] = []string{text.Printable(r.Run), humanize.Comma(int64(r.Steps)), strings.Join(not, ", "),
+		rows[i] = []string{text.Printable(r.Run), humanize.Comma(int64(r.Steps)), incomplete(r, paint),
 			text.Bytes(r.LogicalBytes),
 			text.Time(r.Last), text.Printable(strings.Join(r.Metrics, ", "))}
 	}
 	text.Table(w, []string{"RUN", ">STEPS", "NOT COMPLETE", ">SIZE", "LAST WRITTEN", "METRICS"}, rows)
 }
 
+// incomplete says how many steps of a run are not complete; "" for none.
+func incomplete(r *control.Run, paint text.Paint) string {
+	var not []string
+	if r.Torn > 0 {
+		not = append(not, paint.Bad(fmt.Sprintf("%d torn", r.Torn)))
+	}
+	if r.Writing > 0 {
+		not = append(not, paint.Doubtful(fmt.Sprintf("%d being written", r.Writing)))
+	}
+	return strings.Join(not, ", ")
+}
+
 func logCmd(s Shell) *cobra.Command {
-	return &cobra.Command{
-		Use:   "log RUN",
+	plots := false
+	cmd := &cobra.Command{
+		Use:   "log RUN | --plot RUN [METRIC…]",
 		Short: "List the steps of a run: metrics, sizes, what each added",
 		Long: `Lists the steps of RUN, a folder below runs/, in the order of the numbers in their names: the size of each, how much of
 it no step before it has (raw, before compression), the step with which it shares most of the rest, and its metrics.
@@ -67,11 +83,23 @@ it no step before it has (raw, before compression), the step with which it share
 Metrics are read from metrics.json, trainer_state.json, _CHECKPOINT_METADATA and Lightning's *.ckpt in the step's
 directory, and from its extended attributes user.metric.NAME, which take precedence:
 
-    setfattr -n user.metric.val_loss -v 0.31 /mnt/ckpt/runs/a/3`,
-		Args: args.One,
+    setfattr -n user.metric.val_loss -v 0.31 /mnt/ckpt/runs/a/3
+
+--plot draws each METRIC over the steps as a curve, or every one that a complete step has. Values that are not finite
+are gaps. With --json the log is printed as without it.`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if plots {
+				return args.Some(cmd, given)
+			}
+			return args.One(cmd, given)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if plots && !s.JSON() {
+				return plotLog(cmd.Context(), s, args[0], args[1:])
+			}
 			return s.Look(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {
 				log := func(to control.Listed) (*control.RunLog, error) {
+					defer s.Waiting("reading")()
 					return c.Log(cmd.Context(), at.Path, to)
 				}
 				if s.JSON() {
@@ -81,6 +109,8 @@ directory, and from its extended attributes user.metric.NAME, which take precede
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&plots, "plot", false, "draw metrics over the steps")
+	return cmd
 }
 
 // bestStep is what best prints: the step, by its path for programs of this machine.
@@ -116,7 +146,7 @@ the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN
 				}
 				return s.Show(found, func(w io.Writer) {
 					fmt.Fprintf(w, "%s  %s=%s\n", text.Printable(found.Path), text.Printable(b.Metric),
-						b.Value)
+						text.Paints(w).Best(b.Value.String()))
 				})
 			})
 		},

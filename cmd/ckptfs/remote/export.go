@@ -23,7 +23,9 @@ else fetches nothing else. This takes the room of the whole files once more.`,
 		Args: c.args("NAME PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.With(cmd.Context(), args[1], func(s *control.Client, at string) error {
+				done := c.Waiting("publishing")
 				out, err := s.Export(cmd.Context(), args[0], at, serving)
+				done()
 				if err != nil {
 					return err
 				}

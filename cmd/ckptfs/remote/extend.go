@@ -98,15 +98,25 @@ func (c *commands) writer(ctx context.Context, path string) (*joined, error) {
 	return j, err
 }
 
-// counts says on the terminal what is being done, and how much of it was, a few times a second.
+// counts says on the terminal what is being done, how much of it was, and how quickly, a few times a second.
 func (c *commands) counts() (say func(doing string, n int64), done func()) {
 	tell, done := c.Doing()
-	var last time.Time
+	var last, began time.Time
+	phase, from := "", int64(0)
 	return func(doing string, n int64) {
-		if now := c.now(); now.Sub(last) > time.Second/5 {
-			last = now
-			tell(doing + ": " + humanize.Comma(n))
+		now := c.now()
+		if doing != phase {
+			phase, from, began = doing, n, now
 		}
+		if now.Sub(last) <= time.Second/5 {
+			return
+		}
+		last = now
+		line := doing + ": " + humanize.Comma(n)
+		if in := now.Sub(began); in > time.Second && n > from {
+			line += fmt.Sprintf(", %s/s", humanize.Comma(int64(float64(n-from)/in.Seconds())))
+		}
+		tell(line)
 	}, done
 }
 

@@ -186,7 +186,9 @@ func (c *commands) fetch() *cobra.Command {
 		Args:  c.args("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.With(cmd.Context(), args[0], func(s *control.Client, _ string) error {
+				done := c.Waiting("asking the remote")
 				f, err := s.Fetch(cmd.Context())
+				done()
 				if err != nil {
 					return err
 				}

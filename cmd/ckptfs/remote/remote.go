@@ -41,6 +41,8 @@ type Shell interface {
 	// Left names what was left as it is, and Partial is the error of that.
 	Left([]control.Skip)
 	Partial() error
+	// Waiting shows on a terminal for how long something takes; done takes it away.
+	Waiting(doing string) (done func())
 	// Doing says on a terminal what is being done; done takes it away.
 	Doing() (say func(what string), done func())
 }
@@ -196,7 +198,7 @@ func printReport(w io.Writer, a remote.Address, r *probe.Report) {
 		result := "ok"
 		switch {
 		case c.Failed != "" && c.Needed:
-			result = "FAILED"
+			result = text.Paints(w).Bad("FAILED")
 		case c.Failed != "":
 			result = "no"
 		}

@@ -20,6 +20,8 @@ type Shell interface {
 	Show(v any, human func(io.Writer)) error
 	// Look connects to the volume that paths lie in; at are the paths below the mount's root.
 	Inside(ctx context.Context, paths []string, do func(c *control.Client, at []string) error) error
+	// Waiting shows on a terminal for how long something takes; done takes it away.
+	Waiting(doing string) (done func())
 }
 
 // Du is the command du.
@@ -52,7 +54,9 @@ that may share.`,
 			}
 			return s.Inside(cmd.Context(), args, func(c *control.Client, at []string) error {
 				o.Paths = at
+				done := s.Waiting("counting")
 				d, err := c.Du(cmd.Context(), o)
+				done()
 				if err != nil {
 					return err
 				}

@@ -77,7 +77,7 @@ Nothing is written but temporary files in TMPDIR.`,
 				return err
 			}
 			defer o.Temp.Close()
-			saying := "estimating"
+			saying := soFar(nil)
 			update, done := s.Saying(func() string { return saying })
 			defer done()
 			if update != nil {
@@ -127,6 +127,9 @@ func stores(s Outside) (func(dir string) string, error) {
 
 // soFar is an estimate in a few words.
 func soFar(a *estimate.Answer) string {
+	if a == nil {
+		return "estimating"
+	}
 	return fmt.Sprintf("%s would take %s (%s to %s)", text.Bytes(a.Bytes), text.Bytes(a.StoredBytes),
 		text.Bytes(a.LowBytes), text.Bytes(a.HighBytes))
 }

@@ -38,8 +38,10 @@ difference in the sample shows as 0 %.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.LookTwo(cmd.Context(), args[0], args[1], func(c *control.Client, at *place.Place,
 				other string) error {
-				d, err := c.Diff(cmd.Context(), control.DiffOptions{A: at.Path, B: other,
-					Sample: sample.Bytes}, nil, nil)
+				o := control.DiffOptions{A: at.Path, B: other, Sample: sample.Bytes}
+				update, done := s.Progress("comparing")
+				d, err := c.Diff(cmd.Context(), o, nil, update)
+				done()
 				if err != nil {
 					return err
 				}

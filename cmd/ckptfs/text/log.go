@@ -14,12 +14,13 @@ import (
 
 // Log prints a run's log as a table.
 func Log(w io.Writer, log func(control.Listed) (*control.RunLog, error)) error {
+	paint := Paints(w)
 	var rows [][]string
 	var problems []string
 	_, err := log(func(some []control.Step) error {
 		for i := range some {
 			s := &some[i]
-			rows = append(rows, stepRow(s))
+			rows = append(rows, stepRow(s, paint))
 			if s.Problem != "" {
 				problems = append(problems, Printable(s.Step)+": "+Printable(s.Problem))
 			}
@@ -35,7 +36,7 @@ func Log(w io.Writer, log func(control.Listed) (*control.RunLog, error)) error {
 			"`ckptfs du` says what removing a step gives back.")
 	}
 	for _, p := range problems {
-		fmt.Fprintln(w, p)
+		fmt.Fprintln(w, paint.Bad(p))
 	}
 	return nil
 }
@@ -43,7 +44,18 @@ func Log(w io.Writer, log func(control.Listed) (*control.RunLog, error)) error {
 // leastPlain is how much of a step must not be packed to be worth a word: small files never are.
 const leastPlain = 64 << 10
 
-func stepRow(s *control.Step) []string {
+// state is a step's, in its colour.
+func state(s *control.Step, paint Paint) string {
+	switch {
+	case s.State == control.StepTorn:
+		return paint.Bad(s.State)
+	case s.Unfinished():
+		return paint.Doubtful(s.State)
+	}
+	return s.State
+}
+
+func stepRow(s *control.Step, paint Paint) []string {
 	fresh := Bytes(s.NewBytes)
 	if s.PlainBytes >= leastPlain {
 		fresh += " + " + Bytes(s.PlainBytes) + " not packed"
@@ -56,7 +68,7 @@ func stepRow(s *control.Step) []string {
 	for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
 		metrics = append(metrics, name+"="+s.Metrics[name].String())
 	}
-	return []string{Printable(s.Step), s.State, Time(s.Time), Bytes(s.LogicalBytes), fresh,
+	return []string{Printable(s.Step), state(s, paint), Time(s.Time), Bytes(s.LogicalBytes), fresh,
 		Bytes(s.StoredBytes), Printable(shared),
 		Printable(strings.Join(metrics, " "))}
 }

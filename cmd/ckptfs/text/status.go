@@ -11,17 +11,18 @@ import (
 
 // NameFailures names the files that may have lost bytes, and those that something failed of, a line each.
 func NameFailures(w io.Writer, s *control.Status) {
+	paint := Paints(w)
 	if l := s.Loss; l != nil {
 		for _, f := range l.Files {
-			fmt.Fprintf(w, "lost: %s: the disk did not take all that was written to it: %s (since %s)\n",
+			fmt.Fprintf(w, paint.Bad("lost")+": %s: the disk did not take all that was written to it: %s (since %s)\n",
 				Printable(f.Path), Printable(f.Reason), f.Since.Format(time.DateTime))
 		}
 		if l.More > 0 {
-			fmt.Fprintf(w, "lost: %d more, which the log names\n", l.More)
+			fmt.Fprintf(w, paint.Bad("lost")+": %d more, which the log names\n", l.More)
 		}
 	}
 	for _, f := range s.Failures {
-		fmt.Fprintf(w, "failed: %s: %s (%s since %s)\n", Printable(f.Path), Printable(f.Reason),
+		fmt.Fprintf(w, paint.Bad("failed")+": %s: %s (%s since %s)\n", Printable(f.Path), Printable(f.Reason),
 			Plural(int64(f.Attempts), "attempt"), f.Since.Format(time.DateTime))
 	}
 }
@@ -43,6 +44,7 @@ func Everything(s *control.Status) string {
 
 // Status prints what a daemon is doing.
 func Status(w io.Writer, st *control.Status) {
+	paint := Paints(w)
 	mounted, mode, process, waits := "no", "", "", ""
 	if st.Mode != control.ModeUnmounted {
 		waits = st.PackingWaits
@@ -82,17 +84,17 @@ func Status(w io.Writer, st *control.Status) {
 		"ids", idsText(st),
 		"disk", diskText(&st.Upkeep),
 		"pruned", prunedText(st.LastPrune),
-		"checked", checkedText(st.LastCheck),
+		"checked", checkedText(st.LastCheck, paint),
 		"copies", fmt.Sprintf("%s of packed files, %s", Bytes(st.ResidentBytes), hot),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", Printable(st.Recovery),
-		"remote", Remote(st.Remote),
+		"remote", remoteText(st.Remote, paint),
 	)
 	for _, s := range st.Sidecars {
-		fmt.Fprintf(w, "refused: %s\n", Printable(s))
+		fmt.Fprintf(w, paint.Doubtful("refused")+": %s\n", Printable(s))
 	}
 	if st.MoreSidecars > 0 {
-		fmt.Fprintf(w, "refused: %d more\n", st.MoreSidecars)
+		fmt.Fprintf(w, paint.Doubtful("refused")+": %d more\n", st.MoreSidecars)
 	}
 	NamePlain(w, st)
 	NameFailures(w, st)
@@ -149,8 +151,16 @@ func prunedText(p *control.LastPrune) string {
 	return s
 }
 
+// remoteText is a remote, and whether it is one that nothing goes to.
+func remoteText(r *control.RemoteStatus, paint Paint) string {
+	if r != nil && (r.Problem != "" || r.Offline != nil) {
+		return paint.Doubtful(Remote(r))
+	}
+	return Remote(r)
+}
+
 // checkedText is the last check; nothing if there was none.
-func checkedText(c *control.LastCheck) string {
+func checkedText(c *control.LastCheck, paint Paint) string {
 	if c == nil {
 		return ""
 	}
@@ -159,7 +169,7 @@ func checkedText(c *control.LastCheck) string {
 		s += ", stored data too"
 	}
 	if c.Problems > 0 {
-		return s + fmt.Sprintf("; damage was found: %s, which `ckptfs check` names", Plural(c.Problems, "problem"))
+		return s + "; " + paint.Bad("damage was found") + fmt.Sprintf(": %s, which `ckptfs check` names", Plural(c.Problems, "problem"))
 	}
 	return s + ", no damage found"
 }

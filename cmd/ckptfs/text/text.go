@@ -110,13 +110,17 @@ func Table(out io.Writer, head []string, rows [][]string) {
 	rows = append([][]string{titles}, rows...)
 	for _, row := range rows {
 		for i, cell := range row {
-			wide[i] = max(wide[i], utf8.RuneCountInString(cell))
+			wide[i] = max(wide[i], width(cell))
 		}
 	}
-	for _, row := range rows {
+	paint := Paints(out)
+	for n, row := range rows {
 		var b strings.Builder
 		for i, cell := range row {
-			pad := strings.Repeat(" ", wide[i]-utf8.RuneCountInString(cell))
+			pad := strings.Repeat(" ", wide[i]-width(cell))
+			if n == 0 {
+				cell = paint.Head(cell)
+			}
 			if i > 0 {
 				b.WriteString("  ")
 			}
