@@ -77,7 +77,7 @@ func (s *server) diffPart(ctx context.Context, r *http.Request) (*page, error) {
 	b := &diffPartBody{Diff: d, A: o.A, B: o.B}
 	for i := range d.Changed {
 		b.Most = append(b.Most, change{&d.Changed[i],
-			withQuery("/tensor", "file", d.Changed[i].File, "name", d.Changed[i].Name)})
+			tensorURL(d.Changed[i].File, d.Changed[i].Name)})
 		b.Sampled = b.Sampled || d.Changed[i].Sampled > 0
 	}
 	far := func(c change) float64 {

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
@@ -51,7 +52,7 @@ type link struct{ Text, URL string }
 type answer func(ctx context.Context, r *http.Request) (*page, error)
 
 var functions = template.FuncMap{
-	"bytes": text.Bytes,
+	"bytes": size,
 	"num":   func(n any) string { return humanize.Comma(toInt(n)) },
 	"short": short,
 	"show":  shown,
@@ -65,6 +66,14 @@ var functions = template.FuncMap{
 	"shared": sharedText,
 	"share":  func(f float64) string { return fmt.Sprintf("%.3g %%", 100*f) },
 	"hash":   func(h string) string { return h[:min(len(h), 12)] },
+}
+
+// size is a number of bytes, which may be less than nothing where a difference is meant.
+func size(n int64) string {
+	if n < 0 {
+		return "-" + text.Bytes(-n)
+	}
+	return text.Bytes(n)
 }
 
 func toInt(n any) int64 {
@@ -278,8 +287,27 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // full is a path as commands take it, quoted for a shell.
 func (s *server) full(p string) string { return quoted(s.at.Full(p)) }
 
-// quoted is a word of a command line.
+// quoted is a word of a command line. What does not print is written as bash and zsh read it, so that the
+// command is what it looks like.
 func quoted(s string) string {
+	if text.Printable(s) != s {
+		var b strings.Builder
+		for i := 0; i < len(s); {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			switch {
+			case r == '\\' || r == '\'':
+				b.WriteString("\\" + s[i:i+n])
+			case !unicode.IsPrint(r) || r == utf8.RuneError:
+				for _, c := range []byte(s[i : i+n]) {
+					fmt.Fprintf(&b, `\x%02x`, c)
+				}
+			default:
+				b.WriteString(s[i : i+n])
+			}
+			i += n
+		}
+		return "$'" + b.String() + "'"
+	}
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=+@%,") == "" {
 		return s
 	}

@@ -249,6 +249,8 @@ const (
 	mostTree = 3000
 	// mostKids is how many names of one level are shown.
 	mostKids = 1000
+	// mostLevels is how many levels a tree has; the rest of a name is one.
+	mostLevels = 20
 )
 
 func (s *server) tensorsPart(ctx context.Context, r *http.Request) (*page, error) {
@@ -330,7 +332,7 @@ func tree(all []control.Tensor, prefix string) *node {
 	for i := range all {
 		t := &all[i]
 		at, rest := top, t.Name[len(prefix):]
-		for {
+		for range mostLevels {
 			end := strings.IndexAny(rest, "./")
 			if end < 0 || end+1 == len(rest) {
 				break
@@ -370,8 +372,8 @@ func (n *node) joined() *node {
 func linked(all []*node, file string) {
 	for _, n := range all {
 		if n.T != nil {
-			n.URL = withQuery("/tensor", "file", file, "name", n.T.Name)
-		} else {
+			n.URL = tensorURL(file, n.T.Name)
+		} else if len(n.Prefix) <= mostTitle {
 			n.URL = withQuery("/path", "path", file, "prefix", n.Prefix)
 		}
 		linked(n.Kids, file)

@@ -2,10 +2,13 @@ package ui
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 
 	"ckptfs/formats"
 	"ckptfs/formats/numbers"
@@ -22,14 +25,38 @@ type tensorBody struct {
 	Values string // the part with what its elements are
 }
 
+// tensorURL is the page of a tensor. A name that is too long for a URL is named by its hash.
+func tensorURL(file, name string) string { return withQuery("/tensor", tensorQuery(file, name)...) }
+
+func tensorQuery(file, name string) []string {
+	if len(name) > mostTitle {
+		return []string{"file", file, "sha256", hashOf(name)}
+	}
+	return []string{"file", file, "name", name}
+}
+
+func hashOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:])
+}
+
+// asked reports whether a tensor's name is the one that a URL asks for.
+func asked(q url.Values) func(name string) bool {
+	if h := q.Get("sha256"); h != "" {
+		return func(name string) bool { return len(name) > mostTitle && hashOf(name) == h }
+	}
+	want := q.Get("name")
+	return func(name string) bool { return name == want }
+}
+
 func (s *server) tensor(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
-	file, name := q.Get("file"), q.Get("name")
-	b := &tensorBody{File: file, Values: withQuery("/part/values", "file", file, "name", name)}
+	file, is := q.Get("file"), asked(q)
+	b := &tensorBody{File: file}
 	found := false
 	_, err := s.c.Show(ctx, file, func(some []control.Tensor) error {
 		for i := range some {
-			if !found && some[i].Name == name {
+			if !found && is(some[i].Name) {
 				b.T, found = some[i], true
 			}
 		}
@@ -39,8 +66,10 @@ func (s *server) tensor(ctx context.Context, r *http.Request) (*page, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, notThere("%s: no tensor called %s", shown(file), shown(name))
+		return nil, notThere("%s: no tensor called %s", shown(file), shown(q.Get("name")+q.Get("sha256")))
 	}
+	name := b.T.Name
+	b.Values = withQuery("/part/values", tensorQuery(file, name)...)
 	if o, err := s.c.Owner(ctx, file, name); err == nil { // else it is no model's
 		b.Owner = &o.Owner
 	}
@@ -48,11 +77,13 @@ func (s *server) tensor(ctx context.Context, r *http.Request) (*page, error) {
 		b.Shares = append(b.Shares, sharer{Path: p, URL: withQuery("/path", "path", p)})
 	}
 	b.More = max(b.T.Shared, len(b.T.SharedWith)) - len(b.Shares)
-	full := s.full(file)
+	full, commands := s.full(file), []string(nil)
+	if len(name) <= mostTitle { // else it is too long for a command line
+		commands = []string{"ckptfs cat-tensor " + full + " " + quoted(name) + " --npy > tensor.npy",
+			"ckptfs find --like " + quoted(s.at.Full(file)+":"+name)}
+	}
 	return &page{Name: "tensor", Title: shown(name), Here: "files", Body: b, Data: b.T,
-		Crumbs: append(crumbs(file), link{shown(name), r.URL.RequestURI()}),
-		Commands: []string{"ckptfs cat-tensor " + full + " " + quoted(name) + " --npy > tensor.npy",
-			"ckptfs find --like " + quoted(s.at.Full(file)+":"+name)}}, nil
+		Crumbs: append(crumbs(file), link{shown(name), r.URL.RequestURI()}), Commands: commands}, nil
 }
 
 // valuesBody is what the elements of a tensor are.
@@ -72,13 +103,13 @@ const bins = 80
 
 func (s *server) valuesPart(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
-	file, name := q.Get("file"), q.Get("name")
+	file, is := q.Get("file"), asked(q)
 	var dtype formats.DType
-	found := false
+	name, found := "", false
 	_, err := s.c.Show(ctx, file, func(some []control.Tensor) error {
 		for i := range some {
-			if !found && some[i].Name == name {
-				dtype, found = formats.DType(some[i].DType), true
+			if !found && is(some[i].Name) {
+				name, dtype, found = some[i].Name, formats.DType(some[i].DType), true
 			}
 		}
 		return nil

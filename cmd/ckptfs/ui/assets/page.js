@@ -11,7 +11,7 @@
     if (Math.abs(n) < 1024) return Math.round(n) + " B";
     let unit = -1;
     do { n /= 1024; unit++; } while (Math.abs(n) >= 1024 && unit < 5);
-    return n.toPrecision(3).replace(/\.?0+$/, "") + " " + ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][unit];
+    return Number(n.toPrecision(3)) + " " + ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][unit];
   }
 
   function short(n) {
