@@ -1,0 +1,82 @@
+package pages
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"ckptfs/integration/mounttest"
+)
+
+// What pages of very many runs take, of which `make bench-ui` prints a table: CKPTFS_PAGES_RUNS runs of a hundred
+// steps. Each page is asked for until the logs of all runs are read, and then twenty times.
+func TestSpeed(t *testing.T) {
+	runs, err := strconv.Atoi(os.Getenv("CKPTFS_PAGES_RUNS"))
+	if err != nil {
+		t.Skip("CKPTFS_PAGES_RUNS is not set: make bench-ui sets it")
+	}
+	const steps, rounds = 100, 20
+	m := mounttest.New(t)
+	begin := time.Now()
+	var g errgroup.Group
+	g.SetLimit(4)
+	for r := range runs {
+		g.Go(func() error {
+			for s := range steps {
+				dir := m.Path("runs", fmt.Sprintf("sweep-%04d", r), fmt.Sprint(s+1))
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					return err
+				}
+				if err := os.WriteFile(filepath.Join(dir, "metrics.json"), fmt.Appendf(nil,
+					`{"val_loss": %g, "acc": %g}`, 1+math.Sin(float64(r*s)), float64(s)/steps), 0o644); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	m.Must(g.Wait())
+	fmt.Printf("%d runs of %d steps, written in %.0f s", runs, steps, time.Since(begin).Seconds())
+	begin = time.Now()
+	m.Sync()
+	fmt.Printf(", packed %.0f s later", time.Since(begin).Seconds())
+	get := client(t, serve(t, m.Dir))
+	begin = time.Now()
+	for { // the first page says when the logs are read
+		if _, body, _ := get("/runs"); !reading(body) {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	fmt.Printf("; all logs are read %.1f s after the start\n\n", time.Since(begin).Seconds())
+	fmt.Println("| page | ms | least | most | the first time |\n|---|---|---|---|---|")
+	for _, p := range []string{"/", "/runs", "/runs?sort=best", "/runs?q=99", "/run?run=sweep-0007",
+		"/compare?run=sweep-0001&run=sweep-0002&run=sweep-0003", "/path?path=", "/path?path=runs",
+		"/path?path=runs/sweep-0007/50", "/part/removal?path=runs/sweep-0007", "/part/lineage", "/part/space?path=runs"} {
+		status, body, first := get(p)
+		if status != 200 {
+			t.Errorf("%s: %d: %.300s", p, status, body)
+		}
+		var all []time.Duration
+		for range rounds {
+			_, _, took := get(p)
+			all = append(all, took)
+		}
+		slices.Sort(all)
+		ms := func(d time.Duration) string { return strconv.FormatFloat(float64(d.Microseconds())/1e3, 'f', 1, 64) }
+		fmt.Printf("| `%s` | %s | %s | %s | %s |\n", p, ms(all[rounds/2]), ms(all[0]), ms(all[rounds-1]), ms(first))
+	}
+}
+
+var logsRead = regexp.MustCompile("reading the logs of runs")
+
+// reading reports that a page says that logs are still read.
+func reading(body string) bool { return logsRead.MatchString(body) }
