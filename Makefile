@@ -13,7 +13,7 @@ BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
 
 .PHONY: build dist test unit arm64 integration packages posix clients race lint demo bench bench-io bench-dedup bench-clients \
 	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
-	bench-scale bench-remote fuzz interleavings torture torture-remote clean install uninstall
+	bench-scale bench-remote bench-ui fuzz interleavings torture torture-remote clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -128,6 +128,11 @@ bench-remote:
 	$(GO) test ./cas/remote/remotetest -run Network -count 1 -v -timeout 10m
 	scripts/setup-engine
 	CKPTFS_BIN=/bin/true $(GO) test ./integration/remote -run '^$$' -bench 'Remote|Beside' -benchtime 1x -timeout 30m
+
+# What the pages of ckptfs ui take of RUNS runs of 100 steps each; 1,000 take some minutes.
+RUNS ?= 1000
+bench-ui:
+	CKPTFS_PAGES_RUNS=$(RUNS) $(GO) test ./integration/pages -run TestSpeed -count 1 -v -timeout 20m
 
 bench-dedup: build
 	$(BENCH) -only dedup,resnet

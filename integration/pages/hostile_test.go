@@ -80,11 +80,11 @@ func client(t *testing.T, at string) func(path string) (status int, body string,
 // very many tensors have pages that a browser can bear. CKPTFS_PAGES=full has a million tensors.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	many := 100_000
+	many, flags := 100_000, []string(nil)
 	if os.Getenv("CKPTFS_PAGES") == "full" {
-		many = 1_000_000
+		many, flags = 1_000_000, []string{"--memory", "2GiB"} // with less, a file of a million is a blob
 	}
-	m := mounttest.New(t)
+	m := mounttest.New(t, flags...)
 	run := "runs/" + slyFolder
 	for step := 1; step <= 2; step++ {
 		dir := m.Path(run, fmt.Sprint(step))

@@ -5,19 +5,20 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
 
-// What pages of very many runs take, of which `make bench-ui` prints a table: CKPTFS_PAGES_RUNS runs of a hundred
-// steps. Each page is asked for until the logs of all runs are read, and then twenty times.
+// What the pages of very many runs take: `make bench-ui` prints a table for CKPTFS_PAGES_RUNS runs of a
+// hundred steps. Once the logs of all runs are read, each page is asked for once, and then twenty times.
 func TestSpeed(t *testing.T) {
 	runs, err := strconv.Atoi(os.Getenv("CKPTFS_PAGES_RUNS"))
 	if err != nil {
@@ -50,12 +51,10 @@ func TestSpeed(t *testing.T) {
 	fmt.Printf(", packed %.0f s later", time.Since(begin).Seconds())
 	get := client(t, serve(t, m.Dir))
 	begin = time.Now()
-	for { // the first page says when the logs are read
-		if _, body, _ := get("/runs"); !reading(body) {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	m.Must(daemon.Within(2*time.Minute, "the logs of all runs", func() bool {
+		_, body, _ := get("/runs")
+		return !strings.Contains(body, "reading the logs of runs")
+	}))
 	fmt.Printf("; all logs are read %.1f s after the start\n\n", time.Since(begin).Seconds())
 	fmt.Println("| page | ms | least | most | the first time |\n|---|---|---|---|---|")
 	for _, p := range []string{"/", "/runs", "/runs?sort=best", "/runs?q=99", "/run?run=sweep-0007",
@@ -71,12 +70,7 @@ func TestSpeed(t *testing.T) {
 			all = append(all, took)
 		}
 		slices.Sort(all)
-		ms := func(d time.Duration) string { return strconv.FormatFloat(float64(d.Microseconds())/1e3, 'f', 1, 64) }
+		ms := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/1e3) }
 		fmt.Printf("| `%s` | %s | %s | %s | %s |\n", p, ms(all[rounds/2]), ms(all[0]), ms(all[rounds-1]), ms(first))
 	}
 }
-
-var logsRead = regexp.MustCompile("reading the logs of runs")
-
-// reading reports that a page says that logs are still read.
-func reading(body string) bool { return logsRead.MatchString(body) }
