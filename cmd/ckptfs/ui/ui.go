@@ -87,7 +87,10 @@ type started struct {
 }
 
 func run(ctx context.Context, s Shell, ln net.Listener, srv *server) error {
-	go srv.runs.Warm(ctx)
+	go func() { // so that the pages that take longest are quick, too
+		srv.runs.Warm(ctx)
+		_, _ = srv.origins.Get(ctx, graphFresh)
+	}()
 	out := started{URL: address(ln, srv.gate.token), Store: srv.at.Store, Write: srv.write}
 	err := s.Show(out, func(w io.Writer) { fmt.Fprintf(w, "%s\n", out.URL) })
 	if err != nil {
