@@ -55,6 +55,7 @@ type modelName struct {
 	size  int   // 0: nothing
 	known int   // size that the machine knows the remote to have; 0: it knows of no such name
 	base  []int // versions that it had seen before it changed it
+	came  bool  // it was removed or moved away, and a file was moved there since
 }
 
 type modelled struct {
@@ -90,7 +91,7 @@ func (m *shareModel) write(one *modelled, p string) {
 		size += record.MaxInline
 	}
 	one.write(p, bytes.Repeat([]byte{byte(m.next)}, size))
-	one.name(p).size = size
+	one.name(p).size, one.name(p).came = size, false
 }
 
 func (m *shareModel) remove(one *modelled, p string) {
@@ -104,6 +105,7 @@ func (m *shareModel) remove(one *modelled, p string) {
 func (m *shareModel) rename(one *modelled, from, to string) {
 	if a, b := one.name(from), one.name(to); a.size > 0 && from != to {
 		one.rename(from, to)
+		b.came = b.size == 0 && b.known > 0
 		a.size, b.size = 0, a.size
 		m.appears(one, from)
 	}
@@ -126,7 +128,7 @@ func (m *shareModel) push(one *modelled) {
 		})
 		m.next++
 		m.live[p][m.next] = version{one.i, n.size}
-		n.known, n.base = n.size, []int{m.next}
+		n.known, n.base, n.came = n.size, []int{m.next}, false
 	}
 	m.see(one, m.remote(one))
 }
@@ -154,7 +156,11 @@ func (m *shareModel) see(one *modelled, has map[string]int) {
 		one.bases[p] = slices.Collect(maps.Keys(m.live[p]))
 	}
 	for p, n := range one.names {
-		if n.size == n.known && n.size > 0 && has[p] == 0 {
+		switch {
+		case n.size != n.known || n.size == 0 || has[p] > 0:
+		case n.came: // it is nobody's but this machine's
+			n.known = 0
+		default:
 			*n = modelName{}
 		}
 	}
@@ -165,7 +171,7 @@ func (m *shareModel) see(one *modelled, has map[string]int) {
 		case n.size != n.known: // changed here: it stays
 			continue
 		}
-		n.size, n.known, n.base = size, size, one.bases[p]
+		*n = modelName{size: size, known: size, base: one.bases[p]}
 	}
 }
 
@@ -217,9 +223,10 @@ func (m *shareModel) pull(one *modelled) {
 func (m *shareModel) check() {
 	for _, one := range m.all {
 		for p, n := range one.names {
-			if n.size > 0 && n.size == n.known && n.size != one.has[p] && m.shows(one, p, one.has[p]) {
+			if n.size > 0 && (n.size == n.known || n.came) && n.size != one.has[p] &&
+				m.shows(one, p, one.has[p]) {
 				// It was moved away and came back as it is known, and is as the last fetch said.
-				*n = modelName{one.has[p], one.has[p], one.bases[p]}
+				*n = modelName{size: one.has[p], known: one.has[p], base: one.bases[p]}
 			}
 			switch {
 			case one.exists(p) != (n.size > 0):
