@@ -62,8 +62,8 @@ func TestPacks(t *testing.T) {
 
 // A file that could not be packed is tried again, at once by PackAll, and until then is a failure.
 func TestFailed(t *testing.T) {
-	failed := 0
-	r := newRig(t, func(o *Options) { o.Failed = func() { failed++ } })
+	var failed atomic.Int64
+	r := newRig(t, func(o *Options) { o.Failed = func() { failed.Add(1) } })
 	errBroken := errors.New("broken")
 	broken := make(chan struct{})
 	r.files.Step = func(what string) error {
@@ -82,7 +82,7 @@ func TestFailed(t *testing.T) {
 			t.Errorf("%s: %v, tried %d times", f.Path(), err, attempts)
 		}
 	})
-	if failed == 0 || r.files.Count.PackErrs.Load() == 0 || !r.reported("broken") {
+	if failed.Load() == 0 || r.files.Count.PackErrs.Load() == 0 || !r.reported("broken") {
 		t.Error("nobody is told")
 	}
 	if err := r.Rests(t.Context()); err != nil {
