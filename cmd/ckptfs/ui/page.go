@@ -228,7 +228,7 @@ func (s *server) send(w http.ResponseWriter, r *http.Request, p *page) {
 }
 
 func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p *page) {
-	p.Store, p.Write, p.Proof, p.URL = s.at.Store, s.write, s.gate.proof(), r.URL.RequestURI()
+	p.Store, p.Write, p.Proof, p.URL = s.at.Store, s.write, s.gate.forms, r.URL.RequestURI()
 	if s.at.Mount != nil {
 		p.Mount = s.at.Mount.Mountpoint
 	}

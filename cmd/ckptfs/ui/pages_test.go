@@ -172,10 +172,13 @@ func TestDo(t *testing.T) {
 				r.Form = form
 			})
 		}
-		if r, _ := do(url.Values{"what": {"sync"}}); r.StatusCode != http.StatusForbidden {
-			t.Errorf("without the proof: %d", r.StatusCode)
+		for _, proof := range []string{"", newServer(t.Context(), s.c, s.at, "", write).gate.forms} {
+			r, _ := do(url.Values{"what": {"sync"}, "proof": {proof}})
+			if r.StatusCode != http.StatusForbidden {
+				t.Errorf("with the proof %q: %d", proof, r.StatusCode)
+			}
 		}
-		r, b := do(url.Values{"what": {"sync"}, "proof": {s.gate.proof()}, "back": {"//elsewhere.example"}})
+		r, b := do(url.Values{"what": {"sync"}, "proof": {s.gate.forms}, "back": {"//elsewhere.example"}})
 		if write != (r.StatusCode == http.StatusOK) || write && strings.Contains(b, "elsewhere") {
 			t.Errorf("--write %v: %d %s", write, r.StatusCode, b)
 		}
@@ -183,12 +186,12 @@ func TestDo(t *testing.T) {
 			continue
 		}
 		for _, what := range []string{"prune", "evict", "hydrate"} {
-			r, b := do(url.Values{"what": {what}, "path": {"runs/a"}, "proof": {s.gate.proof()}})
+			r, b := do(url.Values{"what": {what}, "path": {"runs/a"}, "proof": {s.gate.forms}})
 			if r.StatusCode != http.StatusOK {
 				t.Errorf("%s: %d %s", what, r.StatusCode, b)
 			}
 		}
-		r, _ = do(url.Values{"what": {"format"}, "proof": {s.gate.proof()}})
+		r, _ = do(url.Values{"what": {"format"}, "proof": {s.gate.forms}})
 		if r.StatusCode != http.StatusBadRequest {
 			t.Errorf("what there is not: %d", r.StatusCode)
 		}
