@@ -146,6 +146,11 @@ func TestPages(t *testing.T) {
 			t.Errorf("the page of the run does not say %s", want)
 		}
 	}
+	// A metric is drawn once, however often it is asked for.
+	_, b = ask(t, s.gate, "GET", "/run?run=a"+strings.Repeat("&metric=acc", 1000), at)
+	if n := strings.Count(b, "acc over the steps</figcaption>"); n != 1 {
+		t.Errorf("%d charts of a metric", n)
+	}
 	_, b = ask(t, s.gate, "GET", "/part/diff?a=runs/a/1&b=runs/a/2", at)
 	if !strings.Contains(b, "2 tensors equal") || !strings.Contains(b, "layers.1.w") ||
 		!strings.Contains(b, "0.0909") {

@@ -124,6 +124,9 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	return p, nil
 }
 
+// mostMetrics is how many of them can be chosen on a page.
+const mostMetrics = 1000
+
 // metricsOf are the metrics that runs have, those of most runs first.
 func metricsOf(list *control.RunList) []string {
 	count := map[string]int{}
@@ -149,7 +152,7 @@ func metricsOf(list *control.RunList) []string {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 	})
-	return names
+	return names[:min(len(names), mostMetrics)]
 }
 
 func (s *server) runRow(run *control.Run, b *runsBody) runRow {

@@ -81,14 +81,50 @@ func TestLog(t *testing.T) {
 
 // What is kept is bounded: the runs that were looked at last stay.
 func TestBound(t *testing.T) {
-	src := &source{runs: 4, steps: mostSteps / 2}
+	src := &source{runs: 4, steps: 1000}
 	r := New(t.Context(), src)
+	r.most = 500_000 // two logs
 	for _, run := range []string{"r0", "r1", "r2"} {
 		if _, err := r.Log(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if r.Peek("r0") != nil || r.Peek("r2") == nil || r.steps > mostSteps {
-		t.Errorf("%d steps are kept", r.steps)
+	if r.Peek("r0") != nil || r.Peek("r2") == nil || r.bytes > r.most || r.bytes == 0 {
+		t.Errorf("%d bytes are kept", r.bytes)
 	}
+}
+
+// Metrics that count in their names take no more memory than others, and those that all steps have stay.
+func TestManyMetrics(t *testing.T) {
+	const steps = 20_000
+	l, all := &Log{Steps: make([]Step, steps)}, map[string]*few{"loss": {}}
+	for i := range int32(steps) {
+		all["loss"].at, all["loss"].of = append(all["loss"].at, i), append(all["loss"].of, 1)
+		all[fmt.Sprint("loss of ", i)] = &few{[]int32{i}, []float64{float64(i)}}
+	}
+	l.keep(all, mostCells)
+	if n := len(l.Metrics) * steps; n > mostCells || l.Left != steps+1-len(l.Metrics) || !l.Metrics["loss"].Has[steps-1] {
+		t.Errorf("%d metrics, %d left out", len(l.Metrics), l.Left)
+	}
+}
+
+// An answer that cannot be had any more is not given for ever.
+func TestGone(t *testing.T) {
+	gone := false
+	k := Keep(t.Context(), func(context.Context) (*int, error) {
+		if gone {
+			return nil, errors.New("gone")
+		}
+		return new(int), nil
+	})
+	if _, err := k.Get(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	gone = true
+	for t.Context().Err() == nil {
+		if _, err := k.Get(t.Context(), 0); err != nil {
+			return
+		}
+	}
+	t.Error("it is still there")
 }
