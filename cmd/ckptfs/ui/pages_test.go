@@ -158,7 +158,7 @@ func TestPages(t *testing.T) {
 	}
 	for to, code := range map[string]int{"/nothing": 404, "/run?run=nope": 404, "/path?path=runs/nope": 404,
 		"/path?path=../x": 400, "/tensor?file=runs/a/1/model.safetensors&name=no": 404,
-		"/part/values?file=runs/a/1/metrics.json&name=x": 400} {
+		"/part/values?file=runs/a/1/metrics.json&name=x": 404} {
 		r, b := ask(t, s.gate, "GET", to, at)
 		if r.StatusCode != code || !strings.Contains(b, `role="alert"`) {
 			t.Errorf("%s: %d, want %d: %s", to, r.StatusCode, code, b)
@@ -232,7 +232,8 @@ func TestWrong(t *testing.T) {
 	if got := wrong(&control.Status{}, &control.Stats{}); len(got) != 0 {
 		t.Errorf("of a store in order: %q", got)
 	}
-	got := wrong(&control.Status{Plain: make([]control.Failure, 2), Refused: control.Refused{MoreSidecars: 3}},
+	got := wrong(&control.Status{Plain: make([]control.Failure, 2),
+		Refused: control.Refused{MoreSidecars: 3}},
 		&control.Stats{Damaged: 1, Lost: 4})
 	for _, want := range []string{"1 packed file cannot", "4 packed files", "2 files not packed", "3 such"} {
 		if !strings.Contains(strings.Join(got, "\n"), want) {
@@ -269,7 +270,42 @@ func TestValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := one.chart().Data.(histogram); h.Low != -1 || h.Counts[bins/2-1]+h.Counts[bins/2] != 1 {
+	if h := one.chart().Data.(histogram); h.Low != -1 || h.Counts[bins/2] != 1 || one.coarse() {
 		t.Errorf("of one value: %+v", h)
+	}
+}
+
+// Elements that lie close together far from zero, or that no float32 holds, are told apart.
+func TestValuesClose(t *testing.T) {
+	for name, at := range map[string]func(i int) float64{
+		"close": func(i int) float64 { return 1e6 + float64(i%8)/1000 },
+		"far":   func(i int) float64 { return float64(i%8-4) * 4e307 },
+	} {
+		var p []byte
+		for i := range 8000 {
+			p = binary.LittleEndian.AppendUint64(p, math.Float64bits(at(i)))
+		}
+		v, err := readValues(bytes.NewReader(p), formats.F64)
+		if err != nil || !v.coarse() {
+			t.Fatalf("%s: %v, %+v", name, err, v.sum)
+		}
+		if err := v.count(bytes.NewReader(p), formats.F64); err != nil {
+			t.Fatal(err)
+		}
+		h := v.chart().Data.(histogram)
+		full := 0
+		for _, n := range h.Counts {
+			if n == 1000 {
+				full++
+			} else if n != 0 {
+				t.Errorf("%s: %d in a bin", name, n)
+			}
+		}
+		if full != 8 {
+			t.Errorf("%s: %v", name, h.Counts)
+		}
+		if name == "close" && math.Abs(v.std()-0.002291) > 1e-5 {
+			t.Errorf("a deviation of %g", v.std())
+		}
 	}
 }

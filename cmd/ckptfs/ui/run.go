@@ -13,8 +13,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// mostCurves is how many metrics are drawn that nobody asked for, and mostDrawn how many of those that somebody
-// did.
+// mostCurves is how many metrics are drawn that nobody asked for, and mostDrawn how many of those that
+// somebody did.
 const mostCurves, mostDrawn = 8, 64
 
 // curvePoints is how many stretches a curve is reduced to.
@@ -60,7 +60,8 @@ type stepRow struct {
 func wanted(r *http.Request, names []string) []string {
 	if asked := r.URL.Query()["metric"]; len(asked) > 0 {
 		slices.Sort(asked)
-		asked = slices.DeleteFunc(slices.Compact(asked), func(m string) bool { return !slices.Contains(names, m) })
+		asked = slices.DeleteFunc(slices.Compact(asked),
+			func(m string) bool { return !slices.Contains(names, m) })
 		return asked[:min(len(asked), mostDrawn)]
 	}
 	first := slices.Clone(names)

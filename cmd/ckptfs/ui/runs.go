@@ -60,8 +60,8 @@ type head struct {
 // reward_loss is a loss.
 var (
 	worse  = []string{"loss", "err", "mape", "nll", "perplexity", "ppl"}
-	better = []string{"acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality", "precision", "recall", "r2",
-		"map", "iou", "psnr", "ssim"}
+	better = []string{"acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality", "precision",
+		"recall", "r2", "map", "iou", "psnr", "ssim"}
 )
 
 // lessIsBetter guesses by a metric's name which end is good.

@@ -97,7 +97,8 @@ func (s *away) Diff(_ context.Context, _ control.DiffOptions, parts control.Diff
 	n := func(x float64) *control.Number { return (*control.Number)(&x) }
 	var l control.TensorLists
 	for i := range 2 * MostLayers {
-		l.Changed = append(l.Changed, control.TensorChange{Name: fmt.Sprintf("l.%d.w", i), RelNorm: n(0.5), Norm: n(2)})
+		l.Changed = append(l.Changed,
+			control.TensorChange{Name: fmt.Sprintf("l.%d.w", i), RelNorm: n(0.5), Norm: n(2)})
 	}
 	l.Changed = append(l.Changed, control.TensorChange{Name: "huge.w", RelNorm: n(1), Norm: n(1e200)},
 		control.TensorChange{Name: "new.w", RelNorm: n(math.Inf(1)), Norm: n(0)})
