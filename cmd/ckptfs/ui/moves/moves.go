@@ -136,7 +136,8 @@ func (m *Moves) Of(l *known.Log) *Map {
 
 // cells adds what moved between a step and the one before it; row has the places of layers.
 func (out *Map) cells(x *moved, step int, row map[string]int) {
-	one := &moved{layers: out.Layers, by: make([]float64, len(out.Layers)), from: make([]float64, len(out.Layers))}
+	n := len(out.Layers)
+	one := &moved{layers: out.Layers, by: make([]float64, n), from: make([]float64, n)}
 	for k, name := range x.layers {
 		one.add(row, name, x.by[k], x.from[k])
 	}

@@ -105,7 +105,8 @@ func (s *away) Diff(_ context.Context, _ control.DiffOptions, parts control.Diff
 	return &control.Diff{}, parts(l)
 }
 
-// A daemon that another takes over from is asked again, and not remembered; what is kept is bounded, and JSON.
+// A daemon that another takes over from is asked again, and not remembered; what is kept is bounded, and is
+// JSON.
 func TestBounds(t *testing.T) {
 	m := New(t.Context(), &away{})
 	got := whole(t, m, run(2))
