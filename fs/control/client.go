@@ -89,8 +89,8 @@ func (c *Client) PID() int { return c.pid }
 // UID is the user that the daemon runs as, as the kernel tells it.
 func (c *Client) UID() uint32 { return c.uid }
 
-// Close gives the connections back. The volume is not touched. In this process it cuts off what runs in it, and
-// waits for that.
+// Close gives the connections back. The volume is not touched. In this process it cuts off what runs in it,
+// and waits for that.
 func (c *Client) Close() {
 	if c.inside != nil {
 		c.inside.close()

@@ -149,8 +149,8 @@ func (s *server) valuesPart(ctx context.Context, r *http.Request) (*page, error)
 // values counts elements by what they are.
 //
 // A count is kept for each of the 65,536 values that the upper half of a float32 can have: a histogram is
-// made from these, within 0.8 % of where its elements are, and the tensor is read once. Where all elements are
-// as close together as that, or beyond a float32, it is read again, and they are counted by bins.
+// made from these, within 0.8 % of where its elements are, and the tensor is read once. Where all elements
+// are as close together as that, or some beyond a float32, it is read again, and they are counted by bins.
 type values struct {
 	sum    *numbers.Summary
 	counts [1 << 16]int64

@@ -103,7 +103,7 @@ func TestManyMetrics(t *testing.T) {
 		all[fmt.Sprint("loss of ", i)] = &few{[]int32{i}, []float64{float64(i)}}
 	}
 	l.keep(all, mostCells)
-	if n := len(l.Metrics) * steps; n > mostCells || l.Left != steps+1-len(l.Metrics) || !l.Metrics["loss"].Has[steps-1] {
+	if n := len(l.Metrics); n*steps > mostCells || l.Left != steps+1-n || !l.Metrics["loss"].Has[steps-1] {
 		t.Errorf("%d metrics, %d left out", len(l.Metrics), l.Left)
 	}
 }
