@@ -11,8 +11,8 @@ type Point struct {
 }
 
 // Reduce keeps at most 5·n points of y over x: of each of n stretches of equally many points the first and
-// the last, the least and the greatest, and a gap if there is one. Extremes are exact, and so is the end. keep
-// says which indices there are; nil: all. What is no finite number is a gap.
+// the last, the least and the greatest, and a gap if there is one. Extremes are exact, and so is the end.
+// keep says which indices there are; nil: all. What is no finite number is a gap.
 func Reduce(x, y []float64, keep []bool, n int) []Point {
 	var all []Point
 	for i := range y {

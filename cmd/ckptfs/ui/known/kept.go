@@ -24,8 +24,8 @@ func Keep[T any](life context.Context, ask func(ctx context.Context) (*T, error)
 	return &Kept[T]{life: life, ask: ask}
 }
 
-// Get is the last answer. Only for the first does it wait, and for the next after one that failed. One that is
-// older than fresh is asked for again.
+// Get is the last answer. Only for the first does it wait, and for the next after one that failed. One that
+// is older than fresh is asked for again.
 func (k *Kept[T]) Get(ctx context.Context, fresh time.Duration) (*T, error) {
 	k.mu.Lock()
 	last, at := k.last, k.at

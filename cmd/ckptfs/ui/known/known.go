@@ -28,8 +28,8 @@ const Fresh = 2 * time.Second
 const (
 	// mostBytes bounds the logs that are kept, of all runs together.
 	mostBytes = 1 << 28
-	// mostCells bounds the metrics of a run, times its steps: of more metrics those stay that most steps have.
-	// Programs that count in a metric's name make one more with each step.
+	// mostCells bounds the metrics of a run, times its steps: of more metrics those stay that most steps
+	// have. Programs that count in a metric's name make one more with each step.
 	mostCells = 1 << 24
 )
 
