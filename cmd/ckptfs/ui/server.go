@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,7 +38,15 @@ type gate struct {
 	next  http.Handler
 }
 
+// cookieName begins the name of the cookie. A browser sends the cookies of a host to all of its ports:
+// programs beside each other have names of their own, and none takes another's place.
 const cookieName = "ckptfs-ui"
+
+// cookie is the name of the cookie.
+func (g *gate) cookie() string {
+	sum := sha256.Sum256([]byte(g.pass()))
+	return cookieName + "-" + hex.EncodeToString(sum[:8])
+}
 
 func newToken() string {
 	var b [24]byte
@@ -71,7 +80,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if given := r.URL.Query().Get("token"); given != "" && same(given, g.token) {
-		http.SetCookie(w, &http.Cookie{Name: cookieName, Value: g.pass(), Path: "/", HttpOnly: true,
+		http.SetCookie(w, &http.Cookie{Name: g.cookie(), Value: g.pass(), Path: "/", HttpOnly: true,
 			SameSite: http.SameSiteStrictMode})
 		to := *r.URL
 		q := to.Query()
@@ -83,7 +92,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	for _, c := range r.CookiesNamed(cookieName) {
+	for _, c := range r.CookiesNamed(g.cookie()) {
 		if same(c.Value, g.pass()) {
 			g.next.ServeHTTP(w, r)
 			return
