@@ -5,6 +5,7 @@ package known
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -151,6 +152,9 @@ func (r *Runs) Log(ctx context.Context, run string) (*Log, error) {
 
 func (r *Runs) load(run string) (*Log, error) {
 	l, err := r.read(run)
+	if away(err) {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old := r.logs[run]; old != nil {
@@ -174,6 +178,9 @@ func (r *Runs) load(run string) (*Log, error) {
 	}
 	return l, nil
 }
+
+// away reports that the daemon went away, and that what is known of a run may still be so.
+func away(err error) bool { return control.WentAway(err) || errors.Is(err, control.ErrNoDaemon) }
 
 func (r *Runs) read(run string) (*Log, error) {
 	l, all := &Log{Run: run}, map[string]*few{}
@@ -231,7 +238,15 @@ func (r *Runs) Warm(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			_, _ = r.Log(ctx, list.Runs[i].Run) // its page will say why not
+			_, err := r.Log(ctx, list.Runs[i].Run) // its page will say why not
+			for wait := 100 * time.Millisecond; away(err) && wait < 5*time.Second; wait *= 2 {
+				select {
+				case <-time.After(wait):
+					_, err = r.Log(ctx, list.Runs[i].Run)
+				case <-ctx.Done():
+					return
+				}
+			}
 			r.mu.Lock()
 			r.warm = i + 1
 			r.mu.Unlock()

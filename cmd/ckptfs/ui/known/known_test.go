@@ -15,6 +15,7 @@ type source struct {
 	runs, steps int
 	asked       atomic.Int64
 	gone        bool
+	away        atomic.Int64 // how often the daemon is not there
 }
 
 func (s *source) Runs(context.Context) (*control.RunList, error) {
@@ -29,6 +30,9 @@ func (s *source) Log(_ context.Context, run string, steps control.Listed) (*cont
 	s.asked.Add(1)
 	if s.gone {
 		return nil, errors.New("no such run")
+	}
+	if s.away.Add(-1) >= 0 {
+		return nil, fmt.Errorf("store: %w", control.ErrNoDaemon)
 	}
 	for i := range s.steps {
 		st := control.Step{Step: fmt.Sprint(i), State: control.StepComplete, LogicalBytes: 10,
@@ -127,4 +131,19 @@ func TestGone(t *testing.T) {
 		}
 	}
 	t.Error("it is still there")
+}
+
+// While one daemon takes over from another the logs stay, and Warm waits for it.
+func TestAway(t *testing.T) {
+	src := &source{runs: 2, steps: 3}
+	src.away.Store(2)
+	r := New(t.Context(), src)
+	r.Warm(t.Context())
+	if r.Peek("r0") == nil || r.Peek("r1") == nil {
+		t.Fatal("a log is missing")
+	}
+	src.away.Store(1)
+	if _, err := r.load("r0"); err == nil || r.Peek("r0") == nil {
+		t.Errorf("the log is gone: %v", err)
+	}
 }
