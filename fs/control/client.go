@@ -27,6 +27,8 @@ type Client struct {
 	uid   uint32
 	conns chan net.Conn // the connection of Dial until a request takes it
 	dir   *os.File      // the store's folder; nil in process
+
+	inside *transport // in process; else nil
 }
 
 // Dial connects to the daemon that holds the store. The error is ErrNoDaemon when there is none, also when
@@ -77,7 +79,8 @@ func DialAt(ctx context.Context, socket string) (*Client, error) {
 
 // InProcess asks h directly: the store is opened by this process.
 func InProcess(h http.Handler) *Client {
-	return &Client{http: &http.Client{Transport: transport{h}}, pid: os.Getpid()}
+	t := newTransport(h)
+	return &Client{http: &http.Client{Transport: t}, inside: t, pid: os.Getpid()}
 }
 
 // PID is the process that answers, as this process sees it, or 0 when it cannot.
@@ -86,8 +89,12 @@ func (c *Client) PID() int { return c.pid }
 // UID is the user that the daemon runs as, as the kernel tells it.
 func (c *Client) UID() uint32 { return c.uid }
 
-// Close gives the connections back. The volume is not touched.
+// Close gives the connections back. The volume is not touched. In this process it cuts off what runs in it,
+// and waits for that.
 func (c *Client) Close() {
+	if c.inside != nil {
+		c.inside.close()
+	}
 	select {
 	case conn := <-c.conns:
 		conn.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 )
@@ -11,17 +12,57 @@ import (
 // transport is an http.RoundTripper that calls a handler in this process. Answers are streamed: the handler
 // runs while its answer is read, and closing the body cuts it off as a closed connection would.
 type transport struct {
-	h http.Handler
+	h      http.Handler
+	ending context.Context // of all requests
+	end    context.CancelFunc
+
+	mu      sync.Mutex // held to add to running, and to set closed
+	closed  bool
+	running sync.WaitGroup // handlers
+}
+
+func newTransport(h http.Handler) *transport {
+	t := &transport{h: h}
+	t.ending, t.end = context.WithCancel(context.Background())
+	return t
+}
+
+// close cuts off all requests, and waits for their ends: who closes the store then closes it under nobody.
+func (t *transport) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.end()
+	t.running.Wait()
+}
+
+func (t *transport) begin() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return net.ErrClosed
+	}
+	t.running.Add(1)
+	return nil
 }
 
 // RoundTrip returns once the handler has begun its answer. When the request is cancelled it is the handler
 // that ends, so that nothing runs in the volume any more once the caller has its answer.
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := t.begin(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	pr, pw := io.Pipe()
 	w := &responseWriter{header: make(http.Header), body: pw, started: make(chan struct{})}
 	ended := make(chan struct{})
+	stop := context.AfterFunc(t.ending, func() {
+		cancel()
+		_ = pr.CloseWithError(net.ErrClosed) // it may have no reader
+	})
 	go func() {
+		defer t.running.Done()
+		defer stop()
 		defer close(ended)
 		defer pw.Close()
 		t.h.ServeHTTP(w, r.WithContext(ctx))

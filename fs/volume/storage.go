@@ -137,6 +137,10 @@ func (s *storage) unready(err error) error {
 	if !s.readOnly {
 		return err
 	}
+	if errors.Is(err, chunks.ErrOlder) {
+		return olderError{fmt.Errorf("%s: the index is of an earlier version of ckptfs: mount the store once for "+
+			"writing, which makes it again (%w)", s.folder.Path(), err)}
+	}
 	mended := []error{store.ErrNeedsRecovery, store.ErrIndexAhead, cas.ErrCorrupt, fs.ErrNotExist}
 	for _, m := range mended {
 		if errors.Is(err, m) {
@@ -145,6 +149,12 @@ func (s *storage) unready(err error) error {
 	}
 	return err
 }
+
+// olderError is an ErrNeedsRecovery in other words: the store was closed in order.
+type olderError struct{ error }
+
+func (e olderError) Is(target error) bool { return target == ErrNeedsRecovery }
+func (e olderError) Unwrap() error        { return e.error }
 
 // empty reports whether no name is in the tree.
 func (s *storage) empty() bool {

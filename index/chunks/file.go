@@ -135,7 +135,7 @@ func verify(tx *bolt.Tx, opt Options, size int64) error {
 	case v > formatVersion:
 		return fmt.Errorf("format %d: %w", v, cas.ErrNewer)
 	case v < formatVersion:
-		return fmt.Errorf("format %d, want %d: %w", v, formatVersion, cas.ErrCorrupt)
+		return olderError(v)
 	}
 	if id := meta.Get(keyStore); !bytes.Equal(id, opt.StoreID[:]) {
 		return fmt.Errorf("of store %x, want %x: %w", id, opt.StoreID, cas.ErrCorrupt)
@@ -144,6 +144,18 @@ func verify(tx *bolt.Tx, opt Options, size int64) error {
 	_, herr := readHighest(meta)
 	return errors.Join(err, herr)
 }
+
+// ErrOlder says that an index is of an earlier version. It is made again as one is that is damaged, and is a
+// cas.ErrCorrupt, too.
+var ErrOlder = errors.New("an index of an earlier version")
+
+type olderError uint32
+
+func (e olderError) Error() string {
+	return fmt.Sprintf("its format is %d, of an earlier version, and this one's is %d", uint32(e), formatVersion)
+}
+
+func (e olderError) Is(target error) bool { return target == ErrOlder || target == cas.ErrCorrupt }
 
 // create makes an empty index, so that path never names a half-made one.
 func create(path string, opt Options) (err error) {

@@ -268,6 +268,9 @@ with tempfile.TemporaryDirectory() as tmp:
         assert hashlib.sha256(Path(tmp, "a", step, "model.safetensors").read_bytes()).hexdigest() == sums[name(f"a/{step}")]
     fails(FileNotFoundError, lambda: fs.get_file(f"{top}/none", f"{tmp}/none"))
     assert not Path(tmp, "none").exists()
+    os.symlink(f"{tmp}/none/x", f"{tmp}/link")
+    fails(FileNotFoundError, lambda: fs.get_file(f"{top}/{name('a/1')}", f"{tmp}/link"))
+    assert os.path.islink(f"{tmp}/link")  # what cannot be opened is not removed
 
 # Nothing is written.
 target = f"{top}/{name('a/1')}"

@@ -22,7 +22,7 @@ func (s *server) do(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, control.Invalid("the form cannot be read: %v", err))
 		return
 	}
-	if !s.write || !same(r.PostForm.Get("proof"), s.gate.proof()) {
+	if !s.write || !same(r.PostForm.Get("proof"), s.gate.forms) {
 		s.fail(w, r, &control.Error{Code: control.CodeDenied, Errno: "EACCES",
 			Message: "nothing can be changed from here", Do: "start `ckptfs ui --write`, and load the page again"})
 		return

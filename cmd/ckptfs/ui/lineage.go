@@ -164,7 +164,7 @@ func (s *server) grow(ctx context.Context) (*graph, error) {
 		name := list.Runs[i].Run
 		l, err := s.c.Lineage(ctx, "runs/"+name)
 		if err != nil {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || away(err) {
 				return nil, err
 			}
 			continue // it has no models

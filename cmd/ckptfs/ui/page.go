@@ -37,7 +37,7 @@ type page struct {
 	JSON     string   // its URL
 	Refresh  int      // seconds until it is to be fetched again; 0: not
 	Body     any
-	Data     any // with ?json=1
+	Data     any // with ?json=1; a later is called for it
 
 	Mount string
 	Store string
@@ -45,6 +45,9 @@ type page struct {
 	Proof string
 	URL   string // of this page
 }
+
+// later makes what few ask for, and takes long.
+type later func() any
 
 type link struct{ Text, URL string }
 
@@ -221,14 +224,18 @@ func (s *server) send(w http.ResponseWriter, r *http.Request, p *page) {
 		if p.Name == "" {
 			enc.SetIndent("", "") // the script reads it
 		}
-		_ = enc.Encode(p.Data)
+		data := p.Data
+		if f, ok := data.(later); ok {
+			data = f()
+		}
+		_ = enc.Encode(data)
 		return
 	}
 	s.render(w, r, http.StatusOK, p)
 }
 
 func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p *page) {
-	p.Store, p.Write, p.Proof, p.URL = s.at.Store, s.write, s.gate.proof(), r.URL.RequestURI()
+	p.Store, p.Write, p.Proof, p.URL = s.at.Store, s.write, s.gate.forms, r.URL.RequestURI()
 	if s.at.Mount != nil {
 		p.Mount = s.at.Mount.Mountpoint
 	}

@@ -146,6 +146,11 @@ func TestPages(t *testing.T) {
 			t.Errorf("the page of the run does not say %s", want)
 		}
 	}
+	// A metric is drawn once, however often it is asked for.
+	_, b = ask(t, s.gate, "GET", "/run?run=a"+strings.Repeat("&metric=acc", 1000), at)
+	if n := strings.Count(b, "acc over the steps</figcaption>"); n != 1 {
+		t.Errorf("%d charts of a metric", n)
+	}
 	_, b = ask(t, s.gate, "GET", "/part/diff?a=runs/a/1&b=runs/a/2", at)
 	if !strings.Contains(b, "2 tensors equal") || !strings.Contains(b, "layers.1.w") ||
 		!strings.Contains(b, "0.0909") {
@@ -153,7 +158,7 @@ func TestPages(t *testing.T) {
 	}
 	for to, code := range map[string]int{"/nothing": 404, "/run?run=nope": 404, "/path?path=runs/nope": 404,
 		"/path?path=../x": 400, "/tensor?file=runs/a/1/model.safetensors&name=no": 404,
-		"/part/values?file=runs/a/1/metrics.json&name=x": 400} {
+		"/part/values?file=runs/a/1/metrics.json&name=x": 404} {
 		r, b := ask(t, s.gate, "GET", to, at)
 		if r.StatusCode != code || !strings.Contains(b, `role="alert"`) {
 			t.Errorf("%s: %d, want %d: %s", to, r.StatusCode, code, b)
@@ -172,10 +177,13 @@ func TestDo(t *testing.T) {
 				r.Form = form
 			})
 		}
-		if r, _ := do(url.Values{"what": {"sync"}}); r.StatusCode != http.StatusForbidden {
-			t.Errorf("without the proof: %d", r.StatusCode)
+		for _, proof := range []string{"", newServer(t.Context(), s.c, s.at, "", write).gate.forms} {
+			r, _ := do(url.Values{"what": {"sync"}, "proof": {proof}})
+			if r.StatusCode != http.StatusForbidden {
+				t.Errorf("with the proof %q: %d", proof, r.StatusCode)
+			}
 		}
-		r, b := do(url.Values{"what": {"sync"}, "proof": {s.gate.proof()}, "back": {"//elsewhere.example"}})
+		r, b := do(url.Values{"what": {"sync"}, "proof": {s.gate.forms}, "back": {"//elsewhere.example"}})
 		if write != (r.StatusCode == http.StatusOK) || write && strings.Contains(b, "elsewhere") {
 			t.Errorf("--write %v: %d %s", write, r.StatusCode, b)
 		}
@@ -183,12 +191,12 @@ func TestDo(t *testing.T) {
 			continue
 		}
 		for _, what := range []string{"prune", "evict", "hydrate"} {
-			r, b := do(url.Values{"what": {what}, "path": {"runs/a"}, "proof": {s.gate.proof()}})
+			r, b := do(url.Values{"what": {what}, "path": {"runs/a"}, "proof": {s.gate.forms}})
 			if r.StatusCode != http.StatusOK {
 				t.Errorf("%s: %d %s", what, r.StatusCode, b)
 			}
 		}
-		r, _ = do(url.Values{"what": {"format"}, "proof": {s.gate.proof()}})
+		r, _ = do(url.Values{"what": {"format"}, "proof": {s.gate.forms}})
 		if r.StatusCode != http.StatusBadRequest {
 			t.Errorf("what there is not: %d", r.StatusCode)
 		}
@@ -212,9 +220,24 @@ func TestShown(t *testing.T) {
 func TestLessIsBetter(t *testing.T) {
 	for metric, less := range map[string]bool{"loss": true, "val/loss": true, "acc": false,
 		"val_accuracy": false, "eval/F1": false, "perplexity": true, "grad_norm": true, "reward": false,
-		"backward_ms": true} {
+		"backward_ms": true, "reward_loss": true, "mape": true, "val/mAP50": false, "r2_err": true} {
 		if lessIsBetter(metric) != less {
 			t.Errorf("%s: %v", metric, !less)
+		}
+	}
+}
+
+// What is damaged, lost or left plain is said, also if no check has found it yet.
+func TestWrong(t *testing.T) {
+	if got := wrong(&control.Status{}, &control.Stats{}); len(got) != 0 {
+		t.Errorf("of a store in order: %q", got)
+	}
+	got := wrong(&control.Status{Plain: make([]control.Failure, 2),
+		Refused: control.Refused{MoreSidecars: 3}},
+		&control.Stats{Damaged: 1, Lost: 4})
+	for _, want := range []string{"1 packed file cannot", "4 packed files", "2 files not packed", "3 such"} {
+		if !strings.Contains(strings.Join(got, "\n"), want) {
+			t.Errorf("%q does not say %q", got, want)
 		}
 	}
 }
@@ -247,7 +270,42 @@ func TestValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := one.chart().Data.(histogram); h.Low != -1 || h.Counts[bins/2-1]+h.Counts[bins/2] != 1 {
+	if h := one.chart().Data.(histogram); h.Low != -1 || h.Counts[bins/2] != 1 || one.coarse() {
 		t.Errorf("of one value: %+v", h)
+	}
+}
+
+// Elements that lie close together far from zero, or that no float32 holds, are told apart.
+func TestValuesClose(t *testing.T) {
+	for name, at := range map[string]func(i int) float64{
+		"close": func(i int) float64 { return 1e6 + float64(i%8)/1000 },
+		"far":   func(i int) float64 { return float64(i%8-4) * 4e307 },
+	} {
+		var p []byte
+		for i := range 8000 {
+			p = binary.LittleEndian.AppendUint64(p, math.Float64bits(at(i)))
+		}
+		v, err := readValues(bytes.NewReader(p), formats.F64)
+		if err != nil || !v.coarse() {
+			t.Fatalf("%s: %v, %+v", name, err, v.sum)
+		}
+		if err := v.count(bytes.NewReader(p), formats.F64); err != nil {
+			t.Fatal(err)
+		}
+		h := v.chart().Data.(histogram)
+		full := 0
+		for _, n := range h.Counts {
+			if n == 1000 {
+				full++
+			} else if n != 0 {
+				t.Errorf("%s: %d in a bin", name, n)
+			}
+		}
+		if full != 8 {
+			t.Errorf("%s: %v", name, h.Counts)
+		}
+		if name == "close" && math.Abs(v.std()-0.002291) > 1e-5 {
+			t.Errorf("a deviation of %g", v.std())
+		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"ckptfs/fs/control"
 )
 
-// mostCurves is how many metrics are drawn that nobody asked for.
-const mostCurves = 8
+// mostCurves is how many metrics are drawn that nobody asked for, and mostDrawn how many of those that
+// somebody did.
+const mostCurves, mostDrawn = 8, 64
 
 // curvePoints is how many stretches a curve is reduced to.
 const curvePoints = 300
@@ -31,6 +32,7 @@ type runBody struct {
 	Charts  []chart
 	Sizes   chart
 	Metrics []metricRow
+	Left    int // metrics that are not among them
 	Rows    []stepRow
 	Pages   []link
 	PageNow int
@@ -57,7 +59,10 @@ type stepRow struct {
 // wanted are the metrics that a URL asks for, or else the first ones.
 func wanted(r *http.Request, names []string) []string {
 	if asked := r.URL.Query()["metric"]; len(asked) > 0 {
-		return slices.DeleteFunc(asked, func(m string) bool { return !slices.Contains(names, m) })
+		slices.Sort(asked)
+		asked = slices.DeleteFunc(slices.Compact(asked),
+			func(m string) bool { return !slices.Contains(names, m) })
+		return asked[:min(len(asked), mostDrawn)]
 	}
 	first := slices.Clone(names)
 	slices.SortStableFunc(first, func(a, b string) int { return rankOf(a) - rankOf(b) })
@@ -81,7 +86,7 @@ func (s *server) run(ctx context.Context, r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &runBody{Run: name, Path: "runs/" + name, Steps: len(l.Steps)}
+	b := &runBody{Run: name, Path: "runs/" + name, Steps: len(l.Steps), Left: l.Left}
 	states := map[string]int{}
 	for i := range l.Steps {
 		st := &l.Steps[i]
@@ -120,7 +125,8 @@ func (s *server) run(ctx context.Context, r *http.Request) (*page, error) {
 	b.Sizes = sizesOf(l)
 	b.Names = drawn[:min(len(drawn), 4)]
 	b.table(l, r)
-	return &page{Name: "run", Title: "Run " + shown(name), Here: "runs", Body: b, Data: logJSON(l),
+	return &page{Name: "run", Title: "Run " + shown(name), Here: "runs", Body: b,
+		Data:     later(func() any { return logJSON(l) }),
 		Crumbs:   []link{{"runs", "/runs"}, {shown(name), withQuery("/run", "run", name)}},
 		Commands: []string{"ckptfs log " + s.full("runs/"+name), "ckptfs du " + s.full("runs/"+name)}}, nil
 }
@@ -337,12 +343,17 @@ func (s *server) compare(ctx context.Context, r *http.Request) (*page, error) {
 		}
 		b.Rows = append(b.Rows, row)
 	}
-	data := make([]*control.RunLog, len(logs))
+	data := func() any {
+		all := make([]*control.RunLog, len(logs))
+		for i, l := range logs {
+			all[i] = logJSON(l)
+		}
+		return all
+	}
 	var commands []string
-	for i, l := range logs {
-		data[i] = logJSON(l)
+	for _, l := range logs {
 		commands = append(commands, "ckptfs log "+s.full("runs/"+l.Run))
 	}
-	return &page{Name: "compare", Title: "Compare runs", Here: "runs", Body: b, Data: data,
+	return &page{Name: "compare", Title: "Compare runs", Here: "runs", Body: b, Data: later(data),
 		Commands: commands, Crumbs: []link{{"runs", "/runs"}, {"compare", r.URL.RequestURI()}}}, nil
 }

@@ -56,18 +56,24 @@ type head struct {
 	Sorted    string // "ascending", "descending", ""
 }
 
+// worse and better begin words of metrics of which less, or more, is good. What is worse decides: a
+// reward_loss is a loss.
+var (
+	worse  = []string{"loss", "err", "mape", "nll", "perplexity", "ppl"}
+	better = []string{"acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality", "precision",
+		"recall", "r2", "map", "iou", "psnr", "ssim"}
+)
+
 // lessIsBetter guesses by a metric's name which end is good.
 func lessIsBetter(metric string) bool {
 	between := func(r rune) bool { return strings.ContainsRune("/._- ", r) }
-	for part := range strings.FieldsFuncSeq(strings.ToLower(metric), between) {
-		for _, more := range []string{"acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality",
-			"precision", "recall", "r2", "map", "iou", "psnr", "ssim"} {
-			if strings.HasPrefix(part, more) {
-				return false
-			}
-		}
+	words := strings.FieldsFunc(strings.ToLower(metric), between)
+	has := func(begins []string) bool {
+		return slices.ContainsFunc(words, func(w string) bool {
+			return slices.ContainsFunc(begins, func(b string) bool { return strings.HasPrefix(w, b) })
+		})
 	}
-	return true
+	return has(worse) || !has(better)
 }
 
 func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
@@ -118,6 +124,9 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	return p, nil
 }
 
+// mostMetrics is how many of them can be chosen on a page.
+const mostMetrics = 1000
+
 // metricsOf are the metrics that runs have, those of most runs first.
 func metricsOf(list *control.RunList) []string {
 	count := map[string]int{}
@@ -143,7 +152,7 @@ func metricsOf(list *control.RunList) []string {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 	})
-	return names
+	return names[:min(len(names), mostMetrics)]
 }
 
 func (s *server) runRow(run *control.Run, b *runsBody) runRow {

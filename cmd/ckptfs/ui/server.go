@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // policy is the Content-Security-Policy of all pages: nothing is loaded from anywhere else, and nothing that
@@ -31,10 +34,19 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // lead here (DNS rebinding) has another.
 type gate struct {
 	token string // "": none is asked for
+	forms string // what a form has to carry: random, with a token and without
 	next  http.Handler
 }
 
+// cookieName begins the name of the cookie. A browser sends the cookies of a host to all of its ports:
+// programs beside each other have names of their own, and none takes another's place.
 const cookieName = "ckptfs-ui"
+
+// cookie is the name of the cookie.
+func (g *gate) cookie() string {
+	sum := sha256.Sum256([]byte(g.pass()))
+	return cookieName + "-" + hex.EncodeToString(sum[:8])
+}
 
 func newToken() string {
 	var b [24]byte
@@ -46,13 +58,6 @@ func newToken() string {
 func (g *gate) pass() string {
 	m := hmac.New(sha256.New, []byte(g.token))
 	m.Write([]byte(cookieName))
-	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
-}
-
-// Proof is what a form has to carry: a foreign page cannot know it.
-func (g *gate) proof() string {
-	m := hmac.New(sha256.New, []byte(g.token))
-	m.Write([]byte("form"))
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
@@ -75,7 +80,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if given := r.URL.Query().Get("token"); given != "" && same(given, g.token) {
-		http.SetCookie(w, &http.Cookie{Name: cookieName, Value: g.pass(), Path: "/", HttpOnly: true,
+		http.SetCookie(w, &http.Cookie{Name: g.cookie(), Value: g.pass(), Path: "/", HttpOnly: true,
 			SameSite: http.SameSiteStrictMode})
 		to := *r.URL
 		q := to.Query()
@@ -87,7 +92,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	for _, c := range r.CookiesNamed(cookieName) {
+	for _, c := range r.CookiesNamed(g.cookie()) {
 		if same(c.Value, g.pass()) {
 			g.next.ServeHTTP(w, r)
 			return
@@ -118,23 +123,22 @@ func listen(where string) (ln net.Listener, loopback bool, err error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
 		// A socket that a program left behind is in the way of its successor; anything else stays.
 		if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSocket != 0 {
-			if c, err := net.Dial("unix", path); err == nil {
+			c, err := net.Dial("unix", path)
+			if err == nil {
 				c.Close()
 				return nil, false, fmt.Errorf("--listen %s: another program answers there", where)
+			}
+			if !errors.Is(err, unix.ECONNREFUSED) { // it may be another user's
+				return nil, false, fmt.Errorf("--listen %s: %w; name another path", where, err)
 			}
 			if err := os.Remove(path); err != nil {
 				return nil, false, err
 			}
 		}
+		mask := unix.Umask(0o177) // nobody else may connect, from the first moment on
 		ln, err := net.Listen("unix", path)
-		if err != nil {
-			return nil, false, err
-		}
-		if err := os.Chmod(path, 0o600); err != nil {
-			ln.Close()
-			return nil, false, err
-		}
-		return ln, true, nil
+		unix.Umask(mask)
+		return ln, true, err
 	}
 	host, _, err := net.SplitHostPort(where)
 	if err != nil {

@@ -76,6 +76,10 @@ func TestGate(t *testing.T) {
 		}
 	}
 	other := &gate{token: newToken(), next: inside}
+	r, _ = ask(t, other, "GET", "/?token="+other.token, nil)
+	if o := r.Cookies()[0]; o.Name == c.Name { // a browser keeps one of each name, for all ports of a host
+		t.Errorf("another program's cookie takes the place of %v", c)
+	}
 	if r, _ := ask(t, other, "GET", "/", func(r *http.Request) { r.AddCookie(c) }); r.StatusCode != shut {
 		t.Errorf("another program's cookie: %d", r.StatusCode)
 	}

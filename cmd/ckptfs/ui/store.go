@@ -58,7 +58,7 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &storeBody{Stats: st, Status: status, Wrong: wrong(status), Saved: savings(st)}
+	b := &storeBody{Stats: st, Status: status, Wrong: wrong(status, st), Saved: savings(st)}
 	b.Chart = savedChart(b.Saved)
 	b.Back = s.gains(st)
 	list, err := s.runs.List(ctx)
@@ -78,7 +78,7 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 }
 
 // wrong lists what is wrong with a store, worst first.
-func wrong(st *control.Status) []string {
+func wrong(st *control.Status, counted *control.Stats) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if l := st.Loss; l != nil {
@@ -91,6 +91,12 @@ func wrong(st *control.Status) []string {
 		if l.Other != "" {
 			say("%s", l.Other)
 		}
+	}
+	if n := counted.Lost; n > 0 && st.Loss == nil {
+		say("the disk did not take all that was written of %s", text.Plural(n, "packed file"))
+	}
+	if n := counted.Damaged; n > 0 {
+		say("%s cannot be read as a whole: ckptfs check names them, and the repair", text.Plural(n, "packed file"))
 	}
 	if c := st.LastCheck; c != nil && c.Problems > 0 {
 		say("the last check found %s: ckptfs check lists what is damaged, and the repair",
@@ -116,8 +122,14 @@ func wrong(st *control.Status) []string {
 	if st.PackingWaits != "" {
 		say("packing waits: %s", st.PackingWaits)
 	}
+	if n := len(st.Plain); n > 0 {
+		say("%s not packed that should be: ckptfs status tells why", text.Plural(int64(n), "file"))
+	}
 	for _, c := range st.Sidecars {
 		say("%s", cut(c, mostTitle))
+	}
+	if n := st.MoreSidecars; n > 0 {
+		say("%s more of what steps say of their models", text.Plural(int64(n), "such problem"))
 	}
 	return out
 }

@@ -117,6 +117,9 @@ func (s *server) valuesPart(ctx context.Context, r *http.Request) (*page, error)
 	if err != nil {
 		return nil, err
 	}
+	if !found {
+		return nil, notThere("%s: no tensor called %s", shown(file), shown(q.Get("name")+q.Get("sha256")))
+	}
 	if !numbers.Known(dtype) || dtype.Bits()%8 != 0 {
 		return nil, control.Invalid("elements of type %s are no numbers to this program", shown(string(dtype)))
 	}
@@ -129,47 +132,106 @@ func (s *server) valuesPart(ctx context.Context, r *http.Request) (*page, error)
 	if err != nil {
 		return nil, err
 	}
+	if h.coarse() {
+		again, err := s.c.Tensor(ctx, file, name, false)
+		if err != nil {
+			return nil, err
+		}
+		defer again.Close()
+		if err := h.count(again, dtype); err != nil {
+			return nil, err
+		}
+	}
 	b := &valuesBody{Stats: h.stats(), Std: h.std(), Chart: h.chart(), Some: d.Size > mostRead, Read: h.read}
 	return &page{Name: "values", Body: b, Data: b.Stats}, nil
 }
 
 // values counts elements by what they are.
 //
-// A count is kept for each of the 65,536 values that the upper half of a float32 can have: a histogram of any
-// range is made from these, within 0.4 % of where its elements are, and the tensor is read once.
+// A count is kept for each of the 65,536 values that the upper half of a float32 can have: a histogram is
+// made from these, within 0.8 % of where its elements are, and the tensor is read once. Where all elements
+// are as close together as that, or some beyond a float32, it is read again, and they are counted by bins.
 type values struct {
 	sum    *numbers.Summary
 	counts [1 << 16]int64
-	sq     float64 // of squares, of finite elements
+	beyond int64     // finite elements that no float32 holds
+	bins   []float64 // that were counted by count
+	first  float64   // finite element; sums are of differences from it, which keep their digits
+	sq     float64   // of squares, of finite elements
 	total  float64
 	read   int64
 }
 
 func readValues(r io.Reader, d formats.DType) (*values, error) {
 	v := &values{sum: numbers.NewSummary()}
+	some := false
+	var err error
+	v.read, err = elements(r, d, func(p []byte) { v.sum.Add(d, p) }, func(x float64) {
+		if !some {
+			v.first, some = x, true
+		}
+		off := x - v.first
+		v.sq, v.total = v.sq+off*off, v.total+off
+		if f := float32(x); math.IsInf(float64(f), 0) {
+			v.beyond++
+		} else {
+			v.counts[math.Float32bits(f)>>16]++
+		}
+	})
+	return v, err
+}
+
+// elements reads the first mostRead bytes of a tensor: pieces sees them, and one each finite element.
+func elements(r io.Reader, d formats.DType, pieces func(p []byte), one func(x float64)) (int64, error) {
+	read := int64(0)
 	w := int(d.Bits() / 8)
 	buf := make([]byte, (1<<20)/w*w)
-	for v.read < mostRead {
+	for read < mostRead {
 		n, err := io.ReadFull(r, buf)
 		n -= n % w
-		v.read += int64(n)
-		p := buf[:n]
-		v.sum.Add(d, p)
+		read += int64(n)
+		pieces(buf[:n])
 		for i := 0; i < n; i += w {
-			x := numbers.Value(d, p[i:i+w])
-			if f := float32(x); !math.IsNaN(x) && !math.IsInf(float64(f), 0) {
-				v.counts[math.Float32bits(f)>>16]++
-				v.sq, v.total = v.sq+x*x, v.total+x
+			if x := numbers.Value(d, buf[i:i+w]); !math.IsNaN(x) && !math.IsInf(x, 0) {
+				one(x)
 			}
 		}
 		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return read, err
 		}
 	}
-	return v, nil
+	return read, nil
+}
+
+// span is where the bins begin, and how wide each is. The difference of two elements may be infinite.
+func (v *values) span() (low, width float64) {
+	low, high := v.sum.Min, v.sum.Max
+	if v.sum.Finite() == 0 {
+		low, high = 0, 0
+	}
+	if high <= low {
+		low, high = low-0.5, low+0.5
+	}
+	return low, high/bins - low/bins
+}
+
+// coarse reports whether a bin is narrower than what counts tells apart.
+func (v *values) coarse() bool {
+	_, width := v.span()
+	return v.sum.Max > v.sum.Min && (v.beyond > 0 || width < max(-v.sum.Min, v.sum.Max)/128)
+}
+
+// count counts elements by bins.
+func (v *values) count(r io.Reader, d formats.DType) error {
+	low, width := v.span()
+	v.bins = make([]float64, bins)
+	_, err := elements(r, d, func([]byte) {}, func(x float64) {
+		v.bins[max(0, min(int((x/2-low/2)/(width/2)), bins-1))]++
+	})
+	return err
 }
 
 func (v *values) stats() *control.TensorStats {
@@ -190,8 +252,8 @@ func (v *values) std() float64 {
 	if n == 0 {
 		return math.NaN()
 	}
-	mean := v.total / n
-	return math.Sqrt(max(v.sq/n-mean*mean, 0))
+	off := v.total / n
+	return math.Sqrt(max(v.sq/n-off*off, 0))
 }
 
 // histogram has the counts of bins of equal width, from low on.
@@ -203,16 +265,16 @@ type histogram struct {
 
 func (v *values) chart() chart {
 	h := histogram{Counts: make([]int64, bins)}
-	of := make([]float64, bins)
-	low, high := v.sum.Min, v.sum.Max
-	if v.sum.Finite() == 0 {
-		low, high = 0, 0
-	}
-	if high <= low {
-		low, high = low-0.5, low+0.5
-	}
-	width := (high - low) / bins
+	low, width := v.span()
 	h.Low, h.Width = number(low), number(width)
+	if v.bins != nil {
+		return h.of(v.bins)
+	}
+	of, high := make([]float64, bins), v.sum.Max
+	if high <= v.sum.Min || v.sum.Finite() == 0 { // all are one number
+		of[bins/2] = float64(v.sum.Finite())
+		return h.of(of)
+	}
 	for i, n := range v.counts {
 		if n == 0 {
 			continue
@@ -230,7 +292,11 @@ func (v *values) chart() chart {
 			of[k] += share * float64(n)
 		}
 	}
-	for k, n := range of {
+	return h.of(of)
+}
+
+func (h histogram) of(counts []float64) chart {
+	for k, n := range counts {
 		h.Counts[k] = int64(math.Round(n))
 	}
 	return chart{"histogram", "How many elements have which value", h}

@@ -114,6 +114,6 @@ type server struct {
 func newServer(life context.Context, c *control.Client, at *place.Place, token string, write bool) *server {
 	s := &server{c: c, at: at, write: write, runs: known.New(life, c), moves: moves.New(life, c)}
 	s.origins = known.Keep(life, s.grow)
-	s.gate = &gate{token: token, next: s.routes()}
+	s.gate = &gate{token: token, forms: newToken(), next: s.routes()}
 	return s
 }

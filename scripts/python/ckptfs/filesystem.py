@@ -189,12 +189,12 @@ class CkptfsFileSystem(AbstractFileSystem):
             os.makedirs(lpath, exist_ok=True)
             return
         os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
-        try:
-            with open(lpath, "wb") as out:
+        with open(lpath, "wb") as out:  # what cannot be opened is somebody's, and stays
+            try:
                 self.program.to_file(out, "cat", rpath)
-        except BaseException:
-            os.unlink(lpath)
-            raise
+            except BaseException:
+                os.unlink(lpath)
+                raise
 
     def _open(
         self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True,

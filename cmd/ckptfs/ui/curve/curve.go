@@ -10,9 +10,9 @@ type Point struct {
 	I int // its index in what was reduced
 }
 
-// Reduce keeps at most 4·n points of y over x: of each of n stretches of equally many points the first and
-// the last, the least and the greatest. Extremes are exact, and so is the end. keep says which indices there
-// are; nil: all. What is no finite number is a gap.
+// Reduce keeps at most 5·n points of y over x: of each of n stretches of equally many points the first and
+// the last, the least and the greatest, and a gap if there is one. Extremes are exact, and so is the end.
+// keep says which indices there are; nil: all. What is no finite number is a gap.
 func Reduce(x, y []float64, keep []bool, n int) []Point {
 	var all []Point
 	for i := range y {
@@ -28,7 +28,7 @@ func Reduce(x, y []float64, keep []bool, n int) []Point {
 		}
 		all = append(all, p)
 	}
-	if n < 1 || len(all) <= 4*n {
+	if n < 1 || len(all) <= 5*n {
 		return all
 	}
 	var out []Point
@@ -49,7 +49,7 @@ func Reduce(x, y []float64, keep []bool, n int) []Point {
 			}
 		}
 		taken := map[int]bool{0: true, len(some) - 1: true}
-		for _, i := range []int{least, most} {
+		for _, i := range []int{least, most, gap} {
 			if i >= 0 {
 				taken[i] = true
 			}

@@ -17,13 +17,16 @@ func TestReduce(t *testing.T) {
 	}
 	y[99_000] = math.Inf(1)
 	got := Reduce(nil, y, nil, 500)
-	if len(got) > 2000 || got[0].I != 0 || got[len(got)-1].I != len(y)-1 {
+	if len(got) > 2500 || got[0].I != 0 || got[len(got)-1].I != len(y)-1 {
 		t.Errorf("%d points, %v to %v", len(got), got[0], got[len(got)-1])
 	}
 	for _, spike := range []int{777, 55_555} {
 		if !slices.ContainsFunc(got, func(p Point) bool { return p.I == spike }) {
 			t.Errorf("the spike at %d is lost", spike)
 		}
+	}
+	if !slices.ContainsFunc(got, func(p Point) bool { return p.I == 99_000 && math.IsNaN(p.Y) }) {
+		t.Error("one value that is none leaves no gap")
 	}
 	gaps := 0
 	for i, p := range got {

@@ -24,7 +24,8 @@ func Keep[T any](life context.Context, ask func(ctx context.Context) (*T, error)
 	return &Kept[T]{life: life, ask: ask}
 }
 
-// Get is the last answer. Only for the first does it wait. One that is older than fresh is asked for again.
+// Get is the last answer. Only for the first does it wait, and for the next after one that failed. One that
+// is older than fresh is asked for again.
 func (k *Kept[T]) Get(ctx context.Context, fresh time.Duration) (*T, error) {
 	k.mu.Lock()
 	last, at := k.last, k.at
@@ -34,11 +35,12 @@ func (k *Kept[T]) Get(ctx context.Context, fresh time.Duration) (*T, error) {
 	}
 	got := k.flight.DoChan("", func() (any, error) {
 		v, err := k.ask(k.life)
-		if err != nil {
-			return nil, err
-		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
+		if err != nil { // who asks next is told
+			k.last = nil
+			return nil, err
+		}
 		k.last, k.at = v, time.Now()
 		return v, nil
 	})

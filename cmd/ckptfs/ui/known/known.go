@@ -3,7 +3,10 @@
 package known
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -23,8 +26,13 @@ type Source interface {
 // Fresh is how old an answer may be that is given without asking again.
 const Fresh = 2 * time.Second
 
-// mostSteps bounds the steps that are kept, of all runs together: some 200 bytes each, and 9 for each metric.
-const mostSteps = 1 << 19
+const (
+	// mostBytes bounds the logs that are kept, of all runs together.
+	mostBytes = 1 << 28
+	// mostCells bounds the metrics of a run, times its steps: of more metrics those stay that most steps
+	// have. Programs that count in a metric's name make one more with each step.
+	mostCells = 1 << 24
+)
 
 // Log is what is kept of a run. It does not change.
 type Log struct {
@@ -32,7 +40,11 @@ type Log struct {
 	Steps []Step
 	// Metrics are by name; each has a value for each step.
 	Metrics map[string]Values
+	Left    int // metrics that are left out: there are too many
 }
+
+// bytes is about how much memory l takes.
+func (l *Log) bytes() int { return len(l.Steps) * (200 + 9*len(l.Metrics)) }
 
 // Step is a control.Step without its metrics.
 type Step struct {
@@ -90,7 +102,8 @@ type Runs struct {
 
 	mu    sync.Mutex
 	logs  map[string]*entry
-	steps int // in logs
+	bytes int // of logs
+	most  int // mostBytes, but for tests
 	warm  int // runs that Warm came to
 	done  bool
 }
@@ -103,7 +116,8 @@ type entry struct {
 
 // New makes an empty one.
 func New(life context.Context, from Source) *Runs {
-	return &Runs{from: from, life: life, list: Keep(life, from.Runs), logs: map[string]*entry{}}
+	return &Runs{from: from, life: life, list: Keep(life, from.Runs), logs: map[string]*entry{},
+		most: mostBytes}
 }
 
 // List is the list of runs.
@@ -138,32 +152,38 @@ func (r *Runs) Log(ctx context.Context, run string) (*Log, error) {
 
 func (r *Runs) load(run string) (*Log, error) {
 	l, err := r.read(run)
+	if away(err) {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old := r.logs[run]; old != nil {
-		r.steps -= len(old.log.Steps)
+		r.bytes -= old.log.bytes()
 		delete(r.logs, run)
 	}
 	if err != nil { // it may be gone
 		return nil, err
 	}
 	now := time.Now()
-	r.logs[run], r.steps = &entry{log: l, at: now, used: now}, r.steps+len(l.Steps)
-	for r.steps > mostSteps && len(r.logs) > 1 {
+	r.logs[run], r.bytes = &entry{log: l, at: now, used: now}, r.bytes+l.bytes()
+	for r.bytes > r.most && len(r.logs) > 1 {
 		oldest := ""
 		for name, e := range r.logs {
 			if name != run && (oldest == "" || e.used.Before(r.logs[oldest].used)) {
 				oldest = name
 			}
 		}
-		r.steps -= len(r.logs[oldest].log.Steps)
+		r.bytes -= r.logs[oldest].log.bytes()
 		delete(r.logs, oldest)
 	}
 	return l, nil
 }
 
+// away reports that the daemon went away, and that what is known of a run may still be so.
+func away(err error) bool { return control.WentAway(err) || errors.Is(err, control.ErrNoDaemon) }
+
 func (r *Runs) read(run string) (*Log, error) {
-	l := &Log{Run: run, Metrics: map[string]Values{}}
+	l, all := &Log{Run: run}, map[string]*few{}
 	_, err := r.from.Log(r.life, "runs/"+run, func(some []control.Step) error {
 		for i := range some {
 			s := &some[i]
@@ -171,10 +191,12 @@ func (r *Runs) read(run string) (*Log, error) {
 				Logical: s.LogicalBytes, New: s.NewBytes, Stored: s.StoredBytes, Plain: s.PlainBytes,
 				Problem: s.Problem, Shared: s.SharedWith, SharedBy: s.SharedBytes})
 			for name, x := range s.Metrics {
-				v := l.Metrics[name]
-				v.Of, v.Has = padded(v.Of, len(l.Steps)), padded(v.Has, len(l.Steps))
-				v.Of[len(l.Steps)-1], v.Has[len(l.Steps)-1] = float64(x), true
-				l.Metrics[name] = v
+				v := all[name]
+				if v == nil {
+					v = &few{}
+					all[name] = v
+				}
+				v.at, v.of = append(v.at, int32(len(l.Steps)-1)), append(v.of, float64(x))
 			}
 		}
 		return nil
@@ -182,14 +204,31 @@ func (r *Runs) read(run string) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, v := range l.Metrics {
-		l.Metrics[name] = Values{padded(v.Of, len(l.Steps)), padded(v.Has, len(l.Steps))}
-	}
+	l.keep(all, mostCells)
 	return l, nil
 }
 
-// padded is a slice of n elements, those behind the ones of s zero.
-func padded[T any](s []T, n int) []T { return append(s, make([]T, n-len(s))...) }
+// few are the values of a metric that few steps may have.
+type few struct {
+	at []int32 // steps
+	of []float64
+}
+
+// keep sets the metrics of l: of more than there is room for, those that most steps have.
+func (l *Log) keep(all map[string]*few, cells int) {
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(all[b].at), len(all[a].at)), cmp.Compare(a, b))
+	})
+	n := min(len(names), max(1, cells/max(1, len(l.Steps))))
+	l.Metrics, l.Left = make(map[string]Values, n), len(names)-n
+	for _, name := range names[:n] {
+		v := Values{make([]float64, len(l.Steps)), make([]bool, len(l.Steps))}
+		for k, i := range all[name].at {
+			v.Of[i], v.Has[i] = all[name].of[k], true
+		}
+		l.Metrics[name] = v
+	}
+}
 
 // Warm reads the logs of all runs, one after the other, so that the pages of all of them are quick.
 func (r *Runs) Warm(ctx context.Context) {
@@ -199,7 +238,15 @@ func (r *Runs) Warm(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			_, _ = r.Log(ctx, list.Runs[i].Run) // its page will say why not
+			_, err := r.Log(ctx, list.Runs[i].Run) // its page will say why not
+			for wait := 100 * time.Millisecond; away(err) && wait < 5*time.Second; wait *= 2 {
+				select {
+				case <-time.After(wait):
+					_, err = r.Log(ctx, list.Runs[i].Run)
+				case <-ctx.Done():
+					return
+				}
+			}
 			r.mu.Lock()
 			r.warm = i + 1
 			r.mu.Unlock()

@@ -15,6 +15,7 @@ type source struct {
 	runs, steps int
 	asked       atomic.Int64
 	gone        bool
+	away        atomic.Int64 // how often the daemon is not there
 }
 
 func (s *source) Runs(context.Context) (*control.RunList, error) {
@@ -29,6 +30,9 @@ func (s *source) Log(_ context.Context, run string, steps control.Listed) (*cont
 	s.asked.Add(1)
 	if s.gone {
 		return nil, errors.New("no such run")
+	}
+	if s.away.Add(-1) >= 0 {
+		return nil, fmt.Errorf("store: %w", control.ErrNoDaemon)
 	}
 	for i := range s.steps {
 		st := control.Step{Step: fmt.Sprint(i), State: control.StepComplete, LogicalBytes: 10,
@@ -81,14 +85,65 @@ func TestLog(t *testing.T) {
 
 // What is kept is bounded: the runs that were looked at last stay.
 func TestBound(t *testing.T) {
-	src := &source{runs: 4, steps: mostSteps / 2}
+	src := &source{runs: 4, steps: 1000}
 	r := New(t.Context(), src)
+	r.most = 500_000 // two logs
 	for _, run := range []string{"r0", "r1", "r2"} {
 		if _, err := r.Log(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if r.Peek("r0") != nil || r.Peek("r2") == nil || r.steps > mostSteps {
-		t.Errorf("%d steps are kept", r.steps)
+	if r.Peek("r0") != nil || r.Peek("r2") == nil || r.bytes > r.most || r.bytes == 0 {
+		t.Errorf("%d bytes are kept", r.bytes)
+	}
+}
+
+// Metrics that count in their names take no more memory than others, and those that all steps have stay.
+func TestManyMetrics(t *testing.T) {
+	const steps = 20_000
+	l, all := &Log{Steps: make([]Step, steps)}, map[string]*few{"loss": {}}
+	for i := range int32(steps) {
+		all["loss"].at, all["loss"].of = append(all["loss"].at, i), append(all["loss"].of, 1)
+		all[fmt.Sprint("loss of ", i)] = &few{[]int32{i}, []float64{float64(i)}}
+	}
+	l.keep(all, mostCells)
+	if n := len(l.Metrics); n*steps > mostCells || l.Left != steps+1-n || !l.Metrics["loss"].Has[steps-1] {
+		t.Errorf("%d metrics, %d left out", len(l.Metrics), l.Left)
+	}
+}
+
+// An answer that cannot be had any more is not given for ever.
+func TestGone(t *testing.T) {
+	gone := false
+	k := Keep(t.Context(), func(context.Context) (*int, error) {
+		if gone {
+			return nil, errors.New("gone")
+		}
+		return new(int), nil
+	})
+	if _, err := k.Get(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	gone = true
+	for t.Context().Err() == nil {
+		if _, err := k.Get(t.Context(), 0); err != nil {
+			return
+		}
+	}
+	t.Error("it is still there")
+}
+
+// While one daemon takes over from another the logs stay, and Warm waits for it.
+func TestAway(t *testing.T) {
+	src := &source{runs: 2, steps: 3}
+	src.away.Store(2)
+	r := New(t.Context(), src)
+	r.Warm(t.Context())
+	if r.Peek("r0") == nil || r.Peek("r1") == nil {
+		t.Fatal("a log is missing")
+	}
+	src.away.Store(1)
+	if _, err := r.load("r0"); err == nil || r.Peek("r0") == nil {
+		t.Errorf("the log is gone: %v", err)
 	}
 }

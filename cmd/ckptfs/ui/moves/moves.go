@@ -7,6 +7,7 @@ package moves
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"time"
@@ -27,12 +28,15 @@ type Source interface {
 const (
 	// MostSteps is how many steps of a run are shown: of a longer one as many, spread over it.
 	MostSteps = 60
-	// MostLayers is how many layers are; those behind it are one.
+	// MostLayers is how many layers are; those behind it are one, Others.
 	MostLayers = 300
+	// Others is what is called so.
+	Others = "other layers"
 
 	sample   = 1 << 20          // bytes of a tensor that are read
 	patience = 30 * time.Second // a run that nobody looked at for so long is not gone on with
 	kept     = 1 << 12          // pairs
+	retry    = 10 * time.Minute // after so long a comparison that failed is tried again
 )
 
 // Map is what is known of a run so far.
@@ -40,8 +44,8 @@ type Map struct {
 	Steps  []string `json:"steps"`  // each compared with the one before it; the first with Before
 	Before string   `json:"before"` // "": there are not two steps
 	Layers []string `json:"layers"` // in the order of the model
-	// Cells are a step, a layer, and |Δ|/|A| over the layer's tensors that changed. What did not change has
-	// none.
+	// Cells are a step, a layer, and |Δ|/|A| over the layer's tensors that changed, of those that had other
+	// elements than zeros before, and whose norms are finite. A layer without such tensors has none.
 	Cells   [][3]float64 `json:"cells"`
 	Done    int          `json:"done"` // steps that were compared
 	Every   bool         `json:"every"`
@@ -67,9 +71,25 @@ type pair struct {
 
 // moved is what moved between two steps.
 type moved struct {
-	layers  []string
-	by      []float64
-	problem string
+	layers   []string
+	by, from []float64 // squares of |Δ| and |A|
+	problem  string
+	at       time.Time
+}
+
+// add adds to a layer; at has the places of layers. Where there is no room for one more it is another.
+func (x *moved) add(at map[string]int, layer string, by, from float64) {
+	k, ok := at[layer]
+	if !ok && len(x.layers) >= MostLayers {
+		layer = Others
+		k, ok = at[layer]
+	}
+	if !ok {
+		k = len(x.layers)
+		at[layer] = k
+		x.layers, x.by, x.from = append(x.layers, layer), append(x.by, 0), append(x.from, 0)
+	}
+	x.by[k], x.from[k] = x.by[k]+by, x.from[k]+from
 }
 
 type job struct{ asked time.Time }
@@ -98,7 +118,7 @@ func (m *Moves) Of(l *known.Log) *Map {
 		p := pair{"runs/" + l.Run + "/" + a.Name, "runs/" + l.Run + "/" + b.Name, a.Time.UnixNano(),
 			b.Time.UnixNano()}
 		x, ok := m.pairs.Get(p)
-		if !ok {
+		if !ok || x.problem != "" && time.Since(x.at) > retry {
 			todo = append(todo, p)
 			continue
 		}
@@ -106,23 +126,27 @@ func (m *Moves) Of(l *known.Log) *Map {
 		if x.problem != "" {
 			out.Problem = x.problem
 		}
-		for k, name := range x.layers {
-			at, ok := row[name]
-			switch {
-			case ok:
-			case len(out.Layers) < MostLayers:
-				at = len(out.Layers)
-				row[name], out.Layers = at, append(out.Layers, name)
-			default:
-				continue
-			}
-			out.Cells = append(out.Cells, [3]float64{float64(i - 1), float64(at), x.by[k]})
-		}
+		out.cells(x, i-1, row)
 	}
 	if len(todo) > 0 {
 		m.begin(l.Run, todo)
 	}
 	return out
+}
+
+// cells adds what moved between a step and the one before it; row has the places of layers.
+func (out *Map) cells(x *moved, step int, row map[string]int) {
+	n := len(out.Layers)
+	one := &moved{layers: out.Layers, by: make([]float64, n), from: make([]float64, n)}
+	for k, name := range x.layers {
+		one.add(row, name, x.by[k], x.from[k])
+	}
+	out.Layers = one.layers
+	for k := range one.layers {
+		if far := math.Sqrt(one.by[k] / one.from[k]); one.from[k] > 0 && finite(far) {
+			out.Cells = append(out.Cells, [3]float64{float64(step), float64(k), far})
+		}
+	}
 }
 
 // chosen are the steps that can be compared.
@@ -173,16 +197,19 @@ func (m *Moves) begin(run string, todo []pair) {
 			if left || m.life.Err() != nil {
 				return
 			}
-			m.pairs.Add(p, m.compare(p))
+			x, err := m.compare(p)
+			if err != nil && (control.WentAway(err) || errors.Is(err, control.ErrNoDaemon)) {
+				return // who asks again has the next daemon asked
+			}
+			m.pairs.Add(p, x)
 		}
 	}()
 }
 
 // compare finds what moved between two steps.
-func (m *Moves) compare(p pair) *moved {
+func (m *Moves) compare(p pair) (*moved, error) {
 	out := &moved{}
 	at := map[string]int{}
-	var norms []float64
 	_, err := m.from.Diff(m.life, control.DiffOptions{A: p.a, B: p.b, Sample: sample},
 		func(some control.TensorLists) error {
 			for i := range some.Changed {
@@ -191,30 +218,17 @@ func (m *Moves) compare(p pair) *moved {
 					continue
 				}
 				norm, by := float64(*c.Norm), float64(*c.RelNorm)*float64(*c.Norm)
-				if !finite(norm) || !finite(by) {
-					continue
+				if finite(norm*norm) && finite(by*by) {
+					out.add(at, layers.Of(c.Name), by*by, norm*norm)
 				}
-				name := layers.Of(c.Name)
-				k, ok := at[name]
-				if !ok {
-					k = len(out.layers)
-					at[name] = k
-					out.layers, out.by, norms = append(out.layers, name), append(out.by, 0), append(norms, 0)
-				}
-				out.by[k] += by * by
-				norms[k] += norm * norm
 			}
 			return nil
 		}, nil)
 	if err != nil {
 		out.problem = err.Error()
 	}
-	for k := range out.by {
-		if norms[k] > 0 {
-			out.by[k] = math.Sqrt(out.by[k] / norms[k])
-		}
-	}
-	return out
+	out.at = time.Now()
+	return out, err
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -2,6 +2,7 @@ package moves
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -81,5 +82,39 @@ func TestMoves(t *testing.T) {
 	}
 	if none := m.Of(run(1)); none.Before != "" || len(none.Steps) != 0 {
 		t.Errorf("%+v", none)
+	}
+}
+
+// away answers only the second time that it is asked; what it says is of more layers than are shown, and of
+// numbers whose squares are none.
+type away struct{ asked atomic.Int64 }
+
+func (s *away) Diff(_ context.Context, _ control.DiffOptions, parts control.Differences,
+	_ func(control.Progress)) (*control.Diff, error) {
+	if s.asked.Add(1) == 1 {
+		return nil, fmt.Errorf("store: %w", control.ErrNoDaemon)
+	}
+	n := func(x float64) *control.Number { return (*control.Number)(&x) }
+	var l control.TensorLists
+	for i := range 2 * MostLayers {
+		l.Changed = append(l.Changed,
+			control.TensorChange{Name: fmt.Sprintf("l.%d.w", i), RelNorm: n(0.5), Norm: n(2)})
+	}
+	l.Changed = append(l.Changed, control.TensorChange{Name: "huge.w", RelNorm: n(1), Norm: n(1e200)},
+		control.TensorChange{Name: "new.w", RelNorm: n(math.Inf(1)), Norm: n(0)})
+	return &control.Diff{}, parts(l)
+}
+
+// A daemon that another takes over from is asked again, and not remembered; what is kept is bounded, and is
+// JSON.
+func TestBounds(t *testing.T) {
+	m := New(t.Context(), &away{})
+	got := whole(t, m, run(2))
+	if got.Problem != "" || len(got.Layers) != MostLayers+1 || got.Layers[MostLayers] != Others ||
+		len(got.Cells) != MostLayers+1 || math.Abs(got.Cells[MostLayers][2]-0.5) > 1e-9 {
+		t.Fatalf("%d layers, %d cells, %s", len(got.Layers), len(got.Cells), got.Problem)
+	}
+	if _, err := json.Marshal(got); err != nil {
+		t.Error(err)
 	}
 }
