@@ -15,8 +15,11 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Bytes is a number of bytes in units of 1,024: "512 B", "44.7 MiB".
+// Bytes is a number of bytes in units of 1,024: "512 B", "44.7 MiB". A difference may be less than nothing.
 func Bytes(n int64) string {
+	if n <= -1024 {
+		return "-" + humanize.IBytesN(uint64(-n), 3)
+	}
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}

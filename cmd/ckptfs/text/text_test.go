@@ -9,7 +9,7 @@ import (
 func TestWord(t *testing.T) {
 	for _, s := range []string{
 		"/data/models", "/data/my models", "/it's", "$HOME`x`", "a\x1b[0m\n'\\b", "\xff", "",
-		"*", "ä/ö", "a;b", "~",
+		"*", "ä/ö", "a;b", "~", "a b", "it's", "\x1b[31m\n\u202e'\\x", "\xff\xfeé", "$HOME `id`", "�",
 	} {
 		word := Word(s)
 		out, err := exec.Command("bash", "-c", "printf %s "+word).Output()
@@ -19,5 +19,13 @@ func TestWord(t *testing.T) {
 	}
 	if word := Word("/data/a-b_c.ckptfs"); word != "/data/a-b_c.ckptfs" {
 		t.Error(word)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for n, want := range map[int64]string{-21238: "-20.7 KiB", -3: "-3 B", 0: "0 B", 1536: "1.50 KiB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d bytes are %q, not %q", n, got, want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
 	indexruns "ckptfs/index/runs"
 )
@@ -164,7 +165,7 @@ func (s *server) grow(ctx context.Context) (*graph, error) {
 		name := list.Runs[i].Run
 		l, err := s.c.Lineage(ctx, "runs/"+name)
 		if err != nil {
-			if ctx.Err() != nil || away(err) {
+			if ctx.Err() != nil || known.Away(err) {
 				return nil, err
 			}
 			continue // it has no models

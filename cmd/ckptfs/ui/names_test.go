@@ -2,7 +2,6 @@ package ui
 
 import (
 	"net/url"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -38,35 +37,5 @@ func TestLongNames(t *testing.T) {
 	}
 	if is := asked(u.Query()); !is(long) || is(long+"x") || is("") {
 		t.Error("the URL of a long name asks for another")
-	}
-}
-
-func TestSize(t *testing.T) {
-	for n, want := range map[int64]string{-21238: "-20.7 KiB", -3: "-3 B", 0: "0 B", 1536: "1.50 KiB"} {
-		if got := size(n); got != want {
-			t.Errorf("%d bytes are %q, not %q", n, got, want)
-		}
-	}
-}
-
-// A command that a page shows has no byte that a person cannot see, and a shell takes it for the name that
-// was meant.
-func TestQuoted(t *testing.T) {
-	shell, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("no bash here")
-	}
-	for _, s := range []string{"a", "", "a b", "it's", "\x1b[31m\n\u202e'\\x", "\xff\xfeé", "$HOME `id`",
-		"�"} {
-		q := quoted(s)
-		for _, unseen := range []string{"\x1b", "\n", "\u202e", "\xff"} {
-			if strings.Contains(q, unseen) {
-				t.Errorf("%q is shown as %q", s, q)
-			}
-		}
-		out, err := exec.Command(shell, "-c", "printf %s "+q).Output()
-		if err != nil || string(out) != s {
-			t.Errorf("%q is %q to a shell, as %s: %v", s, out, q, err)
-		}
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
 	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
 )
 
@@ -55,7 +55,7 @@ type link struct{ Text, URL string }
 type answer func(ctx context.Context, r *http.Request) (*page, error)
 
 var functions = template.FuncMap{
-	"bytes": size,
+	"bytes": text.Bytes,
 	"num":   func(n any) string { return humanize.Comma(toInt(n)) },
 	"short": short,
 	"show":  shown,
@@ -69,14 +69,6 @@ var functions = template.FuncMap{
 	"shared": sharedText,
 	"share":  func(f float64) string { return fmt.Sprintf("%.3g %%", 100*f) },
 	"hash":   func(h string) string { return h[:min(len(h), 12)] },
-}
-
-// size is a number of bytes, which may be less than nothing where a difference is meant.
-func size(n int64) string {
-	if n < 0 {
-		return "-" + text.Bytes(-n)
-	}
-	return text.Bytes(n)
 }
 
 func toInt(n any) int64 {
@@ -196,7 +188,7 @@ func parse() map[string]*template.Template {
 func (s *server) page(of answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := of(r.Context(), r)
-		for wait := 50 * time.Millisecond; err != nil && away(err) && wait < 2*time.Second; wait *= 2 {
+		for wait := 50 * time.Millisecond; err != nil && known.Away(err) && wait < 2*time.Second; wait *= 2 {
 			select {
 			case <-time.After(wait):
 				p, err = of(r.Context(), r)
@@ -209,11 +201,6 @@ func (s *server) page(of answer) http.HandlerFunc {
 		}
 		s.send(w, r, p)
 	}
-}
-
-// away reports that the daemon went away: another one takes the mount over in a moment, if it is to.
-func away(err error) bool {
-	return control.WentAway(err) || errors.Is(err, control.ErrNoDaemon)
 }
 
 // send answers with a page, or with its JSON.
@@ -278,7 +265,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusBadRequest
 	case e.Code == control.CodeDenied:
 		status = http.StatusForbidden
-	case away(err):
+	case known.Away(err):
 		status = http.StatusServiceUnavailable
 	}
 	if r.URL.Query().Get("json") == "1" {
@@ -292,41 +279,14 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // full is a path as commands take it, quoted for a shell.
-func (s *server) full(p string) string { return quoted(s.at.Full(p)) }
-
-// quoted is a word of a command line. What does not print is written as bash and zsh read it, so that the
-// command is what it looks like.
-func quoted(s string) string {
-	if text.Printable(s) != s {
-		var b strings.Builder
-		for i := 0; i < len(s); {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			switch {
-			case r == '\\' || r == '\'':
-				b.WriteString("\\" + s[i:i+n])
-			case !unicode.IsPrint(r) || r == utf8.RuneError:
-				for _, c := range []byte(s[i : i+n]) {
-					fmt.Fprintf(&b, `\x%02x`, c)
-				}
-			default:
-				b.WriteString(s[i : i+n])
-			}
-			i += n
-		}
-		return "$'" + b.String() + "'"
-	}
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=+@%,") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+func (s *server) full(p string) string { return text.Word(s.at.Full(p)) }
 
 // root is the store's own path, for commands about all of it.
 func (s *server) root() string {
 	if s.at.Mount != nil {
-		return quoted(s.at.Mount.Mountpoint)
+		return text.Word(s.at.Mount.Mountpoint)
 	}
-	return quoted(s.at.Store)
+	return text.Word(s.at.Store)
 }
 
 // crumbs are links to the folders above a path, and to it.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/ui/curve"
 	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
@@ -115,7 +116,7 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 			mode = " --mode max"
 		}
 		p.Commands = append(p.Commands,
-			"ckptfs best "+s.full("runs/"+b.Rows[0].Run.Run)+" "+quoted(b.Metric)+mode)
+			"ckptfs best "+s.full("runs/"+b.Rows[0].Run.Run)+" "+text.Word(b.Metric)+mode)
 	}
 	if n, done := s.runs.Warmed(); !done {
 		b.Warm = fmt.Sprintf("reading the logs of runs: %d of %d", n, len(list.Runs))

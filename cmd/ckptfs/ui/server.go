@@ -121,7 +121,7 @@ func loopbackName(host string) bool {
 // listen opens what --listen names: HOST:PORT, or unix:PATH.
 func listen(where string) (ln net.Listener, loopback bool, err error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
-		// A socket that a program left behind is in the way of its successor; anything else stays.
+		// A socket that no program answers at is removed; anything else stays.
 		if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSocket != 0 {
 			c, err := net.Dial("unix", path)
 			if err == nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/formats"
 	"ckptfs/formats/numbers"
 	"ckptfs/fs/control"
@@ -79,8 +80,8 @@ func (s *server) tensor(ctx context.Context, r *http.Request) (*page, error) {
 	b.More = max(b.T.Shared, len(b.T.SharedWith)) - len(b.Shares)
 	full, commands := s.full(file), []string(nil)
 	if len(name) <= mostTitle { // else it is too long for a command line
-		commands = []string{"ckptfs cat-tensor " + full + " " + quoted(name) + " --npy > tensor.npy",
-			"ckptfs find --like " + quoted(s.at.Full(file)+":"+name)}
+		commands = []string{"ckptfs cat-tensor " + full + " " + text.Word(name) + " --npy > tensor.npy",
+			"ckptfs find --like " + text.Word(s.at.Full(file)+":"+name)}
 	}
 	return &page{Name: "tensor", Title: shown(name), Here: "files", Body: b, Data: b.T,
 		Crumbs: append(crumbs(file), link{shown(name), r.URL.RequestURI()}), Commands: commands}, nil

@@ -152,7 +152,7 @@ func (r *Runs) Log(ctx context.Context, run string) (*Log, error) {
 
 func (r *Runs) load(run string) (*Log, error) {
 	l, err := r.read(run)
-	if away(err) {
+	if Away(err) {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -179,8 +179,9 @@ func (r *Runs) load(run string) (*Log, error) {
 	return l, nil
 }
 
-// away reports that the daemon went away, and that what is known of a run may still be so.
-func away(err error) bool { return control.WentAway(err) || errors.Is(err, control.ErrNoDaemon) }
+// Away reports that the daemon went away: what is known may still be so, and another daemon takes the mount
+// over in a moment, if it is to.
+func Away(err error) bool { return control.WentAway(err) || errors.Is(err, control.ErrNoDaemon) }
 
 func (r *Runs) read(run string) (*Log, error) {
 	l, all := &Log{Run: run}, map[string]*few{}
@@ -239,7 +240,7 @@ func (r *Runs) Warm(ctx context.Context) {
 				return
 			}
 			_, err := r.Log(ctx, list.Runs[i].Run) // its page will say why not
-			for wait := 100 * time.Millisecond; away(err) && wait < 5*time.Second; wait *= 2 {
+			for wait := 100 * time.Millisecond; Away(err) && wait < 5*time.Second; wait *= 2 {
 				select {
 				case <-time.After(wait):
 					_, err = r.Log(ctx, list.Runs[i].Run)

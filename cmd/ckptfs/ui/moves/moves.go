@@ -7,7 +7,6 @@ package moves
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync"
 	"time"
@@ -198,7 +197,7 @@ func (m *Moves) begin(run string, todo []pair) {
 				return
 			}
 			x, err := m.compare(p)
-			if err != nil && (control.WentAway(err) || errors.Is(err, control.ErrNoDaemon)) {
+			if known.Away(err) {
 				return // who asks again has the next daemon asked
 			}
 			m.pairs.Add(p, x)
