@@ -259,7 +259,7 @@ var layers = []struct {
 		"fs/control", "fs/view", "index/runs"}},
 	{"cmd/ckptfs/ui/known", []string{"fs/control"}},
 	{"cmd/ckptfs/ui/curve", nil},
-	{"cmd/ckptfs/ui/layers", nil},
+	{"cmd/ckptfs/ui/layers", []string{"fs/control"}},
 	{"cmd/ckptfs/ui/moves", []string{"cmd/ckptfs/ui/known", "cmd/ckptfs/ui/layers", "fs/control"}},
 	{"cmd/ckptfs/ui", []string{"cmd/ckptfs/args", "cmd/ckptfs/place", "cmd/ckptfs/text", "cmd/ckptfs/ui/curve",
 		"cmd/ckptfs/ui/known", "cmd/ckptfs/ui/layers", "cmd/ckptfs/ui/moves", "formats",

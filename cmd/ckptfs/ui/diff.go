@@ -105,19 +105,16 @@ func layerChart(d *control.Diff) (chart, bool) {
 	by, norms := map[string]float64{}, map[string]float64{}
 	for i := range d.Changed {
 		c := &d.Changed[i]
-		if c.RelNorm == nil || c.Norm == nil {
-			continue
-		}
-		norm, far := float64(*c.Norm), float64(*c.RelNorm)*float64(*c.Norm)
-		if math.IsNaN(far) || math.IsInf(far, 0) {
+		far, norm, ok := layers.Squares(c)
+		if !ok {
 			continue
 		}
 		name := layers.Of(c.Name)
 		if _, ok := by[name]; !ok {
 			names = append(names, name)
 		}
-		by[name] += far * far
-		norms[name] += norm * norm
+		by[name] += far
+		norms[name] += norm
 	}
 	if len(names) < 2 || len(names) > 400 {
 		return chart{}, false

@@ -2,8 +2,23 @@
 package layers
 
 import (
+	"math"
 	"strings"
+
+	"ckptfs/fs/control"
 )
+
+// Squares are |Δ|² and |A|² of a tensor that changed, which add up to those of its layer. Not ok: they are
+// not known, or beyond a float64.
+func Squares(c *control.TensorChange) (by, from float64, ok bool) {
+	if c.RelNorm == nil || c.Norm == nil {
+		return 0, 0, false
+	}
+	norm := float64(*c.Norm)
+	by = float64(*c.RelNorm) * norm
+	by, from = by*by, norm*norm
+	return by, from, by <= math.MaxFloat64 && from <= math.MaxFloat64 // neither infinite nor NaN
+}
 
 // Of is the layer of a tensor: its name up to the first number in it, or else all but its last part.
 //

@@ -213,12 +213,8 @@ func (m *Moves) compare(p pair) (*moved, error) {
 		func(some control.TensorLists) error {
 			for i := range some.Changed {
 				c := &some.Changed[i]
-				if c.RelNorm == nil || c.Norm == nil {
-					continue
-				}
-				norm, by := float64(*c.Norm), float64(*c.RelNorm)*float64(*c.Norm)
-				if finite(norm*norm) && finite(by*by) {
-					out.add(at, layers.Of(c.Name), by*by, norm*norm)
+				if by, from, ok := layers.Squares(c); ok {
+					out.add(at, layers.Of(c.Name), by, from)
 				}
 			}
 			return nil
