@@ -7,6 +7,8 @@ type Related struct {
 	// Masters are numbers in single precision of which the chunk's may be the rounding, in one record or, one
 	// behind the other, in two.
 	Masters [2]Hash
+	// Recipe, if not nil, says how the chunk may be computed from others.
+	Recipe *Recipe
 
 	// XXH3 is that of the content itself, taken beside its hash; zero: it is taken when the chunk is stored.
 	XXH3 XXH3
@@ -23,7 +25,13 @@ type Related struct {
 }
 
 // IsZero reports whether nothing is named.
-func (r *Related) IsZero() bool { return r.Prev.IsZero() && r.Masters[0].IsZero() }
+func (r *Related) IsZero() bool { return r.Prev.IsZero() && r.Masters[0].IsZero() && r.Recipe == nil }
+
+// Recipe is a program (package recipe) that may compute a chunk from the contents of others.
+type Recipe struct {
+	Bases   []Hash // each once, in order of first use
+	Program []byte // without what it leaves to be told
+}
 
 // Columns is the factor that the chunks of a tensor have in common, whose difference from another is of low
 // rank. It becomes a record when the first chunk is stored with its help.

@@ -10,8 +10,9 @@
 //	4  delta    the difference of numbers from a base: see Delta
 //	5  rounded  numbers of half precision that are those of a base, rounded: see Rounded
 //	6  low rank the difference of numbers from what a base and two factors predict: see LowRank
+//	7  recipe   what a program makes of the numbers of other records: see package recipe
 //
-// To decode codecs 3 to 6 other records are needed, which the record names (package segment). They are no
+// To decode codecs 3 to 7 other records are needed, which the record names (package segment). They are no
 // Codec, but have functions of their own.
 package codec
 
@@ -46,7 +47,10 @@ const (
 )
 
 var names = [...]string{Raw: "raw", Zstd: "zstd", Planes: "planes", Patch: "patch", Delta: "delta",
-	Rounded: "rounded", LowRank: "low rank"}
+	Rounded: "rounded", LowRank: "low rank", Recipe: "recipe"}
+
+// Recipe is the number of what package recipe makes.
+const Recipe byte = 7
 
 // Count is how many codecs there are: their numbers are below it.
 const Count = uint8(len(names))

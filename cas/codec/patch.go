@@ -47,9 +47,10 @@ func DecodeAgainst(dst []byte, id byte, stored, base []byte, rawLen int) ([]byte
 	return dst, fmt.Errorf("codec %d with a base: %w", id, cas.ErrNewer)
 }
 
-// NeedsBase reports whether codec id needs a base to decode: by DecodeAgainst, or DecodeLowRank.
+// NeedsBase reports whether codec id needs a base to decode: by DecodeAgainst, DecodeLowRank, or package
+// recipe.
 func NeedsBase(id byte) bool {
-	return id == Delta || id == Patch || id == LowRank || id == Rounded
+	return id == Delta || id == Patch || id == LowRank || id == Rounded || id == Recipe
 }
 
 func encodePatch(dst, raw, base []byte, most int) ([]byte, bool) {

@@ -1,0 +1,8 @@
+package recipe
+
+// Quantise makes blocks of numbers of single precision.
+type Quantise struct{}
+
+func (Quantise) id() byte                 { return opQuantise }
+func (Quantise) append(dst []byte) []byte { return dst }
+func (r *fields) quantise() (Op, error)   { return nil, newer("quantise") }

@@ -1,0 +1,61 @@
+// Package recipe computes chunks from the numbers of others: quantised tensors from those that they were
+// quantised from, slices and permutations from the tensor that they are of.
+//
+// A record of codec.Recipe names its bases, 1 to 16 (package segment). What follows them is a program, and
+// what the program leaves to be told:
+//
+//	0  1  how many ops: 1 to 8
+//	1     the ops, each a byte that says which, and its fields
+//	      streams: for each that the ops ask for, in their order
+//
+// Fields are uvarints (encoding/binary); those that may be negative are zigzag-coded. A stream is
+//
+//	   uvarint, its length once decoded; where it is 0 nothing follows
+//	1  codec, one that needs no base
+//	   uvarint, its length as stored
+//	   the bytes as that codec stores them
+//
+// A program is a pipe. Its value begins as a vector of numbers, which take makes of the bases, and ends as the
+// chunk. No value is longer than MaxValue bytes. There are no loops but those of take, and no jumps; lengths
+// are summed before memory is taken. An op, a type or a format that is not known is that of a newer version:
+// cas.ErrNewer.
+//
+//	1  take      type; how many groups g, 1 to 64; of each of them: how often it is repeated, how many
+//	             stretches, 1 to 8, and of each of these: first element, length, step (signed).
+//	             The bases lie one behind the other, as one array of elements of that type. Behind them lies a
+//	             stream of further elements, and then as many zeros as are asked for. For each group, as often
+//	             as it is repeated, come its stretches, one behind the other, each moved on by its step from
+//	             time to time.
+//	2  widen     –. Numbers of any type of float become single precision, which is exact.
+//	3  round     type (bfloat16 or binary16). Numbers of single precision are rounded as package half does.
+//	4  quantise  format and variant of package quant, head, and for formats with scales apart their geometry:
+//	             columns, first element, rows and columns of a group. Numbers of single precision become
+//	             blocks. Where the chunk's edges cut blocks, their parts lie in a stream: first the head bytes
+//	             ahead of the whole blocks, then those behind them. Other streams: see quant.Streams.
+//
+// # Determinism
+//
+// What is computed is the same on all processors: see package quant.
+package recipe
+
+import (
+	"fmt"
+
+	"ckptfs/cas"
+)
+
+// Bounds of a program, besides those of segment.MaxRecipeBases and segment.MaxRecipe.
+const (
+	MaxOps       = 8
+	MaxGroups    = 64
+	MaxStretches = 8
+	MaxValue     = 8 << 20 // bytes of a value
+)
+
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("recipe: %s: %w", fmt.Sprintf(format, args...), cas.ErrCorrupt)
+}
+
+func newer(format string, args ...any) error {
+	return fmt.Errorf("recipe: %s: %w", fmt.Sprintf(format, args...), cas.ErrNewer)
+}
