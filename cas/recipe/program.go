@@ -7,6 +7,8 @@ type Program []Op
 
 // Op is a step of a program: Take, Widen, Round or Quantise.
 type Op interface {
+	// run makes a value of the one that there is.
+	run(m *machine) error
 	// append appends the op's fields.
 	append(dst []byte) []byte
 	id() byte

@@ -1,10 +1,226 @@
 package recipe
 
+import (
+	"bytes"
+	"encoding/binary"
+	"sync"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/half"
+)
+
 // Decode appends the rawLen bytes that stored, a program and its streams, makes of bases, which lie one behind
 // the other. Its errors and bounds are those of codec.Codec, but for memory of up to four values.
-func Decode(dst, stored, bases []byte, rawLen int) ([]byte, error) { return dst, corrupt("not yet") }
+func Decode(dst, stored, bases []byte, rawLen int) ([]byte, error) {
+	if rawLen < 0 || rawLen > MaxValue {
+		return dst, corrupt("%d bytes", rawLen)
+	}
+	prog, streams, err := Parse(stored)
+	if err != nil {
+		return dst, err
+	}
+	m := machines.Get().(*machine)
+	defer machines.Put(m)
+	m.start(bases, rawLen)
+	m.streams = streams
+	for _, op := range prog {
+		if err := op.run(m); err != nil {
+			return dst, err
+		}
+	}
+	if len(m.streams) > 0 {
+		return dst, corrupt("%d bytes behind the streams", len(m.streams))
+	}
+	v, err := m.result()
+	if err != nil {
+		return dst, err
+	}
+	return append(dst, v...), nil
+}
 
 // Encode appends what a record of raw has behind the names of its bases: a program, as Program.Append makes
 // it, and its streams. It returns dst as it was and false unless that takes at most the given number of bytes.
 // What was encoded has been decoded again and compared.
-func Encode(dst, program, raw, bases []byte, most int) (out []byte, ok bool) { return dst, false }
+func Encode(dst, program, raw, bases []byte, most int) (out []byte, ok bool) {
+	prog, rest, err := Parse(program)
+	if err != nil || len(rest) > 0 || len(raw) > MaxValue {
+		return dst, false
+	}
+	m := machines.Get().(*machine)
+	defer machines.Put(m)
+	m.start(bases, len(raw))
+	m.encodes, m.most = true, most-len(program)
+	m.want = raw
+	m.out = m.out[:0]
+	for _, op := range prog {
+		if op.run(m) != nil || len(m.out) > m.most {
+			return dst, false
+		}
+	}
+	n := len(dst)
+	out = append(append(dst, program...), m.out...)
+	if got, err := Decode(m.check[:0], out[n:], bases, len(raw)); err != nil || !bytes.Equal(got, raw) {
+		return out[:n], false
+	} else if cap(got) <= 2*cas.ChunkSize {
+		m.check = got
+	}
+	return out, true
+}
+
+// machine runs a program.
+type machine struct {
+	bases  []byte
+	rawLen int
+
+	typ     Type
+	value   []byte    // unless it is
+	numbers []float32 // of single precision
+	wide    bool      // it is
+
+	streams []byte // that are still to be read
+
+	encodes bool // streams are written
+	want    []byte
+	most    int
+	out     []byte
+
+	bytes [2][]byte // what values lie in
+	wides []float32
+	check []byte
+	quantiser
+}
+
+var machines = sync.Pool{New: func() any { return new(machine) }}
+
+func (m *machine) start(bases []byte, rawLen int) {
+	m.bases, m.rawLen = bases, rawLen
+	m.typ, m.value, m.numbers, m.wide = 0, nil, nil, false
+	m.streams, m.encodes, m.want = nil, false, nil
+}
+
+// result is the value at the end.
+func (m *machine) result() ([]byte, error) {
+	if m.wide || len(m.value) != m.rawLen {
+		return nil, corrupt("%d bytes come out, want %d", len(m.value), m.rawLen)
+	}
+	return m.value, nil
+}
+
+// room is memory for a value of n bytes that is none of the one that there is.
+func (m *machine) room(n int) []byte {
+	m.bytes[0], m.bytes[1] = m.bytes[1], m.bytes[0]
+	if cap(m.bytes[0]) < n {
+		m.bytes[0] = make([]byte, n)
+	}
+	return m.bytes[0][:n]
+}
+
+// wideRoom is memory for n numbers.
+func (m *machine) wideRoom(n int) []float32 {
+	if cap(m.wides) < n {
+		m.wides = make([]float32, n)
+	}
+	return m.wides[:n]
+}
+
+// read is the next stream, of at most so many bytes, in buf.
+func (m *machine) read(buf []byte, most int) ([]byte, error) {
+	n, k := binary.Uvarint(m.streams)
+	if k <= 0 || n > uint64(most) {
+		return nil, corrupt("a stream that is cut short, or too long")
+	}
+	m.streams = m.streams[k:]
+	if n == 0 {
+		return buf[:0], nil
+	}
+	if len(m.streams) < 2 {
+		return nil, corrupt("a stream that is cut short")
+	}
+	id := m.streams[0]
+	stored, k := binary.Uvarint(m.streams[1:])
+	if k <= 0 || stored > uint64(len(m.streams)-1-k) {
+		return nil, corrupt("a stream that is cut short")
+	}
+	p := m.streams[1+k:][:stored]
+	m.streams = m.streams[1+k+int(stored):]
+	if n > cas.MaxChunk {
+		return nil, corrupt("a stream of %d bytes", n)
+	}
+	return codec.Decode(buf[:0], id, p, int(n))
+}
+
+// write adds a stream of p.
+func (m *machine) write(p []byte) {
+	m.out = binary.AppendUvarint(m.out, uint64(len(p)))
+	if len(p) == 0 {
+		return
+	}
+	at := len(m.out)
+	id, out := codec.Encode(m.out, p, codec.Hint{DType: "U8", Elem: 1})
+	var head [1 + binary.MaxVarintLen64]byte
+	head[0] = id
+	k := 1 + binary.PutUvarint(head[1:], uint64(len(out)-at))
+	out = append(out, head[:k]...)
+	copy(out[at+k:], out[at:len(out)-k])
+	copy(out[at:], head[:k])
+	m.out = out
+}
+
+func (t Take) run(m *machine) error {
+	n, ok := t.Len()
+	if !ok || m.value != nil || m.wide {
+		return corrupt("a take of too much, or of what was taken")
+	}
+	w := t.Type.Size()
+	m.typ = t.Type
+	// A recipe that is made has no further elements: what none of the bases has is better stored alone.
+	var more []byte
+	if m.encodes {
+		m.write(nil)
+	} else {
+		var err error
+		if more, err = m.read(m.bytes[1], cas.MaxChunk); err != nil {
+			return err
+		}
+		if len(more) > 0 {
+			more = bytes.Clone(more)
+		}
+	}
+	if t.one(len(m.bases) / w) {
+		s := t.Groups[0].Stretches[0]
+		m.value = m.bases[s.First*w:][:s.Len*w]
+		return nil
+	}
+	v, err := t.take(m.room(n * w)[:0], m.bases, more)
+	m.value = v
+	return err
+}
+
+func (Widen) run(m *machine) error {
+	if m.wide {
+		return corrupt("single precision is widened")
+	}
+	w := m.typ.Size()
+	if w == 0 || m.typ >= Bytes1 || len(m.value)/w > MaxValue/4 {
+		return corrupt("elements of type %d are widened, or too many", m.typ)
+	}
+	m.numbers = m.wideRoom(len(m.value) / w)
+	widen(m.numbers, m.value, m.typ)
+	m.wide, m.value = true, nil
+	return nil
+}
+
+func (r Round) run(m *machine) error {
+	if !m.wide {
+		return corrupt("what is not single precision is rounded")
+	}
+	out := m.room(2 * len(m.numbers))
+	round(out, m.numbers, r.To)
+	m.wide, m.numbers, m.value = false, nil, out
+	m.typ = BF16
+	if r.To == half.F16 {
+		m.typ = F16
+	}
+	return nil
+}

@@ -79,8 +79,8 @@ func (t *Take) one(n int) bool {
 	return s.First+s.Len <= n
 }
 
-// run appends what t takes of the bases, further elements and zeros to dst.
-func (t *Take) run(dst, bases, more []byte) ([]byte, error) {
+// take appends what t takes of the bases, further elements and zeros to dst.
+func (t *Take) take(dst, bases, more []byte) ([]byte, error) {
 	w := t.Type.Size()
 	bases = bases[:len(bases)/w*w]
 	for _, g := range t.Groups {
@@ -104,6 +104,9 @@ func appendPart(dst, a, b []byte, at, n int) []byte {
 			m := min(n, len(p)-at)
 			dst = append(dst, p[at:at+m]...)
 			at, n = at+m, n-m
+		}
+		if n == 0 {
+			return dst
 		}
 		at -= len(p)
 	}

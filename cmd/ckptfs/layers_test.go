@@ -47,6 +47,7 @@ var layers = []struct {
 	{"cas/rans", []string{"cas/simd"}},
 	{"cas/lowrank", []string{"cas/half", "cas/simd"}},
 	{"cas/codec", []string{"cas", "cas/half", "cas/lowrank", "cas/rans", "cas/simd"}},
+	{"cas/recipe", []string{"cas", "cas/codec", "cas/half"}},
 	{"cas/scratch", nil},
 	{"cas/segment", []string{"cas", "cas/locks", "cas/disk", "cas/codec", "cas/scratch"}},
 	{"cas/damage", []string{"cas", "cas/segment"}},

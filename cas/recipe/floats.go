@@ -1,0 +1,66 @@
+package recipe
+
+import (
+	"encoding/binary"
+	"math"
+
+	"ckptfs/cas/half"
+)
+
+var le = binary.LittleEndian
+
+// widen sets dst to the numbers of a type in src.
+func widen(dst []float32, src []byte, t Type) {
+	switch t {
+	case F32:
+		for i := range dst {
+			dst[i] = math.Float32frombits(le.Uint32(src[4*i:]))
+		}
+	case BF16:
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(le.Uint16(src[2*i:])) << 16)
+		}
+	case F16:
+		for i := range dst {
+			dst[i] = half.FromF16(le.Uint16(src[2*i:]))
+		}
+	case F8E4M3:
+		for i := range dst {
+			dst[i] = e4m3[src[i]]
+		}
+	case F8E5M2:
+		for i := range dst {
+			dst[i] = half.FromF16(uint16(src[i]) << 8)
+		}
+	}
+}
+
+// round sets dst to the numbers of src, rounded.
+func round(dst []byte, src []float32, to half.Type) {
+	one := half.ToF16
+	if to == half.BF16 {
+		one = half.ToBF16
+	}
+	for i, x := range src {
+		le.PutUint16(dst[2*i:], one(math.Float32bits(x)))
+	}
+}
+
+// e4m3 are the numbers of eight bits, four of exponent and three of mantissa, without infinities ("fn").
+var e4m3 = func() (t [256]float32) {
+	for i := range t {
+		e, f := i>>3&15, float64(i&7)
+		x := math.Ldexp(8+f, e-10)
+		if e == 0 {
+			x = math.Ldexp(f, -9)
+		}
+		t[i] = float32(x)
+		if i&127 == 127 {
+			t[i] = math.Float32frombits(0x7fc00000)
+		}
+		if i > 127 {
+			t[i] = math.Float32frombits(math.Float32bits(t[i]) | 1<<31)
+		}
+	}
+	return t
+}()
