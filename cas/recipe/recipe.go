@@ -16,11 +16,11 @@
 //	   the bytes as that codec stores them
 //
 // A program is a pipe. Its value begins as a vector of numbers, which take makes of the bases, and ends as the
-// chunk. No value is longer than MaxValue bytes. There are no loops but those of take, and no jumps; lengths
-// are summed before memory is taken. An op, a type or a format that is not known is that of a newer version:
-// cas.ErrNewer.
+// chunk, numbers of single precision as their 4 bytes each, little-endian. No value is longer than MaxValue
+// bytes. There are no loops but those of take, and no jumps; lengths are summed before memory is taken. An op,
+// a type or a format that is not known is that of a newer version: cas.ErrNewer.
 //
-//	1  take      type; how many groups g, 1 to 64; of each of them: how often it is repeated, how many
+//	1  take      type; how many groups g, 1 to 1024; of each of them: how often it is repeated, how many
 //	             stretches, 1 to 8, and of each of these: first element, length, step (signed).
 //	             The bases lie one behind the other, as one array of elements of that type. Behind them lies a
 //	             stream of further elements, and then as many zeros as are asked for. For each group, as often
@@ -29,9 +29,10 @@
 //	2  widen     –. Numbers of any type of float become single precision, which is exact.
 //	3  round     type (bfloat16 or binary16). Numbers of single precision are rounded as package half does.
 //	4  quantise  format and variant of package quant, head, and for formats with scales apart their geometry:
-//	             columns, first element, rows and columns of a group. Numbers of single precision become
-//	             blocks. Where the chunk's edges cut blocks, their parts lie in a stream: first the head bytes
-//	             ahead of the whole blocks, then those behind them. Other streams: see quant.Streams.
+//	             type of the scales, rows and columns of the tensor, and of a group (quant.Scales), and the
+//	             first element's place. Numbers of single precision become blocks. Where the chunk's edges cut
+//	             blocks, their parts lie in a stream: first the head bytes ahead of the whole blocks, then
+//	             those behind them. Other streams: see quant.Streams. It is the last op.
 //
 // # Determinism
 //
@@ -47,7 +48,7 @@ import (
 // Bounds of a program, besides those of segment.MaxRecipeBases and segment.MaxRecipe.
 const (
 	MaxOps       = 8
-	MaxGroups    = 64
+	MaxGroups    = 1 << 10
 	MaxStretches = 8
 	MaxValue     = 8 << 20 // bytes of a value
 )

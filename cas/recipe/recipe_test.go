@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 		"bytes are widened":       {Run(Bytes2, 0, 8), Widen{}},
 		"narrow ones are rounded": {Run(BF16, 0, 8), Round{half.BF16}},
 		"too short":               {Run(Bytes1, 0, 7)},
-		"wide at the end":         {Run(BF16, 0, 4), Widen{}},
+		"wide and too long":       {Run(BF16, 0, 4), Widen{}},
 	} {
 		stored := append(p.Append(nil), 0)
 		if got, err := Decode(nil, stored, base, 8); !errors.Is(err, cas.ErrCorrupt) || len(got) > 0 {

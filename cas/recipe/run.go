@@ -3,6 +3,7 @@ package recipe
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"sync"
 
 	"ckptfs/cas"
@@ -40,18 +41,19 @@ func Decode(dst, stored, bases []byte, rawLen int) ([]byte, error) {
 }
 
 // Encode appends what a record of raw has behind the names of its bases: a program, as Program.Append makes
-// it, and its streams. It returns dst as it was and false unless that takes at most the given number of bytes.
+// it, here with the scales that it needs behind it, and its streams. It returns dst as it was and false unless that takes at most the given number of bytes.
 // What was encoded has been decoded again and compared.
 func Encode(dst, program, raw, bases []byte, most int) (out []byte, ok bool) {
-	prog, rest, err := Parse(program)
-	if err != nil || len(rest) > 0 || len(raw) > MaxValue {
+	prog, scales, err := Parse(program)
+	if err != nil || len(raw) > MaxValue {
 		return dst, false
 	}
+	program = program[:len(program)-len(scales)]
 	m := machines.Get().(*machine)
 	defer machines.Put(m)
 	m.start(bases, len(raw))
 	m.encodes, m.most = true, most-len(program)
-	m.want = raw
+	m.want, m.scales = raw, scales
 	m.out = m.out[:0]
 	for _, op := range prog {
 		if op.run(m) != nil || len(m.out) > m.most {
@@ -101,6 +103,13 @@ func (m *machine) start(bases []byte, rawLen int) {
 
 // result is the value at the end.
 func (m *machine) result() ([]byte, error) {
+	if m.wide && 4*len(m.numbers) == m.rawLen {
+		out := m.room(m.rawLen)
+		for i, x := range m.numbers {
+			le.PutUint32(out[4*i:], math.Float32bits(x))
+		}
+		return out, nil
+	}
 	if m.wide || len(m.value) != m.rawLen {
 		return nil, corrupt("%d bytes come out, want %d", len(m.value), m.rawLen)
 	}

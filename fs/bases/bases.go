@@ -145,6 +145,7 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 		return f.alikeTo(signs)
 	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
+	rel.Sources = f.sourcesOf(p, l)
 	return rel, was, end
 }
 
@@ -156,7 +157,7 @@ func (f *Finder) RelatedAmong(p string, l *formats.Layout, not func(cas.Hash) bo
 		return rel, nil
 	}
 	rel, was = f.earlier(p, l, not, among.of)
-	rel.Masters = f.mastersOf(p, l)
+	rel.Masters, rel.Sources = f.mastersOf(p, l), f.sourcesOf(p, l)
 	return rel, was
 }
 

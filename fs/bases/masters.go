@@ -9,6 +9,7 @@ import (
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/recipes"
 	"ckptfs/index/manifest"
 	"ckptfs/index/runs"
 )
@@ -16,6 +17,7 @@ import (
 const (
 	maxNear    = 32 // packed files that are looked at in a folder for masters
 	maxMasters = 8  // files that are alike and may have masters
+	maxSources = 16 // files that are alike, and may be what a file was made of
 )
 
 func isHalf(t *formats.Tensor) bool {
@@ -28,6 +30,26 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil
 	}
+	return f.nearOrAlike(p, l, maxMasters, func(t *formats.Tensor) bool { return t.DType == "F32" })
+}
+
+// sourcesOf are files in which the tensors may be that those of the file at p were made of.
+func (f *Finder) sourcesOf(p string, l *formats.Layout) (ms []*manifest.Manifest) {
+	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool {
+		return recipes.Quantised(&t) || l.Format == converted && recipes.MayBeTarget(&t)
+	}) {
+		return nil
+	}
+	return f.nearOrAlike(p, l, maxSources, recipes.MayBeSource)
+}
+
+// converted is the format to which models are converted.
+const converted = "gguf"
+
+// nearOrAlike are files with tensors of a kind that are in the folder of the file at p, or in the step that it
+// belongs to, or at most so many that are alike.
+func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, kind func(*formats.Tensor) bool) (
+	ms []*manifest.Manifest) {
 	var seen []cas.Hash
 	add := func(h cas.Hash) {
 		if slices.Contains(seen, h) {
@@ -35,8 +57,7 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 		}
 		seen = append(seen, h)
 		m, err := f.o.Store.Manifest(h)
-		if err == nil && slices.ContainsFunc(m.Tensors,
-			func(t formats.Tensor) bool { return t.DType == "F32" }) {
+		if err == nil && slices.ContainsFunc(m.Tensors, func(t formats.Tensor) bool { return kind(&t) }) {
 			ms = append(ms, m)
 		}
 	}
@@ -55,7 +76,7 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	}
 	near := len(ms)
 	for _, h := range f.alikeTo(pack.Signs(l.Tensors)) {
-		if add(h); len(ms) == near+maxMasters {
+		if add(h); len(ms) == near+most {
 			break
 		}
 	}

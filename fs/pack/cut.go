@@ -11,13 +11,13 @@ import (
 )
 
 // cut walks the plan and hands batches of chunks to the workers.
-func (j *job) cut(p *plan) error {
+func (j *job) cut(p *plan, l *formats.Layout) error {
 	c := &cutter{job: j}
 	defer c.drop()
 	if err := c.skeleton(p); err != nil {
 		return err
 	}
-	late, err := c.relate(p)
+	late, err := c.relate(p, l)
 	if err != nil {
 		return err
 	}
@@ -57,13 +57,14 @@ func (j *job) cut(p *plan) error {
 
 // relate finds out what the chunks of data may be stored with the help of, and which regions have to wait for
 // others.
-func (c *cutter) relate(p *plan) (late []*region, err error) {
+func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) {
 	half := slices.ContainsFunc(p.regions, func(r region) bool { return codec.MayBeRounded(r.hint()) })
 	for i := range p.regions {
 		if r := &p.regions[i]; half && r.tensor != nil && !r.small {
 			c.masters.add(master{t: r.tensor, r: &r.Region, own: r})
 		}
 	}
+	file := c.reader(l)
 	for i := range p.regions {
 		r := &p.regions[i]
 		if r.Kind != formats.Data || r.small {
@@ -84,6 +85,14 @@ func (c *cutter) relate(p *plan) (late []*region, err error) {
 		case err != nil:
 			return nil, err
 		case m == nil:
+			plan, err := c.recipeOf(r.tensor, &r.Region, file)
+			if err != nil {
+				return nil, err
+			}
+			if plan != nil {
+				r.relatives().recipe = plan
+				continue
+			}
 			if r.rel != nil {
 				r.low = lowRankOf(r.tensor, &r.Region, r.rel.prev, func(k int64) ([]byte, error) {
 					return c.chunkOf(&r.Region, k)

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/fs/recipes"
 	"ckptfs/index/manifest"
 )
 
@@ -85,6 +86,7 @@ type job struct {
 	before   *earlier // whose skeleton and manifest are the file's a version before; nil: not known
 	origins  []origin // of the regions
 	masters  masters
+	recipes  *recipes.Finder
 	ranks    odds           // of a tensor's difference being of low rank
 	mayBeNew int64          // bytes of the skeleton that are not in the one before
 	running  sync.WaitGroup // batches
@@ -225,7 +227,7 @@ func (j *job) work(b *batch) error {
 
 // put puts a piece, with the help of what it is related to where that has paid so far.
 func (j *job) put(p *piece, raw []byte) (fresh bool, id byte, err error) {
-	if p.rel.IsZero() || !p.odds.good() {
+	if p.rel.Recipe == nil && (p.rel.IsZero() || !p.odds.good()) {
 		fresh, _, err = j.batch.PutRelated(cas.Chunk, p.span.Hash, raw, p.o.hint(),
 			cas.Related{XXH3: p.rel.XXH3, InFile: p.rel.InFile, Off: p.rel.Off})
 		return fresh, 0, err

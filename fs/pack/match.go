@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/formats"
+	"ckptfs/fs/recipes"
 	"ckptfs/index/manifest"
 )
 
@@ -299,12 +300,20 @@ func Signs(tensors []formats.Tensor) (signs []uint64) {
 		for _, d := range t.Shape {
 			shape = binary.AppendVarint(shape, d)
 		}
-		for _, e := range endings(plainName(t.Name), 2) {
+		sign := func(name string) {
 			h.Reset()
-			h.WriteString(e)
+			h.WriteString(name)
 			h.WriteByte(0)
 			h.Write(shape)
 			signs = append(signs, h.Sum64())
+		}
+		for _, e := range endings(plainName(t.Name), 2) {
+			sign(e)
+		}
+		for _, name := range recipes.Names(t.Name) {
+			for _, e := range endings(name, 2) {
+				sign(e)
+			}
 		}
 	}
 	slices.Sort(signs)

@@ -213,6 +213,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 		return err
 	}
 	j.masters.addFiles(j.store, rel.Masters)
+	j.addSources(rel.Sources)
 	if err := j.lookBack(rel, l.Tensors, l.Regions, firsts(l.Tensors, len(l.Regions)), j.read); err != nil {
 		return err
 	}
@@ -220,7 +221,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if j.mayBeNew = size; rel.Presumed {
 		j.mayBeNew = min(mayBeNew, size/presuming)
 	}
-	if err := j.finish(j.cut(plan)); err != nil {
+	if err := j.finish(j.cut(plan, l)); err != nil {
 		return err
 	}
 	m := plan.manifest(l, size)

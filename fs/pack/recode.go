@@ -29,6 +29,7 @@ type Recoding struct {
 // does not pay only now and then one, as in packing. What cannot be read of the file is passed over.
 func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, r Recoding) error {
 	j := &recoding{job: newJob(ctx, p, nil, nil), Recoding: r, own: newEarlier(p.store, m)}
+	j.file = j.own.reader()
 	j.alone = m.Size <= batchBytes
 	defer j.cancel()
 	return j.finish(j.regions())
@@ -39,6 +40,7 @@ type recoding struct {
 	*job
 	Recoding
 	own     *earlier
+	file    *reader
 	first   []int // the first tensors of regions, or -1
 	related bool
 }
@@ -127,6 +129,10 @@ func (j *recoding) kinOf(i int, t *formats.Tensor, grid []manifest.Span) (*relat
 	if kin.masters != nil {
 		return &kin, nil, nil
 	}
+	if plan, _ := j.recipeOf(t, &j.own.m.Regions[i], j.file); plan != nil {
+		kin.recipe = plan
+		return &kin, nil, nil
+	}
 	return &kin, lowRankOf(t, &j.own.m.Regions[i], kin.prev, func(k int64) ([]byte, error) {
 		return j.storedChunk(grid, k)
 	}), nil
@@ -141,6 +147,7 @@ func (j *recoding) relate() error {
 	rel := j.Related()
 	j.masters.addFile(j.own)
 	j.masters.addFiles(j.store, rel.Masters)
+	j.addSources(rel.Sources)
 	begin := func(r *formats.Region, n int) ([]byte, error) { return j.own.begin(r, n), nil }
 	return j.lookBack(rel, j.own.m.Tensors, j.own.m.Regions, j.first, begin)
 }

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"ckptfs/cas"
+	"ckptfs/fs/recipes"
 	"ckptfs/index/manifest"
 )
 
@@ -21,12 +22,15 @@ type Related struct {
 	// Masters are files in which tensors in single precision may be. What is the rounding of one of them is
 	// stored as that, and so is what is the rounding of one in the same file.
 	Masters []*manifest.Manifest
+	// Sources are files in which tensors may be that those of this one were made of: quantised, or converted.
+	Sources []*manifest.Manifest
 }
 
 // relatives are the chunks that those of a region may be stored with the help of, in order.
 type relatives struct {
 	prev    []manifest.Span
 	masters []manifest.Span // two for each chunk of the region, but perhaps the last
+	recipe  *recipes.Plan
 }
 
 func (l *relatives) of(i int64) (rel cas.Related) {
@@ -36,6 +40,7 @@ func (l *relatives) of(i int64) (rel cas.Related) {
 	if i < int64(len(l.prev)) {
 		rel.Prev = l.prev[i].Hash
 	}
+	rel.Recipe = l.recipe.Chunk(i)
 	for k := range rel.Masters {
 		if at := 2*i + int64(k); at < int64(len(l.masters)) {
 			rel.Masters[k] = l.masters[at].Hash

@@ -1,0 +1,108 @@
+package pack
+
+import (
+	"errors"
+
+	"ckptfs/cas"
+	"ckptfs/formats"
+	"ckptfs/fs/recipes"
+	"ckptfs/index/manifest"
+)
+
+// addSources notes the tensors that others may be computed from.
+func (j *job) addSources(files []*manifest.Manifest) {
+	if len(files) == 0 {
+		return
+	}
+	if j.recipes == nil {
+		j.recipes = recipes.New(j.store)
+	}
+	for _, m := range files {
+		e := newEarlier(j.store, m)
+		e.lists = j.lists
+		for i := range m.Tensors {
+			t := &m.Tensors[i]
+			if t.Region < 0 || !fills(t, &m.Regions[t.Region]) {
+				continue
+			}
+			r := &m.Regions[t.Region]
+			j.recipes.Add(t, func() []manifest.Span { return e.grid(r) })
+		}
+	}
+}
+
+// reader reads a file by its layout.
+type reader struct {
+	tensors []formats.Tensor
+	regions []formats.Region
+	read    func(r *formats.Region, off int64, n int) ([]byte, error)
+	names   map[string]int // nil until one is asked for
+}
+
+// reader reads the file that is packed.
+func (j *job) reader(l *formats.Layout) *reader {
+	return &reader{tensors: l.Tensors, regions: l.Regions, read: func(r *formats.Region, off int64, n int) ([]byte, error) {
+		p := make([]byte, n)
+		return p, readFull(j.r, p, r.Off+off)
+	}}
+}
+
+var errGone = errors.New("it cannot be read")
+
+// reader reads a packed file.
+func (e *earlier) reader() *reader {
+	return &reader{tensors: e.m.Tensors, regions: e.m.Regions, read: func(r *formats.Region, off int64, n int) ([]byte, error) {
+		spans := e.grid(r)
+		var out []byte
+		for n > 0 {
+			k := off / cas.ChunkSize
+			if k >= int64(len(spans)) {
+				return nil, errGone
+			}
+			p, err := e.store.Get(spans[k].Hash, nil)
+			at := int(off - k*cas.ChunkSize)
+			if err != nil || at >= len(p) {
+				return nil, errGone
+			}
+			m := min(n, len(p)-at)
+			out = append(out, p[at:at+m]...)
+			off, n = off+int64(m), n-m
+		}
+		return out, nil
+	}}
+}
+
+// maxBeside bounds what is read of a tensor beside another, in bytes.
+const maxBeside = 16 << 20
+
+// beside is a tensor of the file, and its bytes.
+func (f *reader) beside(name string) (*formats.Tensor, []byte, error) {
+	if f.names == nil {
+		f.names = make(map[string]int, len(f.tensors))
+		for i := range f.tensors {
+			f.names[f.tensors[i].Name] = i
+		}
+	}
+	i, ok := f.names[name]
+	if !ok {
+		return nil, nil, nil
+	}
+	t := &f.tensors[i]
+	n := t.NumBytes()
+	if t.Region < 0 || n > maxBeside || !t.Contiguous() || t.Offset+n > f.regions[t.Region].Len {
+		return nil, nil, nil
+	}
+	p, err := f.read(&f.regions[t.Region], t.Offset, int(n))
+	return t, p, err
+}
+
+// recipeOf is how t, all of r, may be computed from stored tensors; nil: it cannot be. The error is of reading
+// the file.
+func (j *job) recipeOf(t *formats.Tensor, r *formats.Region, f *reader) (*recipes.Plan, error) {
+	if j.recipes.Empty() || t == nil || !fills(t, r) {
+		return nil, nil
+	}
+	return j.recipes.Of(&recipes.Target{Tensor: t, Len: r.Len,
+		Read:   func(off int64, n int) ([]byte, error) { return f.read(r, off, n) },
+		Beside: f.beside})
+}

@@ -1,0 +1,227 @@
+package recipes
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"ckptfs/cas/half"
+	"ckptfs/cas/quant"
+	"ckptfs/cas/recipe"
+	"ckptfs/formats"
+)
+
+const (
+	places   = 3   // of a tensor that are looked at
+	perPlace = 512 // elements, at least a block
+	maxHead  = 512 // rows of a head
+)
+
+func sorted(k []int64) []int64 {
+	slices.Sort(k)
+	return slices.Compact(k)
+}
+
+// formatOf is the quantised format of a tensor.
+func formatOf(t *formats.Tensor) (quant.Format, bool) { return quant.ByName(string(t.DType)) }
+
+// probe tells whether and how t may be computed from s; nil: not as far as samples tell. The error is of
+// reading t.
+func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
+	p := &Plan{source: s, layout: straight{}, len: t.Len}
+	if format, ok := formatOf(t.Tensor); ok {
+		p.quantiser = &quant.Quantiser{Format: format}
+		if format.FP8() {
+			if ok, err := p.scale(t); !ok || err != nil {
+				return nil, err
+			}
+		}
+	} else {
+		p.to = types[t.Tensor.DType]
+	}
+	elems, size := p.block()
+	per := (perPlace + elems - 1) / elems
+	blocks := t.Len / size
+	if blocks < per || blocks*elems != t.Tensor.NumElements() {
+		return nil, nil
+	}
+	samples := make([]sample, places)
+	for i := range samples {
+		samples[i] = sample{first: (blocks - per) * int64(i) / (places - 1) * elems, n: per * elems}
+	}
+	if err := p.fill(t, samples); err != nil {
+		return nil, err
+	}
+	plain := p.to != s.typ // of the same type it has the same hash
+	if plain && f.fits(p, samples) {
+		return p, nil
+	}
+	return f.probeRope(t, p, samples)
+}
+
+// sample is elements of the target, and its bytes.
+type sample struct {
+	first, n int64
+	bytes    []byte
+}
+
+// fill reads samples, which are whole blocks.
+func (p *Plan) fill(t *Target, samples []sample) error {
+	elems, size := p.block()
+	for i := range samples {
+		s := &samples[i]
+		var err error
+		if s.bytes, err = t.Read(s.first/elems*size, int(s.n/elems*size)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers reads the source's numbers for samples; nil when they cannot be read.
+func (f *Finder) numbers(p *Plan, samples []sample) []byte {
+	var src []byte
+	for _, s := range samples {
+		ok := true
+		p.layout.runs(s.first, s.n, func(first, n int64) {
+			q := f.read(p.source, first, n)
+			ok = ok && q != nil
+			src = append(src, q...)
+		})
+		if !ok {
+			return nil
+		}
+	}
+	return src
+}
+
+// fits tells whether p explains samples, and sets how.
+func (f *Finder) fits(p *Plan, samples []sample) bool {
+	src := f.numbers(p, samples)
+	if src == nil {
+		return false
+	}
+	var want []byte
+	for _, s := range samples {
+		want = append(want, s.bytes...)
+	}
+	if p.quantiser == nil {
+		prog := recipe.Program{recipe.Run(p.source.typ, 0, len(src)/p.source.typ.Size())}
+		if prog = append(prog, p.rounds()...); p.to == recipe.F32 {
+			prog = append(prog, recipe.Widen{})
+		}
+		got, err := recipe.Decode(nil, append(prog.Append(nil), 0), src, len(want))
+		return err == nil && bytes.Equal(got, want)
+	}
+	vias := []half.Type{0, half.F16}
+	if p.source.typ == recipe.F32 {
+		vias = append(vias, half.BF16)
+	} else if p.source.typ == recipe.F16 {
+		vias = vias[:1]
+	}
+	best, found, via := 0.0, *p.quantiser, half.Type(0)
+	for _, p.via = range vias {
+		x := p.widened(src)
+		q, share := p.share(samples, want, x)
+		if share > best {
+			best, found, via = share, q, p.via
+		}
+	}
+	*p.quantiser, p.via = found, via
+	return best >= Fits
+}
+
+// share is which share of the samples' codes follows from the numbers x.
+func (p *Plan) share(samples []sample, want []byte, x []float32) (q quant.Quantiser, share float64) {
+	if !p.quantiser.Format.FP8() {
+		q, share, err := quant.Fits(*p.quantiser, want, x)
+		if err != nil {
+			return q, 0
+		}
+		return q, share
+	}
+	// Each sample has groups of its own. The variant is that of most of them.
+	found, votes := *p.quantiser, map[uint8]int{}
+	at := 0
+	for _, s := range samples {
+		q := *p.quantiser
+		p.scalesOf(&q, int(s.first), int(s.n))
+		q, one, err := quant.Fits(q, s.bytes, x[at:at+int(s.n)])
+		if err != nil {
+			return found, 0
+		}
+		at += int(s.n)
+		share += one / float64(len(samples))
+		if votes[q.Variant]++; votes[q.Variant] > votes[found.Variant] {
+			found.Variant = q.Variant
+		}
+	}
+	return found, share
+}
+
+// scalesOf sets the scales of q for n elements from first on.
+func (p *Plan) scalesOf(q *quant.Quantiser, first, n int) {
+	q.Scales.At = first
+	q.Scales.Values = nil
+	for _, at := range q.Scales.Groups(n) {
+		q.Scales.Values = append(q.Scales.Values, p.scales[at])
+	}
+}
+
+// widened are the numbers of src on the way that p's are.
+func (p *Plan) widened(src []byte) []float32 {
+	n := len(src) / p.source.typ.Size()
+	prog := append(append(recipe.Program{recipe.Run(p.source.typ, 0, n)}, p.rounds()...), recipe.Widen{})
+	got, err := recipe.Decode(nil, append(prog.Append(nil), 0), src, 4*n)
+	if err != nil {
+		return make([]float32, n)
+	}
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:]))
+	}
+	return x
+}
+
+// probeRope is probe for rows in the orders that rotary embeddings have them in.
+func (f *Finder) probeRope(t *Target, p *Plan, samples []sample) (*Plan, error) {
+	shape := t.Tensor.Shape
+	if len(shape) != 2 || !slices.Equal(p.source.t.Shape, shape) {
+		return nil, nil
+	}
+	rows, cols := shape[0], shape[1]
+	elems, _ := p.block()
+	if rows < 4 || cols%elems != 0 || cols < 32 {
+		return nil, nil
+	}
+	// The first row stays where it is, the second one does not.
+	n := min(cols, max(perPlace/elems, 1)*elems)
+	row := func(r int64) ([]sample, error) {
+		s := []sample{{first: r * cols, n: n}}
+		return s, p.fill(t, s)
+	}
+	s, err := row(0)
+	if err != nil || !f.fits(p, s) {
+		return nil, err
+	}
+	for _, back := range []bool{false, true} {
+		for head := int64(4); head <= min(rows, maxHead); head += 2 {
+			if rows%head != 0 {
+				continue
+			}
+			p.layout = rope{cols, head, back}
+			at := int64(1)
+			if back {
+				at = head / 2
+			}
+			if s, err = row(at); err != nil {
+				return nil, err
+			}
+			if f.fits(p, s) && f.fits(p, samples) {
+				return p, nil
+			}
+		}
+	}
+	return nil, nil
+}

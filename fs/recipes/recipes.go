@@ -1,0 +1,213 @@
+// Package recipes finds out from which stored tensors a tensor may be computed, and by which program (package
+// cas/recipe): quantised from one of more precision, widened, rounded, or with its rows in another order.
+//
+// Candidates are found by name: equal ends of names, and what llama.cpp's converter calls the tensors of
+// others (names.go). Of a candidate samples are read, three places of a tensor, and put through the programs
+// that may explain the tensor; what explains less than Fits of the samples is none.
+//
+//	target        from                 program
+//	GGUF blocks   F32, BF16, F16       take, (widen, round,) widen, quantise
+//	F8_E4M3, …    the same             the same, with the scales that lie beside it
+//	F32           BF16, F16            take, widen
+//	BF16, F16     F32, the other       take, widen, round
+//	any           the same type        take, where rows are in another order
+//
+// # Orders of rows
+//
+// Rotary embeddings pair element i of a head with element i + h/2 as Hugging Face stores Q and K, and with
+// i + 1 as GGUF does. So within each head of h rows row 2i+b of the one is row b*h/2 + i of the other. Which h
+// it is, is told by the rows that fit.
+//
+// A wrong guess costs a look, never a byte: what is stored has been computed and compared (recipe.Encode).
+package recipes
+
+import (
+	"slices"
+	"strings"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/recipe"
+	"ckptfs/formats"
+	"ckptfs/index/manifest"
+)
+
+const (
+	// MinLen is the length of a tensor, in bytes, below which it is not computed from others.
+	MinLen = 16 << 10
+	// Fits is the share of a sample's codes that a program must explain.
+	Fits = 0.9
+
+	maxBases      = 16 // of a chunk
+	maxSources    = 64 // tensors under one name
+	maxCandidates = 8  // that are looked at for a tensor
+)
+
+// Store is what a Finder asks of a store.
+type Store interface {
+	Locate(hashes []cas.Hash, locs []cas.Location) error
+	Get(h cas.Hash, dst []byte) ([]byte, error)
+}
+
+// Finder finds what tensors may be computed from. It is not safe for concurrent use; the Plans that it makes
+// are.
+type Finder struct {
+	store  Store
+	byName map[string][]*source
+	lately [8]struct { // chunks that were read
+		h cas.Hash
+		p []byte
+	}
+	reads int
+}
+
+// source is a stored tensor.
+type source struct {
+	t      *formats.Tensor
+	typ    recipe.Type
+	grid   func() []manifest.Span
+	chunks []manifest.Span // once they were asked for
+	asked  bool
+	usable bool
+}
+
+// New is a Finder of nothing yet.
+func New(st Store) *Finder { return &Finder{store: st, byName: map[string][]*source{}} }
+
+var types = map[formats.DType]recipe.Type{formats.F32: recipe.F32, formats.BF16: recipe.BF16,
+	formats.F16: recipe.F16}
+
+// MayBeSource reports whether others may be computed from a tensor of such numbers.
+func MayBeSource(t *formats.Tensor) bool {
+	_, ok := types[t.DType]
+	return ok && t.Region >= 0
+}
+
+// MayBeTarget reports whether a tensor of such numbers may be computed from others.
+func MayBeTarget(t *formats.Tensor) bool {
+	if t.Region < 0 {
+		return false
+	}
+	_, ok := types[t.DType]
+	if !ok {
+		_, ok = formatOf(t)
+	}
+	return ok
+}
+
+// Quantised reports whether a tensor has fewer bits than what it may have been computed from.
+func Quantised(t *formats.Tensor) bool {
+	_, ok := formatOf(t)
+	return ok && t.Region >= 0
+}
+
+// Add adds a stored tensor, which fills its region; grid is the region's chunks, nil unless they lie on the
+// grid of cas.ChunkSize.
+func (f *Finder) Add(t *formats.Tensor, grid func() []manifest.Span) {
+	typ, ok := types[t.DType]
+	if !ok || !t.Contiguous() {
+		return
+	}
+	s := &source{t: t, typ: typ, grid: grid}
+	for _, key := range keys(t.Name) {
+		if l := f.byName[key]; len(l) < maxSources {
+			f.byName[key] = append(l, s)
+		}
+	}
+}
+
+// Empty reports whether nothing was added.
+func (f *Finder) Empty() bool { return f == nil || len(f.byName) == 0 }
+
+// Target is a tensor that may be computed.
+type Target struct {
+	Tensor *formats.Tensor
+	Len    int64 // bytes, all of a region
+	// Read reads n bytes of it from off on.
+	Read func(off int64, n int) ([]byte, error)
+	// Beside is another tensor of its file, and its bytes; nil when there is none, or it is long.
+	Beside func(name string) (t *formats.Tensor, content []byte, err error)
+}
+
+// Of is how a tensor may be computed; nil: it cannot be, as far as is known. The error is of reading the
+// target.
+func (f *Finder) Of(t *Target) (*Plan, error) {
+	if f.Empty() || t.Len < MinLen || !t.Tensor.Contiguous() || !MayBeTarget(t.Tensor) {
+		return nil, nil
+	}
+	n, tries := t.Tensor.NumElements(), 0
+	var seen []*source
+	for _, key := range keys(t.Tensor.Name) {
+		for _, s := range slices.Backward(f.byName[key]) {
+			if s.t.NumElements() != n || slices.Contains(seen, s) || !may(t.Tensor, s) || !f.use(s) {
+				continue
+			}
+			if seen, tries = append(seen, s), tries+1; tries > maxCandidates {
+				return nil, nil
+			}
+			p, err := f.probe(t, s)
+			if p != nil || err != nil {
+				return p, err
+			}
+		}
+	}
+	return nil, nil
+}
+
+// may reports whether t may be computed from s: a tensor of the same type is another version of it, which
+// has its own ways of being stored, unless a converter gave it another name.
+func may(t *formats.Tensor, s *source) bool {
+	return t.DType != s.t.DType || strings.HasPrefix(t.Name, layerOf) != strings.HasPrefix(s.t.Name, layerOf)
+}
+
+// use reports whether s can be computed from: it is there, and no recipe itself.
+func (f *Finder) use(s *source) bool {
+	if !s.asked {
+		s.asked = true
+		s.chunks = s.grid()
+		var at [1]cas.Location
+		if len(s.chunks) > 0 && f.store.Locate([]cas.Hash{s.chunks[0].Hash}, at[:]) == nil {
+			s.usable = at[0].Segment != 0 && at[0].Codec != codec.Recipe
+		}
+	}
+	return s.usable
+}
+
+// read reads n elements from first on of s; nil when they cannot be read.
+func (f *Finder) read(s *source, first, n int64) []byte {
+	w := int64(s.typ.Size())
+	var out []byte
+	for off, end := first*w, (first+n)*w; off < end; {
+		k := off / cas.ChunkSize
+		if k >= int64(len(s.chunks)) {
+			return nil
+		}
+		p := f.chunk(s.chunks[k].Hash)
+		at := off - k*cas.ChunkSize
+		if at >= int64(len(p)) {
+			return nil
+		}
+		m := min(end-off, int64(len(p))-at)
+		out = append(out, p[at:at+m]...)
+		off += m
+	}
+	return out
+}
+
+// chunk is a chunk's content; nil when it cannot be read.
+func (f *Finder) chunk(h cas.Hash) []byte {
+	for i := range f.lately {
+		if l := &f.lately[i]; l.h == h && l.p != nil {
+			return l.p
+		}
+	}
+	l := &f.lately[f.reads%len(f.lately)]
+	f.reads++
+	p, err := f.store.Get(h, l.p[:0])
+	if err != nil {
+		l.p = nil
+		return nil
+	}
+	l.h, l.p = h, p
+	return p
+}
