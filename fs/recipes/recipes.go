@@ -34,7 +34,7 @@ import (
 
 const (
 	// MinLen is the length of a tensor, in bytes, below which it is not computed from others.
-	MinLen = 16 << 10
+	MinLen = 4 << 10
 	// Fits is the share of a sample's codes that a program must explain.
 	Fits = 0.9
 
