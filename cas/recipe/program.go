@@ -5,7 +5,7 @@ import "encoding/binary"
 // Program is the ops of a recipe.
 type Program []Op
 
-// Op is a step of a program: Take, Widen, Round or Quantise.
+// Op is a step of a program: Take, Widen, Round, Quantise or Combine.
 type Op interface {
 	// run makes a value of the one that there is.
 	run(m *machine) error
@@ -20,6 +20,8 @@ const (
 	opWiden
 	opRound
 	opQuantise
+	opDequantise
+	opCombine
 )
 
 // Type is how the bytes of the bases are numbers. The numbers are part of the format.
@@ -93,6 +95,8 @@ func (r *fields) op() (Op, error) {
 		return r.round()
 	case opQuantise:
 		return r.quantise()
+	case opCombine:
+		return r.combine()
 	default:
 		if r.bad {
 			return nil, corrupt("a program that is cut short")

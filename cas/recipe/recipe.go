@@ -33,6 +33,11 @@
 //	             first element's place. Numbers of single precision become blocks. Where the chunk's edges cut
 //	             blocks, their parts lie in a stream: first the head bytes ahead of the whole blocks, then
 //	             those behind them. Other streams: see quant.Streams. It is the last op.
+//	6  combine   form, type, how many vectors: 1 to 8, and for each of them a coefficient, 4 bytes. The
+//	             vectors, of single precision, lie one behind the other. They become one of that type (Form).
+//	             It is the last op. A stream for each byte of its elements says by how many places in the order
+//	             of all numbers of the type the chunk's differ: zigzag-coded, the lowest byte first; all are
+//	             empty where nothing does.
 //
 // # Determinism
 //

@@ -91,6 +91,7 @@ type machine struct {
 	wides []float32
 	check []byte
 	quantiser
+	combiner combiner
 }
 
 var machines = sync.Pool{New: func() any { return new(machine) }}

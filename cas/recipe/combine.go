@@ -1,0 +1,259 @@
+package recipe
+
+import (
+	"math"
+
+	"ckptfs/cas/half"
+)
+
+// Form is how vectors are combined. The numbers are part of the format.
+type Form byte
+
+// The forms, of vectors x and coefficients c. Each product and sum is rounded to single precision, and the
+// result to the type; of those whose name ends in Each, what single precision gives is rounded to the type after
+// each of them, as half-precision arithmetic does.
+const (
+	Sum      Form = 0 // ((c1 x1 + c2 x2) + c3 x3) + …
+	SumEach  Form = 1
+	Mean     Form = 2 // ((x1 + x2) + …) / c1
+	MeanEach Form = 3
+	Lerp     Form = 4 // x1 + c2 (x2 - x1)
+	LerpEach Form = 5
+	Task     Form = 6 // x1 + c2 (x2 - x3)
+	TaskEach Form = 7
+
+	forms = 8
+)
+
+// MaxVectors is how many vectors are combined at most.
+const MaxVectors = 8
+
+// Combine makes one vector of several of equal length, which lie one behind the other.
+type Combine struct {
+	Form Form
+	C    []float32 // one for each vector, whether it is used or not
+	To   Type      // F32, BF16 or F16
+}
+
+// combiner is a machine's memory for that.
+type combiner struct {
+	planes [4][]byte
+	out    []byte
+}
+
+func (Combine) id() byte { return opCombine }
+
+func (o Combine) append(dst []byte) []byte {
+	dst = append(dst, byte(o.Form), byte(o.To), byte(len(o.C)))
+	for _, c := range o.C {
+		dst = le.AppendUint32(dst, math.Float32bits(c))
+	}
+	return dst
+}
+
+func (r *fields) combine() (Op, error) {
+	o := Combine{Form: Form(r.byte()), To: Type(r.byte())}
+	n := int(r.byte())
+	if r.bad || n < 1 || n > MaxVectors || len(r.p) < 4*n {
+		r.bad = true
+		return nil, corrupt("%d vectors are combined, or the program is cut short", n)
+	}
+	if o.Form >= forms || o.To < F32 || o.To > F16 {
+		return nil, newer("form %d of a combination, type %d", o.Form, o.To)
+	}
+	if want := o.Form.vectors(); want > 0 && n != want {
+		return nil, corrupt("%d vectors in a form of %d", n, want)
+	}
+	for range n {
+		o.C = append(o.C, math.Float32frombits(le.Uint32(r.p)))
+		r.p = r.p[4:]
+	}
+	return o, nil
+}
+
+// vectors is how many a form has; 0: any number.
+func (f Form) vectors() int {
+	switch f {
+	case Lerp, LerpEach:
+		return 2
+	case Task, TaskEach:
+		return 3
+	}
+	return 0
+}
+
+// Combined sets dst to what o makes of x, of as many vectors as it has coefficients.
+func (o *Combine) Combined(dst, x []float32) {
+	n := len(dst)
+	at := func(k int) []float32 { return x[k*n:][:n] }
+	to := rounder(o.To)
+	each := rounder(F32)
+	if o.Form&1 == 1 {
+		each = to
+	}
+	switch o.Form &^ 1 {
+	case Sum:
+		x, c := at(0), o.C[0]
+		for i := range dst {
+			dst[i] = each(float32(c * x[i]))
+		}
+		for k := 1; k < len(o.C); k++ {
+			x, c := at(k), o.C[k]
+			for i := range dst {
+				dst[i] = each(dst[i] + each(float32(c*x[i])))
+			}
+		}
+	case Mean:
+		copy(dst, at(0))
+		for k := 1; k < len(o.C); k++ {
+			for i, v := range at(k) {
+				dst[i] = each(dst[i] + v)
+			}
+		}
+		for i := range dst {
+			dst[i] = each(dst[i] / o.C[0])
+		}
+	case Lerp, Task:
+		a, b, from, c := at(0), at(1), at(0), o.C[1]
+		if o.Form&^1 == Task {
+			from = at(2)
+		}
+		for i := range dst {
+			dst[i] = each(a[i] + each(float32(c*each(b[i]-from[i]))))
+		}
+	}
+	for i := range dst {
+		dst[i] = to(dst[i])
+	}
+}
+
+// rounder rounds to a type, and back.
+func rounder(t Type) func(float32) float32 {
+	switch t {
+	case BF16:
+		return func(x float32) float32 { return half.FromBF16(half.ToBF16(math.Float32bits(x))) }
+	case F16:
+		return func(x float32) float32 { return half.FromF16(half.ToF16(math.Float32bits(x))) }
+	}
+	return func(x float32) float32 { return x }
+}
+
+func (o Combine) run(m *machine) error {
+	n := len(m.numbers) / len(o.C)
+	if !m.wide || n*len(o.C) != len(m.numbers) {
+		return corrupt("%d numbers are no %d vectors", len(m.numbers), len(o.C))
+	}
+	w := o.To.Size()
+	if n*w != m.rawLen {
+		return corrupt("%d numbers in a chunk of %d bytes", n, m.rawLen)
+	}
+	sum := make([]float32, n)
+	o.Combined(sum, m.numbers)
+	if cap(m.combiner.out) < n*w {
+		m.combiner.out = make([]byte, n*w)
+	}
+	out := m.combiner.out[:n*w]
+	narrow(out, sum, o.To)
+	if m.encodes {
+		m.differences(out, w)
+	} else if err := m.correct(out, w); err != nil {
+		return err
+	}
+	m.wide, m.numbers, m.value, m.typ = false, nil, out, o.To
+	return nil
+}
+
+// narrow sets dst to the numbers of src, which are such of a type.
+func narrow(dst []byte, src []float32, t Type) {
+	switch t {
+	case F32:
+		for i, x := range src {
+			le.PutUint32(dst[4*i:], math.Float32bits(x))
+		}
+	case BF16:
+		round(dst, src, half.BF16)
+	case F16:
+		round(dst, src, half.F16)
+	}
+}
+
+// ordinal maps floats of w bytes to integers of the same order, and unordinal back.
+func ordinal(x uint32, w int) uint32 {
+	top := uint32(1) << (8*w - 1)
+	if x&top != 0 {
+		return ^x & (top<<1 - 1)
+	}
+	return x | top
+}
+
+func unordinal(x uint32, w int) uint32 {
+	top := uint32(1) << (8*w - 1)
+	if x&top == 0 {
+		return ^x & (top<<1 - 1)
+	}
+	return x &^ top
+}
+
+func element(p []byte, i, w int) uint32 {
+	if w == 2 {
+		return uint32(le.Uint16(p[2*i:]))
+	}
+	return le.Uint32(p[4*i:])
+}
+
+// differences writes by how many places in that order what is wanted differs from what was computed: a stream
+// for each byte of them, zigzag-coded, the lowest first; all are empty where nothing differs.
+func (m *machine) differences(got []byte, w int) {
+	n, any := len(got)/w, false
+	planes := &m.combiner.planes
+	for k := range planes[:w] {
+		planes[k] = planes[k][:0]
+	}
+	for i := range n {
+		d := ordinal(element(m.want, i, w), w) - ordinal(element(got, i, w), w)
+		s := int32(d<<(32-8*w)) >> (32 - 8*w)
+		u := uint32(s<<1) ^ uint32(s>>31)
+		any = any || u != 0
+		for k := range planes[:w] {
+			planes[k] = append(planes[k], byte(u>>(8*k)))
+		}
+	}
+	for k := range planes[:w] {
+		if !any {
+			planes[k] = planes[k][:0]
+		}
+		m.write(planes[k])
+	}
+}
+
+// correct undoes differences.
+func (m *machine) correct(p []byte, w int) error {
+	n := len(p) / w
+	planes := &m.combiner.planes
+	var err error
+	for k := range planes[:w] {
+		if planes[k], err = m.read(planes[k], n); err != nil {
+			return err
+		}
+		if len(planes[k]) != len(planes[0]) || len(planes[k]) != 0 && len(planes[k]) != n {
+			return corrupt("%d differences, want %d", len(planes[k]), n)
+		}
+	}
+	if len(planes[0]) == 0 {
+		return nil
+	}
+	for i := range n {
+		var u uint32
+		for k := range planes[:w] {
+			u |= uint32(planes[k][i]) << (8 * k)
+		}
+		d := uint32(int32(u>>1) ^ -int32(u&1))
+		x := unordinal((ordinal(element(p, i, w), w)+d)&(1<<(8*w-1)<<1-1), w)
+		if w == 2 {
+			le.PutUint16(p[2*i:], uint16(x))
+		} else {
+			le.PutUint32(p[4*i:], x)
+		}
+	}
+	return nil
+}
