@@ -52,7 +52,7 @@ func (p *Plan) scale(t *Target) (ok bool, err error) {
 			continue
 		}
 		var as bool
-		if g.Type, p.scales, as = numbersOf(s.DType, content); as {
+		if g.Type, p.scales, as = scalesAs(s.DType, content); as {
 			p.quantiser.Scales = g
 			return true, nil
 		}
@@ -60,8 +60,8 @@ func (p *Plan) scale(t *Target) (ok bool, err error) {
 	return false, nil
 }
 
-// numbersOf are numbers of a type that scales may have.
-func numbersOf(t formats.DType, p []byte) (as quant.Type, x []float32, ok bool) {
+// scalesAs are numbers of a type that scales may have.
+func scalesAs(t formats.DType, p []byte) (as quant.Type, x []float32, ok bool) {
 	le := binary.LittleEndian
 	switch t {
 	case formats.F32:
