@@ -10,8 +10,8 @@ import (
 type Form byte
 
 // The forms, of vectors x and coefficients c. Each product and sum is rounded to single precision, and the
-// result to the type; of those whose name ends in Each, what single precision gives is rounded to the type after
-// each of them, as half-precision arithmetic does.
+// result to the type; of those whose name ends in Each, what single precision gives is rounded to the type
+// after each of them, as half-precision arithmetic does.
 const (
 	Sum      Form = 0 // ((c1 x1 + c2 x2) + c3 x3) + …
 	SumEach  Form = 1

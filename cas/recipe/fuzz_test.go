@@ -17,7 +17,9 @@ func FuzzDecode(f *testing.F) {
 	base := random(rng, 8<<10)
 	for _, p := range []Program{
 		{Run(Bytes1, 5, 4096)},
-		{Take{Type: BF16, Groups: []Group{{4, []Stretch{{0, 16, 64}, {32, 16, 64}}}}}, Widen{}, Round{half.F16}},
+		{Take{Type: BF16, Groups: []Group{{4, []Stretch{{0, 16, 64}, {32, 16, 64}}}}}, Widen{},
+			Round{half.F16}},
+		{Run(BF16, 0, 200), Widen{}, Combine{Form: Lerp, C: []float32{0, 0.5}, To: BF16}},
 		{Run(F32, 3, 100), Widen{}, Round{half.BF16}},
 	} {
 		f.Add(append(p.Append(nil), 0), 4096)

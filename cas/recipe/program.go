@@ -40,7 +40,8 @@ const (
 	Bytes8
 )
 
-var sizes = [...]int{F32: 4, BF16: 2, F16: 2, F8E4M3: 1, F8E5M2: 1, Bytes1: 1, Bytes2: 2, Bytes4: 4, Bytes8: 8}
+var sizes = [...]int{F32: 4, BF16: 2, F16: 2, F8E4M3: 1, F8E5M2: 1, Bytes1: 1, Bytes2: 2, Bytes4: 4,
+	Bytes8: 8}
 
 // Size is how many bytes an element has, 0 for a type that there is not.
 func (t Type) Size() int {

@@ -15,10 +15,10 @@
 //	   uvarint, its length as stored
 //	   the bytes as that codec stores them
 //
-// A program is a pipe. Its value begins as a vector of numbers, which take makes of the bases, and ends as the
-// chunk, numbers of single precision as their 4 bytes each, little-endian. No value is longer than MaxValue
-// bytes. There are no loops but those of take, and no jumps; lengths are summed before memory is taken. An op,
-// a type or a format that is not known is that of a newer version: cas.ErrNewer.
+// A program is a pipe. Its value begins as a vector of numbers, which take makes of the bases, and ends as
+// the chunk, numbers of single precision as their 4 bytes each, little-endian. No value is longer than
+// MaxValue bytes. There are no loops but those of take, and no jumps; lengths are summed before memory is
+// taken. An op, a type or a format that is not known is that of a newer version: cas.ErrNewer.
 //
 //	1  take      type; how many groups g, 1 to 1024; of each of them: how often it is repeated, how many
 //	             stretches, 1 to 8, and of each of these: first element, length, step (signed).
@@ -34,10 +34,10 @@
 //	             blocks, their parts lie in a stream: first the head bytes ahead of the whole blocks, then
 //	             those behind them. Other streams: see quant.Streams. It is the last op.
 //	6  combine   form, type, how many vectors: 1 to 8, and for each of them a coefficient, 4 bytes. The
-//	             vectors, of single precision, lie one behind the other. They become one of that type (Form).
-//	             It is the last op. A stream for each byte of its elements says by how many places in the order
-//	             of all numbers of the type the chunk's differ: zigzag-coded, the lowest byte first; all are
-//	             empty where nothing does.
+//	             vectors, of single precision, lie one behind the other. They become one of that type
+//	             (Form). It is the last op. A stream for each byte of its elements says by how many places
+//	             in the order of all numbers of the type the chunk's differ: zigzag-coded, the lowest byte
+//	             first; all are empty where nothing does.
 //
 // # Determinism
 //

@@ -11,8 +11,8 @@ import (
 	"ckptfs/cas/half"
 )
 
-// Decode appends the rawLen bytes that stored, a program and its streams, makes of bases, which lie one behind
-// the other. Its errors and bounds are those of codec.Codec, but for memory of up to four values.
+// Decode appends the rawLen bytes that stored, a program and its streams, makes of bases, which lie one
+// behind the other. Its errors and bounds are those of codec.Codec, but for memory of up to four values.
 func Decode(dst, stored, bases []byte, rawLen int) ([]byte, error) {
 	if rawLen < 0 || rawLen > MaxValue {
 		return dst, corrupt("%d bytes", rawLen)
@@ -41,8 +41,8 @@ func Decode(dst, stored, bases []byte, rawLen int) ([]byte, error) {
 }
 
 // Encode appends what a record of raw has behind the names of its bases: a program, as Program.Append makes
-// it, here with the scales that it needs behind it, and its streams. It returns dst as it was and false unless that takes at most the given number of bytes.
-// What was encoded has been decoded again and compared.
+// it, here with the scales that it needs behind it, and its streams. It returns dst as it was and false
+// unless that takes at most the given number of bytes. What was encoded has been decoded again and compared.
 func Encode(dst, program, raw, bases []byte, most int) (out []byte, ok bool) {
 	prog, scales, err := Parse(program)
 	if err != nil || len(raw) > MaxValue {

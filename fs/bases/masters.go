@@ -46,8 +46,8 @@ func (f *Finder) sourcesOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 // converted is the format to which models are converted.
 const converted = "gguf"
 
-// nearOrAlike are files with tensors of a kind that are in the folder of the file at p, or in the step that it
-// belongs to, or at most so many that are alike.
+// nearOrAlike are files with tensors of a kind that are in the folder of the file at p, or in the step that
+// it belongs to, or at most so many that are alike.
 func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, kind func(*formats.Tensor) bool) (
 	ms []*manifest.Manifest) {
 	var seen []cas.Hash

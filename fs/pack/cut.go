@@ -93,6 +93,14 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 				r.relatives().recipe = plan
 				continue
 			}
+			mixed, err := c.mixer.of(i)
+			if err != nil {
+				return nil, err
+			}
+			if mixed != nil {
+				r.relatives().recipe = mixed
+				continue
+			}
 			if r.rel != nil {
 				r.low = lowRankOf(r.tensor, &r.Region, r.rel.prev, func(k int64) ([]byte, error) {
 					return c.chunkOf(&r.Region, k)

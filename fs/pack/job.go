@@ -87,6 +87,7 @@ type job struct {
 	origins  []origin // of the regions
 	masters  masters
 	recipes  *recipes.Finder
+	mixer    *mixer
 	ranks    odds           // of a tensor's difference being of low rank
 	mayBeNew int64          // bytes of the skeleton that are not in the one before
 	running  sync.WaitGroup // batches

@@ -41,17 +41,18 @@ type reader struct {
 
 // reader reads the file that is packed.
 func (j *job) reader(l *formats.Layout) *reader {
-	return &reader{tensors: l.Tensors, regions: l.Regions, read: func(r *formats.Region, off int64, n int) ([]byte, error) {
+	read := func(r *formats.Region, off int64, n int) ([]byte, error) {
 		p := make([]byte, n)
 		return p, readFull(j.r, p, r.Off+off)
-	}}
+	}
+	return &reader{tensors: l.Tensors, regions: l.Regions, read: read}
 }
 
 var errGone = errors.New("it cannot be read")
 
 // reader reads a packed file.
 func (e *earlier) reader() *reader {
-	return &reader{tensors: e.m.Tensors, regions: e.m.Regions, read: func(r *formats.Region, off int64, n int) ([]byte, error) {
+	read := func(r *formats.Region, off int64, n int) ([]byte, error) {
 		spans := e.grid(r)
 		var out []byte
 		for n > 0 {
@@ -69,7 +70,8 @@ func (e *earlier) reader() *reader {
 			off, n = off+int64(m), n-m
 		}
 		return out, nil
-	}}
+	}
+	return &reader{tensors: e.m.Tensors, regions: e.m.Regions, read: read}
 }
 
 // maxBeside bounds what is read of a tensor beside another, in bytes.
@@ -96,8 +98,8 @@ func (f *reader) beside(name string) (*formats.Tensor, []byte, error) {
 	return t, p, err
 }
 
-// recipeOf is how t, all of r, may be computed from stored tensors; nil: it cannot be. The error is of reading
-// the file.
+// recipeOf is how t, all of r, may be computed from stored tensors; nil: it cannot be. The error is of
+// reading the file.
 func (j *job) recipeOf(t *formats.Tensor, r *formats.Region, f *reader) (*recipes.Plan, error) {
 	if j.recipes.Empty() || t == nil || !fills(t, r) {
 		return nil, nil

@@ -133,6 +133,10 @@ func (j *recoding) kinOf(i int, t *formats.Tensor, grid []manifest.Span) (*relat
 		kin.recipe = plan
 		return &kin, nil, nil
 	}
+	if mixed, _ := j.mixer.of(i); mixed != nil {
+		kin.recipe = mixed
+		return &kin, nil, nil
+	}
 	return &kin, lowRankOf(t, &j.own.m.Regions[i], kin.prev, func(k int64) ([]byte, error) {
 		return j.storedChunk(grid, k)
 	}), nil

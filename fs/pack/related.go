@@ -2,7 +2,6 @@ package pack
 
 import (
 	"ckptfs/cas"
-	"ckptfs/fs/recipes"
 	"ckptfs/index/manifest"
 )
 
@@ -30,8 +29,11 @@ type Related struct {
 type relatives struct {
 	prev    []manifest.Span
 	masters []manifest.Span // two for each chunk of the region, but perhaps the last
-	recipe  *recipes.Plan
+	recipe  recipeOfChunks  // nil: there is none
 }
+
+// recipeOfChunks says how the chunks of a region are computed; of one it may say nil.
+type recipeOfChunks interface{ Chunk(k int64) *cas.Recipe }
 
 func (l *relatives) of(i int64) (rel cas.Related) {
 	if l == nil {
@@ -40,7 +42,9 @@ func (l *relatives) of(i int64) (rel cas.Related) {
 	if i < int64(len(l.prev)) {
 		rel.Prev = l.prev[i].Hash
 	}
-	rel.Recipe = l.recipe.Chunk(i)
+	if l.recipe != nil {
+		rel.Recipe = l.recipe.Chunk(i)
+	}
 	for k := range rel.Masters {
 		if at := 2*i + int64(k); at < int64(len(l.masters)) {
 			rel.Masters[k] = l.masters[at].Hash

@@ -22,8 +22,8 @@ const (
 	nearly     = 0.9      // and does at least after refining
 	negligible = 2e-5     // coefficients below it are none, and those of few errors
 	fewErrors  = 4
-	perC       = 4        // round numbers that are tried for each
-	maxTried   = 1 << 10  // combinations of them
+	perC       = 4       // round numbers that are tried for each
+	maxTried   = 1 << 10 // combinations of them
 )
 
 // Mix is how vectors are combined.

@@ -179,9 +179,14 @@ func (p *Plan) widened(src []byte) []float32 {
 	if err != nil {
 		return make([]float32, n)
 	}
-	x := make([]float32, n)
+	return floats(got)
+}
+
+// floats are the numbers of single precision in p.
+func floats(p []byte) []float32 {
+	x := make([]float32, len(p)/4)
 	for i := range x {
-		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:]))
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(p[4*i:]))
 	}
 	return x
 }

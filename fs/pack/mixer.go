@@ -1,0 +1,182 @@
+package pack
+
+import (
+	"cmp"
+	"slices"
+
+	"ckptfs/cas"
+	"ckptfs/cas/recipe"
+	"ckptfs/formats"
+	"ckptfs/fs/recipes"
+	"ckptfs/index/manifest"
+)
+
+// mixer finds out of which earlier files the tensors of one are combined: what was merged of several,
+// averaged or interpolated. A nil mixer finds nothing.
+//
+// It is told from one or two of the larger tensors that several files have. If these are none, no other is
+// looked at. How one tensor is combined is tried first for the next.
+type mixer struct {
+	o      *origins
+	files  []int // sources of different files, the one of most bytes first
+	last   []mixed
+	refits int // that are left
+	asked  bool
+}
+
+// mixed is how a tensor is combined of sources.
+type mixed struct {
+	mix recipes.Mix // of the sources at its places
+	of  []int
+}
+
+const (
+	maxRefits = 64  // tensors of a file that coefficients are fitted to
+	maxMixed  = 4   // ways that are remembered
+	mixedAs   = 0.9 // the share of a tensor's first chunk that must come out
+	minMixed  = 64 << 10
+	asked     = 2 // tensors that tell whether a file is combined of others
+)
+
+// newMixer is nil where fewer than two files have tensors of it.
+func newMixer(o *origins) *mixer {
+	m := &mixer{o: o, refits: maxRefits}
+	bytes := map[int]int64{}
+	var seen []*earlier
+	for s := range o.sources {
+		src := &o.sources[s]
+		for i := range o.regions {
+			if o.regions[i].Kind != formats.Data || o.first[i] < 0 {
+				continue
+			}
+			if _, ok := o.origin(s, i); ok {
+				bytes[s] += o.regions[i].Len
+			}
+		}
+		if bytes[s] > 0 && !slices.Contains(seen, src.of) {
+			seen = append(seen, src.of)
+			m.files = append(m.files, s)
+		}
+	}
+	if len(m.files) < 2 {
+		return nil
+	}
+	slices.SortStableFunc(m.files, func(a, b int) int { return cmp.Compare(bytes[b], bytes[a]) })
+	m.files = m.files[:min(len(m.files), recipe.MaxVectors)]
+	return m
+}
+
+// of is how region i is combined; nil: it is not, as far as is known.
+func (m *mixer) of(i int) (*recipes.Mixed, error) {
+	if m == nil || !m.may(i) {
+		return nil, nil
+	}
+	if !m.asked {
+		m.asked = true
+		if err := m.ask(); err != nil {
+			return nil, err
+		}
+	}
+	if len(m.last) == 0 {
+		return nil, nil
+	}
+	return m.find(i)
+}
+
+// may reports whether region i is numbers that several files have.
+func (m *mixer) may(i int) bool {
+	k := m.o.first[i]
+	return k >= 0 && m.o.regions[i].Len >= minMixed && fills(&m.o.tensors[k], &m.o.regions[i]) &&
+		recipes.TypeOf(m.o.tensors[k].DType) != 0 && len(m.having(i)) > 1
+}
+
+// having are the sources that have region i.
+func (m *mixer) having(i int) (all []int) {
+	for _, s := range m.files {
+		if _, ok := m.o.origin(s, i); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// ask looks at the largest tensors.
+func (m *mixer) ask() error {
+	var larger []int
+	for i := range m.o.regions {
+		if m.o.regions[i].Kind == formats.Data && m.may(i) {
+			larger = append(larger, i)
+		}
+	}
+	slices.SortStableFunc(larger, func(i, k int) int {
+		return cmp.Compare(m.o.regions[k].Len, m.o.regions[i].Len)
+	})
+	for _, i := range larger[:min(len(larger), asked)] {
+		if _, err := m.find(i); err != nil || len(m.last) > 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// find is of without asking first.
+func (m *mixer) find(i int) (*recipes.Mixed, error) {
+	r, t := &m.o.regions[i], &m.o.tensors[m.o.first[i]]
+	head, err := m.o.head(r, int(min(r.Len, cas.ChunkSize)))
+	if err != nil || head == nil {
+		return nil, err
+	}
+	want := recipes.Floats(head, t.DType)
+	var of []int
+	var x [][]float32
+	for _, s := range m.having(i) {
+		at, _ := m.o.origin(s, i)
+		if p := at.of.begin(at.r, len(head)); p != nil {
+			of, x = append(of, s), append(x, recipes.Floats(p, t.DType))
+		}
+	}
+	for n, was := range m.last {
+		if mix, ok := was.in(of); ok && mix.Share(want, x) >= mixedAs {
+			m.last = slices.Insert(slices.Delete(m.last, n, n+1), 0, was)
+			return m.plan(i, t, mix, of), nil
+		}
+	}
+	if m.refits--; m.refits < 0 || len(of) < 2 {
+		return nil, nil
+	}
+	mix := recipes.Fit(want, x, recipes.TypeOf(t.DType))
+	if mix == nil || mix.Share(want, x) < mixedAs {
+		return nil, nil
+	}
+	as := mixed{mix: *mix}
+	for _, k := range mix.Of {
+		as.of = append(as.of, of[k])
+	}
+	m.last = slices.Insert(m.last, 0, as)
+	m.last = m.last[:min(len(m.last), maxMixed)]
+	return m.plan(i, t, mix, of), nil
+}
+
+// in is how it is combined of some sources; false: they lack one.
+func (d *mixed) in(of []int) (*recipes.Mix, bool) {
+	mix := d.mix
+	mix.Of = nil
+	for _, s := range d.of {
+		k := slices.Index(of, s)
+		if k < 0 {
+			return nil, false
+		}
+		mix.Of = append(mix.Of, k)
+	}
+	return &mix, true
+}
+
+// plan is how the chunks of region i are combined.
+func (m *mixer) plan(i int, t *formats.Tensor, mix *recipes.Mix, of []int) *recipes.Mixed {
+	var grids [][]manifest.Span
+	for _, k := range mix.Of {
+		at, _ := m.o.origin(of[k], i)
+		grids = append(grids, at.chunks())
+	}
+	return recipes.NewMixed(t.DType, mix, grids)
+}
