@@ -46,6 +46,7 @@ var layers = []struct {
 	{"cas/half", []string{"cas/simd"}},
 	{"cas/rans", []string{"cas/simd"}},
 	{"cas/lowrank", []string{"cas/half", "cas/simd"}},
+	{"cas/quant", []string{"cas", "cas/half", "cas/simd"}},
 	{"cas/codec", []string{"cas", "cas/half", "cas/lowrank", "cas/rans", "cas/simd"}},
 	{"cas/recipe", []string{"cas", "cas/codec", "cas/half"}},
 	{"cas/scratch", nil},

@@ -1,0 +1,90 @@
+package quant
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"ckptfs/cas/codectest"
+	"ckptfs/cas/half"
+)
+
+// BenchmarkRestore makes what a chunk has of blocks, of weights in bfloat16, at each level. Bytes are those of
+// the blocks.
+func BenchmarkRestore(b *testing.B) {
+	for _, f := range []Format{Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, F8E4M3} {
+		q, blocks, x := weights(b, f)
+		var s Streams
+		if err := q.Differ(&s, blocks, x); err != nil {
+			b.Fatal(err)
+		}
+		codectest.Levels(func(level string) {
+			b.Run(f.String()+"/"+level, func(b *testing.B) {
+				b.SetBytes(int64(len(blocks)))
+				b.ReportAllocs()
+				dst := make([]byte, 0, len(blocks))
+				for b.Loop() {
+					if _, err := q.Restore(dst, &s, x); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkDiffer finds out what is left of them.
+func BenchmarkDiffer(b *testing.B) {
+	for _, f := range []Format{Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, F8E4M3} {
+		q, blocks, x := weights(b, f)
+		b.Run(f.String(), func(b *testing.B) {
+			b.SetBytes(int64(len(blocks)))
+			b.ReportAllocs()
+			var s Streams
+			for b.Loop() {
+				if err := q.Differ(&s, blocks, x); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// weights are the blocks of a chunk whose scales differ a bit from those predicted.
+func weights(t testing.TB, f Format) (q Quantiser, blocks []byte, x []float32) {
+	r := rand.New(rand.NewPCG(1, 2))
+	elems, size := f.Block()
+	n := 256 << 10 / size * elems
+	raw := codectest.Weights(2*n, 2)
+	for i := range n {
+		x = append(x, half.FromBF16(le.Uint16(raw[2*i:])))
+	}
+	q = Quantiser{Format: f}
+	if f.FP8() {
+		q.Scales = Scales{Rows: n / 4096, Cols: 4096, Tall: 1, Wide: 4096}
+	}
+	var s Streams
+	if f >= Q2_K && f <= Q6_K {
+		for range n / elems {
+			s[dStream] = append(s[dStream], byte(r.IntN(3)))
+		}
+		for range n / shapes[f].sub {
+			z := byte(min(math.Abs(r.NormFloat64())*2, 12))
+			s[scaleStream] = append(s[scaleStream], z)
+			if f != Q6_K {
+				s[minStream+min(z, 7)] = append(s[minStream+min(z, 7)], byte(math.Abs(r.NormFloat64())*2))
+			}
+		}
+	}
+	blocks, err := q.Restore(nil, &s, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.FP8() {
+		q.Scales.Values = make([]float32, len(q.Scales.Groups(n)))
+		for i := range q.Scales.Values {
+			q.Scales.Values[i] = math.Float32frombits(magnitude(x[4096*i:][:4096])) / f.greatest()
+		}
+	}
+	return q, blocks, x
+}

@@ -1,0 +1,148 @@
+package quant
+
+// predict sets the codes of blocks, of which dst begins with so many, to those that follow from x and the
+// factors of its parts.
+func (q *Quantiser) predict(dst []byte, x []float32, f *factors) {
+	s := &shapes[q.Format]
+	var codes [256]byte
+	for i := 0; i*s.elems < len(x); i++ {
+		p, x := dst[i*s.bytes:(i+1)*s.bytes], x[i*s.elems:(i+1)*s.elems]
+		for j := 0; j < s.elems/s.sub; j++ {
+			k := i*(s.elems/s.sub) + j
+			q.part(codes[j*s.sub:(j+1)*s.sub], x[j*s.sub:], f.a[k], f.b[k])
+		}
+		q.Format.pack(p, codes[:s.elems])
+	}
+}
+
+// part sets codes to those of one part.
+func (q *Quantiser) part(codes []byte, x []float32, a, b float32) {
+	x = x[:len(codes)]
+	switch q.Format {
+	case Q4_K, Q5_K, Q2_K, Q6_K, Q3_K:
+		lo, hi := q.Format.bounds()
+		for i, x := range x {
+			codes[i] = byte(round((x+b)/a, lo, hi) - int32(lo))
+		}
+	case IQ4_NL, IQ4_XS:
+		for i, x := range x {
+			codes[i] = tableCode(float32(x * a))
+		}
+	case MXFP4:
+		for i, x := range x {
+			codes[i] = e2m1(float32(x * a))
+		}
+	case Q8_0:
+		for i, x := range x {
+			codes[i] = away(float32(x * a))
+		}
+	default:
+		_, hi := q.Format.bounds()
+		for i, x := range x {
+			codes[i] = byte(clamp(q.unrounded(x, a, b), 0, hi))
+		}
+	}
+	if a != a {
+		clear(codes)
+	}
+}
+
+// bounds are those of the numbers that codes stand for, or of the codes.
+func (f Format) bounds() (lo, hi float32) {
+	switch f {
+	case Q6_K:
+		return -32, 31
+	case Q3_K:
+		return -4, 3
+	case Q8_0:
+		return -128, 127
+	}
+	return 0, float32(int(1)<<shapes[f].bits - 1)
+}
+
+// unrounded is what the code of an element is rounded from. Of Q4_0, Q4_1, Q5_0 and Q5_1 it is cut off.
+func (q *Quantiser) unrounded(x, a, b float32) float32 {
+	switch q.Format {
+	case Q4_K, Q5_K, Q2_K, Q6_K, Q3_K:
+		return (x + b) / a
+	case Q4_0:
+		return q.sum(x, a, 8.5)
+	case Q5_0:
+		return q.sum(x, a, 16.5)
+	case Q4_1, Q5_1:
+		return q.sum(x-b, a, 0.5)
+	}
+	return float32(x * a)
+}
+
+// sum is x*a + c.
+func (q *Quantiser) sum(x, a, c float32) float32 {
+	if q.Variant == Fused {
+		return fma(x, a, c)
+	}
+	return float32(x*a) + c
+}
+
+// clamp is v, at least lo and at most hi; lo of what is no number.
+func clamp(v, lo, hi float32) float32 {
+	if !(v > lo) {
+		return lo
+	}
+	if v > hi {
+		return hi
+	}
+	return v
+}
+
+// away rounds to a whole number, of two as near to that of the greater magnitude.
+func away(v float32) byte {
+	v = clamp(v, -128, 127)
+	n := int32(v)
+	switch rest := v - float32(n); {
+	case rest >= 0.5:
+		n++
+	case rest <= -0.5:
+		n--
+	}
+	return byte(n)
+}
+
+// table are the numbers that the codes of IQ4_NL and IQ4_XS stand for.
+var table = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+
+// tableCode is the code of the number in table that is nearest to v, of two as near the greater.
+func tableCode(v float32) byte {
+	if !(v > table[0]) {
+		return 0
+	}
+	if v >= table[15] {
+		return 15
+	}
+	i := 1
+	for v >= table[i] {
+		i++
+	}
+	if v-table[i-1] < table[i]-v {
+		i--
+	}
+	return byte(i)
+}
+
+// twiceE2M1 are twice the numbers of four bits that MXFP4 has, without their signs.
+var twiceE2M1 = [8]float32{0, 1, 2, 3, 4, 6, 8, 12}
+
+// e2m1 is the code of the number that is nearest to v, of two as near that of less magnitude; 0 has no sign.
+func e2m1(v float32) byte {
+	m := v
+	if v < 0 {
+		m = -v
+	}
+	var n byte
+	for n < 7 && m > (twiceE2M1[n]+twiceE2M1[n+1])/2 {
+		n++
+	}
+	if n > 0 && v < 0 {
+		n |= 8
+	}
+	return n
+}

@@ -1,0 +1,268 @@
+// Package quant has quantised numbers as a function of those that they were made from: what of a quantised
+// tensor does not follow from its base is a small part of it.
+//
+// A format has blocks (Format.Block). A block has codes, one for each element, and scales. Parts of a block,
+// of 32 elements, or 16 in Q2_K, Q3_K and Q6_K, have scales of their own. Let x be the numbers that the
+// blocks were made from. From x alone, Restore predicts a block's scales. What they differ by is in streams.
+// From x and the scales it predicts the codes. What they differ by is in streams as well, and mostly nothing
+// is. Differ makes the streams. Any blocks come back, whatever x is.
+//
+// # Arithmetic
+//
+// All is IEEE 754 in single precision (binary32), each operation rounded by itself to the nearest, ties to
+// even. rne is the nearest whole number, the even one of two; rna the nearest, the one of greater magnitude
+// of two; trunc cuts off. f16 is rounding to binary16 (package half). clamp(v, a, b) is a where v is less, or
+// no number. A part with an infinity or without a number somewhere counts as zeros where scales are
+// predicted, and its codes are predicted as 0. Of a part, min and max are its least and greatest number
+// (zeros are positive), first is the first one of its greatest magnitude. Integers are little-endian.
+//
+// # Blocks
+//
+// Formats, their elements and bytes, and where these are, in order. lo and hi are the low and high half of a
+// byte; of a nibble array of 16 bytes byte j has the codes of the elements j (lo) and j+16 (hi).
+//
+//	Q8_0    32   34  d binary16; 32 codes, signed
+//	Q4_0    32   18  d; nibbles
+//	Q4_1    32   20  d, m binary16; nibbles
+//	Q5_0    32   22  d; 4 bytes, whose bit j is the fifth bit of element j; nibbles
+//	Q5_1    32   24  d, m; 4 bytes; nibbles
+//	Q2_K   256   84  16 bytes: scale of a part lo, offset hi; 64 of codes, two bits each: of 128 elements in
+//	                 32 bytes, byte l has those of l, l+32, l+64 and l+96, the lowest first; d, m
+//	Q3_K   256  110  32 bytes: bit s of byte l is the third bit of element 32s+l; 64 as Q2_K; 12: sixteen
+//	                 scales of six bits, 32 more than they are; d
+//	Q4_K   256  144  d, m; 12: eight scales and offsets of six bits; 128: of 64 elements in 32 bytes, byte l
+//	                 has l lo, l+32 hi
+//	Q5_K   256  176  d, m; 12; 32: bit s of byte l is the fifth bit of element 32s+l; 128 as Q4_K
+//	Q6_K   256  210  128: of 128 elements in 64 bytes, byte l has l lo, l+64 hi; 64: of 128 elements in 32
+//	                 bytes, byte l has the upper two bits of l, l+32, l+64 and l+96, the lowest first; 16
+//	                 scales, signed; d
+//	IQ4_NL  32   18  d; nibbles
+//	IQ4_XS 256  136  d; 2 bytes: the upper two bits of eight scales of six bits, 32 more than they are; 4:
+//	                 their lower bits, two a byte, lo first; nibbles of each part
+//	MXFP4   32   17  e; nibbles
+//	F8_E4M3, F8_E5M2: a code each; their scales lie elsewhere (Scales)
+//
+// Twelve bytes s of six-bit fields are those of the parts 0 to 3, scales s[j] mod 64, offsets s[j+4] mod 64;
+// and of the parts j from 4 on: scales s[j+4] mod 16 + 16 (s[j-4] / 64), offsets s[j+4] / 16 + 16 (s[j] /
+// 64). Those of Q3_K: the low four bits of scale j are in s[j mod 8], lo before hi, the two others in s[8 + j
+// mod 4] from bit 2(j/4) on.
+//
+// # Codes
+//
+// Of an element x, in a part with the scale sc, the offset mn:
+//
+//	Q4_K, Q5_K, Q2_K  clamp(rne((x + m mn) / (d sc)), 0, 15 or 31 or 3)
+//	Q6_K, Q3_K        clamp(rne(x / (d sc)), -32 or -4, 31 or 3), and 32 or 4 more
+//	Q8_0              clamp(rna(x id), -128, 127)
+//	Q4_0, Q5_0        clamp(trunc(x id + 8.5 or 16.5), 0, 15 or 31)
+//	Q4_1, Q5_1        clamp(trunc((x - m') id + 0.5), 0, 15 or 31)
+//	IQ4_NL, IQ4_XS    the place in the table of 16 numbers (codes.go) of the one nearest to x * (1/d) or
+//	                  x * (1/(d sc)), the greater of two: v - below < above - v is compared
+//	MXFP4             the nearest of 0, 1, 2, 3, 4, 6, 8, 12 to |x| 2^(128-e), the lesser of two; 8 more for
+//	                  a negative one other than 0
+//	FP8               v below, clamped to 448 or 57344 of either sign, rounded to the type, ties to even; 0 of
+//	                  what is no number
+//
+// id is 1/d', or 0 where d' is 0. Where 1/d or 1/(d sc) would be 1/0 it is 0. d' and m' are, of the variants
+// Plain and Fused, what d and m are rounded from (below); of Stored they are d and m, and where d is 0 all
+// codes of Q4_0, Q5_0, Q4_1 and Q5_1 are 0. Of Fused, x id + c is rounded once. In Q2_K to Q6_K, where d sc
+// is 0 the quantiser's search left codes behind: d sc is then (max - min(min, 0)) / q, m mn is -min(min, 0);
+// of Q6_K and Q3_K it is first / -q; and where that is 0, codes are 0. q is in the next table.
+//
+// Of FP8 v is, by variant, of x and its scale s: 0 x/s; 1 bf16(x/s); 2 x (1/s); 3 bf16(x bf16(1/s)); 4
+// f16(x/s). bf16 is rounding to bfloat16.
+//
+// # Scales
+//
+// They are predicted as follows, each clamped to what its bits hold; q and n are of the format, rg = max -
+// min(min, 0), lo = -min(min, 0), and d, m are those stored. 1/0 is 0 here.
+//
+//	Q4_K, Q5_K, Q2_K          d: f16(greatest rg / q / n); m: f16(greatest lo / n);
+//	q 15, 31, 3, n 63, 63, 15 sc: rne(rg (1/(d q))), mn: rne(lo (1/m))
+//	Q6_K, Q3_K, IQ4_XS        d: f16(first of the parts' firsts of greatest magnitude / (n q));
+//	q 32, 4, 127, n 128 32 32 sc: rne(first * -(1/(d q))); where d is 0, of Q6_K and Q3_K the field 0
+//	Q8_0                      d' = greatest magnitude / 127
+//	Q4_0, Q5_0, IQ4_NL        d' = first / -8, -16, -127
+//	Q4_1, Q5_1                d' = (max - min) / 15, 31; m' = min; d = f16(d'), m = f16(m')
+//	MXFP4                     e: the exponent field of the greatest magnitude, less 2; 0 if that is less
+//	FP8                       the greatest magnitude among the finite ones of x in the group, / 448 or 57344,
+//	                          rounded to the type of the scales
+//
+// # Streams
+//
+// A number that differs from the predicted one by r is stored as 2r, or -2r-1 where r is negative.
+// Differences of numbers of n bits are modulo 2^n, from -2^(n-1) on. Numbers of binary16 (bfloat16, binary32)
+// count in the order of their values, -0 before 0.
+//
+//	 0     the low four bits of d's, then of m's difference, block by block; two in a byte, lo first
+//	 1, 2  the next eight bits of d's, the upper four
+//	 3, 4  the same of m's
+//	 5     scales; e
+//	 6-13  offsets: in stream 6 + what the scale of the same part is stored as, at most 7
+//	14     a bit for each part, from the lowest of a byte on: whether codes of it are corrected
+//	15-22  corrections: codes, in stream 15 + group, of parts that are corrected
+//
+// FP8 has its scales' differences, byte by byte, in the streams 0 to 3 (0 and 1 where they have 16 bits), the
+// least significant first, and parts of 64 elements, at last fewer. A stream without a byte is zeros, as many
+// as needed. Every other one is exactly as long as needed. Where stream 14 is empty and a later one is not,
+// all parts are corrected.
+//
+// The group of an element says how sure its code is. Let t be how far the number that was rounded (cut off:
+// less a half) is from the one that the code stands for, in steps to the next code there, and f = 1/2 - |t|:
+// group 0 is f < 1/64, then < 1/32, 1/16, 1/8, 1/4, 3/8, 6 the rest; 7 where f is -1/128 or less, or no
+// number, or there is no next code. Where t is positive r is stored with its sign reversed. So 1 is one step
+// to where the number is nearest to another code.
+package quant
+
+import (
+	"bytes"
+	"fmt"
+
+	"ckptfs/cas"
+)
+
+// Quantiser makes blocks of numbers.
+type Quantiser struct {
+	Format  Format
+	Variant uint8
+	Scales  Scales // of FP8
+}
+
+func (q *Quantiser) check(n int) error {
+	switch {
+	case !q.Format.Known():
+		return fmt.Errorf("%w: quantised format %d", cas.ErrNewer, q.Format)
+	case q.Variant >= shapes[q.Format].variants:
+		return fmt.Errorf("%w: variant %d of %v", cas.ErrNewer, q.Variant, q.Format)
+	case n%shapes[q.Format].elems != 0:
+		return fmt.Errorf("%w: %d numbers are no whole blocks of %v", cas.ErrCorrupt, n, q.Format)
+	}
+	if q.Format.FP8() {
+		return q.Scales.check(n)
+	}
+	return nil
+}
+
+// Bound is the most bytes that the streams of n elements have, all together; 0 if there are none for so many.
+func (q *Quantiser) Bound(n int) int {
+	if q.check(n) != nil {
+		return 0
+	}
+	s := &shapes[q.Format]
+	if q.Format.FP8() {
+		return 4*q.Scales.count(n) + n + n/s.sub + 1
+	}
+	return n/s.elems*(5+2*s.elems/s.sub) + n + n/s.sub + 1
+}
+
+// fits is the error of blocks that are not those of n elements, or of scales that are not.
+func (q *Quantiser) fits(blocks []byte, n int) error {
+	if elems, size := q.Format.Block(); len(blocks) != n/elems*size {
+		return fmt.Errorf("%w: %d bytes for %d numbers of %v", cas.ErrCorrupt, len(blocks), n, q.Format)
+	}
+	if q.Format.FP8() && len(q.Scales.Values) != q.Scales.count(n) {
+		return fmt.Errorf("%w: %d scales for %d groups", cas.ErrCorrupt, len(q.Scales.Values), q.Scales.count(n))
+	}
+	return nil
+}
+
+// Differ sets s to what blocks differ by from what follows from x, of as many elements. It uses the memory of
+// s again.
+func (q *Quantiser) Differ(s *Streams, blocks []byte, x []float32) error {
+	if err := q.check(len(x)); err != nil {
+		return err
+	}
+	if err := q.fits(blocks, len(x)); err != nil {
+		return err
+	}
+	sparse := correction{sparse: true}
+	q.differ(s, blocks, x, &sparse)
+	if parts := (len(x) + shapes[q.Format].sub - 1) / shapes[q.Format].sub; sparse.parts > parts/denseShare {
+		q.differ(s, blocks, x, &correction{})
+	}
+	for i, p := range s {
+		if len(bytes.TrimLeft(p, "\x00")) == 0 {
+			s[i] = p[:0]
+		}
+	}
+	return nil
+}
+
+// denseShare: if more than one in so many parts has a code that is corrected, which ones is not stored.
+const denseShare = 8
+
+func (q *Quantiser) differ(s *Streams, blocks []byte, x []float32, k *correction) {
+	for i, p := range s {
+		s[i] = p[:0]
+	}
+	c := coder{s: s}
+	if q.Format.FP8() {
+		q.differF8(&c, blocks, x, k)
+		return
+	}
+	var guess [batch * 34 / 32]byte
+	var e extremes
+	var f factors
+	shape := &shapes[q.Format]
+	for len(x) > 0 {
+		n := min(batch, len(x))
+		size := n / shape.elems * shape.bytes
+		p := guess[:size]
+		copy(p, blocks)
+		extremesOf(&e, x[:n], shape.sub)
+		for i := range n / shape.elems {
+			p := p[i*shape.bytes : (i+1)*shape.bytes]
+			q.fields(&c, p, &e, &f, i, x[i*shape.elems:(i+1)*shape.elems])
+		}
+		q.predict(p, x[:n], &f)
+		for i := range n / shape.elems {
+			from, to := i*shape.bytes, (i+1)*shape.bytes
+			q.correct(&c, k, p[from:to], blocks[from:to], x[i*shape.elems:(i+1)*shape.elems], &f, i)
+		}
+		x, blocks = x[n:], blocks[size:]
+	}
+}
+
+// Restore appends the blocks that x and s stand for to dst. Streams that do not fit are cas.ErrCorrupt.
+func (q *Quantiser) Restore(dst []byte, s *Streams, x []float32) ([]byte, error) {
+	if err := q.check(len(x)); err != nil {
+		return dst, err
+	}
+	shape := &shapes[q.Format]
+	total := len(x) / shape.elems * shape.bytes
+	was := len(dst)
+	dst = append(dst, make([]byte, total)...)
+	blocks := dst[was:]
+	c := coder{s: s, reads: true}
+	k := correctionOf(s)
+	if q.Format.FP8() {
+		q.restoreF8(&c, blocks, x, &k)
+	} else {
+		q.restore(&c, blocks, x, &k)
+	}
+	if !k.done(&c, (len(x)+shape.sub-1)/shape.sub) || !c.done() {
+		return dst[:was], fmt.Errorf("%w: streams of %v do not fit %d numbers", cas.ErrCorrupt, q.Format, len(x))
+	}
+	return dst, nil
+}
+
+func (q *Quantiser) restore(c *coder, blocks []byte, x []float32, k *correction) {
+	var e extremes
+	var f factors
+	shape := &shapes[q.Format]
+	for len(x) > 0 {
+		n := min(batch, len(x))
+		size := n / shape.elems * shape.bytes
+		extremesOf(&e, x[:n], shape.sub)
+		for i := range n / shape.elems {
+			p := blocks[i*shape.bytes : (i+1)*shape.bytes]
+			q.fields(c, p, &e, &f, i, x[i*shape.elems:(i+1)*shape.elems])
+		}
+		q.predict(blocks, x[:n], &f)
+		for i := range n / shape.elems {
+			p := blocks[i*shape.bytes : (i+1)*shape.bytes]
+			q.correct(c, k, p, p, x[i*shape.elems:(i+1)*shape.elems], &f, i)
+		}
+		x, blocks = x[n:], blocks[size:]
+	}
+}

@@ -1,0 +1,287 @@
+package quant
+
+import (
+	"math"
+
+	"ckptfs/cas/half"
+)
+
+// batch is how many elements are taken at a time: whole blocks of every format.
+const batch = 2048
+
+// extremes are the least and greatest numbers of parts of a batch. A part that has an infinity or none at all
+// has an infinite greatest number.
+type extremes struct {
+	min, max [batch / 16]float32
+}
+
+// factors are what the codes of parts of a batch are computed from: (x+b)/a where a format divides, else x*a,
+// or (x-b)*a where it has both. Where a is no number all codes are 0.
+type factors struct {
+	a, b [batch / 16]float32
+}
+
+var (
+	inf = float32(math.Inf(1))
+	nan = float32(math.NaN())
+)
+
+func bits(x float32) uint32 { return math.Float32bits(x) }
+
+// extremesPortable sets the first of e to those of parts of sub numbers of x.
+func extremesPortable(e *extremes, x []float32, sub int) {
+	for i := 0; i < len(x)/sub; i++ {
+		part := x[i*sub : (i+1)*sub]
+		lo, hi, top := part[0], part[0], uint32(0)
+		for _, v := range part {
+			if v < lo {
+				lo = v
+			}
+			if v > hi {
+				hi = v
+			}
+			top = max(top, bits(v)<<1)
+		}
+		if top >= 0xff<<24 {
+			lo, hi = 0, inf
+		}
+		e.min[i], e.max[i] = lo+0, hi+0
+	}
+}
+
+// finite reports whether part i is all numbers.
+func (e *extremes) finite(i int) bool { return e.max[i] != inf }
+
+// greatest is the first of the numbers of greatest magnitude of part i, x; 0 of one that is not all numbers.
+func (e *extremes) greatest(i int, x []float32) float32 {
+	lo, hi := e.min[i], e.max[i]
+	switch {
+	case hi == inf:
+		return 0
+	case -lo > hi:
+		return lo
+	case -lo < hi || lo == hi:
+		return hi
+	}
+	for _, v := range x {
+		if v == lo || v == hi {
+			return v
+		}
+	}
+	return hi
+}
+
+// round is the whole number next to v, the even one of two, at least lo and at most hi; lo of what is none.
+func round(v, lo, hi float32) int32 {
+	if !(v > lo) {
+		v = lo
+	}
+	if v > hi {
+		v = hi
+	}
+	return int32(bits(v+magic)) - magicBits
+}
+
+// magic makes the fraction of what it is added to rounded off: its last bit is 1.
+const (
+	magic     = 3 << 22
+	magicBits = 0x4b400000
+)
+
+// fields takes the scales of block i of a batch, of which p begins with the bytes, or, where c reads, makes
+// them; and sets the factors of its parts.
+func (q *Quantiser) fields(c *coder, p []byte, e *extremes, f *factors, i int, x []float32) {
+	switch q.Format {
+	case Q4_K, Q5_K, Q2_K:
+		q.ranges(c, p, e, f, i)
+	case Q6_K, Q3_K, IQ4_XS:
+		q.magnitudes(c, p, e, f, i, x)
+	case Q4_1, Q5_1:
+		q.affine(c, p, e, f, i)
+	case MXFP4:
+		powers(c, p, e, f, i)
+	default:
+		q.linear(c, p, e, f, i, x)
+	}
+}
+
+// ranges are the fields of formats with a scale and an offset for each part.
+func (q *Quantiser) ranges(c *coder, p []byte, e *extremes, f *factors, i int) {
+	n, levels, field, width := 8, float32(15), float32(63), uint(6)
+	switch q.Format {
+	case Q5_K:
+		levels = 31
+	case Q2_K:
+		n, levels, field, width = 16, 3, 15, 4
+	}
+	var rg, lo [16]float32
+	var mostRange, mostLow float32
+	for j := range n {
+		k := i*n + j
+		if !e.finite(k) {
+			continue
+		}
+		least := min(e.min[k], 0)
+		rg[j], lo[j] = e.max[k]-least, -least
+		mostRange, mostLow = max(mostRange, rg[j]), max(mostLow, lo[j])
+	}
+	d := c.half(dStream, q.get16(p, 0), f16(mostRange/levels/field))
+	m := c.half(mStream, q.get16(p, 1), f16(mostLow/field))
+	step, low := half.FromF16(d), half.FromF16(m)
+	perStep, perLow := reciprocal(float32(step*levels)), reciprocal(low)
+	var sc, mn [16]byte
+	if !c.reads {
+		q.split(p, &sc, &mn)
+	}
+	for j := range n {
+		var z byte
+		predicted := byte(round(float32(rg[j]*perStep), 0, field))
+		sc[j], z = c.field(scaleStream, sc[j], predicted, width, false)
+		predicted = byte(round(float32(lo[j]*perLow), 0, field))
+		mn[j], _ = c.field(minStream+int(min(z, minGroups-1)), mn[j], predicted, width, false)
+		k := i*n + j
+		f.a[k], f.b[k] = float32(step*float32(sc[j])), float32(low*float32(mn[j]))
+		if f.a[k] == 0 {
+			f.a[k], f.b[k] = rg[j]/levels, lo[j]
+		}
+		if f.a[k] == 0 || !e.finite(k) {
+			f.a[k] = nan
+		}
+	}
+	q.put16(p, 0, d)
+	q.put16(p, 1, m)
+	q.join(p, &sc, &mn)
+}
+
+// reciprocal is 1/x, or 0 of 0.
+func reciprocal(x float32) float32 {
+	if x == 0 {
+		return 0
+	}
+	return 1 / x
+}
+
+// magnitudes are the fields of formats with a signed scale for each part.
+func (q *Quantiser) magnitudes(c *coder, p []byte, e *extremes, f *factors, i int, x []float32) {
+	n, levels, least, most, width := 16, float32(32), float32(-128), float32(127), uint(8)
+	switch q.Format {
+	case Q3_K:
+		levels, least, most, width = 4, -32, 31, 6
+	case IQ4_XS:
+		n, levels, least, most, width = 8, 127, -32, 31, 6
+	}
+	size := shapes[q.Format].sub
+	var s [16]float32
+	var top float32
+	for j := range n {
+		s[j] = e.greatest(i*n+j, x[j*size:(j+1)*size])
+		if bits(s[j])<<1 > bits(top)<<1 {
+			top = s[j]
+		}
+	}
+	d := c.half(dStream, q.get16(p, 0), f16(top/float32(-least*levels)))
+	step := half.FromF16(d)
+	perStep := -reciprocal(float32(step * levels))
+	var sc [16]byte
+	if !c.reads {
+		q.split(p, &sc, nil)
+	}
+	for j := range n {
+		predicted := round(float32(s[j]*perStep), least, most)
+		if width == 6 {
+			predicted += 32
+		}
+		if step == 0 && q.Format != IQ4_XS {
+			predicted = 0
+		}
+		sc[j], _ = c.field(scaleStream, sc[j], byte(predicted), width, false)
+		k := i*n + j
+		scale := float32(int8(sc[j]))
+		if width == 6 {
+			scale -= 32
+		}
+		a := float32(step * scale)
+		if q.Format == IQ4_XS {
+			a = reciprocal(a)
+		} else if a == 0 {
+			a = s[j] / -levels
+		}
+		if a == 0 && q.Format != IQ4_XS || !e.finite(k) {
+			a = nan
+		}
+		f.a[k] = a
+		f.b[k] = 0
+	}
+	q.put16(p, 0, d)
+	q.join(p, &sc, nil)
+}
+
+// affine are the fields of formats whose blocks have a scale and a least number.
+func (q *Quantiser) affine(c *coder, p []byte, e *extremes, f *factors, i int) {
+	levels := float32(15)
+	if q.Format == Q5_1 {
+		levels = 31
+	}
+	var step, least float32
+	if e.finite(i) {
+		step, least = (e.max[i]-e.min[i])/levels, e.min[i]
+	}
+	d := c.half(dStream, q.get16(p, 0), f16(step))
+	m := c.half(mStream, q.get16(p, 1), f16(least))
+	if q.Variant == Stored {
+		step, least = half.FromF16(d), half.FromF16(m)
+	}
+	f.a[i], f.b[i] = reciprocal(step), least
+	if !e.finite(i) {
+		f.a[i] = nan
+	}
+	q.put16(p, 0, d)
+	q.put16(p, 1, m)
+}
+
+// linear are the fields of formats whose blocks have a scale.
+func (q *Quantiser) linear(c *coder, p []byte, e *extremes, f *factors, i int, x []float32) {
+	var step float32
+	switch q.Format {
+	case Q8_0:
+		if e.finite(i) {
+			step = max(e.max[i], -e.min[i]) / 127
+		}
+	case Q4_0:
+		step = e.greatest(i, x) / -8
+	case Q5_0:
+		step = e.greatest(i, x) / -16
+	case IQ4_NL:
+		step = e.greatest(i, x) / -127
+	}
+	d := c.half(dStream, q.get16(p, 0), f16(step))
+	if q.Variant == Stored || q.Format == IQ4_NL {
+		step = half.FromF16(d)
+	}
+	f.a[i] = reciprocal(step)
+	if !e.finite(i) || q.Variant == Stored && q.Format != Q8_0 && q.Format != IQ4_NL && step == 0 {
+		f.a[i] = nan
+	}
+	q.put16(p, 0, d)
+}
+
+// powers are the fields of MXFP4, whose scale is a power of two.
+func powers(c *coder, p []byte, e *extremes, f *factors, i int) {
+	var predicted byte
+	if e.finite(i) {
+		if top := bits(max(e.max[i], -e.min[i])) >> 23 & 0xff; top > 2 {
+			predicted = byte(top - 2)
+		}
+	}
+	p[0], _ = c.field(scaleStream, p[0], predicted, 8, false)
+	// Codes are twice the numbers, so what is multiplied is 2^(128-e).
+	exp := 255 - int(p[0])
+	switch {
+	case !e.finite(i):
+		f.a[i] = nan
+	case exp > 254:
+		f.a[i] = inf
+	default:
+		f.a[i] = math.Float32frombits(uint32(exp) << 23)
+	}
+}
