@@ -82,6 +82,7 @@ type Finder struct {
 	o        Options
 	paths    *lru.Cache[string, cas.Hash] // the last manifest of each path, which may not be published yet
 	alike    Signatures
+	sources  Signatures // those of alike of which others may be made
 	underway underway
 	folders  *folders
 	recalled sync.Once
@@ -127,7 +128,11 @@ func (f *Finder) Gone(ino uint64) {
 func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
 	if f != nil {
 		f.paths.Add(p, h)
-		f.alike.Note(pack.Signs(l.Tensors), h, was)
+		signs := pack.Signs(l.Tensors)
+		f.alike.Note(signs, h, was)
+		if isSource(l.Tensors) {
+			f.sources.Note(signs, h, was)
+		}
 	}
 }
 
@@ -167,6 +172,12 @@ func (f *Finder) alikeTo(signs []uint64) []cas.Hash {
 	return f.alike.of(signs)
 }
 
+// sourcesAlike is alikeTo for those of which others may be made.
+func (f *Finder) sourcesAlike(signs []uint64) []cas.Hash {
+	f.recalled.Do(f.recall)
+	return f.sources.of(signs)
+}
+
 // maxLately is the number of files whose signs are read after a start.
 const maxLately = 128
 
@@ -174,7 +185,11 @@ const maxLately = 128
 func (f *Finder) recall() {
 	for _, h := range f.o.Store.Latest(maxLately) {
 		if m, err := f.o.Store.Manifest(h); err == nil {
-			f.alike.recall(pack.Signs(m.Tensors), h)
+			signs := pack.Signs(m.Tensors)
+			f.alike.recall(signs, h)
+			if isSource(m.Tensors) {
+				f.sources.recall(signs, h)
+			}
 		}
 	}
 }

@@ -30,7 +30,9 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil
 	}
-	return f.nearOrAlike(p, l, maxMasters, func(t *formats.Tensor) bool { return t.DType == "F32" })
+	return f.nearOrAlike(p, l, maxMasters, f.alikeTo, func(tensors []formats.Tensor) bool {
+		return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return t.DType == "F32" })
+	})
 }
 
 // sourcesOf are files in which the tensors may be that those of the file at p were made of.
@@ -40,16 +42,22 @@ func (f *Finder) sourcesOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	}) {
 		return nil
 	}
-	return f.nearOrAlike(p, l, maxSources, recipes.MayBeSource)
+	return f.nearOrAlike(p, l, maxSources, f.sourcesAlike, isSource)
 }
 
 // converted is the format to which models are converted.
 const converted = "gguf"
 
-// nearOrAlike are files with tensors of a kind that are in the folder of the file at p, or in the step that
-// it belongs to, or at most so many that are alike.
-func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, kind func(*formats.Tensor) bool) (
-	ms []*manifest.Manifest) {
+// isSource reports whether others may be made of a file of such tensors.
+func isSource(tensors []formats.Tensor) bool {
+	return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return recipes.MayBeSource(&t) }) &&
+		!slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return recipes.Quantised(&t) })
+}
+
+// nearOrAlike are files of a kind that are in the folder of the file at p, or in the step that it belongs to,
+// or at most so many that are alike.
+func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, alike func([]uint64) []cas.Hash,
+	kind func([]formats.Tensor) bool) (ms []*manifest.Manifest) {
 	var seen []cas.Hash
 	add := func(h cas.Hash) {
 		if slices.Contains(seen, h) {
@@ -57,7 +65,7 @@ func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, kind func(*f
 		}
 		seen = append(seen, h)
 		m, err := f.o.Store.Manifest(h)
-		if err == nil && slices.ContainsFunc(m.Tensors, func(t formats.Tensor) bool { return kind(&t) }) {
+		if err == nil && kind(m.Tensors) {
 			ms = append(ms, m)
 		}
 	}
@@ -75,7 +83,7 @@ func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, kind func(*f
 		}
 	}
 	near := len(ms)
-	for _, h := range f.alikeTo(pack.Signs(l.Tensors)) {
+	for _, h := range alike(pack.Signs(l.Tensors)) {
 		if add(h); len(ms) == near+most {
 			break
 		}
