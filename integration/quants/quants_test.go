@@ -1,9 +1,12 @@
 package quants
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"ckptfs/integration/mounttest"
@@ -46,19 +49,44 @@ func (s *store) add(files []file) {
 	}
 }
 
-// same reads files from the segments and compares them with what was copied.
+// same reads files from the segments and compares them with what was copied: whole, and again, when what was
+// read may have made a local copy.
 func (s *store) same(when string, files []file) {
 	s.T.Helper()
 	s.EvictAll()
-	for _, f := range files {
-		if size, sum := digest(s.T, s.Path(f.Path)); size != f.size || sum != f.sum {
-			s.T.Errorf("%s: %s reads as other bytes (%d, %d were saved)", when, f.Path, size, f.size)
+	for range 2 {
+		for _, f := range files {
+			if size, sum := digest(s.T, s.Path(f.Path)); size != f.size || sum != f.sum {
+				s.T.Errorf("%s: %s reads as other bytes (%d, %d were saved)", when, f.Path, size, f.size)
+			}
 		}
 	}
 }
 
-// report prints what each file takes, and returns what the folder of seven takes, in percent.
-func (s *store) report() float64 {
+// parts reads some pieces of each file from the segments, in no order.
+func (s *store) parts(files []file) {
+	s.T.Helper()
+	s.EvictAll()
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, f := range files {
+		data, err := os.ReadFile(filepath.Join(s.model.dir, f.Path))
+		s.Must(err)
+		mounted, err := os.Open(s.Path(f.Path))
+		s.Must(err)
+		for range 20 {
+			off := random.IntN(len(data))
+			want := data[off:min(len(data), off+1+random.IntN(20000))]
+			got := make([]byte, len(want))
+			if _, err := mounted.ReadAt(got, int64(off)); err != nil || !bytes.Equal(got, want) {
+				s.T.Errorf("%s, %d bytes at %d: %v; %s", f.Path, len(want), off, err, mounttest.Difference(want, got))
+			}
+		}
+		s.Must(mounted.Close())
+	}
+}
+
+// report prints what each file takes, and the folder of seven.
+func (s *store) report() {
 	s.T.Helper()
 	var raw, takes int64
 	for _, f := range s.model.files {
@@ -69,7 +97,6 @@ func (s *store) report() float64 {
 		}
 	}
 	s.T.Logf("the folder of seven: %d bytes, takes %d: %.2fx", raw, takes, float64(raw)/float64(takes))
-	return 100 * float64(takes) / float64(raw)
 }
 
 // percent is what a file takes, of its size.
@@ -84,7 +111,7 @@ func TestBaseFirst(t *testing.T) {
 	s.same("packed", m.files)
 	s.Run("check", "--read-data", s.Dir)
 	s.Remount()
-	s.same("mounted again", m.files)
+	s.parts(m.files)
 
 	before := s.live()
 	bases, kept := m.files[:2], m.files[2:]
@@ -143,6 +170,50 @@ func TestAtOnce(t *testing.T) {
 	s.Sync()
 	t.Logf("%d bytes take %d", raw, s.live()-before)
 	s.same("packed", m.files)
+}
+
+// TestEdited: files that are nearly what a quantiser makes, beside what they were made from: some of their
+// bytes changed, cut off, continued.
+func TestEdited(t *testing.T) {
+	m := tiny(t)
+	s := newStore(t, m)
+	s.add(m.files[:2])
+	random := rand.New(rand.NewPCG(1, 2))
+	want := map[string][]byte{}
+	for _, f := range m.files[2:] {
+		if !f.Seven && f.Kind != "Q4_0" && f.Kind != "MXFP4" && f.Kind != "FP8-block" {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(m.dir, f.Path))
+		s.Must(err)
+		few, stretch := slices.Clone(data), slices.Clone(data)
+		for range len(few) / 10000 {
+			few[len(few)/10+random.IntN(len(few)*9/10)] ^= byte(1 << random.IntN(8))
+		}
+		copy(stretch[len(stretch)/2:], mounttest.Noise(1, 300_000))
+		ext, stem := filepath.Ext(f.Path), strings.TrimSuffix(f.Path, filepath.Ext(f.Path))
+		for name, p := range map[string][]byte{
+			"few": few, "stretch": stretch, "cut": data[:len(data)*2/3+1],
+			"more": append(slices.Clone(data), few[:100_001]...),
+		} {
+			want[stem+"-"+name+ext] = p
+			s.Write(stem+"-"+name+ext, p)
+		}
+	}
+	same := func() {
+		t.Helper()
+		s.EvictAll()
+		for name, p := range want {
+			s.Want(name, p)
+		}
+	}
+	same()
+	for _, f := range m.files[:2] {
+		s.Must(os.Remove(s.Path(f.Path)))
+	}
+	s.Run("prune", "--grace", "0s", s.Dir)
+	same()
+	s.Run("check", "--read-data", s.Dir)
 }
 
 // TestMiniLM: real weights in single precision, from which GGUF comes by way of half precision; most of the
