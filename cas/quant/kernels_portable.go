@@ -2,4 +2,6 @@ package quant
 
 func extremesOf(e *extremes, x []float32, sub int) { extremesPortable(e, x, sub) }
 
+func (q *Quantiser) predict(dst []byte, x []float32, f *factors) { q.predictPortable(dst, x, f) }
+
 func (q *Quantiser) f8(codes []byte, x []float32, s float32) { q.f8Portable(codes, x, s) }

@@ -31,21 +31,20 @@ func bits(x float32) uint32 { return math.Float32bits(x) }
 // extremesPortable sets the first of e to those of parts of sub numbers of x.
 func extremesPortable(e *extremes, x []float32, sub int) {
 	for i := 0; i < len(x)/sub; i++ {
-		part := x[i*sub : (i+1)*sub]
-		lo, hi, top := part[0], part[0], uint32(0)
-		for _, v := range part {
-			if v < lo {
-				lo = v
-			}
-			if v > hi {
-				hi = v
-			}
-			top = max(top, bits(v)<<1)
+		// Bits as whole numbers order numbers of one sign; those of negative ones are turned around.
+		lo, hi := int32(math.MaxInt32), int32(math.MinInt32)
+		for _, v := range x[i*sub : (i+1)*sub] {
+			b := int32(bits(v))
+			b ^= b >> 31 & math.MaxInt32
+			lo, hi = min(lo, b), max(hi, b)
 		}
-		if top >= 0xff<<24 {
-			lo, hi = 0, inf
+		const infinity = 0x7f800000
+		if hi >= infinity || lo < -infinity {
+			e.min[i], e.max[i] = 0, inf
+			continue
 		}
-		e.min[i], e.max[i] = lo+0, hi+0
+		e.min[i] = math.Float32frombits(uint32(lo^lo>>31&math.MaxInt32)) + 0 // never -0
+		e.max[i] = math.Float32frombits(uint32(hi^hi>>31&math.MaxInt32)) + 0
 	}
 }
 
