@@ -55,8 +55,8 @@ func (q *Quantiser) part(codes []byte, x []float32, a, b float32) {
 
 func isFinite(x float32) bool { return bits(x)<<1 < 0xff<<24 }
 
-// steps are codes of what is divided, as round has them. No number comes of it that is none, so bits compare
-// as the numbers do.
+// steps are codes of what is divided, as round has them. All are numbers, and what comes of them is one, or
+// infinite. So their bits compare as they do.
 func steps(codes []byte, x []float32, a, b float32, lo, hi int64) {
 	x = x[:len(codes)]
 	for i, x := range x {
@@ -112,10 +112,13 @@ func clamp(v, lo, hi float32) float32 {
 	return v
 }
 
-// away rounds to a whole number, of two as near to that of the greater magnitude. What is added is the number
-// before 0.5, since the sum may be rounded up.
+// away rounds to a whole number, of two as near to that of the greater magnitude; to 0 what is none. What is
+// added is the number before 0.5, since the sum may be rounded up.
 func away(v float32) byte {
 	const half = 0x3effffff
+	if v != v {
+		return 0
+	}
 	v = clamp(v, -128, 127)
 	return byte(int32(v + math.Float32frombits(half|bits(v)&(1<<31))))
 }

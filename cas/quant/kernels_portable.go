@@ -1,6 +1,10 @@
+//go:build !amd64
+
 package quant
 
-func extremesOf(e *extremes, x []float32, sub int) { extremesPortable(e, x, sub) }
+func extremesOf(e *extremes, x []float32, sub int) { extremesPortable(e, x, sub, 0) }
+
+func magnitude(x []float32) uint32 { return magnitudePortable(x) }
 
 func (q *Quantiser) predict(dst []byte, x []float32, f *factors) { q.predictPortable(dst, x, f) }
 

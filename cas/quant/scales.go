@@ -28,9 +28,9 @@ var (
 
 func bits(x float32) uint32 { return math.Float32bits(x) }
 
-// extremesPortable sets the first of e to those of parts of sub numbers of x.
-func extremesPortable(e *extremes, x []float32, sub int) {
-	for i := 0; i < len(x)/sub; i++ {
+// extremesPortable sets e, from one on, to those of parts of sub numbers of x.
+func extremesPortable(e *extremes, x []float32, sub, from int) {
+	for i := from; i < len(x)/sub; i++ {
 		// Bits as whole numbers order numbers of one sign; those of negative ones are turned around.
 		lo, hi := int32(math.MaxInt32), int32(math.MinInt32)
 		for _, v := range x[i*sub : (i+1)*sub] {
