@@ -23,6 +23,7 @@ func quantKernels() {
 			v.f8(divides, true)
 		}
 	}
+	steady8()
 }
 
 // vectors are those of a level, of so many lanes of 4 bytes.
@@ -104,7 +105,8 @@ func (v vectors) zero() VecVirtual {
 // extremes makes the kernel of the least and greatest numbers of parts of so many.
 func (v vectors) extremes(size int) {
 	v.begin(fmt.Sprintf("extremes%d", size), "func(min, max, x *float32, groups int) (top uint32)",
-		fmt.Sprintf("sets as many numbers as a vector has of min and max, for each of groups, to the least and greatest of %d of x each; top is the greatest of x as bits, twice each.", size))
+		fmt.Sprintf("sets as many numbers as a vector has of min and max, for each of groups, to the least and greatest "+
+			"of %d of x each; top is the greatest of x as bits, twice each.", size))
 	least, most, x := Load(Param("min"), GP64()), Load(Param("max"), GP64()), Load(Param("x"), GP64())
 	groups := Load(Param("groups"), GP64())
 	top := v.zero()
@@ -188,6 +190,33 @@ func (v vectors) storeTop(top VecVirtual) {
 	r := GP32()
 	VMOVD(quarter, r)
 	Store(r, Return("top"))
+}
+
+// steady8 makes the kernel of eight products, for either level.
+func steady8() {
+	v := vectors{lanes: 8}
+	v.begin("steady8", "func(v *float32, by, lo, hi float32) (all uint64)",
+		"is eight of v times by, each rounded to a whole number of at least lo and at most hi, lo of what is none.")
+	p, c := Load(Param("v"), GP64()), v.reg()
+	argument := func(name string) VecVirtual {
+		addr, err := Param(name).Resolve()
+		if err != nil {
+			panic(err)
+		}
+		return v.same(addr.Addr)
+	}
+	VMULPS(Mem{Base: p}, argument("by"), c)
+	VMAXPS(argument("lo"), c, c) // lo where c is no number
+	VMINPS(argument("hi"), c, c)
+	VCVTPS2DQ(c, c)
+	upper, r := XMM(), GP64()
+	VEXTRACTI128(Imm(1), c, upper)
+	VPACKSSDW(upper, c.AsX(), upper)
+	VPACKSSWB(upper, upper, upper)
+	VMOVQ(upper, r)
+	Store(r, Return("all"))
+	VZEROUPPER()
+	RET()
 }
 
 // magnitude makes the kernel of the greatest magnitude.
@@ -280,7 +309,8 @@ func (v vectors) predictK(name string, size, low int) {
 		for s := range 4 {
 			var as, bs [2]VecVirtual
 			for k := range 2 {
-				as[k], bs[k] = v.same(Mem{Base: a, Disp: 4 * (2*s + k)}), v.same(Mem{Base: b, Disp: 4 * (2*s + k)})
+				at := 4 * (2*s + k)
+				as[k], bs[k] = v.same(Mem{Base: a, Disp: at}), v.same(Mem{Base: b, Disp: at})
 			}
 			out := packer{v: v, to: Mem{Base: dst, Disp: low + 32*s}}
 			for i := range 32 / v.lanes {
@@ -331,14 +361,18 @@ func (v vectors) predictQ6K() {
 	lo, hi, nibble, bias := v.each(0xc2000000), v.each(0x41f80000), v.each(15), v.each(32) // -32 and 31
 	countdown("block", blocks, func() {
 		for j := range 2 {
-			low := [2]packer{{v: v, to: Mem{Base: dst, Disp: 64 * j}}, {v: v, to: Mem{Base: dst, Disp: 64*j + 32}}}
+			var low [2]packer
+			for k := range low {
+				low[k] = packer{v: v, to: Mem{Base: dst, Disp: 64*j + 32*k}}
+			}
 			high := packer{v: v, to: Mem{Base: dst, Disp: 128 + 32*j}}
 			for i := range 32 / v.lanes {
 				h := v.reg()
 				var first [2]VecVirtual
 				for part := range 4 {
 					at := 128*j + 32*part + v.lanes*i
-					c := v.divided(Mem{Base: x, Disp: 4 * at}, v.same(Mem{Base: a, Disp: at / 16 * 4}), nil, lo, hi)
+					by := v.same(Mem{Base: a, Disp: at / 16 * 4})
+					c := v.divided(Mem{Base: x, Disp: 4 * at}, by, nil, lo, hi)
 					VPADDD(bias, c, c)
 					upper := v.reg()
 					VPSRLD(Imm(4), c, upper)

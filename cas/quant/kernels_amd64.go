@@ -23,6 +23,14 @@ func extremesOf(e *extremes, x []float32, sub int) {
 	extremesPortable(e, x, sub, 0)
 }
 
+// steady8 is steady8Portable.
+func steady8(v *[8]float32, by, lo, hi float32) uint64 {
+	if simd.Has(simd.AVX2) {
+		return steady8AVX2(&v[0], by, lo, hi)
+	}
+	return steady8Portable(v, by, lo, hi)
+}
+
 // magnitude is magnitudePortable.
 func magnitude(x []float32) uint32 {
 	n := len(x) / 64

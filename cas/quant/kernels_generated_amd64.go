@@ -115,3 +115,9 @@ func f8TimesAVX2(dst *byte, x *float32, blocks int, s float32, t *uint32)
 //
 //go:noescape
 func f8TimesBF16AVX2(dst *byte, x *float32, blocks int, s float32, t *uint32)
+
+// steady8AVX2 is eight of v times by, each rounded to a whole number of at least lo and at most hi, lo of
+// what is none.
+//
+//go:noescape
+func steady8AVX2(v *float32, by float32, lo float32, hi float32) (all uint64)

@@ -3663,3 +3663,22 @@ block:
 	JNZ       block
 	VZEROUPPER
 	RET
+
+// func steady8AVX2(v *float32, by float32, lo float32, hi float32) (all uint64)
+// Requires: AVX, AVX2
+TEXT ·steady8AVX2(SB), NOSPLIT, $0-32
+	MOVQ         v+0(FP), AX
+	VBROADCASTSS by+8(FP), Y0
+	VMULPS       (AX), Y0, Y0
+	VBROADCASTSS lo+12(FP), Y1
+	VMAXPS       Y1, Y0, Y0
+	VBROADCASTSS hi+16(FP), Y1
+	VMINPS       Y1, Y0, Y0
+	VCVTPS2DQ    Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPACKSSDW    X1, X0, X1
+	VPACKSSWB    X1, X1, X1
+	VMOVQ        X1, AX
+	MOVQ         AX, all+24(FP)
+	VZEROUPPER
+	RET

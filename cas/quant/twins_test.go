@@ -45,8 +45,8 @@ func samePredictions(t *testing.T, q *Quantiser, x []float32, factors *factors) 
 			q.Format.unpack(b, want[i*size:(i+1)*size])
 			for j := range a {
 				if k := i*elems + j; a[j] != b[j] {
-					t.Fatalf("%v, %s: %v, a %v, b %v: code %d, the twin's %d", q.Format, level, x[k], f.a[k/sub],
-						f.b[k/sub], a[j], b[j])
+					t.Fatalf("%v, %s: %v, a %v, b %v: code %d, the twin's %d", q.Format, level, x[k],
+						f.a[k/sub], f.b[k/sub], a[j], b[j])
 				}
 			}
 		}
@@ -184,8 +184,8 @@ func TestTwinsRandom(t *testing.T) {
 				extremesOf(&got, x[:n*sub], sub)
 				for i := range n {
 					if bits(got.min[i]) != bits(want.min[i]) || bits(got.max[i]) != bits(want.max[i]) {
-						t.Fatalf("%s: part %d of %d: %v to %v, the twin's %v to %v, of %v", level, i, n, got.min[i],
-							got.max[i], want.min[i], want.max[i], x[i*sub:(i+1)*sub])
+						t.Fatalf("%s: part %d of %d: %v to %v, the twin's %v to %v, of %v", level, i, n,
+							got.min[i], got.max[i], want.min[i], want.max[i], x[i*sub:(i+1)*sub])
 					}
 				}
 			})
@@ -214,8 +214,43 @@ func TestTwinsRandom(t *testing.T) {
 	}
 }
 
-// TestTwinsF8: FP8 of every number of bfloat16, of what lies halfway between two numbers and next to that, and
-// of numbers of all kinds, with 64 scales, in all variants.
+// TestTwinsSteady: what scales are predicted as, by factors of any bits.
+func TestTwinsSteady(t *testing.T) {
+	r := rand.New(rand.NewPCG(25, 26))
+	for i := range 200_000 {
+		var v [8]float32
+		for j := range v {
+			if v[j] = float32(r.NormFloat64()); i%3 == 0 {
+				v[j] = float32(r.IntN(300)) / 2 // whole, or halfway
+			}
+		}
+		by := float32(r.NormFloat64() * 40)
+		switch i % 4 {
+		case 0:
+			by = math.Float32frombits(r.Uint32())
+		case 1:
+			by = float32(1 - 2*r.IntN(2))
+		}
+		lo, hi := float32(0), float32(63)
+		if i%2 == 0 {
+			lo, hi = -128, 127
+		}
+		want := steady8Portable(&v, by, lo, hi)
+		for j := range v {
+			if got := byte(want >> (8 * j)); got != byte(round(float32(v[j]*by), lo, hi)) {
+				t.Fatalf("%v by %v is %d", v[j], by, got)
+			}
+		}
+		codectest.Levels(func(level string) {
+			if got := steady8(&v, by, lo, hi); got != want {
+				t.Fatalf("%s: %v by %v is %#x, the twin's %#x", level, v, by, got, want)
+			}
+		})
+	}
+}
+
+// TestTwinsF8: FP8 of every number of bfloat16, of what lies halfway between two numbers and next to that,
+// and of numbers of all kinds, with 64 scales, in all variants.
 func TestTwinsF8(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
 	var all []float32
@@ -226,10 +261,9 @@ func TestTwinsF8(t *testing.T) {
 	for _, format := range []Format{F8E4M3, F8E5M2} {
 		x := all
 		for c := range byte(0x7b) {
-			v := (format.value8(c) + format.value8(c+1)) / 2
-			for _, v := range []float32{v, math.Nextafter32(v, 0), math.Nextafter32(v, inf), format.value8(c)} {
-				x = append(x, v, -v)
-			}
+			half := (format.value8(c) + format.value8(c+1)) / 2
+			below, above := math.Nextafter32(half, 0), math.Nextafter32(half, inf)
+			x = append(x, half, -half, below, -below, above, -above, format.value8(c), -format.value8(c))
 		}
 		x = x[:len(x)-3] // no whole blocks
 		for variant := range uint8(format.Variants()) {
@@ -244,8 +278,8 @@ func TestTwinsF8(t *testing.T) {
 					q.f8(got, x, s[0])
 					for i := range got {
 						if got[i] != want[i] {
-							t.Fatalf("%v, variant %d, %s: %v by %v is %#x, the twin's %#x", format, variant, level, x[i], s[0],
-								got[i], want[i])
+							t.Fatalf("%v, variant %d, %s: %v by %v is %#x, the twin's %#x", format, variant, level,
+								x[i], s[0], got[i], want[i])
 						}
 					}
 				})
