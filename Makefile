@@ -13,7 +13,7 @@ BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
 
 .PHONY: build dist test unit arm64 integration packages posix clients race lint demo bench bench-io bench-dedup bench-clients \
 	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
-	bench-scale bench-remote bench-ui fuzz interleavings torture torture-remote clean install uninstall
+	bench-scale bench-recipes bench-remote bench-ui fuzz interleavings torture torture-remote clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -121,6 +121,14 @@ bench-evostore: build
 SCALE_FILES ?= 20000
 bench-scale: build
 	$(GO) run ./integration/bench -only scale -files $(SCALE_FILES) $(BENCHFLAGS)
+
+# What a model takes that is there in many precisions (GGUF quantised by ggml, FP8), beside zstd and ZipLLM's
+# scheme: a small Llama, MiniLM, and a wider Llama for the speeds; some minutes. RECIPES=llama, minilm or wide
+# runs one of them.
+RECIPES ?= llama,minilm,wide
+bench-recipes: build
+	scripts/setup-ggml
+	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only recipes -clients $(RECIPES)
 
 # What reading from and publishing to a remote take behind a simulated network, beside plain transfers of as many
 # bytes: first by a clock of its own, where nothing but the network takes time, then on an engine.

@@ -1,6 +1,6 @@
 // Generates the kernels of one package, which -pkg names:
 //
-//	cd cas/asm && for p in codec half lowrank rans; do
+//	cd cas/asm && for p in codec half lowrank quant rans; do
 //		go run . -pkg $p -out ../$p/kernels_generated_amd64.s -stubs ../$p/kernels_generated_amd64.go
 //	done
 //
@@ -42,6 +42,8 @@ func main() {
 	case "lowrank":
 		lowRank()
 		lowRankAVX2()
+	case "quant":
+		quantKernels()
 	case "rans":
 		ransTable()
 		ransTableAVX2()

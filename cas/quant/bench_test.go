@@ -9,8 +9,8 @@ import (
 	"ckptfs/cas/half"
 )
 
-// BenchmarkRestore makes what a chunk has of blocks, of weights in bfloat16, at each level. Bytes are those of
-// the blocks.
+// BenchmarkRestore makes what a chunk has of blocks, of weights in bfloat16, at each level. Bytes are those
+// of the blocks.
 func BenchmarkRestore(b *testing.B) {
 	for _, f := range []Format{Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, F8E4M3} {
 		q, blocks, x := weights(b, f)

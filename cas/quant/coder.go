@@ -100,6 +100,54 @@ func (c *coder) field(i int, v, predicted byte, bits uint, turn bool) (_, stored
 	return (predicted + r) & mask, z
 }
 
+// fields are numbers of so many bits, up to 16; stored is what of each is in stream i.
+func (c *coder) fields(i int, v []byte, predicted *[16]byte, bits uint, stored *[16]byte) {
+	if !c.reads {
+		for j := range v {
+			_, stored[j&15] = c.field(i, v[j], predicted[j&15], bits, false)
+		}
+		return
+	}
+	if len(c.s[i]) > 0 {
+		n := copy(stored[:len(v)], c.s[i][c.at[i]:])
+		c.at[i] += n
+		c.wrong = c.wrong || n < len(v)
+	}
+	mask := byte(1<<bits - 1)
+	var all byte
+	for j := range v {
+		z := stored[j&15]
+		all |= z
+		v[j] = (predicted[j&15] + byte(unzigzag(z))) & mask
+	}
+	c.wrong = c.wrong || all&^mask != 0
+}
+
+// grouped are numbers of which each is in a stream from i on, by what was stored of another one.
+func (c *coder) grouped(i int, v []byte, predicted *[16]byte, bits uint, other *[16]byte) {
+	if !c.reads {
+		for j := range v {
+			c.field(i+int(min(other[j&15], minGroups-1)), v[j], predicted[j&15], bits, false)
+		}
+		return
+	}
+	mask := byte(1<<bits - 1)
+	var all byte
+	for j := range v {
+		k := i + int(min(other[j&15], minGroups-1))
+		var z byte
+		if p, at := c.s[k], c.at[k]; at < len(p) {
+			z = p[at]
+			c.at[k]++
+		} else if len(p) > 0 {
+			c.wrong = true
+		}
+		all |= z
+		v[j] = (predicted[j&15] + byte(unzigzag(z))) & mask
+	}
+	c.wrong = c.wrong || all&^mask != 0
+}
+
 // ordinal orders numbers of binary16 by value.
 func ordinal(h uint16) uint16 { return h ^ (uint16(int16(h)>>15) | 0x8000) }
 

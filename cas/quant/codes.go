@@ -1,8 +1,10 @@
 package quant
 
-// predict sets the codes of blocks, of which dst begins with so many, to those that follow from x and the
-// factors of its parts.
-func (q *Quantiser) predict(dst []byte, x []float32, f *factors) {
+import "math"
+
+// predictPortable sets the codes of blocks, of which dst begins with so many, to those that follow from x and
+// the factors of its parts.
+func (q *Quantiser) predictPortable(dst []byte, x []float32, f *factors) {
 	s := &shapes[q.Format]
 	var codes [256]byte
 	for i := 0; i*s.elems < len(x); i++ {
@@ -21,6 +23,10 @@ func (q *Quantiser) part(codes []byte, x []float32, a, b float32) {
 	switch q.Format {
 	case Q4_K, Q5_K, Q2_K, Q6_K, Q3_K:
 		lo, hi := q.Format.bounds()
+		if isFinite(a) && isFinite(b) {
+			steps(codes, x, a, b, int64(lo), int64(hi))
+			return
+		}
 		for i, x := range x {
 			codes[i] = byte(round((x+b)/a, lo, hi) - int32(lo))
 		}
@@ -44,6 +50,18 @@ func (q *Quantiser) part(codes []byte, x []float32, a, b float32) {
 	}
 	if a != a {
 		clear(codes)
+	}
+}
+
+func isFinite(x float32) bool { return bits(x)<<1 < 0xff<<24 }
+
+// steps are codes of what is divided, as round has them. All are numbers, and what comes of them is one, or
+// infinite. So their bits compare as they do.
+func steps(codes []byte, x []float32, a, b float32, lo, hi int64) {
+	x = x[:len(codes)]
+	for i, x := range x {
+		n := int64(int32(bits((x+b)/a+magic))) - magicBits
+		codes[i] = byte(min(max(n, lo), hi) - lo)
 	}
 }
 
@@ -94,17 +112,15 @@ func clamp(v, lo, hi float32) float32 {
 	return v
 }
 
-// away rounds to a whole number, of two as near to that of the greater magnitude.
+// away rounds to a whole number, of two as near to that of the greater magnitude; to 0 what is none. What is
+// added is the number before 0.5, since the sum may be rounded up.
 func away(v float32) byte {
-	v = clamp(v, -128, 127)
-	n := int32(v)
-	switch rest := v - float32(n); {
-	case rest >= 0.5:
-		n++
-	case rest <= -0.5:
-		n--
+	const half = 0x3effffff
+	if v != v {
+		return 0
 	}
-	return byte(n)
+	v = clamp(v, -128, 127)
+	return byte(int32(v + math.Float32frombits(half|bits(v)&(1<<31))))
 }
 
 // table are the numbers that the codes of IQ4_NL and IQ4_XS stand for.

@@ -33,8 +33,6 @@ func (k *correction) next(c *coder, has bool) bool {
 	at := k.at
 	k.at++
 	switch {
-	case c.reads && k.none:
-		return false
 	case !k.sparse:
 		return true
 	case c.reads:
@@ -59,7 +57,7 @@ func (k *correction) next(c *coder, has bool) bool {
 func (q *Quantiser) correct(c *coder, k *correction, p, block []byte, x []float32, f *factors, i int) {
 	shape := &shapes[q.Format]
 	parts := shape.elems / shape.sub
-	if c.reads && k.none || !c.reads && k.sparse && bytes.Equal(p, block) {
+	if !c.reads && k.sparse && bytes.Equal(p, block) {
 		for range parts {
 			k.next(c, false)
 		}

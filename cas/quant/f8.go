@@ -38,8 +38,8 @@ func (f Format) greatest() float32 {
 	return 57344
 }
 
-// magnitude is the greatest one of x, as bits, of those that are finite.
-func magnitude(x []float32) (top uint32) {
+// magnitudePortable is the greatest one of x, as bits, of those that are finite.
+func magnitudePortable(x []float32) (top uint32) {
 	for _, v := range x {
 		if m := bits(v) &^ (1 << 31); m < 0xff<<23 {
 			top = max(top, m)

@@ -169,42 +169,54 @@ func (f Format) pack(p []byte, codes []byte) {
 		for j := range 8 {
 			packHalves(p[8+16*j:], codes[32*j:32*j+32])
 		}
-	case Q4_K, Q5_K:
-		low := p[shapes[f].bytes-128:]
-		clear(low[:128])
-		if f == Q5_K {
-			clear(p[16:48])
+	case Q4_K:
+		for s := range 4 {
+			merge(p[16+32*s:48+32*s], codes[64*s:64*s+32], 0xf, codes[64*s+32:], 0xf, 4)
 		}
-		for j, c := range codes {
-			low[j/64*32+j%32] |= c & 15 << (j / 32 % 2 * 4)
-			if f == Q5_K {
-				p[16+j%32] |= c >> 4 << (j / 32)
-			}
+	case Q5_K:
+		clear(p[16:48])
+		for s := range 4 {
+			merge(p[48+32*s:80+32*s], codes[64*s:64*s+32], 0xf, codes[64*s+32:], 0xf, 4)
+			bitsOf(p[16:48], codes[64*s:], 4, 2*s)
+			bitsOf(p[16:48], codes[64*s+32:], 4, 2*s+1)
 		}
 	case Q6_K:
-		clear(p[:192])
-		for j, c := range codes {
-			l, part := j%32, j/32%4
-			p[j/128*64+part%2*32+l] |= c & 15 << (part / 2 * 4)
-			p[128+j/128*32+l] |= c >> 4 << (2 * part)
+		clear(p[128:192])
+		for s := range 2 {
+			low, high, codes := p[64*s:64*s+64], p[128+32*s:160+32*s], codes[128*s:128*s+128]
+			merge(low, codes[:64], 0xf, codes[64:], 0xf, 4)
+			for part := range 4 {
+				merge(high, high, 0xff, codes[32*part:], 0x30, 2*part-4)
+			}
 		}
 	case Q2_K, Q3_K:
 		low := p[f.codes():]
 		clear(low[:64])
+		for part := range 8 {
+			low := low[part/4*32:][:32]
+			merge(low, low, 0xff, codes[32*part:], 3, part%4*2)
+		}
 		if f == Q3_K {
 			clear(p[:32])
-		}
-		for j, c := range codes {
-			low[j/128*32+j%32] |= c & 3 << (j / 32 % 4 * 2)
-			if f == Q3_K {
-				p[j%32] |= c >> 2 << (j / 32)
+			for part := range 8 {
+				bitsOf(p[:32], codes[32*part:], 2, part)
 			}
 		}
 	}
 }
 
-func packHalves(p, codes []byte) {
-	for j := range 16 {
-		p[j] = codes[j]&15 | codes[j+16]<<4
+// bitsOf adds bit from of the codes to dst as its bit to.
+func bitsOf(dst, codes []byte, from, to int) { merge(dst, dst, 0xff, codes, 1<<from, to-from) }
+
+// merge sets dst, of a multiple of 8 bytes, to bits of a, and bits of b moved up by so many.
+func merge(dst, a []byte, maskA byte, b []byte, maskB byte, upB int) {
+	const each = 0x0101010101010101
+	ma, mb := uint64(maskA)*each, uint64(maskB)*each
+	a, b = a[:len(dst)], b[:len(dst)]
+	up, down := max(upB, 0), max(-upB, 0)
+	for i := 0; i+8 <= len(dst); i += 8 {
+		le.PutUint64(dst[i:], le.Uint64(a[i:])&ma|le.Uint64(b[i:])&mb<<up>>down)
 	}
 }
+
+func packHalves(p, codes []byte) { merge(p[:16], codes, 0xf, codes[16:], 0xf, 4) }

@@ -259,7 +259,7 @@ func (q *Quantiser) restore(c *coder, blocks []byte, x []float32, k *correction)
 			q.fields(c, p, &e, &f, i, x[i*shape.elems:(i+1)*shape.elems])
 		}
 		q.predict(blocks, x[:n], &f)
-		for i := range n / shape.elems {
+		for i := 0; i < n/shape.elems && !k.none; i++ {
 			p := blocks[i*shape.bytes : (i+1)*shape.bytes]
 			q.correct(c, k, p, p, x[i*shape.elems:(i+1)*shape.elems], &f, i)
 		}

@@ -28,24 +28,23 @@ var (
 
 func bits(x float32) uint32 { return math.Float32bits(x) }
 
-// extremesPortable sets the first of e to those of parts of sub numbers of x.
-func extremesPortable(e *extremes, x []float32, sub int) {
-	for i := 0; i < len(x)/sub; i++ {
-		part := x[i*sub : (i+1)*sub]
-		lo, hi, top := part[0], part[0], uint32(0)
-		for _, v := range part {
-			if v < lo {
-				lo = v
-			}
-			if v > hi {
-				hi = v
-			}
-			top = max(top, bits(v)<<1)
+// extremesPortable sets e, from one on, to those of parts of sub numbers of x.
+func extremesPortable(e *extremes, x []float32, sub, from int) {
+	for i := from; i < len(x)/sub; i++ {
+		// Bits as whole numbers order numbers of one sign; those of negative ones are turned around.
+		lo, hi := int32(math.MaxInt32), int32(math.MinInt32)
+		for _, v := range x[i*sub : (i+1)*sub] {
+			b := int32(bits(v))
+			b ^= b >> 31 & math.MaxInt32
+			lo, hi = min(lo, b), max(hi, b)
 		}
-		if top >= 0xff<<24 {
-			lo, hi = 0, inf
+		const infinity = 0x7f800000
+		if hi >= infinity || lo < -infinity {
+			e.min[i], e.max[i] = 0, inf
+			continue
 		}
-		e.min[i], e.max[i] = lo+0, hi+0
+		e.min[i] = math.Float32frombits(uint32(lo^lo>>31&math.MaxInt32)) + 0 // never -0
+		e.max[i] = math.Float32frombits(uint32(hi^hi>>31&math.MaxInt32)) + 0
 	}
 }
 
@@ -55,13 +54,15 @@ func (e *extremes) finite(i int) bool { return e.max[i] != inf }
 // greatest is the first of the numbers of greatest magnitude of part i, x; 0 of one that is not all numbers.
 func (e *extremes) greatest(i int, x []float32) float32 {
 	lo, hi := e.min[i], e.max[i]
-	switch {
-	case hi == inf:
+	if hi == inf {
 		return 0
-	case -lo > hi:
-		return lo
-	case -lo < hi || lo == hi:
-		return hi
+	}
+	first, below, above := bits(hi), bits(lo)&math.MaxInt32, bits(hi)&math.MaxInt32
+	if below > above {
+		first = bits(lo)
+	}
+	if below != above || lo == hi {
+		return math.Float32frombits(first)
 	}
 	for _, v := range x {
 		if v == lo || v == hi {
@@ -93,8 +94,14 @@ const (
 func (q *Quantiser) fields(c *coder, p []byte, e *extremes, f *factors, i int, x []float32) {
 	switch q.Format {
 	case Q4_K, Q5_K, Q2_K:
+		if c.reads && q.Format != Q2_K && q.restoreRanges(c, p, e, f, i) {
+			return
+		}
 		q.ranges(c, p, e, f, i)
 	case Q6_K, Q3_K, IQ4_XS:
+		if c.reads && q.Format == Q6_K && q.restoreMagnitudes(c, p, e, f, i, x) {
+			return
+		}
 		q.magnitudes(c, p, e, f, i, x)
 	case Q4_1, Q5_1:
 		q.affine(c, p, e, f, i)
@@ -116,41 +123,56 @@ func (q *Quantiser) ranges(c *coder, p []byte, e *extremes, f *factors, i int) {
 	}
 	var rg, lo [16]float32
 	var mostRange, mostLow float32
-	for j := range n {
-		k := i*n + j
-		if !e.finite(k) {
+	least, most := e.min[i*n:][:n], e.max[i*n:][:n]
+	for j, hi := range most {
+		if hi == inf {
 			continue
 		}
-		least := min(e.min[k], 0)
-		rg[j], lo[j] = e.max[k]-least, -least
-		mostRange, mostLow = max(mostRange, rg[j]), max(mostLow, lo[j])
+		low := least[j]
+		if low > 0 {
+			low = 0
+		}
+		rg[j], lo[j] = hi-low, 0-low
+		if rg[j] > mostRange {
+			mostRange = rg[j]
+		}
+		if lo[j] > mostLow {
+			mostLow = lo[j]
+		}
 	}
 	d := c.half(dStream, q.get16(p, 0), f16(mostRange/levels/field))
 	m := c.half(mStream, q.get16(p, 1), f16(mostLow/field))
 	step, low := half.FromF16(d), half.FromF16(m)
-	perStep, perLow := reciprocal(float32(step*levels)), reciprocal(low)
-	var sc, mn [16]byte
+	var sc, mn, group [16]byte
 	if !c.reads {
 		q.split(p, &sc, &mn)
 	}
-	for j := range n {
-		var z byte
-		predicted := byte(round(float32(rg[j]*perStep), 0, field))
-		sc[j], z = c.field(scaleStream, sc[j], predicted, width, false)
-		predicted = byte(round(float32(lo[j]*perLow), 0, field))
-		mn[j], _ = c.field(minStream+int(min(z, minGroups-1)), mn[j], predicted, width, false)
-		k := i*n + j
-		f.a[k], f.b[k] = float32(step*float32(sc[j])), float32(low*float32(mn[j]))
-		if f.a[k] == 0 {
-			f.a[k], f.b[k] = rg[j]/levels, lo[j]
+	predicted := steady(rg[:n], reciprocal(float32(step*levels)), 0, field)
+	c.fields(scaleStream, sc[:n], &predicted, width, &group)
+	predicted = steady(lo[:n], reciprocal(low), 0, field)
+	c.grouped(minStream, mn[:n], &predicted, width, &group)
+	as, bs := f.a[i*n:][:n], f.b[i*n:][:n]
+	for j := range as {
+		a, b := float32(step*float32(sc[j])), float32(low*float32(mn[j]))
+		if a == 0 {
+			a, b = rg[j]/levels, lo[j]
 		}
-		if f.a[k] == 0 || !e.finite(k) {
-			f.a[k] = nan
+		if a == 0 || most[j] == inf {
+			a = nan
 		}
+		as[j], bs[j] = a, b
 	}
 	q.put16(p, 0, d)
 	q.put16(p, 1, m)
 	q.join(p, &sc, &mn)
+}
+
+// steady are v times by, each rounded as round has it, eight or sixteen.
+func steady(v []float32, by, lo, hi float32) (all [16]byte) {
+	for j := 0; j+8 <= len(v); j += 8 {
+		le.PutUint64(all[j:], steady8((*[8]float32)(v[j:]), by, lo, hi))
+	}
+	return all
 }
 
 // reciprocal is 1/x, or 0 of 0.
@@ -181,36 +203,36 @@ func (q *Quantiser) magnitudes(c *coder, p []byte, e *extremes, f *factors, i in
 	}
 	d := c.half(dStream, q.get16(p, 0), f16(top/float32(-least*levels)))
 	step := half.FromF16(d)
-	perStep := -reciprocal(float32(step * levels))
-	var sc [16]byte
+	predicted := steady(s[:n], -reciprocal(float32(step*levels)), least, most)
+	if width == 6 {
+		for j := range predicted {
+			predicted[j] += 32
+		}
+	}
+	if step == 0 && q.Format != IQ4_XS {
+		predicted = [16]byte{}
+	}
+	var sc, group [16]byte
 	if !c.reads {
 		q.split(p, &sc, nil)
 	}
-	for j := range n {
-		predicted := round(float32(s[j]*perStep), least, most)
-		if width == 6 {
-			predicted += 32
-		}
-		if step == 0 && q.Format != IQ4_XS {
-			predicted = 0
-		}
-		sc[j], _ = c.field(scaleStream, sc[j], byte(predicted), width, false)
-		k := i*n + j
-		scale := float32(int8(sc[j]))
+	c.fields(scaleStream, sc[:n], &predicted, width, &group)
+	as, bs := f.a[i*n:][:n], f.b[i*n:][:n]
+	for j := range as {
+		scale := int32(int8(sc[j]))
 		if width == 6 {
 			scale -= 32
 		}
-		a := float32(step * scale)
+		a := float32(step * float32(scale))
 		if q.Format == IQ4_XS {
 			a = reciprocal(a)
 		} else if a == 0 {
 			a = s[j] / -levels
 		}
-		if a == 0 && q.Format != IQ4_XS || !e.finite(k) {
+		if a == 0 && q.Format != IQ4_XS || !e.finite(i*n+j) {
 			a = nan
 		}
-		f.a[k] = a
-		f.b[k] = 0
+		as[j], bs[j] = a, 0
 	}
 	q.put16(p, 0, d)
 	q.join(p, &sc, nil)

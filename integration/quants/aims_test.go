@@ -1,0 +1,44 @@
+package quants
+
+// aims are the most that files may take beside what they were made from, in percent of their size, without an
+// importance matrix and with one; 0 is none.
+var aims = map[string]struct{ plain, importance float64 }{
+	"Q8_0":  {plain: 0.3},
+	"Q4_0":  {plain: 0.3},
+	"Q4_1":  {plain: 0.3},
+	"Q5_0":  {plain: 0.3},
+	"Q5_1":  {plain: 0.3},
+	"MXFP4": {plain: 0.3},
+
+	"Q6_K":   {3.2, 3.6},
+	"Q5_K":   {2.8, 3.7},
+	"Q4_K":   {4.8, 5.9},
+	"Q5_K_M": {2.8, 3.7},
+	"Q4_K_M": {4.8, 5.9},
+
+	"FP8":            {plain: 0.5},
+	"FP8-tensor":     {plain: 0.5},
+	"FP8-reciprocal": {plain: 0.5},
+	"FP8-block":      {plain: 0.5},
+}
+
+// wantAims fails the test for each of these kinds that takes more than is aimed at; all if none are named.
+func (s *store) wantAims(kinds ...string) {
+	s.T.Helper()
+	named := map[string]bool{}
+	for _, k := range kinds {
+		named[k] = true
+	}
+	for _, f := range s.model.files {
+		if len(kinds) > 0 && !named[f.Kind] {
+			continue
+		}
+		aim := aims[f.Kind].plain
+		if f.Importance {
+			aim = aims[f.Kind].importance
+		}
+		if got := s.percent(f); aim > 0 && got > aim {
+			s.T.Errorf("%v takes %.2f %% of its size, want at most %.1f", f, got, aim)
+		}
+	}
+}
