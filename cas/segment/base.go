@@ -2,6 +2,7 @@ package segment
 
 import (
 	"fmt"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -12,21 +13,47 @@ const (
 	BaseSize = 33
 	// LowRankSize is how many bytes of the payload of a codec.LowRank name its base and the columns.
 	LowRankSize = 65
-	// MaxBaseSize is the most bytes that name bases.
-	MaxBaseSize = 66
+	// MaxBaseSize is the most bytes that name bases: those of a recipe of MaxRecipeBases.
+	MaxBaseSize = 34 + 32*(MaxRecipeBases-1)
 	// MaxNumber is the highest number of a delta.
 	MaxNumber = 7
 	// RoundedNumber is the number of a record that is rounded (codec.Rounded).
 	RoundedNumber = 8
+	// RecipeNumber is the number of a record that is computed (codec.Recipe).
+	RecipeNumber = 9
+	// AnyNumber is above the numbers of all records.
+	AnyNumber = RecipeNumber + 1
 	// MaxBased bounds the content of a record that has a base, and of each of its bases, in bytes.
 	MaxBased = 1 << 20
+	// MaxRecipeBases is how many bases a recipe may have, and MaxRecipe bounds the contents of all of them
+	// together, in bytes.
+	MaxRecipeBases = 16
+	MaxRecipe      = 4 << 20
 )
 
 // Base is what a record says of its base.
 type Base struct {
 	Hash   cas.Hash // of the base
 	Second cas.Hash // of the second base if the record is rounded, of the columns if of low rank; or zero
-	Number uint8    // of the record: RoundedNumber if it is rounded, else 1 to MaxNumber
+	// Others are the bases of a recipe behind the first, in their order.
+	Others []cas.Hash
+	// Number is that of the record: RoundedNumber if it is rounded, RecipeNumber if it is a recipe, else 1 to
+	// MaxNumber.
+	Number uint8
+}
+
+// Recipe is the Base of a recipe of bases, each of which it may name once, and none of which is zero; ok is
+// false for others.
+func Recipe(bases []cas.Hash) (b Base, ok bool) {
+	if len(bases) < 1 || len(bases) > MaxRecipeBases {
+		return Base{}, false
+	}
+	for i, h := range bases {
+		if h.IsZero() || slices.Contains(bases[:i], h) {
+			return Base{}, false
+		}
+	}
+	return Base{Hash: bases[0], Others: bases[1:], Number: RecipeNumber}, true
 }
 
 // BaseNumber is the number of the record that number i, of a delta, is written against.
@@ -70,6 +97,8 @@ func (b *Base) Hashes() []cas.Hash {
 	switch {
 	case b.Number == 0:
 		return nil
+	case b.Number == RecipeNumber:
+		return append(append(make([]cas.Hash, 0, 1+len(b.Others)), b.Hash), b.Others...)
 	case b.Second.IsZero():
 		return []cas.Hash{b.Hash}
 	}
@@ -79,10 +108,12 @@ func (b *Base) Hashes() []cas.Hash {
 // Size is how many bytes of the payload name the bases.
 func (b *Base) Size() int {
 	switch rounded := b.Number == RoundedNumber; {
+	case b.Number == RecipeNumber:
+		return BaseSize + 1 + 32*len(b.Others)
 	case rounded && b.Second.IsZero():
 		return BaseSize + 1
 	case rounded:
-		return MaxBaseSize
+		return BaseSize + 1 + 32
 	case b.Second.IsZero():
 		return BaseSize
 	}
@@ -94,7 +125,14 @@ func (b Base) Put(p []byte) {
 	copy(p[:32], b.Hash[:])
 	p[32] = b.Number
 	at := 33
-	if b.Number == RoundedNumber {
+	switch b.Number {
+	case RecipeNumber:
+		p[33] = byte(1 + len(b.Others))
+		for i := range b.Others {
+			copy(p[34+32*i:], b.Others[i][:])
+		}
+		return
+	case RoundedNumber:
 		p[33] = 1
 		if at++; !b.Second.IsZero() {
 			p[33] = 2
@@ -105,38 +143,59 @@ func (b Base) Put(p []byte) {
 	}
 }
 
+// errNoBase: what a payload begins with names no bases as its codec wants them.
+var errNoBase = fmt.Errorf("names no base: %w", cas.ErrCorrupt)
+
 // ParseBase reads the start of the payload of a record that has a base. The error is cas.ErrCorrupt when it
 // names none.
 func ParseBase(id byte, p []byte) (Base, error) {
-	bad := fmt.Errorf("names no base: %w", cas.ErrCorrupt)
 	if len(p) < BaseSize || p[32] == 0 {
-		return Base{}, bad
+		return Base{}, errNoBase
 	}
 	b := Base{Hash: cas.Hash(p[:32]), Number: p[32]}
-	if id != codec.Rounded {
-		if b.Number > MaxNumber {
-			return Base{}, bad
+	switch id {
+	case codec.Recipe:
+		return parseRecipe(p)
+	case codec.Rounded:
+		if b.Number != RoundedNumber || len(p) < BaseSize+1 || p[33] < 1 || p[33] > 2 {
+			return Base{}, errNoBase
 		}
-		if id == codec.LowRank {
-			if len(p) < LowRankSize {
-				return Base{}, bad
-			}
-			if b.Second = cas.Hash(p[33:65]); b.Second.IsZero() {
-				return Base{}, bad
-			}
+		if p[33] == 1 {
+			return b, nil
 		}
-		return b, nil
+		return b.second(p[34:])
 	}
-	if b.Number != RoundedNumber || len(p) < BaseSize+1 || p[33] < 1 || p[33] > 2 {
-		return Base{}, bad
+	if b.Number > MaxNumber {
+		return Base{}, errNoBase
 	}
-	if p[33] == 2 {
-		if len(p) < MaxBaseSize {
-			return Base{}, bad
-		}
-		if b.Second = cas.Hash(p[34:66]); b.Second.IsZero() {
-			return Base{}, bad
-		}
+	if id == codec.LowRank {
+		return b.second(p[33:])
+	}
+	return b, nil
+}
+
+// second is b with the hash of a second base, which p begins with.
+func (b Base) second(p []byte) (Base, error) {
+	if len(p) < 32 || cas.Hash(p[:32]).IsZero() {
+		return Base{}, errNoBase
+	}
+	b.Second = cas.Hash(p[:32])
+	return b, nil
+}
+
+func parseRecipe(p []byte) (Base, error) {
+	if p[32] != RecipeNumber || len(p) < BaseSize+1 || p[33] < 1 || p[33] > MaxRecipeBases ||
+		len(p) < BaseSize+1+32*(int(p[33])-1) {
+		return Base{}, errNoBase
+	}
+	bases := make([]cas.Hash, p[33])
+	bases[0] = cas.Hash(p[:32])
+	for i := range bases[1:] {
+		bases[1+i] = cas.Hash(p[34+32*i:][:32])
+	}
+	b, ok := Recipe(bases)
+	if !ok {
+		return Base{}, errNoBase
 	}
 	return b, nil
 }

@@ -2,6 +2,8 @@ package segment
 
 import (
 	"errors"
+	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,6 +15,10 @@ import (
 // What names bases reads back as what it was, and nothing else is taken for it.
 func TestBase(t *testing.T) {
 	one, two := cas.Sum([]byte("one")), cas.Sum([]byte("two"))
+	var many []cas.Hash
+	for i := range MaxRecipeBases {
+		many = append(many, cas.Sum([]byte{byte(i)}))
+	}
 	for name, c := range map[string]struct {
 		codec byte
 		base  Base
@@ -23,14 +29,20 @@ func TestBase(t *testing.T) {
 		"of low rank":     {codec.LowRank, Base{Hash: one, Second: two, Number: 1}, LowRankSize},
 		"by itself":       {codec.LowRank, Base{Hash: one, Second: one, Number: 7}, LowRankSize},
 		"rounded":         {codec.Rounded, Base{Hash: one, Number: RoundedNumber}, BaseSize + 1},
-		"rounded, of two": {codec.Rounded, Base{Hash: one, Second: two, Number: RoundedNumber}, MaxBaseSize},
+		"rounded, of two": {codec.Rounded, Base{Hash: one, Second: two, Number: RoundedNumber}, 66},
+		"recipe": {codec.Recipe, Base{Hash: one, Others: []cas.Hash{}, Number: RecipeNumber},
+			BaseSize + 1},
+		"recipe, of two": {codec.Recipe, Base{Hash: one, Others: []cas.Hash{two}, Number: RecipeNumber}, 66},
+		"recipe, of most": {codec.Recipe, Base{Hash: many[0], Others: many[1:], Number: RecipeNumber},
+			MaxBaseSize},
 	} {
 		p := make([]byte, c.base.Size())
 		c.base.Put(p)
-		if got, err := ParseBase(c.codec, append(p, "what the codec made"...)); got != c.base || err != nil || len(p) != c.size {
+		got, err := ParseBase(c.codec, append(p, "what the codec made"...))
+		if !reflect.DeepEqual(got, c.base) || err != nil || len(p) != c.size {
 			t.Errorf("%s: %+v, %v, %d bytes", name, got, err, len(p))
 		}
-		want := 1
+		want := 1 + len(c.base.Others)
 		if !c.base.Second.IsZero() {
 			want = 2
 		}
@@ -43,18 +55,77 @@ func TestBase(t *testing.T) {
 			}
 		}
 	}
+	for name, bases := range map[string][]cas.Hash{
+		"none":     {},
+		"too many": append(slices.Clone(many), one),
+		"twice":    {one, two, one},
+		"zero":     {one, {}, two},
+	} {
+		if _, ok := Recipe(bases); ok {
+			t.Errorf("%s: a recipe", name)
+		}
+		p := append(make([]byte, 0, 1<<10), one[:]...)
+		p = append(p, RecipeNumber, byte(len(bases)))
+		for i, h := range bases {
+			if i == 0 {
+				copy(p, h[:])
+			} else {
+				p = append(p, h[:]...)
+			}
+		}
+		if _, err := ParseBase(codec.Recipe, append(p, "a program"...)); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for id, number := range map[byte]byte{codec.Recipe: RoundedNumber, codec.Rounded: RecipeNumber,
+		codec.Delta: RecipeNumber, codec.LowRank: RecipeNumber} {
+		p := append(append(slices.Clone(one[:]), number, 1), two[:]...)
+		if _, err := ParseBase(id, p); !errors.Is(err, cas.ErrCorrupt) {
+			t.Errorf("codec %d of number %d: %v", id, number, err)
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		ids := []byte{codec.Delta, codec.Patch, codec.LowRank, codec.Rounded}
+		ids := []byte{codec.Delta, codec.Patch, codec.LowRank, codec.Rounded, codec.Recipe}
 		id := rapid.SampledFrom(ids).Draw(t, "codec")
 		p := rapid.SliceOfN(rapid.Byte(), 0, 70).Draw(t, "p")
-		b, err := ParseBase(id, p)
-		if err != nil {
-			return
-		}
-		q := make([]byte, b.Size())
-		b.Put(q)
-		if string(q) != string(p[:len(q)]) || len(b.Hashes()) == 0 {
-			t.Fatalf("% x becomes % x", p, q)
+		parsed(t, id, p)
+	})
+}
+
+// parsed holds that what is taken for the name of bases is what Put makes of them.
+func parsed(t interface{ Fatalf(string, ...any) }, id byte, p []byte) {
+	b, err := ParseBase(id, p)
+	if err != nil {
+		return
+	}
+	q := make([]byte, b.Size())
+	b.Put(q)
+	if string(q) != string(p[:len(q)]) || len(b.Hashes()) == 0 || len(q) > MaxBaseSize ||
+		b.Number >= AnyNumber {
+		t.Fatalf("% x becomes % x", p, q)
+	}
+}
+
+func FuzzParseBase(f *testing.F) {
+	var many []cas.Hash
+	for i := range MaxRecipeBases {
+		many = append(many, cas.Sum([]byte{byte(i)}))
+		b, _ := Recipe(many)
+		p := make([]byte, b.Size())
+		b.Put(p)
+		f.Add(codec.Recipe, append(p, 1))
+	}
+	two := Base{Hash: many[0], Second: many[1], Number: RoundedNumber}
+	p := make([]byte, two.Size())
+	two.Put(p)
+	f.Add(codec.Rounded, p)
+	two.Number = 3
+	two.Put(p)
+	f.Add(codec.LowRank, p)
+	f.Add(codec.Delta, p[:BaseSize])
+	f.Fuzz(func(t *testing.T, id byte, p []byte) {
+		if codec.NeedsBase(id) {
+			parsed(t, id, p)
 		}
 	})
 }
@@ -74,7 +145,7 @@ func TestNext(t *testing.T) {
 			continue
 		}
 		next, ok := Next(name(i-1), of)
-		if !ok || next != (Base{Hash: name(want), Number: uint8(i)}) {
+		if !ok || !reflect.DeepEqual(next, Base{Hash: name(want), Number: uint8(i)}) {
 			t.Errorf("version %d: %+v, %v, want against %d", i, next, ok, want)
 		}
 		made[name(i)] = next

@@ -52,6 +52,20 @@ func TestGoldenFormat(t *testing.T) {
 		XXH3: cas.SumXXH3([]byte("a merged adapter"))}
 	err = w.Write(slot, rec, buf)
 	w.Finish(slot, rec, err)
+	recipe, ok := Recipe([]cas.Hash{cas.Sum([]byte("some tensor data")), cas.Sum([]byte("half as precise")),
+		cas.Sum([]byte("more tensor data"))})
+	if !ok {
+		t.Fatal("no recipe")
+	}
+	buf = append(make([]byte, RecordHeaderSize+recipe.Size()), "a program"...)
+	recipe.Put(buf[RecordHeaderSize:])
+	if slot, err = w.Reserve(len(buf) - RecordHeaderSize); err != nil {
+		t.Fatal(err)
+	}
+	rec = &Record{Kind: cas.Chunk, Codec: codec.Recipe, Raw: 16, Hash: cas.Sum([]byte("what is computed")),
+		XXH3: cas.SumXXH3([]byte("what is computed"))}
+	err = w.Write(slot, rec, buf)
+	w.Finish(slot, rec, err)
 	if _, err := w.Seal(sealTime); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +128,13 @@ func dump(p []byte) string {
 		case codec.Rounded:
 			num(1, "bases")
 			field(32, "hash of the second")
-			n -= MaxBaseSize - BaseSize
+			n -= 33
+		case codec.Recipe:
+			for i := range num(1, "bases") - 1 {
+				field(32, fmt.Sprintf("hash of base %d", i+1))
+				n -= 32
+			}
+			n--
 		case codec.LowRank:
 			field(32, "hash of the columns")
 			n -= LowRankSize - BaseSize

@@ -12,7 +12,7 @@
 // File header, 64 bytes:
 //
 //	 0  8  magic "ckptseg\n"
-//	 8  2  version: 8
+//	 8  2  version: 9
 //	10  2  0
 //	12  4  segment number
 //	16 16  store id
@@ -86,6 +86,21 @@
 // them: their number is less than i, and a reader insists on that. A record needs both its base and its
 // columns.
 //
+// A record that is a recipe (codec.Recipe) is computed from others by a program. It has 1 to 16 bases, which
+// lie one behind the other as the program has them. A base is named once, so that where its content is needed
+// in several places it is read once:
+//
+//	 0 32  hash of the first base
+//	32  1  number: 9
+//	33  1  n, how many bases: 1 to 16
+//	34     hashes of the others, 32 (n-1) bytes, in the order of first use
+//	       what package recipe made
+//
+// Its number is 9, whatever theirs are, and nothing is written against it. So its bases may be of every other
+// kind, and a reader insists on that by the rule for all: their numbers are less than 9. A reader also
+// insists that the contents of all bases are no longer than MaxRecipe, 2^22 bytes, together. A writer sees to
+// it that a recipe leads to no more than 40 records, each counted once (package delta).
+//
 // A program that does not know a codec does not know either whether it needs a base, and its sweep would take
 // the base away. So a codec with a base comes with a new version, which keeps earlier programs out.
 //
@@ -106,7 +121,7 @@
 // Trailer, the last 160 bytes of the file:
 //
 //	  0  8  magic "ckptend\n"
-//	  8  2  version: 8
+//	  8  2  version: 9
 //	 10  2  0
 //	 12  4  segment number
 //	 16 16  store id
@@ -153,7 +168,7 @@ import (
 const (
 	// Version of the format that this package writes, and the only one that it reads: there was no release
 	// with an earlier one.
-	Version = 8
+	Version = 9
 	// FileHeaderSize is the length of the file header; the first record lies behind it.
 	FileHeaderSize = 64
 	// RecordHeaderSize is the length of a record's header.

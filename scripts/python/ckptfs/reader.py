@@ -26,7 +26,7 @@ import sys
 from array import array
 from bisect import bisect_right
 
-FORMAT_VERSION, SEGMENT_VERSION, RECORD_VERSION = 4, 8, 2
+FORMAT_VERSION, SEGMENT_VERSION, RECORD_VERSION = 4, 9, 2
 MAX_CHUNK = (16 << 20) - 1  # bytes of a record, stored or decoded
 MAX_BASED = 1 << 20  # decoded bytes of a record that has a base, and of its bases
 MAX_OBJECT = 8 << 30
