@@ -5,6 +5,7 @@
 // none, the encoding itself.
 //
 //	masters   the content is the rounding of numbers in single precision: the payload says where it is not
+//	recipe    a program computes the content of others: the payload is that, and what it leaves to be told
 //	base      the difference from the version before
 //	columns   the difference is of low rank: the factors that predict it lie in a record of their own
 //
@@ -15,6 +16,7 @@ package delta
 import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/recipe"
 	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
@@ -25,6 +27,13 @@ const Gain = 0.9
 // surely is by how much what is of low rank must be smaller than what a sample tells of the plain difference
 // for that not to be tried.
 const surely = 0.8
+
+// RecipeGain is the share of what a chunk takes alone below which a recipe of it is worth its readers' time,
+// who decode several bases. Where they are one or two, and lead back to nothing themselves, it is Gain.
+const RecipeGain = 0.5
+
+// MostLed is how many records a recipe may lead back to, its bases and theirs, each counted once.
+const MostLed = 40
 
 const head = segment.RecordHeaderSize
 
@@ -37,6 +46,36 @@ func Rounded(p *[]byte, b *segment.Base, masters, raw []byte, hint codec.Hint) (
 		*p = out
 	}
 	return ok
+}
+
+// Recipe sets p, which has room for the header and b, to the payload of raw as what a program computes of
+// bases, which b names, if that pays. deep: one of these is not stored alone.
+func Recipe(p *[]byte, b *segment.Base, program, bases, raw []byte, hint codec.Hint, deep bool) (ok bool) {
+	gain := RecipeGain
+	if len(b.Others) < 2 && !deep {
+		gain = Gain
+	}
+	most := int(gain*alone(raw, hint)) - b.Size()
+	if most <= 0 {
+		return false
+	}
+	out := (*p)[:head+b.Size()]
+	b.Put(out[head:])
+	if out, ok = recipe.Encode(out, program, raw, bases, most); ok {
+		*p = out
+	}
+	return ok
+}
+
+// alone is how many bytes raw takes alone, as a sample tells, or, where there is none, the encoding itself.
+func alone(raw []byte, hint codec.Hint) float64 {
+	if share, _ := codec.Estimate(raw, raw, hint); share < 1 {
+		return share * float64(len(raw))
+	}
+	q := scratch.Get()
+	defer scratch.Put(q)
+	_, *q = codec.Encode((*q)[:0], raw, hint)
+	return float64(len(*q))
 }
 
 // Encode sets p to the payload of raw as a delta of base, which b names, if that pays: with the help of rel's
@@ -90,12 +129,16 @@ func Encode(p *[]byte, b *segment.Base, base, raw []byte, hint codec.Hint, rel c
 // worth is one over the share of a record that must be saved for it to be written again.
 const worth = 256
 
-// Better reports whether a record of now bytes is worth replacing one of was bytes; delta and wasDelta say
-// which of them are deltas. A delta that no longer saves enough for its readers' time is replaced by a record
-// that is none.
-func Better(now int, delta bool, was int, wasDelta bool) bool {
-	if wasDelta && !delta && float64(was) > Gain*float64(now) {
+// Better reports whether a record of now bytes and a number is worth replacing one of was bytes and another
+// number. A delta that no longer saves enough for its readers' time is replaced by a record that is none.
+func Better(now int, number uint8, was int, before uint8) bool {
+	switch gain := float64(now) / float64(was); {
+	case before > 0 && number == 0 && gain < 1/Gain:
 		return true
+	case before == 0 && number > 0 && gain > Gain:
+		return false
+	case before > 0 && number == segment.RecipeNumber && gain > RecipeGain:
+		return false
 	}
-	return now < was-was/worth && (wasDelta || !delta || float64(now) <= Gain*float64(was))
+	return now < was-was/worth
 }

@@ -3,8 +3,9 @@ package scratch
 
 import "sync"
 
-// most is the capacity up to which a buffer is used again: a rare big manifest should not stay in memory.
-const most = 1 << 20
+// most is the capacity up to which a buffer is used again, that of the bases of a recipe: what is longer
+// should not stay in memory.
+const most = 4 << 20
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 

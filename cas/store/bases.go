@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/cas/delta"
 	"ckptfs/cas/expected"
 	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
@@ -15,7 +16,7 @@ type Link = expected.Link
 // Bases lists the records that are needed to decode the one of h, which Locate found at loc, besides itself:
 // none unless it is a delta. It looks at headers alone. A base that is not there is cas.ErrCorrupt.
 func (s *Store) Bases(h cas.Hash, loc cas.Location) (links []Link, err error) {
-	err = s.reader.lead(h, loc, anyNumber, func(_, base cas.Hash, _ uint8) (cas.Location, error) {
+	err = s.reader.lead(h, loc, segment.AnyNumber, func(_, base cas.Hash, _ uint8) (cas.Location, error) {
 		at, err := s.locateNow(false, base)
 		if err == nil && at.Segment == 0 {
 			err = &cas.ChunkError{Hash: base, Err: errNoBase}
@@ -52,9 +53,11 @@ func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 }
 
 // secure pins all that the record of h at loc needs, and sees that it is there, and was not found damaged. h
-// is pinned. number is that of the record; on are the records of its bases that are pending.
-func (s *Store) secure(h cas.Hash, loc cas.Location) (number uint8, on []*record, err error) {
-	err = s.reader.lead(h, loc, anyNumber, func(of, base cas.Hash, i uint8) (cas.Location, error) {
+// is pinned. number is that of the record; on are the records of its bases that are pending. led, unless nil,
+// gets what it leads back to.
+func (s *Store) secure(h cas.Hash, loc cas.Location, led map[cas.Hash]struct{}) (
+	number uint8, on []*record, err error) {
+	err = s.reader.lead(h, loc, segment.AnyNumber, func(of, base cas.Hash, i uint8) (cas.Location, error) {
 		rec, ok := s.link(of, base)
 		if !ok {
 			return cas.Location{}, errNoBase
@@ -63,6 +66,9 @@ func (s *Store) secure(h cas.Hash, loc cas.Location) (number uint8, on []*record
 			on = append(on, rec)
 		}
 		number = max(number, i) // those of its bases are lower
+		if led != nil {
+			led[base] = struct{}{}
+		}
 		at, err := s.locateNow(false, base)
 		if err == nil && (at.Segment == 0 || s.lost.Has(at.Segment)) {
 			err = errNoBase
@@ -77,6 +83,7 @@ type against struct {
 	segment.Base // of the delta
 	raw          *[]byte
 	on           []*record
+	led          map[cas.Hash]struct{} // that it leads back to
 }
 
 // Against is the record that a new version of prev is stored against, as things are; ok is false when it is
@@ -134,7 +141,7 @@ func (s *Store) read(b segment.Base, at cas.Location, had []byte) *against {
 	a := &against{Base: b, raw: scratch.Get()}
 	*a.raw = (*a.raw)[:0]
 	for _, base := range b.Hashes() {
-		if !s.readBase(base, at, a, had) {
+		if !s.readBase(base, at, a, had) || len(*a.raw) > segment.MaxRecipe {
 			scratch.Put(a.raw)
 			return nil
 		}
@@ -156,7 +163,8 @@ func (s *Store) readBase(base cas.Hash, at cas.Location, a *against, had []byte)
 		return true
 	}
 	n := len(*a.raw)
-	if s.reader.baseIn(false, base, at, a.Number, a.raw) != nil || cas.Check((*a.raw)[n:], base) != nil {
+	if s.reader.append(access{keep: true}, base, at, a.Number, a.raw) != nil ||
+		cas.Check((*a.raw)[n:], base) != nil {
 		*a.raw = (*a.raw)[:n]
 		return false
 	}
@@ -164,9 +172,11 @@ func (s *Store) readBase(base cas.Hash, at cas.Location, a *against, had []byte)
 }
 
 // lean pins the bases of a for the record of h, which is pinned and was encoded against them. false: one is
-// not there any more.
+// not there any more, or it is a recipe that would lead back to too much.
 func (s *Store) lean(h cas.Hash, a *against) bool {
-	return !slices.ContainsFunc(a.Hashes(), func(base cas.Hash) bool { return !s.leanOn(h, base, a) })
+	without := func(base cas.Hash) bool { return !s.leanOn(h, base, a) }
+	return !slices.ContainsFunc(a.Hashes(), without) &&
+		(a.Number != segment.RecipeNumber || len(a.led) <= delta.MostLed)
 }
 
 // leanOn is lean for one of the bases, and all that this needs. What is pinned is looked for after that.
@@ -179,7 +189,11 @@ func (s *Store) leanOn(h, base cas.Hash, a *against) bool {
 	if err != nil || loc.Segment == 0 || s.lost.Has(loc.Segment) || loc.Raw > segment.MaxBased {
 		return false
 	}
-	number, on, err := s.secure(base, loc)
+	if a.led == nil {
+		a.led = map[cas.Hash]struct{}{}
+	}
+	a.led[base] = struct{}{}
+	number, on, err := s.secure(base, loc, a.led)
 	if err != nil || number >= a.Number {
 		return false
 	}

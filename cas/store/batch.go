@@ -43,7 +43,8 @@ func (b *Batch) Put(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint) (fre
 }
 
 // PutRelated is Put of what is related to other records. It is stored as the rounding of its masters if it is
-// that, else as its difference from the version before it, or from one that this leads back to, if that pays.
+// that, else as what its recipe computes, else as its difference from the version before it, or from one that
+// this leads back to, if that pays.
 // Whatever is wrong with these does not matter. What was encoded has been decoded again and compared. Of what
 // is fresh id is the codec. Columns that it is stored with the help of are put first.
 func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (
@@ -206,7 +207,7 @@ func (s *Store) held(r *record) (bool, error) {
 	}
 	// A delta that nothing needed may have outlived its bases. One whose bases are there, and pinned now, is
 	// held.
-	_, on, err := s.secure(r.hash, loc)
+	_, on, err := s.secure(r.hash, loc, nil)
 	if r.alone = err != nil; r.alone {
 		return false, nil
 	}
@@ -229,7 +230,7 @@ func (b *Batch) store(r *record, raw []byte, hint codec.Hint, rel cas.Related) (
 	}
 	var a *against
 	if !r.alone && len(raw) <= segment.MaxBased {
-		if id, a = s.encodeRounded(r.hash, raw, hint, rel.Masters, p); a == nil {
+		if id, a = s.encodeComputed(r.hash, raw, hint, rel, p); a == nil {
 			id, a, full = b.encodeDelta(r.hash, raw, hint, rel, p)
 		}
 	}

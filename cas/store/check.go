@@ -357,7 +357,7 @@ func (c *checker) record(r *segment.Reader, heads segment.Heads, rec *segment.Re
 	raw := scratch.Get()
 	defer scratch.Put(raw)
 	*raw = slices.Grow((*raw)[:0], int(loc.Raw))[:loc.Raw]
-	err := c.s.reader.contentIn(access{locked: true}, r, loc, rec.Hash, *raw, anyNumber)
+	err := c.s.reader.contentIn(access{locked: true}, r, loc, rec.Hash, *raw, segment.AnyNumber)
 	if err == nil {
 		err = cas.Check(*raw, rec.Hash)
 	}

@@ -29,10 +29,14 @@ var ErrCompacting = errors.New("another compaction is under way: try again once 
 // may get a higher one only when no segment holds a delta of that number or a lower one that is written
 // against it, needed or not: a start without an index takes of several records of a chunk the one of the
 // lowest number, and each of them must be of use then.
+//
+// A record may lead back to more others than it did only as far as each recipe that leads to it has room for
+// (delta.MostLed), shared out among all that this leads to.
 type Compaction struct {
 	s      *Store
 	dryRun bool
 	lowest *spilled.Least // of bases: the number of what is written against them, when it began
+	led    *spilled.Least // of what recipes lead back to: to how many others it may, itself
 	blind  bool           // a segment cannot be read: what is written against what is not known
 
 	done *spilled.Set // columns that were not there, and versions before that were tried
@@ -55,8 +59,8 @@ func (s *Store) Compact(ctx context.Context, dryRun bool) (*Compaction, error) {
 	if !s.passes.compacting.TryLock() {
 		return nil, ErrCompacting
 	}
-	c := &Compaction{s: s, dryRun: dryRun, lowest: spilled.NewLeast(s.opt.Spill), old: map[uint32]bool{},
-		done: spilled.NewSet(s.opt.Spill)}
+	c := &Compaction{s: s, dryRun: dryRun, lowest: spilled.NewLeast(s.opt.Spill),
+		led: spilled.NewLeast(s.opt.Spill), old: map[uint32]bool{}, done: spilled.NewSet(s.opt.Spill)}
 	s.pins.beginCompaction()
 	if err := c.begin(ctx); err != nil {
 		c.End()
@@ -99,6 +103,13 @@ func (c *Compaction) against(d deltaRecord) error {
 	for _, h := range b.Hashes() {
 		c.lowest.Note(keyOf(h), b.Number)
 	}
+	if b.Number == segment.RecipeNumber {
+		all := c.s.reader.leads(d.hash, d.loc)
+		room := max(0, delta.MostLed-len(all)) / max(1, len(all))
+		for h, at := range all {
+			c.led.Note(keyOf(h), uint8(min(delta.MostLed, len(c.s.reader.leads(h, at))+room)))
+		}
+	}
 	return nil
 }
 
@@ -139,7 +150,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		!slices.ContainsFunc(was.Hashes(), wanted)
 	if apart {
 		rel.Masters = [2]cas.Hash{}
-	} else if was.Number == segment.RoundedNumber {
+	} else if was.Number >= segment.RoundedNumber {
 		return false, nil // it takes next to nothing
 	}
 	raw, buf := scratch.Get(), scratch.Get()
@@ -147,7 +158,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	defer scratch.Put(buf)
 	*raw = slices.Grow((*raw)[:0], int(at.Raw))[:at.Raw]
 	var old segment.Record
-	if s.reader.readAs(&old, at, h, *raw, byHash) != nil {
+	if s.reader.readAs(access{rec: &old}, at, h, *raw, byHash) != nil {
 		return false, nil
 	}
 	rel.XXH3 = cas.SumXXH3(*raw)
@@ -162,7 +173,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		number = a.Number
 	}
 	if now := len(*buf) - segment.RecordHeaderSize; !apart && old.XXH3 == rel.XXH3 &&
-		!delta.Better(now, number > 0, int(at.Stored), was.Number > 0) {
+		!delta.Better(now, number, int(at.Stored), was.Number) {
 		if fixed && c.first(rel.Prev) {
 			return c.Recode(b, rel.Prev, hint, cas.Related{Prev: h}, nil)
 		}
@@ -189,7 +200,11 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		if a != nil {
 			r.on = a.on
 		}
-		if ok, err := c.claim(b, r, at, number, was.Number); !ok || err != nil {
+		deeper := a != nil && len(a.led) > len(s.reader.leads(h, at))
+		if deeper && !c.led.Over(keyOf(h), uint8(min(len(a.led), 256)-1)) {
+			return false, nil
+		}
+		if ok, err := c.claim(b, r, at, number, was.Number, deeper); !ok || err != nil {
 			return false, err
 		}
 		full, err := s.appender.append(r, &segment.Record{Kind: cas.Chunk, Codec: id, Raw: at.Raw, Hash: h,
@@ -220,10 +235,14 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 		*buf = make([]byte, 0, need)
 	}
 	if len(raw) <= segment.MaxBased {
-		if c.mayRise(r.hash, segment.RoundedNumber) {
-			if id, a = s.encodeRounded(r.hash, raw, hint, rel.Masters, buf); a != nil {
-				return id, a, false
-			}
+		if !c.mayRise(r.hash, segment.RecipeNumber) {
+			rel.Recipe = nil
+		}
+		if !c.mayRise(r.hash, segment.RoundedNumber) {
+			rel.Masters = [2]cas.Hash{}
+		}
+		if id, a = s.encodeComputed(r.hash, raw, hint, rel, buf); a != nil {
+			return id, a, false
 		}
 		if a = s.choose(r.hash, rel); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
 			fixed = a.Number == 1 && c.mayRise(rel.Prev, 1)
@@ -290,9 +309,10 @@ func (c *Compaction) mightRise(h cas.Hash, number uint8) bool {
 
 // claim has r take the place of the record at a location, if it still is in the index. With true it must be
 // appended.
-func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uint8) (bool, error) {
+func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uint8, deeper bool) (
+	bool, error) {
 	s := c.s
-	if ok, err := c.replace(b, r, number, was); !ok || err != nil {
+	if ok, err := c.replace(b, r, number, was, deeper); !ok || err != nil {
 		return false, err
 	}
 	now, err := one(r.hash, s.locate)
@@ -312,8 +332,8 @@ func (c *Compaction) claim(b *Batch, r *record, at cas.Location, number, was uin
 
 // replace makes r, which a batch holds then, the pending record of its hash. false: another is, a sweep is
 // just taking what the index has of it, it is held as it is (Batch.Hold), or something was written against
-// it, so that its number may not rise.
-func (c *Compaction) replace(b *Batch, r *record, number, was uint8) (bool, error) {
+// it, so that its number may not rise, nor what it leads back to become more.
+func (c *Compaction) replace(b *Batch, r *record, number, was uint8, deeper bool) (bool, error) {
 	s := c.s
 	might := c.mightRise(r.hash, number)
 	s.appender.mu.Lock()
@@ -327,10 +347,10 @@ func (c *Compaction) replace(b *Batch, r *record, number, was uint8) (bool, erro
 	case b.done:
 		return false, ErrBatchDone
 	case s.pins.fixedLocked(keyOf(r.hash)) || s.appender.pending[r.hash] != nil ||
-		number > was && (linked || !might):
+		(number > was || deeper) && linked || number > was && !might:
 		return false, nil
 	}
-	r.rising = number > was
+	r.rising = number > was || deeper
 	s.appender.pending[r.hash] = r
 	b.holdLocked(r)
 	return true, nil

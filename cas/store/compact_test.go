@@ -334,7 +334,7 @@ func TestRounded(t *testing.T) {
 	if links, err := s.Bases(h, x.m[h]); err != nil || len(links) != 8 { // of each half 7, 6, 4 and 0
 		t.Error(links, err)
 	}
-	if x.m[h].Stored != segment.MaxBaseSize+1 {
+	if x.m[h].Stored != 66+1 {
 		t.Error(x.m[h])
 	}
 	// It is a version of nothing.

@@ -250,7 +250,7 @@ func TestDeltaConcurrent(t *testing.T) {
 			default:
 			}
 			ids := slices.Concat(line(0, 12), line(1, 12), line(halves, 12), line(adapted, 12),
-				line(columned, 3))
+				line(columned, 3), line(computed, 12))
 			r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 			back := 1 + r.IntN(3)
 			if _, err := recode(context.Background(), s, ids,
@@ -269,7 +269,10 @@ func TestDeltaConcurrent(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(g), 8))
 			for range 60 {
 				b := s.Begin()
-				id := [2]int{[]int{0, 1, halves, adapted, columned}[r.IntN(5)], r.IntN(12)}
+				id := [2]int{[]int{0, 1, halves, adapted, columned, computed}[r.IntN(6)], r.IntN(12)}
+				if id[0] == computed && r.IntN(2) == 0 {
+					putBases(t, b, id[1])
+				}
 				if r.IntN(2) == 0 || !heldOf(t, b, cas.Chunk, version(id[0], id[1]))[0] {
 					if _, _, err := putVersion(b, id[0], id[1], max(0, id[1]-1+r.IntN(3))); err != nil {
 						t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/damage"
+	"ckptfs/cas/delta"
 )
 
 // Puts, names that go, sweeps, starts with and without the index: what has a name can be read.
@@ -22,7 +23,8 @@ func TestDeltaModel(t *testing.T) {
 	if testing.Short() {
 		rounds = 15
 	}
-	var recoded, lowRanks, recodedLow int64
+	lines := []int{0, 1, 2, halves, adapted, columned, computed}
+	var recoded, lowRanks, recodedLow, recipes int64
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		m, x := newMem(), newIndex()
@@ -41,12 +43,17 @@ func TestDeltaModel(t *testing.T) {
 				b := s.Begin()
 				var ids [][2]int
 				for range 1 + r.IntN(4) {
-					id := [2]int{r.IntN(6), r.IntN(12)}
+					id := [2]int{lines[r.IntN(7)], r.IntN(12)}
+					if id[0] == computed && r.IntN(2) == 0 {
+						putBases(t, b, id[1])
+					}
 					if r.IntN(2) == 0 || !heldOf(t, b, cas.Chunk, version(id[0], id[1]))[0] {
 						if _, codecID, err := putVersion(b, id[0], id[1], id[1]-1); err != nil {
 							t.Fatalf("seed %d: %v", seed, err)
 						} else if codecID == codec.LowRank {
 							lowRanks++
+						} else if codecID == codec.Recipe {
+							recipes++
 						}
 					}
 					ids = append(ids, id)
@@ -102,7 +109,7 @@ func TestDeltaModel(t *testing.T) {
 			case k < 19:
 				var ids [][2]int
 				for range 1 + r.IntN(12) {
-					ids = append(ids, [2]int{r.IntN(6), r.IntN(12)})
+					ids = append(ids, [2]int{lines[r.IntN(7)], r.IntN(12)})
 				}
 				before := lowRanksOf(t, s)
 				back := 1 + r.IntN(3)
@@ -139,6 +146,13 @@ func TestDeltaModel(t *testing.T) {
 				if got, err := s.Get(cas.Sum(raw), nil); err != nil || !bytes.Equal(got, raw) {
 					t.Fatalf("seed %d: %v: %v\n%s", seed, id, err, strings.Join(log, "\n"))
 				}
+				if id[0] != computed {
+					continue
+				}
+				loc, _ := s.locateNow(false, cas.Sum(raw))
+				if len(s.reader.leads(cas.Sum(raw), loc)) > delta.MostLed {
+					t.Fatalf("seed %d: %v leads back to more\n%s", seed, id, strings.Join(log, "\n"))
+				}
 			}
 		}
 		if _, err := s.Check(t.Context(), CheckOptions{ReadData: true, Found: func(f damage.Finding) {
@@ -158,9 +172,9 @@ func TestDeltaModel(t *testing.T) {
 		}
 		s.Close()
 	}
-	if recoded == 0 || lowRanks == 0 || recodedLow == 0 {
-		t.Errorf("%d records were stored again; of low rank were %d, and became %d", recoded, lowRanks,
-			recodedLow)
+	if recoded == 0 || lowRanks == 0 || recodedLow == 0 || recipes == 0 {
+		t.Errorf("%d records were stored again; of low rank were %d, and became %d; recipes were %d", recoded,
+			lowRanks, recodedLow, recipes)
 	}
 }
 

@@ -29,6 +29,8 @@ func version(line, v int) []byte {
 		return adaptedVersion(v)
 	case columned:
 		return columnsOf(v)
+	case computed:
+		return computedVersion(v)
 	case halves:
 		base := append(version(0, v), version(1, v)...)
 		p, err := codec.DecodeAgainst(nil, codec.Rounded, []byte{1}, base, len(base)/2)
@@ -79,6 +81,10 @@ func relatedTo(line, v, prev int) (hint codec.Hint, rel cas.Related) {
 		raw := columnsOf(v)
 		rel.Prev, rel.Columns = cas.Sum(version(0, v)),
 			&cas.Columns{Hash: cas.Sum(raw), Raw: raw, Cols: adaptedCols}
+	}
+	if line == computed {
+		rel.Recipe = recipeOf(v)
+		return codec.Hint{}, rel
 	}
 	if line != halves {
 		return fp32, rel

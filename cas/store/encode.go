@@ -8,20 +8,40 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// encodeRounded sets p to room for a record's header and the payload of raw, which has hash h, as the
-// rounding of its masters; nil: it is not that.
-func (s *Store) encodeRounded(h cas.Hash, raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]byte) (
+// encodeComputed sets p to room for a record's header and the payload of raw, which has hash h, as what can
+// be computed of others that rel names: the rounding of its masters, or what its recipe computes of its
+// bases. nil: it is neither, or that does not pay.
+func (s *Store) encodeComputed(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related, p *[]byte) (
 	id byte, a *against) {
-	if masters[0].IsZero() || !codec.MayBeRounded(hint) {
+	if !rel.Masters[0].IsZero() && codec.MayBeRounded(hint) {
+		b := segment.Base{Hash: rel.Masters[0], Second: rel.Masters[1], Number: segment.RoundedNumber}
+		if a = s.read(b, cas.Location{}, nil); a != nil {
+			if delta.Rounded(p, &a.Base, *a.raw, raw, hint) && s.lean(h, a) {
+				return codec.Rounded, a
+			}
+			scratch.Put(a.raw)
+		}
+	}
+	if rel.Recipe == nil {
 		return 0, nil
 	}
-	b := segment.Base{Hash: masters[0], Second: masters[1], Number: segment.RoundedNumber}
-	a = s.read(b, cas.Location{}, nil)
-	if a != nil && (!delta.Rounded(p, &a.Base, *a.raw, raw, hint) || !s.lean(h, a)) {
+	b, ok := segment.Recipe(rel.Recipe.Bases)
+	deep := false
+	for _, base := range rel.Recipe.Bases {
+		of, _, there := s.located(base)
+		ok = ok && there && of.Number < segment.RecipeNumber && base != h
+		deep = deep || of.Number > 0
+	}
+	if !ok {
+		return 0, nil
+	}
+	if a = s.read(b, cas.Location{}, nil); a != nil {
+		if delta.Recipe(p, &a.Base, rel.Recipe.Program, *a.raw, raw, hint, deep) && s.lean(h, a) {
+			return codec.Recipe, a
+		}
 		scratch.Put(a.raw)
-		return 0, nil
 	}
-	return codec.Rounded, a
+	return 0, nil
 }
 
 // encodeDelta sets p to room for a record's header and the payload of raw, which has hash h, against what rel

@@ -25,7 +25,7 @@ func (b *Batch) PutHeld(kind cas.Kind, hashes []cas.Hash, held []bool) error {
 			held[i] = false
 		case loc.Delta:
 			// As in Put; what depends on a pending base is for Put, which makes the batch wait too.
-			_, on, err := s.secure(hashes[i], loc)
+			_, on, err := s.secure(hashes[i], loc, nil)
 			held[i] = err == nil && len(on) == 0
 		}
 	}

@@ -8,10 +8,6 @@ import (
 	"ckptfs/cas/segment"
 )
 
-// maxSkip is how many bytes between two chunks are read along rather than left out of one request to the
-// disk.
-const maxSkip = 64 << 10
-
 // Expect has the disk begin to read chunks that Get will be asked for soon, and their bases, in few large
 // requests: chunks of one file mostly lie one after the other. What cannot be located is passed over. Of
 // deltas it waits for the records, to learn their bases. done, to be called once, says that the chunks were
@@ -28,8 +24,8 @@ func (s *Store) Expect(hashes []cas.Hash) (done func()) {
 	s.reader.located.Add(links)
 	named := slices.Clone(links)
 	var all []*expected.Stretch
-	for range segment.RoundedNumber + 1 {
-		all = s.reader.willRead(locs, all)
+	for range segment.AnyNumber {
+		all = s.reader.ahead.WillRead(s.reader.files, locs, all)
 		if links = s.reader.basesOf(links); len(links) == 0 {
 			break
 		}
@@ -64,44 +60,4 @@ func (r *reader) basesOf(links []Link) (bases []Link) {
 		}
 	}
 	return bases
-}
-
-// willRead has the disk begin to read records, and appends what is read to memory of our own to all. It
-// changes locs.
-func (r *reader) willRead(locs []cas.Location, all []*expected.Stretch) []*expected.Stretch {
-	locs = slices.DeleteFunc(locs, func(l cas.Location) bool { // others expect it
-		t := r.ahead.Find(l.Segment, l.Off, segment.RecordHeaderSize+int(l.Stored))
-		if t != nil {
-			all = append(all, t)
-		}
-		return t != nil
-	})
-	slices.SortFunc(locs, cas.Location.Compare)
-	for len(locs) > 0 {
-		from, to := locs[0], segment.End(locs[0])
-		n := 1
-		for ; n < len(locs) && locs[n].Segment == from.Segment && locs[n].Off <= to+maxSkip &&
-			expected.Fits(from.Off, segment.End(locs[n])); n++ {
-			to = max(to, segment.End(locs[n]))
-		}
-		locs = locs[n:]
-		if from.Segment == 0 {
-			continue
-		}
-		f, err := r.files.Get(from.Segment)
-		if err != nil {
-			continue
-		}
-		if t := r.ahead.Add(from.Segment, from.Off, to); t != nil {
-			all = append(all, t)
-			go func() {
-				r.ahead.Read(t, f.Reader)
-				r.files.Put(f)
-			}()
-			continue
-		}
-		f.WillRead(from.Off, to-from.Off)
-		r.files.Put(f)
-	}
-	return all
 }

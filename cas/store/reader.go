@@ -11,6 +11,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/delta"
 	"ckptfs/cas/expected"
 	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
@@ -26,6 +27,7 @@ type reader struct {
 	files   *segment.Files
 	known   *lru.Cache[place, segment.Base] // what deltas say of their bases
 	ahead   expected.Stretches
+	kept    expected.Contents // of bases of recipes
 	slots   codec.Slots
 	located expected.Places
 	trust   trust.Trust
@@ -48,6 +50,7 @@ func (r *reader) init(in finder, d folder, opt *Options) {
 	r.files = segment.NewFiles(opt.OpenFiles, d.open)
 	r.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
 	r.ahead.Init(opt.ExpectBytes)
+	r.kept.Init(opt.ExpectBytes / 3)
 	r.slots = codec.NewSlots()
 	r.trust.Init(!opt.Untrusted, opt.Verified)
 }
@@ -58,6 +61,7 @@ type access struct {
 	// hashed: the caller compares the content with its hash or its XXH3, so a payload that was read ahead
 	// needs no checksum, unless it is a base's.
 	hashed bool
+	keep   bool            // the bases of a recipe may be those that were decoded last
 	rec    *segment.Record // is set to the record's header, if not nil
 	slot   *codec.Slot     // for decoding; nil: it waits for none
 }
@@ -66,27 +70,28 @@ type access struct {
 // its XXH3 (package trust).
 func (r *reader) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	var rec segment.Record
-	return r.readAs(&rec, loc, h, dst, r.trust.Check)
+	return r.readAs(access{rec: &rec, keep: true}, loc, h, dst, r.trust.Check)
 }
 
 // byHash compares the hash, whatever the trust.
 func byHash(_ *segment.Record, content []byte, h cas.Hash) error { return cas.Check(content, h) }
 
-// readAs is read by a comparison of its own. rec is set to the record's header.
-func (r *reader) readAs(rec *segment.Record, loc cas.Location, h cas.Hash, dst []byte,
+// readAs is read by a comparison of its own. by has a rec.
+func (r *reader) readAs(by access, loc cas.Location, h cas.Hash, dst []byte,
 	check func(*segment.Record, []byte, cas.Hash) error) error {
 	// What fits needs no other checksum. What does not is read with all of them, which tell where it went
 	// wrong.
 	t := r.slots.Slot()
-	err := r.content(access{hashed: true, slot: &t, rec: rec}, loc, h, dst, anyNumber)
+	by.hashed, by.slot = true, &t
+	err := r.content(by, loc, h, dst, segment.AnyNumber)
 	if err == nil {
-		err = check(rec, dst, h)
+		err = check(by.rec, dst, h)
 	}
 	t.Give()
 	if err == nil {
 		return nil
 	}
-	if err := r.content(access{}, loc, h, dst, anyNumber); err != nil {
+	if err := r.content(access{}, loc, h, dst, segment.AnyNumber); err != nil {
 		return err
 	}
 	return cas.Check(dst, h)
@@ -101,7 +106,7 @@ func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
 	}
 	*p = slices.Grow((*p)[:0], int(loc.Raw))
 	var rec segment.Record
-	return r.readAs(&rec, loc, h, (*p)[:loc.Raw], byHash) == nil
+	return r.readAs(access{rec: &rec}, loc, h, (*p)[:loc.Raw], byHash) == nil
 }
 
 // content fills dst, loc.Raw bytes long, with the content of the record of h at loc, not held against h.
@@ -133,7 +138,7 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 		payload, err := record(p, loc, h, rec)
 		if err == nil {
 			by.slot.Take(rec.Codec)
-			err = r.decode(by.locked, rec, payload, dst, below)
+			err = r.decode(by, rec, payload, dst, below)
 		}
 		r.ahead.Release(t)
 		if err == nil {
@@ -157,11 +162,8 @@ func (r *reader) contentIn(by access, f *segment.Reader, loc cas.Location, h cas
 		return err
 	}
 	by.slot.Take(rec.Codec)
-	return r.decode(by.locked, rec, payload, dst, below)
+	return r.decode(by, rec, payload, dst, below)
 }
-
-// anyNumber is above the numbers of all records.
-const anyNumber = segment.RoundedNumber + 1
 
 // with calls f with the segment that loc lies in.
 func (r *reader) with(loc cas.Location, f func(*segment.Reader) error) error {
@@ -194,7 +196,7 @@ func (r *reader) chase(locked bool, h cas.Hash, loc cas.Location, f func(cas.Loc
 
 // decode fills dst with the content of the record rec, whose payload is at hand; a delta's number must be
 // below the given one. The content is not held against the hash.
-func (r *reader) decode(locked bool, rec *segment.Record, payload, dst []byte, below uint8) error {
+func (r *reader) decode(by access, rec *segment.Record, payload, dst []byte, below uint8) error {
 	if !codec.NeedsBase(rec.Codec) {
 		_, err := codec.Decode(dst[:0:len(dst)], rec.Codec, payload, len(dst))
 		return err
@@ -206,36 +208,25 @@ func (r *reader) decode(locked bool, rec *segment.Record, payload, dst []byte, b
 	if b.Number >= below {
 		return fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
 	}
-	if len(dst) > segment.MaxBased {
-		return fmt.Errorf("delta of %d bytes: %w", len(dst), cas.ErrTooLarge)
-	}
-	base := scratch.Get()
-	defer scratch.Put(base)
-	*base = (*base)[:0]
-	first := 0
-	for i, h := range b.Hashes() {
-		if err := r.base(locked, h, b.Number, base); err != nil {
-			return err
-		}
-		if i == 0 {
-			first = len(*base)
-		}
-	}
-	if rec.Codec == codec.LowRank {
-		_, err = codec.DecodeLowRank(dst[:0:len(dst)], payload[b.Size():], (*base)[:first:first],
-			(*base)[first:], len(dst))
-	} else {
-		_, err = codec.DecodeAgainst(dst[:0:len(dst)], rec.Codec, payload[b.Size():], *base, len(dst))
+	buf := scratch.Get()
+	defer scratch.Put(buf)
+	var first int
+	*buf, first, err = delta.Gather((*buf)[:0], &b, func(p []byte, base cas.Hash) ([]byte, error) {
+		err := r.base(access{locked: by.locked, keep: by.keep}, base, b.Number, &p)
+		return p, err
+	})
+	if err == nil {
+		_, err = delta.Content(dst[:0:len(dst)], rec.Codec, &b, payload, *buf, first, len(dst))
 	}
 	return err
 }
 
 // base appends to buf the content of h, the base of a record of a number; it is not held against the hash. A
 // base that is not there is corruption: cas.ErrCorrupt and errNoBase.
-func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error {
-	loc, err := r.in.locateNow(locked, h)
-	if err == nil && loc.Segment == 0 && !locked && r.in.doubted() {
-		loc, err = r.in.locateNow(locked, h)
+func (r *reader) base(by access, h cas.Hash, number uint8, buf *[]byte) error {
+	loc, err := r.in.locateNow(by.locked, h)
+	if err == nil && loc.Segment == 0 && !by.locked && r.in.doubted() {
+		loc, err = r.in.locateNow(by.locked, h)
 	}
 	if err != nil {
 		return err
@@ -244,19 +235,36 @@ func (r *reader) base(locked bool, h cas.Hash, number uint8, buf *[]byte) error 
 		r.in.suspects(h) // as another's delta its number may be too high
 		return &cas.ChunkError{Hash: h, Err: errNoBase}
 	}
-	return r.baseIn(locked, h, loc, number, buf)
+	return r.append(by, h, loc, number, buf)
+}
+
+// append is base for one that was found at loc. Of a recipe it may have been decoded lately.
+func (r *reader) append(by access, h cas.Hash, loc cas.Location, number uint8, buf *[]byte) (err error) {
+	keep := by.keep && number == segment.RecipeNumber
+	by.keep = false
+	if !keep {
+		return r.baseIn(by, h, loc, number, buf)
+	}
+	*buf, err = r.kept.Append(*buf, h, func(p []byte) ([]byte, bool, error) {
+		var rec segment.Record
+		n := len(p)
+		by.rec = &rec
+		err := r.baseIn(by, h, loc, number, &p)
+		return p, err == nil && r.trust.Check(&rec, p[n:], h) == nil, err
+	})
+	return err
 }
 
 // baseIn is base for one that was found at loc.
-func (r *reader) baseIn(locked bool, h cas.Hash, loc cas.Location, number uint8, buf *[]byte) error {
+func (r *reader) baseIn(by access, h cas.Hash, loc cas.Location, number uint8, buf *[]byte) error {
 	n := len(*buf)
-	err := r.chase(locked, h, loc, func(at cas.Location) error {
+	err := r.chase(by.locked, h, loc, func(at cas.Location) error {
 		loc = at
 		if at.Raw > segment.MaxBased {
 			return fmt.Errorf("base of %d bytes: %w: %w", at.Raw, cas.ErrTooLarge, cas.ErrCorrupt)
 		}
 		*buf = slices.Grow((*buf)[:n], int(at.Raw))[:n+int(at.Raw)]
-		return r.content(access{locked: locked}, at, h, (*buf)[n:], number)
+		return r.content(by, at, h, (*buf)[n:], number)
 	})
 	if err == nil {
 		return nil
@@ -290,13 +298,29 @@ func (r *reader) lead(h cas.Hash, loc cas.Location, below uint8,
 	return nil
 }
 
+// leads is what the record of h at loc leads back to, as far as that is there.
+func (r *reader) leads(h cas.Hash, loc cas.Location) map[cas.Hash]cas.Location {
+	all := map[cas.Hash]cas.Location{}
+	_ = r.lead(h, loc, segment.AnyNumber, func(_, base cas.Hash, _ uint8) (cas.Location, error) {
+		at, err := r.in.locateNow(false, base)
+		if err == nil && at.Segment == 0 {
+			err = errNoBase
+		}
+		if err == nil {
+			all[base] = at
+		}
+		return at, err
+	})
+	return all
+}
+
 // place is where a record lies, which always says the same: numbers of segments are given out once.
 type place struct {
 	segment uint32
 	off     int64
 }
 
-// knownBases bounds Store.known, some 3 MiB.
+// knownBases bounds reader.known: some 3 MiB, and 20 if all are recipes.
 const knownBases = 1 << 15
 
 // baseOf finds out what the record of h at loc says of its base; at is where it was found. Number 0: it is no

@@ -33,7 +33,8 @@ type record struct {
 	// first: no segment holds another record of its hash, so that it may lie in any (segment.Tails). Set by
 	// the Put that claimed it.
 	first bool
-	// rising: it replaces a record of a lower number: nothing may be written against it until it is written.
+	// rising: it replaces a record of a lower number, or one that leads back to less: nothing may be written
+	// against it until it is written.
 	rising bool
 
 	// Under appender.mu; entry, tail and nth are set once, before done is closed.

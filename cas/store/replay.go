@@ -1,8 +1,6 @@
 package store
 
 import (
-	"slices"
-
 	"ckptfs/cas"
 	"ckptfs/cas/copies"
 	"ckptfs/cas/disk"
@@ -41,7 +39,7 @@ func (in *replay) commit() error {
 	if in.refused != nil {
 		return in.refuse()
 	}
-	entries, err := in.lowest()
+	entries, err := in.copies.Lowest(in.known(), in.entries)
 	if err == nil {
 		err = in.s.indexer.index.Commit(entries, in.mark)
 	}
@@ -72,64 +70,20 @@ func (in *replay) refuse() error {
 // of nothing else.
 func (in *replay) unread(err error) bool { return in.failed == nil && disk.Unreadable(err) }
 
+// known is what the index has.
+func (in *replay) known() copies.Index {
+	return copies.Index{Base: in.s.reader.baseAt, Locate: in.s.indexer.index.Locate}
+}
+
 // finish ends it: up to mark the index has all.
 func (in *replay) finish(mark cas.Watermark) error {
 	if err := in.commit(); err != nil {
 		return err
 	}
 	s := in.s
-	better, err := in.copies.Resolve(copies.Index{Base: s.reader.baseAt,
-		Locate: func(h cas.Hash) (cas.Location, error) { return one(h, s.indexer.index.Locate) }})
+	better, err := in.copies.Resolve(in.known())
 	if err != nil || len(better) == 0 && mark == in.mark {
 		return err
 	}
 	return s.indexer.index.Commit(better, mark)
-}
-
-// lowest is the entries, which lie behind what the index has, without the records of which there is one of a
-// lower number: what was stored since may be written against that one. Of equals the last one is as good.
-// Mostly there is one record of a chunk; more are left by a Compaction that was cut short, by a chunk that
-// was stored afresh, and by a salvage, behind later ones. The copies are told of deltas among them.
-func (in *replay) lowest() ([]cas.Entry, error) {
-	s, entries := in.s, in.entries
-	var hashes []cas.Hash
-	for i := range entries {
-		if entries[i].Delta {
-			hashes = append(hashes, entries[i].Hash)
-		}
-	}
-	if len(hashes) == 0 {
-		return entries, nil
-	}
-	locs := make([]cas.Location, len(hashes))
-	if err := s.indexer.index.Locate(hashes, locs); err != nil {
-		return nil, err
-	}
-	have := map[key]cas.Location{}
-	for i, l := range locs {
-		if l.Segment != 0 {
-			have[keyOf(hashes[i])] = l
-		}
-	}
-	number := func(h cas.Hash, l cas.Location) uint8 {
-		if !l.Delta {
-			return 0
-		}
-		b, err := s.reader.baseAt(l, h)
-		if err != nil {
-			return anyNumber
-		}
-		return b.Number
-	}
-	return slices.DeleteFunc(entries, func(e cas.Entry) bool {
-		l, ok := have[keyOf(e.Hash)]
-		if ok && e.Delta && l.Delta {
-			in.copies.Add(e.Hash, l, e.Location)
-		}
-		if ok && e.Delta && l.Kind.Serves(e.Kind) && number(e.Hash, l) < number(e.Hash, e.Location) {
-			return true
-		}
-		have[keyOf(e.Hash)] = e.Location
-		return false
-	}), nil
 }

@@ -59,6 +59,9 @@
 // base of a lower number, because the same chunk occurs in a file and is stored as a delta, the record is
 // stored without them.
 //
+// A recipe has up to 16 bases, which PutRelated does not put: what is not there is no base. It leads back to
+// delta.MostLed records at most, and Compaction sees to it that this stays so.
+//
 // # What a crash leaves
 //
 // The index has a watermark: every record before it is in the index, or failed. It never passes a slot that
@@ -111,7 +114,7 @@ type Options struct {
 	Tails       int   // segments that take records at a time; one for four processors
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
-	ExpectBytes int64 // memory for what is expected; 24 MiB
+	ExpectBytes int64 // memory for what is expected, and a third of that for bases of recipes; 24 MiB
 	// Spill is where a pass keeps what it notes of very many records (package spilled); nil: in memory.
 	Spill *disk.Folder
 	// ReadOnly opens a store that was closed in order, and changes nothing; the disk.FS should be a

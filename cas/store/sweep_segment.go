@@ -163,7 +163,7 @@ func (p *part) copy(rec *segment.Record) (*record, error) {
 	*raw = slices.Grow((*raw)[:0], int(head.Raw))
 	got := (*raw)[:head.Raw]
 	var sum cas.XXH3
-	if err = s.reader.decode(false, &head, payload, got, anyNumber); err == nil {
+	if err = s.reader.decode(access{}, &head, payload, got, segment.AnyNumber); err == nil {
 		sum, err = cas.SumXXH3(got), cas.Check(got, rec.Hash)
 	}
 	if err != nil {

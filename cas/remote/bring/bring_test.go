@@ -50,13 +50,16 @@ func sameStored(t *testing.T, from, to *store.Store, f *remotetest.Saved) {
 // What is brought can be read from the local store alone, in whatever order its records lie.
 func TestBring(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		each    int
-		version int
-		shuffle bool
+		name     string
+		each     int
+		version  int
+		shuffle  bool
+		computed bool
 	}{
-		{"alone", 1000, 0, false}, {"deltas", 1000, 7, false}, {"small objects", 5, 7, false},
-		{"shuffled", 1000, 7, true}, {"shuffled, small", 3, 6, true},
+		{"alone", 1000, 0, false, false}, {"deltas", 1000, 7, false, false},
+		{"small objects", 5, 7, false, false}, {"shuffled", 1000, 7, true, false},
+		{"shuffled, small", 3, 6, true, false}, {"recipes", 1000, 0, false, true},
+		{"recipes of deltas", 5, 1, false, true}, {"recipes, shuffled", 3, 1, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			from := remotetest.NewStore(t)
@@ -64,12 +67,15 @@ func TestBring(t *testing.T) {
 			for v := range c.version + 1 {
 				f = blob.Save(t, from, v, f)
 			}
+			if c.computed {
+				f = blob.Compute(t, from, f)
+			}
 			var shuffle func(int, func(i, j int))
 			if c.shuffle {
 				shuffle = rand.New(rand.NewPCG(1, 2)).Shuffle
 			}
 			p, plan := publish(t, from, f.Manifest, c.each, shuffle)
-			if (len(plan.Bases) > 0) != (c.version > 0) {
+			if (len(plan.Bases) > 0) != (c.version > 0 || c.computed) {
 				t.Fatalf("%d bases", len(plan.Bases))
 			}
 			b := &counting{Mem: &bucket.Mem{}}

@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/delta"
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/objects"
 	"ckptfs/cas/remote/record"
@@ -151,17 +152,16 @@ func (o *order) base(x *record.Base) want {
 
 // take puts record i, or has it wait for a base. An error that wraps cas.ErrCorrupt is of its bytes.
 func (o *order) take(i int, rec *segment.Record, payload []byte) error {
-	var bases []cas.Hash
+	var base segment.Base
 	if codec.NeedsBase(rec.Codec) {
-		b, err := segment.ParseBase(rec.Codec, payload)
-		if err != nil {
+		var err error
+		if base, err = segment.ParseBase(rec.Codec, payload); err != nil {
 			return err
 		}
-		bases = b.Hashes()
 	}
 	var lacked cas.Hash
 	for {
-		missing, err := o.store(rec, bases, payload)
+		missing, err := o.store(rec, &base, payload)
 		if err != nil {
 			return err
 		}
@@ -248,24 +248,25 @@ func (o *order) wake(h cas.Hash) {
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // store decodes a record and puts it. missing is a base that is not there, or not as it was.
-func (o *order) store(rec *segment.Record, bases []cas.Hash, payload []byte) (missing cas.Hash, err error) {
-	raw, base := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
+func (o *order) store(rec *segment.Record, base *segment.Base, payload []byte) (missing cas.Hash, err error) {
+	raw, bases := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
 	defer buffers.Put(raw)
-	defer buffers.Put(base)
-	*base = (*base)[:0]
-	first := 0
-	for i, h := range bases {
-		if *base, err = o.Store.Get(h, *base); err != nil {
-			if errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) {
-				return h, nil
-			}
-			return missing, err
+	defer buffers.Put(bases)
+	var first int
+	*bases, first, err = delta.Gather((*bases)[:0], base, func(buf []byte, h cas.Hash) ([]byte, error) {
+		out, err := o.Store.Get(h, buf)
+		if errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) {
+			missing = h
 		}
-		if i == 0 {
-			first = len(*base)
-		}
+		return out, err
+	})
+	if !missing.IsZero() {
+		return missing, nil
 	}
-	if *raw, err = decode((*raw)[:0], rec, payload, *base, first); err != nil {
+	if err != nil {
+		return missing, err
+	}
+	if *raw, err = decode((*raw)[:0], rec, payload, *bases, first); err != nil {
 		return missing, err
 	}
 	if _, err := o.batch.PutStored(*rec, payload, *raw); err != nil {

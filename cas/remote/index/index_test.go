@@ -50,7 +50,7 @@ func (r *rig) Closure(h cas.Hash) (*objects.Closure, error) {
 	if err = errors.Join(err, derr); err != nil {
 		return nil, err
 	}
-	records := []objects.Record{{Record: rec, Bases: [2]int32{-1, -1}}}
+	records := []objects.Record{{Record: rec}}
 	return &objects.Closure{Size: doc.Size, Records: records}, nil
 }
 

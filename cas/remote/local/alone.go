@@ -36,11 +36,11 @@ func (x *Alone) Closure(h cas.Hash) (*objects.Closure, error) {
 			return n, nil
 		}
 		r := all.Records[i]
-		if r.Number > 0 || r.Bases != [2]int32{-1, -1} {
+		if r.Number > 0 || len(r.Bases) > 0 {
 			if r.Record, err = x.alone(r.Record, hints...); err != nil {
 				return 0, err
 			}
-			r.Number, r.Bases = 0, [2]int32{-1, -1}
+			r.Number, r.Bases = 0, nil
 		}
 		n := int32(len(out.Records))
 		at[i] = n

@@ -209,7 +209,7 @@ func (c *closure) add(hashes []cas.Hash) (at []int32, err error) {
 	}
 	at = make([]int32, len(hashes))
 	for i, h := range hashes {
-		if at[i], err = c.list(h, segment.RoundedNumber+1); err != nil {
+		if at[i], err = c.list(h, segment.AnyNumber); err != nil {
 			return nil, err
 		}
 	}
@@ -257,13 +257,13 @@ func (c *closure) list(h cas.Hash, below uint8) (int32, error) {
 	if i, ok := c.at[h]; ok {
 		return i, nil
 	}
-	r := objects.Record{Record: x.Record, Number: x.base.Number, Bases: [2]int32{-1, -1}}
-	for i, b := range x.base.Hashes() {
+	r := objects.Record{Record: x.Record, Number: x.base.Number}
+	for _, b := range x.base.Hashes() {
 		n, err := c.list(b, x.base.Number)
 		if err != nil {
 			return 0, err
 		}
-		r.Bases[i] = n
+		r.Bases = append(r.Bases, n)
 	}
 	c.Records = append(c.Records, r)
 	n := int32(len(c.Records) - 1)

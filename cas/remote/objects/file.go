@@ -66,7 +66,7 @@ func (f *file) fill(c *Closure, placed []record.Place, needed, alone []bool) {
 	for _, i := range shown {
 		a := against(&c.Records[i], alone[i], numbers)
 		f.against = append(f.against, a)
-		some = some || a[0] > 0
+		some = some || len(a) > 0
 	}
 	if !some {
 		f.against = nil
@@ -75,11 +75,9 @@ func (f *file) fill(c *Closure, placed []record.Place, needed, alone []bool) {
 
 // against is what a record is stored against, by numbers of records; those of manifest and lists are 0.
 func against(r *Record, alone bool, numbers []uint32) (a record.Against) {
-	n := 0
 	for _, base := range r.Bases {
-		if !alone && base >= 0 && numbers[base] > 0 {
-			a[n] = numbers[base]
-			n++
+		if !alone && numbers[base] > 0 {
+			a = append(a, numbers[base])
 		}
 	}
 	return a

@@ -134,6 +134,19 @@ func TestPack(t *testing.T) {
 				}
 				chunks = append(chunks, r.store.Delta(cas.Chunk, size(), bases...))
 			},
+			"recipe": func(t *rapid.T) {
+				seen := map[cas.Hash]bool{}
+				drawn := draw(chunks, segment.MaxRecipeBases, "bases")
+				bases := slices.DeleteFunc(drawn, func(h cas.Hash) bool {
+					again := seen[h] || r.store.Number(h) >= segment.RecipeNumber
+					seen[h] = true
+					return again
+				})
+				if len(bases) < 3 {
+					t.Skip()
+				}
+				chunks = append(chunks, r.store.Delta(cas.Chunk, size(), bases...))
+			},
 			"recode": func(t *rapid.T) {
 				if len(chunks) == 0 {
 					t.Skip()

@@ -225,7 +225,7 @@ func choose(c *Closure, known []Place) (needed, alone []bool) {
 		r := &c.Records[i]
 		alone[i] = usable(&r.Record, &known[i]) && !known[i].Based
 		for _, base := range r.Bases {
-			if needed[i] && !alone[i] && base >= 0 {
+			if needed[i] && !alone[i] {
 				needed[base] = true
 			}
 		}

@@ -48,9 +48,9 @@ type Closure struct {
 
 // Record is a record of the local store.
 type Record struct {
-	segment.Record          // but for Off, which says nothing
-	Number         uint8    // as in package segment: 0 if it is stored alone
-	Bases          [2]int32 // indices into Closure.Records, less than its own; -1: none
+	segment.Record         // but for Off, which says nothing
+	Number         uint8   // as in package segment: 0 if it is stored alone
+	Bases          []int32 // indices into Closure.Records, less than its own
 }
 
 // Places is what is known of records in the remote.

@@ -23,9 +23,9 @@ type Plan struct {
 	Against []Against
 }
 
-// Against are up to two records that one is stored against: 1 and more are the chunks, in their order, behind
-// them the bases, in theirs; 0 is none.
-type Against [2]uint32
+// Against are the records that one is stored against, at most segment.MaxRecipeBases: 1 and more are the
+// chunks, in their order, behind them the bases, in theirs.
+type Against []uint32
 
 // Object is an object that has records of a file.
 type Object struct {
@@ -44,7 +44,7 @@ type Record struct {
 type Base struct {
 	Record
 	Hash   [16]byte // the first of its hash; the record at the place has all
-	Number uint8    // as in package segment: 0 to segment.MaxNumber
+	Number uint8    // as in package segment: 0 to segment.RoundedNumber
 	Kind   cas.Kind
 }
 
@@ -92,12 +92,8 @@ func (p *Plan) appendAgainst(b []byte) []byte {
 	b = num(b, int64(len(p.Against)))
 	next := int64(1 + len(p.Chunks))
 	for _, a := range p.Against {
-		n := 0
-		for n < len(a) && a[n] != 0 {
-			n++
-		}
-		b = num(b, int64(n))
-		for _, x := range a[:n] {
+		b = num(b, int64(len(a)))
+		for _, x := range a {
 			b = zz(b, int64(x)-next)
 			next = int64(x) + 1
 		}
@@ -107,16 +103,22 @@ func (p *Plan) appendAgainst(b []byte) []byte {
 
 func (p *Plan) readAgainst(r *reader) {
 	next := int64(1 + len(p.Chunks))
-	p.Against = many(r, 1, func() (a Against) {
-		for i := range r.upTo(int64(len(a))) {
-			a[i] = uint32(next + r.Zigzag())
-			next = int64(a[i]) + 1
+	var all []uint32
+	p.Against = many(r, 1, func() Against {
+		n := int(r.upTo(segment.MaxRecipeBases))
+		for range n {
+			x := uint32(next + r.Zigzag())
+			all = append(all, x)
+			next = int64(x) + 1
 		}
-		return a
+		if n == 0 {
+			return nil
+		}
+		return all[len(all)-n : len(all) : len(all)]
 	})
 }
 
-// DecodePlan reads what Encode wrote and nothing else. It takes up to 20 bytes of memory for each of b.
+// DecodePlan reads what Encode wrote and nothing else. It takes up to 28 bytes of memory for each of b.
 func DecodePlan(b []byte) (*Plan, error) {
 	r := newReader(b, "plan")
 	r.Magic(planMagic)
@@ -208,7 +210,7 @@ func (p *Plan) checkBases() error {
 		if err := x.Record.check(p.Objects, segment.MaxBased); err != nil {
 			return fmt.Errorf("base %d: %w", i, err)
 		}
-		if seen[x.Hash] || x.Number > segment.MaxNumber || x.Kind < cas.Chunk ||
+		if seen[x.Hash] || x.Number > segment.RoundedNumber || x.Kind < cas.Chunk ||
 			x.Kind > cas.Manifest {
 			return fmt.Errorf("base %d: %x, %s of number %d", i, x.Hash, x.Kind, x.Number)
 		}
@@ -232,11 +234,11 @@ func (p *Plan) checkAgainst() error {
 		return fmt.Errorf("what %d of %d records are stored against", len(p.Against), records)
 	}
 	for i, a := range p.Against {
-		if a[0] == 0 && a[1] != 0 {
-			return fmt.Errorf("record %d: %d", i, a)
+		if len(a) > segment.MaxRecipeBases {
+			return fmt.Errorf("record %d: against %d", i, len(a))
 		}
 		for _, x := range a {
-			if int64(x) > int64(records) || int64(x) == int64(i)+1 {
+			if x == 0 || int64(x) > int64(records) || int64(x) == int64(i)+1 {
 				return fmt.Errorf("record %d: %d of %d", i, x, records)
 			}
 			own, base := i-len(p.Chunks), int(x)-1-len(p.Chunks)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -33,7 +34,9 @@ func TestPlanCheck(t *testing.T) {
 		"against, too few":       func(p *Plan) { p.Against = p.Against[:5] },
 		"against no record":      func(p *Plan) { p.Against[0][0] = 7 },
 		"against itself":         func(p *Plan) { p.Against[1][0] = 2 },
-		"against a later one":    func(p *Plan) { p.Against[3][0] = 5 },
+		"against a later one":    func(p *Plan) { p.Against[3] = Against{5} },
+		"against none":           func(p *Plan) { p.Against[2] = Against{0} },
+		"against too many":       func(p *Plan) { p.Against[0] = slices.Repeat(Against{4}, 17) },
 		"no object":              func(p *Plan) { p.Record.Object = 3 },
 		"manifest, offset":       func(p *Plan) { p.Record.Off = 56 },
 		"manifest, no bytes":     func(p *Plan) { p.Record.Stored = 0 },
@@ -47,7 +50,7 @@ func TestPlanCheck(t *testing.T) {
 		"base, raw":              func(p *Plan) { p.Bases[1].Raw = segment.MaxBased + 1 },
 		"base, no raw":           func(p *Plan) { p.Bases[1].Raw = 0 },
 		"base twice":             func(p *Plan) { p.Bases[1].Hash = p.Bases[0].Hash },
-		"base, number":           func(p *Plan) { p.Bases[1].Number = segment.MaxNumber + 1 },
+		"base, number":           func(p *Plan) { p.Bases[1].Number = segment.RecipeNumber },
 		"base, kind":             func(p *Plan) { p.Bases[1].Kind = cas.Event },
 		"base, no kind":          func(p *Plan) { p.Bases[1].Kind = 0 },
 		"bases overlap":          func(p *Plan) { p.Bases[1].Off = 509_072 },
@@ -60,7 +63,6 @@ func TestPlanCheck(t *testing.T) {
 		refused(t, name, encode, decode)
 	}
 	for name, spoil := range map[string]func(p *Plan){
-		"a second alone":  func(p *Plan) { p.Against[2][1] = 4 },
 		"class":           func(p *Plan) { p.Objects[0].Class = ClassTable },
 		"odd":             func(p *Plan) { p.Chunks[2].Off++ },
 		"negative length": func(p *Plan) { p.Objects[0].Len = -1 },
@@ -153,7 +155,7 @@ func drawPlan(t *rapid.T) *Plan {
 			at := Place{uint32(i), stored(), max(ends[i], segment.FileHeaderSize)}
 			x := Base{Record: Record{at, rapid.Uint32Range(1, segment.MaxBased).Draw(t, "raw")},
 				Hash:   id(byte(16*i + k + 1)),
-				Number: rapid.Uint8Range(0, segment.MaxNumber).Draw(t, "number"),
+				Number: rapid.Uint8Range(0, segment.RoundedNumber).Draw(t, "number"),
 				Kind:   cas.Kind(rapid.Uint8Range(1, 3).Draw(t, "kind"))}
 			ends[i] = x.End()
 			used[x.Object] = true
@@ -182,13 +184,13 @@ func drawAgainst(t *rapid.T, p *Plan) {
 	}
 	p.Against = make([]Against, records)
 	for i := range p.Against {
-		for k := range rapid.IntRange(0, 2).Draw(t, "against") {
+		for range rapid.IntRange(0, segment.MaxRecipeBases).Draw(t, "against") {
 			x := rapid.IntRange(1, records).Draw(t, "record")
 			lower := i < chunks || x <= chunks || p.Bases[x-1-chunks].Number < p.Bases[i-chunks].Number
-			if x == i+1 || !lower || k > 0 && p.Against[i][0] == 0 {
+			if x == i+1 || !lower {
 				break
 			}
-			p.Against[i][k] = uint32(x)
+			p.Against[i] = append(p.Against[i], uint32(x))
 		}
 	}
 }

@@ -58,8 +58,8 @@ func examplePlan() *Plan {
 		Against: []Against{
 			{4},    // the first base
 			{5},    // the next one
-			{},     // alone
-			{},     // alone
+			nil,    // alone
+			nil,    // alone
 			{4, 6}, // two
 			{4},
 		},

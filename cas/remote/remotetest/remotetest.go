@@ -15,11 +15,13 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/recipe"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/local"
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/state"
 	"ckptfs/cas/remote/writer"
+	"ckptfs/cas/segment"
 	"ckptfs/cas/store"
 	"ckptfs/formats"
 	"ckptfs/index/chunks"
@@ -159,6 +161,55 @@ func (s Shape) Save(t testing.TB, st *store.Store, v int, prev *Saved) *Saved {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// Compute stores a file of chunks that are computed of pieces of those of f, 1 to 16 of them each.
+func (s Shape) Compute(t testing.TB, st *store.Store, f *Saved) *Saved {
+	t.Helper()
+	size := s.Elements * s.width()
+	total := len(f.Content) / size
+	b := st.Begin()
+	defer b.Release()
+	g := &Saved{}
+	put := func(kind cas.Kind, raw []byte, rel cas.Related) cas.Hash {
+		h := cas.Sum(raw)
+		if _, id, err := b.PutRelated(kind, h, raw, codec.Hint{}, rel); err != nil ||
+			(id == codec.Recipe) != (kind == cas.Chunk) {
+			t.Fatalf("codec %d, %v", id, err)
+		}
+		g.Hashes = append(g.Hashes, h)
+		return h
+	}
+	var spans []manifest.Span
+	for i := range total {
+		rel, take := &cas.Recipe{}, recipe.Take{Type: recipe.Bytes1}
+		var raw []byte
+		for k := range min(total, 1+i%segment.MaxRecipeBases) {
+			base := f.Content[(7*i+k)%total*size:][:size]
+			rel.Bases = append(rel.Bases, cas.Sum(base))
+			take.Groups = append(take.Groups, recipe.Group{Repeat: 1,
+				Stretches: []recipe.Stretch{{First: k*size + i, Len: size / 2}}})
+			raw = append(raw, base[i:][:size/2]...)
+		}
+		rel.Program = recipe.Program{take}.Append(nil)
+		h := put(cas.Chunk, raw, cas.Related{Recipe: rel})
+		spans = append(spans, manifest.Span{Hash: h, Len: uint32(len(raw))})
+		g.Content = append(g.Content, raw...)
+	}
+	n := int64(len(g.Content))
+	list := put(cas.List, manifest.EncodeList(spans), cas.Related{})
+	m := &manifest.Manifest{Format: "blob", Size: n, Extents: []manifest.Extent{{Len: n}},
+		Regions: []formats.Region{{Len: n, Kind: formats.Blob}},
+		Objects: []manifest.Object{{Digest: list, Len: n, List: true}}}
+	p, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Manifest = put(cas.Manifest, p, cas.Related{})
+	if err := b.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 // Machine is a local store and one that publishes from it.

@@ -9,12 +9,10 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/delta"
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/segment"
 )
-
-// anyNumber is above the numbers of all records.
-const anyNumber = segment.RoundedNumber + 1
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -68,15 +66,16 @@ func (t *Tier) decode(ctx context.Context, p *plan, rec *segment.Record, payload
 	}
 	bases := buffers.Get().(*[]byte)
 	defer buffers.Put(bases)
-	*bases = (*bases)[:0]
-	first := 0
-	for i, h := range b.Hashes() {
-		if *bases, err = t.getOf(ctx, p, h, *bases, b.Number, checked); err != nil {
-			return dst, &baseError{&cas.ChunkError{Hash: h, Err: err}}
+	var first int
+	*bases, first, err = delta.Gather((*bases)[:0], &b, func(buf []byte, h cas.Hash) ([]byte, error) {
+		out, err := t.getOf(ctx, p, h, buf, b.Number, checked)
+		if err != nil {
+			err = &baseError{&cas.ChunkError{Hash: h, Err: err}}
 		}
-		if i == 0 {
-			first = len(*bases)
-		}
+		return out, err
+	})
+	if err != nil {
+		return dst, err
 	}
 	return fetch.Content(dst, rec, payload, *bases, first)
 }

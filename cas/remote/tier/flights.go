@@ -151,7 +151,7 @@ func (t *Tier) launch(all []wanted) []launched {
 // goes as deep as records may be stored against each other, whatever a hostile plan says.
 func (t *Tier) needs(all []wanted) (more []wanted) {
 	seen := map[wanted]bool{}
-	for range anyNumber {
+	for range segment.AnyNumber {
 		var next []wanted
 		for _, w := range all {
 			for _, n := range w.p.against(w.n) {

@@ -78,9 +78,7 @@ func (p *plan) against(n int) (bases []int) {
 		return nil
 	}
 	for _, x := range p.Against[i] {
-		if x > 0 {
-			bases = append(bases, p.firstChunk()+int(x)-1)
-		}
+		bases = append(bases, p.firstChunk()+int(x)-1)
 	}
 	return bases
 }
@@ -121,7 +119,13 @@ func (p *plan) find(k key) (n int, ok bool) {
 }
 
 // weight is the memory that it takes, in bytes.
-func (p *plan) weight() int64 { return int64(len(p.keys))*(16+4+16) + int64(len(p.Against))*8 + 4096 }
+func (p *plan) weight() int64 {
+	n := int64(len(p.keys))*(16+4+16) + int64(len(p.Against))*24 + 4096
+	for _, a := range p.Against {
+		n += 4 * int64(len(a))
+	}
+	return n
+}
 
 // beforePlan is how many bytes that lie before a plan are read along: the manifest and lists of its file,
 // most likely.
@@ -147,7 +151,7 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 			return nil, err
 		}
 	}
-	raw, err := t.getOf(ctx, first, p.Manifest, nil, anyNumber, true)
+	raw, err := t.getOf(ctx, first, p.Manifest, nil, segment.AnyNumber, true)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +166,7 @@ func (t *Tier) load(ctx context.Context, f *record.File) (*plan, error) {
 	}
 	second := newPlan(p, f.Plan, lists, nil)
 	chunks, err := m.Chunks(func(h cas.Hash, dst []byte) ([]byte, error) {
-		return t.getOf(ctx, second, h, dst, anyNumber, true)
+		return t.getOf(ctx, second, h, dst, segment.AnyNumber, true)
 	})
 	if err != nil {
 		return nil, err

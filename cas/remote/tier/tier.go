@@ -40,6 +40,7 @@ import (
 	"ckptfs/cas/remote/fetch"
 	"ckptfs/cas/remote/patient"
 	"ckptfs/cas/remote/record"
+	"ckptfs/cas/segment"
 	"ckptfs/cas/store"
 )
 
@@ -132,7 +133,7 @@ func (t *Tier) get(h cas.Hash, dst []byte) ([]byte, error) {
 	if err := t.await(t.ctx, w); err != nil {
 		return dst, err
 	}
-	return t.content(t.ctx, w, h, dst, anyNumber, true)
+	return t.content(t.ctx, w, h, dst, segment.AnyNumber, true)
 }
 
 // Expect says that these records will be asked for soon; done, that they were, or will not be. It waits for

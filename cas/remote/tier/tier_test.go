@@ -48,6 +48,40 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// What is computed of others is read with these, which are fetched together, as the plan says.
+func TestReadsRecipes(t *testing.T) {
+	for _, versions := range []int{1, 2} {
+		r := newRig(t)
+		var f *remotetest.Saved
+		for v := range versions {
+			f = remotetest.Small.Save(t, r.one.Store, v, f)
+		}
+		g := remotetest.Small.Compute(t, r.one.Store, f)
+		e, _ := r.one.Publish(t, "runs/c/0/computed.bin", g)
+		r.files[g.Manifest] = e.File
+		r.open(t, 1<<30)
+		p, err := r.Tier.planOf(t.Context(), g.Manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Chunks {
+			if n := len(p.against(p.firstChunk() + i)); n != 1+i%segment.MaxRecipeBases {
+				t.Errorf("chunk %d is stored against %d", i, n)
+			}
+		}
+		if len(p.Bases) != versions*30 {
+			t.Errorf("%d bases", len(p.Bases))
+		}
+		r.reads(t, g)
+		if gets, n := r.remote.asked(); gets > 8 {
+			t.Errorf("%d versions: %d requests, %d bytes", versions, gets, n)
+		}
+		r.open(t, 1<<30)
+		r.remote.set(func(c *counting) { c.fail = unreachableAll })
+		r.reads(t, g)
+	}
+}
+
 // Machines that read all of a file, in whatever order, begin at different objects.
 func TestBeginsElsewhere(t *testing.T) {
 	r := newRig(t)

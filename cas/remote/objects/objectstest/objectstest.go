@@ -53,7 +53,7 @@ func (s *Store) Alone(kind cas.Kind, size int) cas.Hash {
 	return h
 }
 
-// Delta is a new record that is stored against others: one, or a base and columns.
+// Delta is a new record that is stored against others: one, a base and columns, or as many as a recipe has.
 func (s *Store) Delta(kind cas.Kind, size int, bases ...cas.Hash) cas.Hash {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,12 +81,15 @@ func (s *Store) against(h cas.Hash, kind cas.Kind, size int, bases []cas.Hash) {
 		number = max(number, s.records[b].number)
 	}
 	base := segment.Base{Hash: bases[0], Number: number + 1}
-	if len(bases) > 1 {
+	switch {
+	case len(bases) == 2 && number < segment.MaxNumber:
 		base.Second, id = bases[1], codec.LowRank
+	case len(bases) > 1:
+		base.Others, base.Number, id = bases[1:], segment.RecipeNumber, codec.Recipe
 	}
 	p := make([]byte, base.Size())
 	base.Put(p)
-	s.add(h, &stored{Record: segment.Record{Kind: kind, Codec: id, Raw: 256 << 10}, number: number + 1,
+	s.add(h, &stored{Record: segment.Record{Kind: kind, Codec: id, Raw: 256 << 10}, number: base.Number,
 		bases: bases, payload: append(p, s.bytes(max(1, size-len(p)))...)})
 }
 
@@ -138,7 +141,7 @@ func (s *Store) Number(h cas.Hash) uint8 {
 }
 
 // Full reports whether nothing can be stored against a record.
-func (s *Store) Full(h cas.Hash) bool { return s.Number(h) == segment.MaxNumber }
+func (s *Store) Full(h cas.Hash) bool { return s.Number(h) >= segment.MaxNumber }
 
 // Lose lets a record fail with err when its payload is read; nil: no more.
 func (s *Store) Lose(h cas.Hash, err error) {
@@ -182,9 +185,9 @@ func (l *lister) add(h cas.Hash) int32 {
 		return i
 	}
 	r := l.records[h]
-	bases := [2]int32{-1, -1}
-	for i, b := range r.bases {
-		bases[i] = l.add(b)
+	var bases []int32
+	for _, b := range r.bases {
+		bases = append(bases, l.add(b))
 	}
 	i := int32(len(l.c.Records))
 	l.c.Records = append(l.c.Records, objects.Record{Record: r.Record, Number: r.number, Bases: bases})

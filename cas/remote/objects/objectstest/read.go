@@ -110,9 +110,7 @@ func (v *planReader) closed() error {
 		var told, want []cas.Hash
 		if v.plan.Against != nil {
 			for _, n := range v.plan.Against[i] {
-				if n > 0 {
-					told = append(told, shown[n-1])
-				}
+				told = append(told, shown[n-1])
 			}
 		}
 		for _, h := range b.Hashes() {

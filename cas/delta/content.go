@@ -1,0 +1,51 @@
+package delta
+
+import (
+	"fmt"
+
+	"ckptfs/cas"
+	"ckptfs/cas/codec"
+	"ckptfs/cas/recipe"
+	"ckptfs/cas/segment"
+)
+
+// Gather appends to buf the contents of what b names, one behind the other, as get appends each. The first
+// ends at first. Whoever appends them sees to it that none is longer than segment.MaxBased.
+func Gather(buf []byte, b *segment.Base, get func(buf []byte, h cas.Hash) ([]byte, error)) (
+	bases []byte, first int, err error) {
+	n := len(buf)
+	for i, h := range b.Hashes() {
+		if buf, err = get(buf, h); err != nil {
+			return buf, first, err
+		}
+		if len(buf)-n > segment.MaxRecipe {
+			return buf, first, fmt.Errorf("bases of more than %d bytes: %w: %w", segment.MaxRecipe, cas.ErrTooLarge,
+				cas.ErrCorrupt)
+		}
+		if i == 0 {
+			first = len(buf)
+		}
+	}
+	return buf, first, nil
+}
+
+// Content appends to dst the rawLen bytes of a record whose codec needs a base: payload is as the record has
+// it, b is what that begins with, and bases are as Gather appends them to nothing. The content is not held
+// against the record's hash. Errors wrap cas.ErrCorrupt, cas.ErrTooLarge or cas.ErrNewer.
+func Content(dst []byte, id byte, b *segment.Base, payload, bases []byte, first, rawLen int) ([]byte, error) {
+	long := max(first, len(bases)-first)
+	if id == codec.Recipe {
+		long = len(bases) - segment.MaxRecipe + segment.MaxBased // each is no longer than MaxBased
+	}
+	if max(rawLen, long) > segment.MaxBased {
+		return dst, fmt.Errorf("delta of %d bytes: %w: %w", rawLen, cas.ErrTooLarge, cas.ErrCorrupt)
+	}
+	payload = payload[b.Size():]
+	switch id {
+	case codec.Recipe:
+		return recipe.Decode(dst, payload, bases, rawLen)
+	case codec.LowRank:
+		return codec.DecodeLowRank(dst, payload, bases[:first:first], bases[first:], rawLen)
+	}
+	return codec.DecodeAgainst(dst, id, payload, bases, rawLen)
+}
