@@ -1,6 +1,7 @@
 package dry
 
 import (
+	"slices"
 	"sync"
 
 	"ckptfs/cas"
@@ -20,6 +21,7 @@ const (
 	Delta
 	LowRank
 	Rounded
+	Recipe
 	Alone
 	Columns
 	Names
@@ -47,7 +49,8 @@ func (t *Tally) Stored() (sum int64) {
 // Raw are the bytes that are stored in some way, before that. It is not known of which of them others are
 // made.
 func (t *Tally) Raw() int64 {
-	return t.Of[Delta].Raw + t.Of[LowRank].Raw + t.Of[Rounded].Raw + t.Of[Alone].Raw
+	return t.Of[Delta].Raw + t.Of[LowRank].Raw + t.Of[Rounded].Raw + t.Of[Recipe].Raw +
+		t.Of[Alone].Raw
 }
 
 // Place turns an offset in what is packed, from which on so many bytes are asked for, into one in the file;
@@ -129,7 +132,8 @@ func (b *Batch) PutRelated(kind cas.Kind, h cas.Hash, raw []byte, hint codec.Hin
 	return true, id, b.s.Err()
 }
 
-// encode encodes raw as the rounding of its masters if it is that, else as a delta if that pays.
+// encode encodes raw as the rounding of its masters if it is that, else by its recipe or as a delta if that
+// pays.
 func (b *Batch) encode(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related) (
 	id byte, base segment.Base, stored int, err error) {
 	p := scratch.Get()
@@ -141,6 +145,8 @@ func (b *Batch) encode(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related)
 	if len(raw) <= segment.MaxBased {
 		if base, ok = b.rounded(raw, hint, rel.Masters, p); ok {
 			id = codec.Rounded
+		} else if base, ok = b.recipe(h, raw, hint, rel.Recipe, p); ok {
+			id = codec.Recipe
 		} else if id, base, ok, err = b.against(h, raw, hint, rel, p); err != nil {
 			return id, base, 0, err
 		}
@@ -164,6 +170,27 @@ func (b *Batch) rounded(raw []byte, hint codec.Hint, masters [2]cas.Hash, p *[]b
 		return base, false
 	}
 	return base, delta.Rounded(p, &base, *q, raw, hint)
+}
+
+func (b *Batch) recipe(h cas.Hash, raw []byte, hint codec.Hint, rel *cas.Recipe, p *[]byte) (
+	base segment.Base, ok bool) {
+	if rel == nil {
+		return base, false
+	}
+	base, ok = segment.Recipe(rel.Bases)
+	if !ok || slices.Contains(rel.Bases, h) {
+		return base, false
+	}
+	deep, ok := b.s.bear(rel.Bases)
+	if !ok {
+		return base, false
+	}
+	q := scratch.Get()
+	defer scratch.Put(q)
+	if *q, ok = b.s.contents((*q)[:0], &base, nil); !ok || len(*q) > segment.MaxRecipe {
+		return base, false
+	}
+	return base, delta.Recipe(p, &base, rel.Program, *q, raw, hint, deep)
 }
 
 func (b *Batch) against(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related, p *[]byte) (

@@ -23,6 +23,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/delta"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 	"ckptfs/cas/spilled"
@@ -55,7 +56,7 @@ type record struct {
 	off          int64  // of the content, in its file or in temp
 	file         uint32 // that it came from
 	raw          uint32 // bytes
-	base, second uint32 // of a delta: the numbers of its bases, from 1 on
+	base, second uint32 // of a delta: the numbers of its bases, from 1 on; of a recipe of two of them
 	stored       uint32 // bytes of the payload
 	number       uint8  // segment.Base.Number
 	kind         cas.Kind
@@ -226,15 +227,42 @@ func (s *Store) settle(n uint32, b *segment.Base, stored int) (from []uint32) {
 			if of == nil {
 				continue
 			}
-			if i == 0 {
+			switch i {
+			case 0:
 				r.base = base
-			} else {
+			case 1:
 				r.second = base
 			}
 			from = append(from, of.file)
 		}
 	})
 	return from
+}
+
+// bear reports whether a recipe may have these bases, all of which are there. deep: one of them is a delta.
+func (s *Store) bear(bases []cas.Hash) (deep, ok bool) {
+	s.locked(func() {
+		led := map[uint32]bool{}
+		var follow func(n uint32, r *record)
+		follow = func(n uint32, r *record) {
+			led[n] = true
+			for _, base := range []uint32{r.base, r.second} {
+				if base > 0 {
+					follow(base, s.records.At(int(base-1)))
+				}
+			}
+		}
+		for _, h := range bases {
+			n, r := s.findLocked(h)
+			if n == 0 || !r.settled || r.number >= segment.RecipeNumber {
+				return
+			}
+			deep = deep || r.number > 0
+			follow(n, r)
+		}
+		ok = len(led) <= delta.MostLed
+	})
+	return deep, ok
 }
 
 // contents appends what b names, one behind the other. had is perhaps the first.
@@ -263,6 +291,8 @@ func kindOf(id byte) Kind {
 		return Rounded
 	case codec.LowRank:
 		return LowRank
+	case codec.Recipe:
+		return Recipe
 	}
 	if codec.NeedsBase(id) {
 		return Delta

@@ -10,6 +10,7 @@ import (
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/recipe"
 )
 
 // TestGone: what came from a file is read from that, and is gone with it; what did not stays.
@@ -74,5 +75,62 @@ func TestGone(t *testing.T) {
 	put(next, cas.Related{Prev: in})
 	if took := b.Tally(); took.Of[Delta].Raw != 100_000 || took.Of[Alone].Raw != 200_005 {
 		t.Errorf("a version of what is gone: %+v", took)
+	}
+}
+
+// TestRecipe: what can be computed of what is there takes what a store would store of it.
+func TestRecipe(t *testing.T) {
+	dir, err := disk.OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	s, err := New(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b := s.Begin(7, nil)
+	put := func(raw []byte, rel cas.Related) (id byte) {
+		t.Helper()
+		fresh, id, err := b.PutRelated(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}, rel)
+		if !fresh || err != nil {
+			t.Errorf("put: %v, %v", fresh, err)
+		}
+		return id
+	}
+	rel := &cas.Recipe{}
+	var raw []byte
+	r := rand.NewChaCha8([32]byte{5})
+	take := recipe.Take{Type: recipe.Bytes1}
+	for i := range 17 {
+		base := make([]byte, 1000)
+		_, _ = r.Read(base)
+		put(base, cas.Related{})
+		rel.Bases = append(rel.Bases, cas.Sum(base))
+		take.Groups = append(take.Groups,
+			recipe.Group{Repeat: 1, Stretches: []recipe.Stretch{{First: 1000*i + 5, Len: 900}}})
+		raw = append(raw, base[5:905]...)
+	}
+	of := func(n int) (*cas.Recipe, []byte) {
+		take := recipe.Take{Type: recipe.Bytes1, Groups: take.Groups[:n]}
+		return &cas.Recipe{Bases: rel.Bases[:n], Program: recipe.Program{take}.Append(nil)}, raw[:900*n]
+	}
+	all, whole := of(16)
+	if id := put(whole, cas.Related{Recipe: all}); id != codec.Recipe {
+		t.Errorf("codec %d", id)
+	}
+	took := b.Tally().Of[Recipe]
+	if took.Raw != int64(len(whole)) || took.Stored > 1200 {
+		t.Errorf("%+v", took)
+	}
+	more, longer := of(17)
+	if id := put(longer, cas.Related{Recipe: more}); id == codec.Recipe {
+		t.Error("of 17 bases")
+	}
+	on := &cas.Recipe{Bases: []cas.Hash{cas.Sum(whole)},
+		Program: recipe.Program{recipe.Run(recipe.Bytes1, 0, 3000)}.Append(nil)}
+	if id := put(whole[:3000], cas.Related{Recipe: on}); id == codec.Recipe {
+		t.Error("of a recipe")
 	}
 }

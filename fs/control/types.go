@@ -83,7 +83,8 @@ type Encoded struct {
 
 // Encoding is what one codec stores.
 type Encoding struct {
-	Codec    string `json:"codec"` // "raw", "zstd", "planes", "patch", "delta", "rounded", "low rank"
+	// "raw", "zstd", "planes", "patch", "delta", "rounded", "low rank", "recipe"
+	Codec    string `json:"codec"`
 	Records  int64  `json:"records"`
 	RawBytes int64  `json:"raw_bytes"`
 	Bytes    int64  `json:"bytes"` // as stored, with their headers

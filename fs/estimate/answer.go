@@ -55,6 +55,7 @@ var kinds = []struct {
 	{"delta", []dry.Kind{dry.Delta}},
 	{"low rank", []dry.Kind{dry.LowRank, dry.Columns}},
 	{"rounding", []dry.Kind{dry.Rounded}},
+	{"recipe", []dry.Kind{dry.Recipe}},
 	{"alone", []dry.Kind{dry.Alone}},
 	{"lists and manifests", []dry.Kind{dry.Names}},
 }

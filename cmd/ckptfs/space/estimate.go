@@ -47,6 +47,7 @@ func Estimate(s Outside) *cobra.Command {
     delta      stored as the difference from an earlier version
     low rank   stored as a difference that is a merged adapter
     rounding   what rounding another tensor to half precision gives
+    recipe     computed from other tensors: quantised, cut or in another order
     alone      compressed by itself, or left as it is
 
 It packs samples and keeps nothing. It ends when the answer is sure to within a hundredth of all bytes. Ctrl-C ends it,

@@ -143,11 +143,13 @@ func savings(st *control.Stats) []saving {
 		"patch":    "text and structure, as the difference from an earlier version",
 		"rounded":  "half precision that is another file's, rounded",
 		"low rank": "a difference of low rank: adapters that were merged",
+		"recipe":   "computed from other tensors: quantised, cut or in another order",
 		"planes":   "numbers, compressed by significance",
 		"zstd":     "the rest, compressed",
 		"raw":      "stored as it is: random, or small",
 	}
-	for _, codec := range []string{"delta", "rounded", "low rank", "patch", "planes", "zstd", "raw"} {
+	for _, codec := range []string{"delta", "rounded", "low rank", "recipe", "patch", "planes", "zstd",
+		"raw"} {
 		for _, e := range st.Encodings {
 			if e.Codec == codec {
 				all = append(all, saving{codec, what[codec], e.RawBytes, e.Bytes, e.RawBytes - e.Bytes})
