@@ -115,7 +115,7 @@ func statsText(s *control.TensorStats) []string {
 	if s == nil || s.Count == 0 {
 		return []string{"", "", "", "", ""}
 	}
-	return []string{short(s.Min), short(s.Max), short(s.Mean), humanize.Comma(s.NaN), humanize.Comma(s.Inf)}
+	return []string{text.Number(float64(s.Min)), text.Number(float64(s.Max)), text.Number(float64(s.Mean)), humanize.Comma(s.NaN), humanize.Comma(s.Inf)}
 }
 
 func shapeText(shape []int64) string {

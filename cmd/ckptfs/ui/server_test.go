@@ -61,6 +61,10 @@ func TestGate(t *testing.T) {
 		len(r.Cookies()) != 1 {
 		t.Fatalf("%d, %v", r.StatusCode, r.Header)
 	}
+	if h, _ := ask(t, g, "HEAD", "/runs?token="+g.token, nil); h.StatusCode != http.StatusSeeOther ||
+		len(h.Cookies()) != 1 {
+		t.Errorf("HEAD: %d, %v", h.StatusCode, h.Header)
+	}
 	c := r.Cookies()[0]
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value, g.token) {
 		t.Errorf("%v", c)
