@@ -91,6 +91,34 @@ func (q *Requests) Inspect(
 	return q.v.inspect.Inspect(ctx, path, o, tensors, progress)
 }
 
+// Outline tells a part of the tensors of a file or a set, with the models that first stored them.
+func (q *Requests) Outline(ctx context.Context, o control.OutlineOptions) (*control.Outline, error) {
+	q.v.sharing.appear(ctx, o.Path)
+	out, err := q.v.inspect.Outline(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	var tensors []*control.Owned
+	for i := range out.Listed {
+		tensors = append(tensors, &out.Listed[i])
+	}
+	for i := range out.Level {
+		if t := out.Level[i].Tensor; t != nil {
+			tensors = append(tensors, t)
+		}
+	}
+	names := make([]string, len(tensors))
+	for i, t := range tensors {
+		names[i] = t.Name
+	}
+	of, models := q.v.models.Owners(ctx, out.File.Path, names)
+	for i, t := range tensors {
+		t.Owner = of[i]
+	}
+	out.Models = models
+	return out, nil
+}
+
 // Diff compares the tensors of two files, steps or runs.
 func (q *Requests) Diff(
 	ctx context.Context, o control.DiffOptions, parts control.Differences, progress func(control.Progress),

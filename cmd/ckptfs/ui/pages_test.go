@@ -179,6 +179,11 @@ func TestPages(t *testing.T) {
 	if strings.Contains(b, "none in the sample") || !strings.Contains(b, `<td class="num">1.5<`) {
 		t.Errorf("all of it: %s", b)
 	}
+	_, b = ask(t, s.gate, "GET", "/part/tensors?path=runs/a/2/model.safetensors", at)
+	if n := strings.Count(b, `first stored by <a href="/path?path=runs%2Fa%2F1%2Fmodel.safetensors">`); n != 2 ||
+		strings.Count(b, "first stored here") != 1 {
+		t.Errorf("who stored the tensors: %s", b)
+	}
 	for to, code := range map[string]int{"/nothing": 404, "/run?run=nope": 404, "/path?path=runs/nope": 404,
 		"/path?path=../x": 400, "/assets/": 404, "/assets": 404, "/assets/none.js": 404,
 		"/tensor?file=runs/a/1/model.safetensors&name=no": 404,

@@ -87,7 +87,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.Del("token")
 		to.RawQuery = q.Encode()
 		to.Scheme, to.Host = "", ""
-		if to.Path = "/" + strings.TrimLeft(to.Path, "/"); r.Method == http.MethodGet || r.Method == http.MethodHead {
+		to.Path = "/" + strings.TrimLeft(to.Path, "/")
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			http.Redirect(w, r, to.String(), http.StatusSeeOther)
 			return
 		}

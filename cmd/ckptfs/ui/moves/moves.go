@@ -104,7 +104,8 @@ func New(life context.Context, from Source) *Moves {
 // Of is what is known of a run by now. What is not is found out behind the answer: ask again.
 func (m *Moves) Of(l *known.Log) *Map {
 	of := chosen(l)
-	out := &Map{Run: l.Run, Steps: []string{}, Layers: []string{}, Cells: [][3]float64{}, Every: len(of) <= MostSteps}
+	out := &Map{Run: l.Run, Steps: []string{}, Layers: []string{}, Cells: [][3]float64{},
+		Every: len(of) <= MostSteps}
 	if !out.Every {
 		of = spread(of)
 	}
