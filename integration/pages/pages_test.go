@@ -132,7 +132,8 @@ func (b *tab) graph(m *mounttest.Mount) {
 		from, to := path(e, "from"), path(e, "to")
 		l := decoded(m, "lineage", "--json", m.Path(to))
 		parents, _ := at(l, "models", "0", "merged").([]any)
-		if parents = append(parents, at(l, "models", "0", "chain", "1")); !slices.ContainsFunc(parents, func(p any) bool {
+		parents = append(parents, at(l, "models", "0", "chain", "1"))
+		if !slices.ContainsFunc(parents, func(p any) bool {
 			s, _ := at(p, "path").(string)
 			return strings.HasPrefix(s, from)
 		}) {
