@@ -31,7 +31,7 @@ func (l loom) Inspect(ctx context.Context, path string, o InspectOptions, tensor
 func (l loom) Outline(_ context.Context, o OutlineOptions) (*Outline, error) {
 	t := Owned{Tensor: Tensor{Name: fmt.Sprintf("%+v", o), Shared: 2}}
 	return &Outline{File: &File{Path: o.Path}, Count: 3, TensorBytes: 8, Below: 2, Listed: []Owned{t},
-		Level: []Level{{Name: "a.", Tensors: 2, Tensor: &Owned{Owner: -1}}},
+		Level:  []Level{{Name: "a.", Tensors: 2, Tensor: &Owned{Owner: -1}}},
 		Models: []Model{{Path: "first"}}}, nil
 }
 
