@@ -272,7 +272,15 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	s.render(w, r, status, &page{Name: "problem", Title: http.StatusText(status),
-		Body: problem{cut(e.Message, mostTitle), e.Do}})
+		Body: problem{cut(e.Message, mostTitle), s.advice(err, e)}})
+}
+
+// advice is what to do about an error.
+func (s *server) advice(err error, e *control.Error) string {
+	if e.Do == "" && known.Away(err) {
+		return "No daemon serves " + s.at.Store + " now. Mount it again, and load this page again."
+	}
+	return e.Do
 }
 
 // full is a path as commands take it, quoted for a shell.

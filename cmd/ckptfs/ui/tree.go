@@ -141,7 +141,14 @@ func (b *tensorsBody) about(all []*node) {
 		} else if len(n.Prefix) <= mostTitle {
 			n.URL = withQuery("/path", "path", b.File.Path, "prefix", n.Prefix)
 		}
-		b.about(n.Kids)
+		if b.about(n.Kids); len(n.Kids) > 0 { // who stored all of them
+			n.Owner, n.Here = n.Kids[0].Owner, n.Kids[0].Here
+			for _, k := range n.Kids[1:] {
+				if k.Owner != n.Owner || k.Here != n.Here {
+					n.Owner, n.Here = nil, false
+				}
+			}
+		}
 	}
 }
 
