@@ -8,7 +8,7 @@ import (
 
 // Owners are the models that first stored tensors of a file or a set, each once; and of each tensor which of
 // them did, -1 where that is not known.
-func (m *Models) Owners(ctx context.Context, p string, tensors []string) (of []int, all []control.Model) {
+func Owners(ctx context.Context, m *Models, p string, tensors []string) (of []int, all []control.Model) {
 	of, all = make([]int, len(tensors)), []control.Model{}
 	held := m.o.Inspect.Holders(ctx, m.o.Files.Source(p), tensors)
 	by := map[string]map[string][]int{} // files, what tensors are called there, and where they are in tensors
@@ -36,7 +36,7 @@ func (m *Models) Owners(ctx context.Context, p string, tensors []string) (of []i
 				}
 				name := doc.Tensors[k].Name
 				for _, i := range want[name] {
-					of[i] = m.placeLocked(e.Owners[k], places, &all)
+					of[i] = placeLocked(m, e.Owners[k], places, &all)
 				}
 				delete(want, name) // the first of a name is meant
 			}
@@ -47,7 +47,8 @@ func (m *Models) Owners(ctx context.Context, p string, tensors []string) (of []i
 }
 
 // placeLocked is where a model is in all, to which it is added; -1: it is not known any more.
-func (m *Models) placeLocked(seq uint64, places map[uint64]int, all *[]control.Model) int {
+func placeLocked(m *Models, seq uint64, places map[uint64]int, all *[]control.Model) int {
+	m.mu.AssertHeld()
 	if at, ok := places[seq]; ok {
 		return at
 	}

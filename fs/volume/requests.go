@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/residency"
 	"ckptfs/fs/steps"
@@ -111,11 +112,11 @@ func (q *Requests) Outline(ctx context.Context, o control.OutlineOptions) (*cont
 	for i, t := range tensors {
 		names[i] = t.Name
 	}
-	of, models := q.v.models.Owners(ctx, out.File.Path, names)
+	of, owners := models.Owners(ctx, q.v.models, out.File.Path, names)
 	for i, t := range tensors {
 		t.Owner = of[i]
 	}
-	out.Models = models
+	out.Models = owners
 	return out, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"path"
 	"strings"
 
-	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
 )
 
@@ -158,7 +157,7 @@ func (b *tensorsBody) has(file string) bool {
 		return b.File.Path == file
 	}
 	return strings.HasPrefix(file, b.File.Path+"/") ||
-		safetensors.IsIndex(b.File.Path) && path.Dir(file) == path.Dir(b.File.Path)
+		strings.HasSuffix(b.File.Path, ".index.json") && path.Dir(file) == path.Dir(b.File.Path)
 }
 
 // mostRows is how many rows of a tree are unfolded.
