@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -119,7 +120,8 @@ func (r *release) root(s *stage) ([]byte, error) {
 		mode int64
 	}{
 		{"etc", 0o755}, {"etc/ssl", 0o755}, {"etc/ssl/certs", 0o755}, {"run", 0o755}, {"tmp", 0o1777},
-		{"usr", 0o755}, {"usr/bin", 0o755},
+		{"usr", 0o755}, {"usr/bin", 0o755}, {"usr/share", 0o755}, {"usr/share/ckptfs", 0o755},
+		{"usr/" + monitoring, 0o755},
 	} {
 		if err := w.dir(d.path, d.mode); err != nil {
 			return nil, err
@@ -129,11 +131,18 @@ func (r *release) root(s *stage) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range []file{
+	all := []file{
 		{path: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/root:/nonexistent\n")},
 		{path: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: authorities()},
 		{path: "usr/bin/ckptfs", mode: 0o755, data: program},
-	} {
+	}
+	for _, f := range s.files {
+		if strings.HasPrefix(f.path, monitoring+"/") {
+			f.path = "usr/" + f.path
+			all = append(all, f)
+		}
+	}
+	for _, f := range all {
 		if err := w.file(f.path, int64(f.mode), f.data); err != nil {
 			return nil, err
 		}

@@ -104,7 +104,8 @@ func installed(t *testing.T, root string, more ...string) {
 	}
 	for _, name := range append(more, "etc/ckptfs", "usr/share/man/man1/ckptfs-mount.1.gz",
 		"usr/share/man/man7/ckptfs-exit-codes.7.gz", "usr/share/bash-completion/completions/ckptfs",
-		"usr/share/fish/vendor_completions.d/ckptfs.fish") {
+		"usr/share/fish/vendor_completions.d/ckptfs.fish", "usr/share/ckptfs/monitoring/ckptfs.rules.yml",
+		"usr/share/ckptfs/monitoring/ckptfs.dashboard.json") {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 			t.Error(err)
 		}
@@ -233,6 +234,10 @@ func TestImage(t *testing.T) {
 		roots, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/ca-certificates.crt"))
 		if err != nil || bytes.Count(roots, []byte("BEGIN CERTIFICATE")) < 100 {
 			t.Errorf("authorities: %v, %d bytes", err, len(roots))
+		}
+		for _, name := range []string{"ckptfs.rules.yml", "ckptfs.dashboard.json"} {
+			must(t, exec.Command("cmp", filepath.Join(root, "usr", monitoring, name),
+				filepath.Join("..", "docs", "monitoring", name)))
 		}
 		serve(t, root, program)
 	}

@@ -68,7 +68,7 @@ func (r *release) linux(s *stage, format string) error {
 // README.
 func (r *release) contents(s *stage, format string) (files.Contents, error) {
 	var all files.Contents
-	for _, dir := range []string{"/etc/ckptfs", "/usr/share/doc/ckptfs"} {
+	for _, dir := range []string{"/etc/ckptfs", "/usr/share/doc/ckptfs", "/usr/share/ckptfs", "/usr/" + monitoring} {
 		all = append(all, &files.Content{
 			Destination: dir, Type: files.TypeDir,
 			FileInfo: &files.ContentFileInfo{Mode: 0o755, MTime: r.time},

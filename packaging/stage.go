@@ -29,6 +29,9 @@ type file struct {
 // manual is where manual pages are, which packages compress.
 const manual = "share/man/"
 
+// monitoring is where alert rules and the dashboard are.
+const monitoring = "share/ckptfs/monitoring"
+
 func (r *release) stage(arch string) (*stage, error) {
 	native, err := r.native()
 	if err != nil {

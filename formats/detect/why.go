@@ -18,9 +18,10 @@ var compressed = map[string]string{
 	"lz4": "\x04\x22\x4d\x18",
 }
 
-// Why says why no parser knows a file: it is compressed, or not what its ending has one expect. "" when there
-// is nothing to be said.
-func (d *Detector) Why(name string, r io.ReaderAt, size int64) string {
+// Why says why a file is stored as one that no parser knows: it is compressed, or not what its ending has one
+// expect, or has more tensors than the memory or a manifest has room for. keeps reports whether a manifest of
+// a layout can be written. "" when there is nothing to be said.
+func (d *Detector) Why(name string, r io.ReaderAt, size int64, keeps func(*formats.Layout) bool) string {
 	head := make([]byte, min(size, SniffLen))
 	if err := formats.ReadFull(r, head, 0); err != nil || size == 0 {
 		return ""
@@ -47,8 +48,12 @@ func (d *Detector) Why(name string, r io.ReaderAt, size int64) string {
 	}
 	l, err := parse(p, r, size)
 	switch {
+	case err == nil && len(l.Tensors) > 0 && !keeps(l):
+		return fmt.Sprintf("%s: %d tensors, more than a manifest holds, whatever --memory is", l.Format,
+			len(l.Tensors))
 	case err == nil && len(l.Tensors) > 0:
-		return fmt.Sprintf("%s: %d tensors, more than a manifest holds", l.Format, len(l.Tensors))
+		return fmt.Sprintf("%s: its %d tensors were not seen when it was stored, for want of --memory or by an "+
+			"earlier version; written anew, it has them", l.Format, len(l.Tensors))
 	case errors.Is(err, formats.ErrNotFormat):
 		return strings.Replace(err.Error(), formats.ErrNotFormat.Error()+": ", "", 1)
 	}

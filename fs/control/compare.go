@@ -91,6 +91,9 @@ type TensorChange struct {
 	Sampled int64 `json:"sampled_elements,omitempty"`
 }
 
+// Missed reports whether nothing of what was read differs: a sample was, and the change is elsewhere.
+func (c *TensorChange) Missed() bool { return c.Sampled > 0 && c.ChangedElements == 0 }
+
 // OtherFile is a file without tensors.
 type OtherFile struct {
 	Path string `json:"path"` // below A or B

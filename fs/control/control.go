@@ -28,6 +28,7 @@
 //
 //	GET  /v1/show?path=P             File
 //	POST /v1/inspect?path=P…         stream of a File; InspectOptions
+//	GET  /v1/outline?path=P&…        Outline; OutlineOptions
 //	GET  /v1/tensor?path=P&name=N    the bytes of a tensor; npy=1: as a .npy file
 //	POST /v1/diff?a=P&b=P            stream of a Diff
 //	GET  /v1/find?…                  Found; FindOptions

@@ -44,6 +44,8 @@ func (c crowd) Show(ctx context.Context, path string, tensors Passes) (*File, er
 	return c.Inspect(ctx, path, InspectOptions{}, tensors, nil)
 }
 
+func (c crowd) Outline(context.Context, OutlineOptions) (*Outline, error) { return nil, nil }
+
 func (c crowd) Tensor(context.Context, string, string, bool) (*TensorData, error) { return nil, nil }
 
 // TestPasses: tensors that the volume tells in passes arrive in order, whether they are wanted in passes or

@@ -14,6 +14,8 @@ type Tensors interface {
 	// Inspect is Volume.Show, and what it has to read the tensors for.
 	Inspect(ctx context.Context, path string, o InspectOptions, tensors Passes,
 		progress func(Progress)) (*File, error)
+	// Outline tells a part of a file's tensors, and which models first stored them.
+	Outline(ctx context.Context, o OutlineOptions) (*Outline, error)
 	// Tensor opens one tensor of a file: its elements, row-major and without gaps, with the header of a .npy
 	// file before them if npy is set.
 	Tensor(ctx context.Context, path, name string, npy bool) (*TensorData, error)
@@ -56,6 +58,7 @@ func (o InspectOptions) query(path string) url.Values {
 
 // tensors adds what Tensors answers.
 func (h *Handler) tensors(t Tensors) {
+	h.outline(t)
 	h.mux.HandleFunc("POST /v1/inspect", parted(func(r *http.Request, part func(line) error,
 		progress func(Progress)) (any, error) {
 		p, err := pathOf(r)

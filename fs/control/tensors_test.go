@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"testing"
@@ -27,6 +28,13 @@ func (l loom) Inspect(ctx context.Context, path string, o InspectOptions, tensor
 	return f, err
 }
 
+func (l loom) Outline(_ context.Context, o OutlineOptions) (*Outline, error) {
+	t := Owned{Tensor: Tensor{Name: fmt.Sprintf("%+v", o), Shared: 2}}
+	return &Outline{File: &File{Path: o.Path}, Count: 3, TensorBytes: 8, Below: 2, Listed: []Owned{t},
+		Level:  []Level{{Name: "a.", Tensors: 2, Tensor: &Owned{Owner: -1}}},
+		Models: []Model{{Path: "first"}}}, nil
+}
+
 func (l loom) Tensor(_ context.Context, path, name string, npy bool) (*TensorData, error) {
 	p := bytes.Repeat([]byte(name), 1<<18)
 	if npy {
@@ -48,6 +56,16 @@ func TestTensors(t *testing.T) {
 			nil, nil)
 		if err != nil || f.Tensors[0].Stats == nil || f.Tensors[0].Stats.Mean != 0.5 || f.Artifact != "mi2" {
 			t.Errorf("%+v, %v", f, err)
+		}
+		o := OutlineOptions{Path: "x/y", Prefix: "ä.&/", Exact: true, Most: 7, Names: 9}
+		out, err := c.Outline(t.Context(), o)
+		if err != nil || out.File.Path != "x/y" || out.Count != 3 || out.TensorBytes != 8 || out.Below != 2 ||
+			out.Listed[0].Name != fmt.Sprintf("%+v", o) || out.Listed[0].Shared != 2 ||
+			out.Level[0].Name != "a." || out.Owner(out.Level[0].Tensor) != nil {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		if m := out.Owner(&out.Listed[0]); m == nil || m.Path != "first" {
+			t.Errorf("%+v", m)
 		}
 		for _, npy := range []bool{false, true} {
 			d, err := c.Tensor(t.Context(), "x:y", "wäf/1", npy)

@@ -71,14 +71,32 @@ func (ins *Inspector) contentOf(ctx context.Context, p, tensor string) (string, 
 	return a.digest().String(), nil
 }
 
-// Holder is the file that a tensor of a set lies in, and what it is called there; of a file itself.
-func (ins *Inspector) Holder(ctx context.Context, p, tensor string) (file, name string) {
+// Held is the file that a tensor of a set lies in, and what it is called there.
+type Held struct{ File, Tensor string }
+
+// Holders are those of tensors of a set; of a file it is the file.
+func (ins *Inspector) Holders(ctx context.Context, p string, tensors []string) []Held {
+	out := make([]Held, len(tensors))
+	for i, name := range tensors {
+		out[i] = Held{p, name}
+	}
 	r := newReach(ins)
 	defer r.close()
-	if c, err := r.at(ctx, p); err == nil && c.one == nil {
-		if a := c.find(tensor); a != nil && len(a.pieces) == 1 {
-			return a.pieces[0].f.node.Path(), a.pieces[0].tensor().Name
+	c, err := r.at(ctx, p)
+	if err != nil || c.one != nil {
+		return out
+	}
+	at := make(map[string]int, len(c.arrays))
+	for i := range c.arrays {
+		if _, ok := at[c.arrays[i].Name]; !ok {
+			at[c.arrays[i].Name] = i
 		}
 	}
-	return p, tensor
+	for i, name := range tensors {
+		if k, ok := at[name]; ok && len(c.arrays[k].pieces) == 1 {
+			one := &c.arrays[k].pieces[0]
+			out[i] = Held{one.f.node.Path(), one.tensor().Name}
+		}
+	}
+	return out
 }

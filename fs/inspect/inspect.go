@@ -107,6 +107,7 @@ type Options struct {
 	Steps     *steps.Steps
 	Artifacts Artifacts
 	Detect    *detect.Detector
+	Keeps     func(*formats.Layout) bool // whether a manifest of a layout can be written
 	// told of a tensor that could not be read, of which the program sees the end only
 	Unread func(path, tensor string, err error)
 	// KeepLog bounds what is kept of the runs whose logs were asked for last, in bytes of memory.
@@ -121,6 +122,7 @@ type Inspector struct {
 	steps     *steps.Steps
 	artifacts Artifacts
 	detect    *detect.Detector
+	keeps     func(*formats.Layout) bool
 	unread    func(path, tensor string, err error)
 	logs      logs
 	spill     *disk.Folder
@@ -129,7 +131,7 @@ type Inspector struct {
 // New makes an Inspector.
 func New(o Options) *Inspector {
 	return &Inspector{files: o.Files, store: o.Store, steps: o.Steps, artifacts: o.Artifacts,
-		detect: o.Detect, unread: o.Unread, logs: logs{most: o.KeepLog}, spill: o.Spill}
+		detect: o.Detect, keeps: o.Keeps, unread: o.Unread, logs: logs{most: o.KeepLog}, spill: o.Spill}
 }
 
 // OpenPath makes the bytes of the file at a path readable until done is called.

@@ -21,7 +21,8 @@ func (ins *Inspector) notes(n File, l *formats.Layout) []string {
 	}
 	if l.Format == formats.BlobLayout(0).Format {
 		if r, size, done, err := n.Open(); err == nil {
-			if why := ins.detect.Why(path.Base(n.Path()), io.NewSectionReader(r, 0, size), size); why != "" {
+			if why := ins.detect.Why(path.Base(n.Path()), io.NewSectionReader(r, 0, size), size,
+				ins.keeps); why != "" {
 				out = append(out, "no tensors are listed: "+why)
 			}
 			done()

@@ -29,6 +29,15 @@ func inOrder(f *file) listing {
 		slices.SortStableFunc(arrays, func(a, b array) int { return cmp.Compare(a.offset(), b.offset()) })
 		return listed(arrays)
 	}
+	sorted := true // as most writers have them
+	for i := 1; i < len(f.layout.Tensors) && sorted; i++ {
+		sorted = f.offset(i-1) <= f.offset(i)
+	}
+	if sorted {
+		return listing{len(f.layout.Tensors), func(i int) array {
+			return one(f, i, f.layout.Tensors[i].Name)
+		}}
+	}
 	order := make([]int32, len(f.layout.Tensors))
 	for i := range order {
 		order[i] = int32(i)
@@ -42,15 +51,18 @@ func inOrder(f *file) listing {
 	}}
 }
 
-// named is those of l that have a name.
-func (l listing) named(name string) listing {
-	var arrays []array
+// those are the arrays of l that only accepts; nil: all.
+func (l listing) those(only func(a *array) bool) listing {
+	if only == nil {
+		return l
+	}
+	var of []int32
 	for k := range l.n {
-		if a := l.at(k); a.Name == name {
-			arrays = append(arrays, a)
+		if a := l.at(k); only(&a) {
+			of = append(of, int32(k))
 		}
 	}
-	return listed(arrays)
+	return listing{len(of), func(k int) array { return l.at(int(of[k])) }}
 }
 
 // tell describes the arrays of l, which lie in the files self, and tells of them in passes.

@@ -25,6 +25,13 @@ const maxShared = 16
 // progress may be nil.
 func (ins *Inspector) Inspect(ctx context.Context, path string, o control.InspectOptions,
 	tensors control.Passes, progress func(control.Progress)) (*control.File, error) {
+	return ins.those(ctx, path, o, nil, tensors, progress)
+}
+
+// those is Inspect of the arrays that only accepts; nil: all.
+func (ins *Inspector) those(ctx context.Context, path string, o control.InspectOptions,
+	only func(a *array) bool, tensors control.Passes,
+	progress func(control.Progress)) (*control.File, error) {
 	n, err := ins.files.Open(path)
 	if err != nil {
 		return nil, &fs.PathError{Op: "show", Path: path, Err: err}
@@ -43,15 +50,16 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 		return nil, err
 	}
 	out.Size = info.Size
-	var only *formats.Tensor
+	var shown *formats.Tensor
 	if w := info.View; w != nil {
 		out.View = true
-		out.Format, only = w.Format, w.Only
+		out.Format, shown = w.Format, w.Only
 		n = w.Source
-	} else if set, err := ins.showSet(ctx, path, n, info, o, out, tensors, progress); set || err != nil {
+	} else if set, err := ins.showSet(ctx, path, n, info, o, only, out, tensors,
+		progress); set || err != nil {
 		if err == tree.ErrNotRegular && info.Dir {
 			if path, err = ins.only(path); err == nil {
-				return ins.Inspect(ctx, path, o, asked, progress)
+				return ins.those(ctx, path, o, only, asked, progress)
 			}
 			path = out.Path
 		}
@@ -85,15 +93,16 @@ func (ins *Inspector) Inspect(ctx context.Context, path string, o control.Inspec
 		}
 	}
 	l := inOrder(f)
-	if only != nil {
-		l = l.named(only.Name)
+	if shown != nil {
+		l = l.those(func(a *array) bool { return a.Name == shown.Name })
 	}
-	return out, ins.tell(ctx, path, l, []File{n}, o.Stats, tensors, progress)
+	return out, ins.tell(ctx, path, l.those(only), []File{n}, o.Stats, tensors, progress)
 }
 
 // showSet describes a folder, or what a file is an index of. false: it is a file.
 func (ins *Inspector) showSet(ctx context.Context, path string, n File, info Info, o control.InspectOptions,
-	out *control.File, tensors control.Passes, progress func(control.Progress)) (bool, error) {
+	only func(a *array) bool, out *control.File, tensors control.Passes,
+	progress func(control.Progress)) (bool, error) {
 	if !info.Dir && !safetensors.IsIndex(path) && !isDCP(path) && !isONNX(path) {
 		return false, nil
 	}
@@ -149,7 +158,7 @@ func (ins *Inspector) showSet(ctx context.Context, path string, n File, info Inf
 	for i, f := range c.files {
 		members[i] = f.node
 	}
-	return true, ins.tell(ctx, path, listed(c.arrays), members, o.Stats, tensors, progress)
+	return true, ins.tell(ctx, path, listed(c.arrays).those(only), members, o.Stats, tensors, progress)
 }
 
 func describeArrays(arrays []array) []control.Tensor {
@@ -239,8 +248,11 @@ func (ins *Inspector) storedBytes(c *Contents) (int64, error) {
 // findShared notes which other files hold a tensor's bytes.
 func (ins *Inspector) findShared(ctx context.Context, tensors []control.Tensor, self ...File) error {
 	want := map[cas.Hash][]int{}
-	for i, t := range tensors {
-		if h, err := cas.ParseHash(t.Hash); err == nil { // else it has none
+	for i := range tensors {
+		if tensors[i].Hash == "" {
+			continue
+		}
+		if h, err := cas.ParseHash(tensors[i].Hash); err == nil {
 			want[h] = append(want[h], i)
 		}
 	}

@@ -204,7 +204,8 @@ func (m *Models) Ancestor(ctx context.Context, a, b string) (*control.CommonAnce
 // Owner tells which model first stored a tensor of a file.
 func (m *Models) Owner(ctx context.Context, p, tensor string) (*control.Ownership, error) {
 	out := &control.Ownership{Path: p, Tensor: tensor}
-	src, own := m.o.Inspect.Holder(ctx, m.o.Files.Source(p), tensor)
+	held := m.o.Inspect.Holders(ctx, m.o.Files.Source(p), []string{tensor})[0]
+	src, own := held.File, held.Tensor
 	err := m.withAfterSave(ctx, func() error {
 		e, err := m.oneModelLocked("owner", src)
 		if err != nil {

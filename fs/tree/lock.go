@@ -48,7 +48,8 @@ func (e *LockedError) Error() string {
 		for i, pid := range e.Readers {
 			who += fmt.Sprintf("%s process %d", []string{", by", " and"}[min(i, 1)], pid)
 		}
-		return fmt.Sprintf("store %s is mounted read-only%s: unmount that first, or mount read-only too", e.Dir, who)
+		return fmt.Sprintf("store %s is open to be read%s, as by a read-only mount or `ckptfs ui`: "+
+			"end that first, or mount read-only too", e.Dir, who)
 	}
 	if e.Holder.PID == 0 {
 		return fmt.Sprintf("store %s is in use by another process", e.Dir)

@@ -3,6 +3,7 @@ package volume
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -138,6 +139,31 @@ func TestLeftOut(t *testing.T) {
 			}
 		}
 	}
+	// One of more tensors than there was room for: it says so, and with more room how it has them.
+	names, data := make([]string, 200), make([][]byte, 200)
+	for i := range names {
+		names[i], data[i] = fmt.Sprintf("t%03d", i), random(1<<10, uint64(i))
+	}
+	many := weights(t, names, data...)
+	small := newRig(t, func(o *Options) { o.LayoutBytes = 60 << 10 })
+	small.write("many.safetensors", many)
+	small.sync()
+	note := func(r *rig, p, want string) {
+		t.Helper()
+		f, err := r.Show(t.Context(), p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(f.Notes, "|"); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", p, got, want)
+		}
+	}
+	note(small, "many.safetensors", "tensors, for which --memory has room")
+	roomy := small.reopen(func(o *Options) { o.LayoutBytes = 0 })
+	note(roomy, "many.safetensors", "its 200 tensors were not seen when it was stored")
+	roomy.write("copy.safetensors", many)
+	roomy.sync()
+	note(roomy, "copy.safetensors", "")
 	r.write("a.h5", sample(t, "hdf5/growing.h5"))
 	b := sample(t, "hdf5/chunked.h5")
 	r.write("b.h5", b)

@@ -76,7 +76,7 @@ func (a artifactsOf) Of(ctx context.Context, f inspect.File) (canonical.ID, erro
 func (v *Volume) openInspect(o Options) {
 	v.inspect = inspect.New(inspect.Options{
 		Files: files{v}, Store: stored{v.store, v.asm, v.reads}, Steps: v.steps, Artifacts: artifactsOf{v},
-		Detect: v.pack.Detector(),
+		Detect: v.pack.Detector(), Keeps: v.pack.Keeps,
 		Unread: func(path, tensor string, err error) {
 			v.report(slog.LevelError, "a tensor could not be read", "path", path, "tensor", tensor, "reason", err)
 		},

@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/fs/content"
 	"ckptfs/fs/control"
+	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/residency"
 	"ckptfs/fs/steps"
@@ -89,6 +90,34 @@ func (q *Requests) Inspect(
 ) (*control.File, error) {
 	q.v.sharing.appear(ctx, path)
 	return q.v.inspect.Inspect(ctx, path, o, tensors, progress)
+}
+
+// Outline tells a part of the tensors of a file or a set, with the models that first stored them.
+func (q *Requests) Outline(ctx context.Context, o control.OutlineOptions) (*control.Outline, error) {
+	q.v.sharing.appear(ctx, o.Path)
+	out, err := q.v.inspect.Outline(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	var tensors []*control.Owned
+	for i := range out.Listed {
+		tensors = append(tensors, &out.Listed[i])
+	}
+	for i := range out.Level {
+		if t := out.Level[i].Tensor; t != nil {
+			tensors = append(tensors, t)
+		}
+	}
+	names := make([]string, len(tensors))
+	for i, t := range tensors {
+		names[i] = t.Name
+	}
+	of, owners := models.Owners(ctx, q.v.models, out.File.Path, names)
+	for i, t := range tensors {
+		t.Owner = of[i]
+	}
+	out.Models = owners
+	return out, nil
 }
 
 // Diff compares the tensors of two files, steps or runs.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,9 +32,13 @@ var sights = []struct {
 	{"torn", "/run?run=tune-all", map[string][]string{"": {"log", "runs/tune-all"}}},
 	{"compare", "/compare?run=base&run=tune-all&run=tune-head", map[string][]string{"0": {"log", "runs/base"},
 		"2": {"log", "runs/tune-head"}}},
-	{"files", "/path?path=", nil},
-	{"step", "/path?path=runs/tune-head/500", nil},
-	{"file", "/path?path=runs/tune-head/500/model.pt", nil},
+	{"files", "/path?path=", map[string][]string{"ls": {"ls", "."}}},
+	{"step", "/path?path=runs/tune-head/500", map[string][]string{"ls": {"ls", "runs/tune-head/500"},
+		"show": {"show", "runs/tune-head/500"}, "lineage": {"lineage", "runs/tune-head/500"},
+		"du": {"du", "runs/tune-head/500"}}},
+	{"file", "/path?path=runs/tune-head/500/model.pt", map[string][]string{
+		"show":    {"show", "runs/tune-head/500/model.pt"},
+		"lineage": {"lineage", "runs/tune-head/500/model.pt"}, "du": {"du", "runs/tune-head/500/model.pt"}}},
 	{"tensor", "/tensor?file=runs/tune-head/500/model.pt&name=layers.3.linear2.weight", nil},
 	{"diff", "/diff?a=runs/tune-head/400&b=runs/tune-head/500", map[string][]string{
 		"": {"diff", "--sample", "1MiB", "runs/tune-head/400", "runs/tune-head/500"}}},
@@ -77,6 +82,7 @@ func TestPages(t *testing.T) {
 	b.t = t
 	b.width(1000, 900)
 	t.Run("numbers", func(t *testing.T) { b.t = t; b.numbers(m) })
+	t.Run("graph", func(t *testing.T) { b.t = t; b.graph(m) })
 	t.Run("best", func(t *testing.T) { b.t = t; b.best(m) })
 	t.Run("changed", func(t *testing.T) { b.t = t; b.changed(m) })
 	t.Run("removal", func(t *testing.T) { b.t = t; b.removal(m) })
@@ -88,14 +94,61 @@ func TestPages(t *testing.T) {
 const wide = `[...document.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > 361 && !e.closest(".scroll, pre"))
 	.map((e) => e.outerHTML.slice(0, 100)).slice(0, 3).join("; ")`
 
-// sameJSON holds that the link to the page's JSON gives what commands print.
-func (b *tab) sameJSON(m *mounttest.Mount, commands map[string][]string) {
+// json is what the link to the page's JSON gives.
+func (b *tab) json() (all any) {
 	b.t.Helper()
 	got := b.text(`fetch([...document.querySelectorAll("a")].find((a) => a.textContent === "JSON").href).then((r) => r.text())`)
-	var all any
 	if err := json.Unmarshal([]byte(got), &all); err != nil {
 		b.t.Fatal(err)
 	}
+	return all
+}
+
+// graph holds that the JSON of the lineage of all runs has each of them, and edges that the commands tell of.
+func (b *tab) graph(m *mounttest.Mount) {
+	b.visit("/lineage")
+	g := b.json()
+	var want, have []string
+	for _, r := range at(decoded(m, "runs", "--json", m.Dir), "runs").([]any) {
+		want = append(want, at(r, "run").(string))
+	}
+	for _, r := range at(g, "runs").([]any) {
+		have = append(have, r.(string))
+	}
+	slices.Sort(want)
+	slices.Sort(have)
+	if !slices.Equal(want, have) {
+		b.t.Errorf("the graph has the runs %q, not %q", have, want)
+	}
+	path := func(edge any, end string) string {
+		return at(g, "nodes", fmt.Sprint(number(b.t, edge, end)), "path").(string) + "/"
+	}
+	between := 0
+	for _, e := range at(g, "edges").([]any) {
+		if at(e, "how") == "step" {
+			continue
+		}
+		between++
+		from, to := path(e, "from"), path(e, "to")
+		l := decoded(m, "lineage", "--json", m.Path(to))
+		parents, _ := at(l, "models", "0", "merged").([]any)
+		parents = append(parents, at(l, "models", "0", "chain", "1"))
+		if !slices.ContainsFunc(parents, func(p any) bool {
+			s, _ := at(p, "path").(string)
+			return strings.HasPrefix(s, from)
+		}) {
+			b.t.Errorf("%s comes from %s, and ckptfs lineage says %v", to, from, parents)
+		}
+	}
+	if between < 2 {
+		b.t.Errorf("%d edges between runs", between)
+	}
+}
+
+// sameJSON holds that the link to the page's JSON gives what commands print.
+func (b *tab) sameJSON(m *mounttest.Mount, commands map[string][]string) {
+	b.t.Helper()
+	all := b.json()
 	for key, command := range commands {
 		args := append([]string{}, command...)
 		for i, a := range args {
@@ -312,6 +365,9 @@ func (b *tab) numbers(m *mounttest.Mount) {
 			if want := fmt.Sprintf("%.4g", number(b.t, x, "stats", key)); tiles[what] != want {
 				b.t.Errorf("%s is %q, not %q", what, tiles[what], want)
 			}
+		}
+		if said := b.json(); !reflect.DeepEqual(without(x, "stats"), said) {
+			b.t.Errorf("the JSON of a tensor is another: %s", differ("", without(x, "stats"), said))
 		}
 		if tiles["Bytes"] != bytesText(number(b.t, x, "bytes")) || tiles["NaN"] != "0" {
 			b.t.Errorf("%v", tiles)

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
+	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
 
@@ -45,6 +48,23 @@ func (b *tab) changed(m *mounttest.Mount) {
 	b.visit("/")
 	b.click("Runs")
 	b.click("tune-head")
+	// A cell of the heat map leads to what it is made from.
+	cell := eval[[]float64](b, `(() => {
+		const box = document.querySelector(".chart.heat .canvas");
+		box.scrollIntoView({ block: "center" });
+		const at = echarts.getInstanceByDom(box).convertToPixel({ seriesIndex: 0 }, [0, 0]), r = box.getBoundingClientRect();
+		return [r.left + at[0], r.top + at[1]];
+	})()`)
+	b.do(chromedp.MouseClickXY(cell[0], cell[1]))
+	err := daemon.Until("", func() bool {
+		to, err := try[string](b, "location.pathname + location.search")
+		return err == nil && to == "/diff?a=runs%2Ftune-head%2F100&b=runs%2Ftune-head%2F200"
+	})
+	if err != nil {
+		b.t.Errorf("a cell of the heat map leads to %s", b.where())
+	}
+	b.ready()
+	b.visit("/run?run=tune-head")
 	b.click("since the step before") // of the latest
 	want := map[string]bool{}
 	d := decoded(m, "diff", "--json", m.Path("runs/tune-head/400"), m.Path("runs/tune-head/500"))

@@ -32,8 +32,8 @@ Tensors of equal hashes are not read.
 For a changed tensor the command prints the share of elements that differ, the greatest difference, and the norm of the
 difference divided by the norm of A's tensor. Files without tensors are compared as bytes.
 
---sample reads that much of each tensor that differs, spread over it, on either side: an estimate in less time. No
-difference in the sample shows as 0 %.`,
+--sample reads that much of each tensor that differs, spread over it, on either side: an estimate in less time. Of a
+tensor that differs elsewhere it says that none is in the sample.`,
 		Args: args.Two,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.LookTwo(cmd.Context(), args[0], args[1], func(c *control.Client, at *place.Place,
@@ -82,7 +82,7 @@ func printDiffCounts(w io.Writer, d *control.Diff) {
 				name = c.File + ":" + name
 			}
 			rows = append(rows, []string{text.Printable(name), fmt.Sprintf("%.3g %%", 100*c.Share),
-				short(*c.RelNorm)})
+				text.Number(float64(*c.RelNorm))})
 		}
 		text.Table(w, []string{"CHANGED MOST", ">ELEMENTS", "|Δ|/|A|"}, rows)
 	}
@@ -109,9 +109,11 @@ func printDiff(w io.Writer, d *control.Diff) {
 			c := &d.Changed[i]
 			row := []string{name(c.Name, c.File), typeChange(c), shapeText(c.Shape), "", "",
 				"compared as bytes"}
-			if c.MaxAbs != nil {
+			if c.Missed() {
+				row[5] = "none in the sample"
+			} else if c.MaxAbs != nil {
 				row[3] = fmt.Sprintf("%.3g %%", 100*c.Share)
-				row[4], row[5] = short(*c.MaxAbs), short(*c.RelNorm)
+				row[4], row[5] = text.Number(float64(*c.MaxAbs)), text.Number(float64(*c.RelNorm))
 				if c.Special > 0 {
 					row[5] += fmt.Sprintf(", %d not finite", c.Special)
 				}
@@ -166,14 +168,6 @@ func typeChange(c *control.TensorChange) string {
 		return c.DType
 	}
 	return c.DTypeA + " → " + c.DType
-}
-
-// short is a number to three digits.
-func short(n control.Number) string {
-	if s := n.String(); strings.Trim(s, "0123456789.e+-") != "" {
-		return s
-	}
-	return fmt.Sprintf("%.3g", float64(n))
 }
 
 func printRefs(w io.Writer, head string, refs []control.TensorRef, files bool) {

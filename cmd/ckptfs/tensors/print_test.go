@@ -45,6 +45,8 @@ func TestDiffSummary(t *testing.T) {
 		d.Changed = append(d.Changed, c)
 	}
 	d.Changed = append(d.Changed, control.TensorChange{Name: "quantised"})
+	d.Changed = append(d.Changed, control.TensorChange{Name: "far", Sampled: 3, MaxAbs: d.Changed[0].RelNorm,
+		RelNorm: new(control.Number)})
 	var b strings.Builder
 	printDiffCounts(&b, d)
 	want := `CHANGED MOST  ELEMENTS  |Δ|/|A|
@@ -52,9 +54,14 @@ t2                25 %  0.5
 t4                25 %  0.3
 t3                25 %  0.2
 2 files without tensors differ
-3 tensors equal (0 B), 6 changed, 0 reshaped, 0 added, 0 removed; 0 B read
+3 tensors equal (0 B), 7 changed, 0 reshaped, 0 added, 0 removed; 0 B read
 `
 	if b.String() != want {
 		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+	b.Reset()
+	printDiff(&b, d)
+	if got := b.String(); strings.Count(got, "none in the sample") != 1 {
+		t.Errorf("%s", got)
 	}
 }

@@ -115,7 +115,8 @@ func statsText(s *control.TensorStats) []string {
 	if s == nil || s.Count == 0 {
 		return []string{"", "", "", "", ""}
 	}
-	return []string{short(s.Min), short(s.Max), short(s.Mean), humanize.Comma(s.NaN), humanize.Comma(s.Inf)}
+	n := func(x control.Number) string { return text.Number(float64(x)) }
+	return []string{n(s.Min), n(s.Max), n(s.Mean), humanize.Comma(s.NaN), humanize.Comma(s.Inf)}
 }
 
 func shapeText(shape []int64) string {

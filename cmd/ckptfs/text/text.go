@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+
+	"ckptfs/fs/control"
 )
 
 // Bytes is a number of bytes in units of 1,024: "512 B", "44.7 MiB". A difference may be less than nothing.
@@ -24,6 +27,17 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	return humanize.IBytesN(uint64(n), 3)
+}
+
+// Number is a number to four digits, and a whole one below a million as it is: "12", "0.0123", "nan".
+func Number(f float64) string {
+	switch {
+	case math.IsNaN(f), math.IsInf(f, 0):
+		return control.Number(f).String()
+	case f == math.Trunc(f) && math.Abs(f) < 1e6:
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return fmt.Sprintf("%.4g", f)
 }
 
 // Time is a moment as this machine's clock shows it; "" for none.

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"math"
 	"os/exec"
 	"testing"
 )
@@ -19,6 +20,20 @@ func TestWord(t *testing.T) {
 	}
 	if word := Word("/data/a-b_c.ckptfs"); word != "/data/a-b_c.ckptfs" {
 		t.Error(word)
+	}
+}
+
+// Pages and commands round alike.
+func TestNumber(t *testing.T) {
+	for f, want := range map[float64]string{0: "0", 12: "12", -999_999: "-999999", 1e6: "1e+06",
+		0.123456: "0.1235",
+		-1.5:     "-1.5", 1.23456e-9: "1.235e-09", 12345.678: "1.235e+04", math.Inf(-1): "-inf"} {
+		if got := Number(f); got != want {
+			t.Errorf("%g: %s, want %s", f, got, want)
+		}
+	}
+	if got := Number(math.NaN()); got != "nan" {
+		t.Error(got)
 	}
 }
 

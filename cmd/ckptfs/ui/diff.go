@@ -36,7 +36,7 @@ func (s *server) diff(_ context.Context, r *http.Request) (*page, error) {
 		full = []string{"full", "1"}
 	}
 	b.Part = withQuery("/part/diff", append([]string{"a", b.A, "b", b.B}, full...)...)
-	b.All = withQuery("/diff", "a", b.A, "b", b.B, "full", "1")
+	b.All = exactURL(b.A, b.B)
 	sample := " --sample 1MiB"
 	if b.Full {
 		sample = ""
@@ -45,6 +45,9 @@ func (s *server) diff(_ context.Context, r *http.Request) (*page, error) {
 	p.JSON = b.Part + "&json=1"
 	return p, nil
 }
+
+// exactURL is the page that reads all of what differs.
+func exactURL(a, b string) string { return withQuery("/diff", "a", a, "b", b, "full", "1") }
 
 // diffPartBody is what differs.
 type diffPartBody struct {
@@ -56,7 +59,7 @@ type diffPartBody struct {
 	Sampled   bool
 	MoreAdded int
 	MoreGone  int
-	A, B      string
+	All       string // the page that reads all
 }
 
 type change struct {
@@ -74,7 +77,7 @@ func (s *server) diffPart(ctx context.Context, r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &diffPartBody{Diff: d, A: o.A, B: o.B}
+	b := &diffPartBody{Diff: d, All: exactURL(o.A, o.B)}
 	for i := range d.Changed {
 		b.Most = append(b.Most, change{&d.Changed[i],
 			tensorURL(d.Changed[i].File, d.Changed[i].Name)})
@@ -87,7 +90,9 @@ func (s *server) diffPart(ctx context.Context, r *http.Request) (*page, error) {
 		return float64(*c.RelNorm)
 	}
 	slices.SortStableFunc(b.Most, func(a, b change) int { return cmp.Compare(far(b), far(a)) })
-	b.Layers, b.HasLayers = layerChart(d)
+	if b.Layers, b.HasLayers = layerChart(d); b.Sampled {
+		b.Layers.Caption += ", by a sample of each"
+	}
 	b.More = max(len(b.Most)-mostChanges, 0)
 	b.Most = b.Most[:len(b.Most)-b.More]
 	shownOnly := *d

@@ -11,8 +11,13 @@ import (
 // A name of a million levels makes a tree of few, and its page has a URL that a browser takes.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("<b>a.", 1<<18)
-	top := tree([]control.Tensor{{Name: long + "x"}, {Name: long + "y"}, {Name: "short.w"}}, "")
-	linked(top.Kids, "runs/a/1/f")
+	var all []control.Owned
+	for _, name := range []string{long + "x", long + "y", "short.w"} {
+		all = append(all, control.Owned{Tensor: control.Tensor{Name: name}, Owner: -1})
+	}
+	top := tree(all, "")
+	b := &tensorsBody{Outline: &control.Outline{File: &control.File{Path: "runs/a/1/f"}}}
+	b.about(top.Kids)
 	nodes := 0
 	var walk func(all []*node, depth int)
 	walk = func(all []*node, depth int) {
@@ -35,7 +40,27 @@ func TestLongNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is := asked(u.Query()); !is(long) || is(long+"x") || is("") {
+	if q := u.Query(); q.Get("sha256") != hashOf(long) || q.Has("name") {
 		t.Error("the URL of a long name asks for another")
+	}
+}
+
+// A tensor of a set is at home in each file of it.
+func TestHome(t *testing.T) {
+	for _, c := range []struct {
+		path, state, owner string
+		want               bool
+	}{
+		{"runs/a/1/m.pt", control.StatePacked, "runs/a/1/m.pt", true},
+		{"runs/a/1/m.pt", control.StatePacked, "runs/a/1/n.pt", false},
+		{"runs/a/1", "", "runs/a/1/m-1.safetensors", true},
+		{"runs/a/1", "", "runs/a/10/m-1.safetensors", false},
+		{"runs/a/1/model.safetensors.index.json", "", "runs/a/1/m-1.safetensors", true},
+		{"runs/a/2/model.safetensors.index.json", "", "runs/a/1/m-1.safetensors", false},
+	} {
+		b := &tensorsBody{Outline: &control.Outline{File: &control.File{Path: c.path, State: c.state}}}
+		if b.has(c.owner) != c.want {
+			t.Errorf("%+v", c)
+		}
 	}
 }

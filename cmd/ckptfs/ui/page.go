@@ -119,7 +119,7 @@ func (n number) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(n), 'g', 9, 64), nil
 }
 
-// short is a number to four digits.
+// short is a number as text.Number has it; "" for none.
 func short(n any) string {
 	var f float64
 	switch n := n.(type) {
@@ -137,10 +137,7 @@ func short(n any) string {
 	default:
 		return fmt.Sprint(n)
 	}
-	if f == math.Trunc(f) && math.Abs(f) < 1e6 {
-		return strconv.FormatFloat(f, 'f', -1, 64)
-	}
-	return fmt.Sprintf("%.4g", f)
+	return text.Number(f)
 }
 
 func shape(s []int64) string {
@@ -275,7 +272,15 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	s.render(w, r, status, &page{Name: "problem", Title: http.StatusText(status),
-		Body: problem{cut(e.Message, mostTitle), e.Do}})
+		Body: problem{cut(e.Message, mostTitle), s.advice(err, e)}})
+}
+
+// advice is what to do about an error.
+func (s *server) advice(err error, e *control.Error) string {
+	if e.Do == "" && known.Away(err) {
+		return "No daemon serves " + s.at.Store + " now. Mount it again, and load this page again."
+	}
+	return e.Do
 }
 
 // full is a path as commands take it, quoted for a shell.

@@ -70,6 +70,21 @@ func serveStore(t *testing.T, write bool) *server {
 			}
 		}
 	}
+	// Two files of which a sample has no difference: the last element is another.
+	for i := range 2 {
+		const n = 4 << 20
+		head, err := safetensors.AppendHeader(nil, []safetensors.Entry{{Name: "large", DType: formats.F32,
+			Shape: []int64{n / 4}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := append(head, make([]byte, n)...)
+		p[len(p)-1] = byte(0x3f + i)
+		if err := os.WriteFile(filepath.Join(store, "tree", fmt.Sprintf("far%d.safetensors", i)), p,
+			0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	v, err = volume.Open(volume.Options{Dir: store, HotSize: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -156,9 +171,23 @@ func TestPages(t *testing.T) {
 		!strings.Contains(b, "0.0909") {
 		t.Errorf("what changed: %s", b)
 	}
+	_, b = ask(t, s.gate, "GET", "/part/diff?a=far0.safetensors&b=far1.safetensors", at)
+	if !strings.Contains(b, `none in the sample: <a href="/diff?a=far0.safetensors&amp;b=far1.safetensors&amp;full=1">`) {
+		t.Errorf("what a sample misses: %s", b)
+	}
+	_, b = ask(t, s.gate, "GET", "/part/diff?a=far0.safetensors&b=far1.safetensors&full=1", at)
+	if strings.Contains(b, "none in the sample") || !strings.Contains(b, `<td class="num">1.5<`) {
+		t.Errorf("all of it: %s", b)
+	}
+	_, b = ask(t, s.gate, "GET", "/part/tensors?path=runs/a/2/model.safetensors", at)
+	if n := strings.Count(b, `first stored by <a href="/path?path=runs%2Fa%2F1%2Fmodel.safetensors">`); n != 2 ||
+		strings.Count(b, "first stored here") != 2 { // of the tensor, and of the level that has no other
+		t.Errorf("who stored the tensors: %s", b)
+	}
 	for to, code := range map[string]int{"/nothing": 404, "/run?run=nope": 404, "/path?path=runs/nope": 404,
-		"/path?path=../x": 400, "/tensor?file=runs/a/1/model.safetensors&name=no": 404,
-		"/part/values?file=runs/a/1/metrics.json&name=x": 404} {
+		"/path?path=../x": 400, "/assets/": 404, "/assets": 404, "/assets/none.js": 404,
+		"/tensor?file=runs/a/1/model.safetensors&name=no": 404,
+		"/part/values?file=runs/a/1/metrics.json&name=x":  404} {
 		r, b := ask(t, s.gate, "GET", to, at)
 		if r.StatusCode != code || !strings.Contains(b, `role="alert"`) {
 			t.Errorf("%s: %d, want %d: %s", to, r.StatusCode, code, b)

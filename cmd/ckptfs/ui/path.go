@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"path"
 	"slices"
@@ -73,17 +72,17 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 	b := &pathBody{Path: p, Name: path.Base("/" + p), Folder: e.Mode&modeType == modeDir, Size: e.Size,
 		State: e.State, View: e.View, Time: e.Mtime, Target: string(e.Target)}
 	out := &page{Name: "path", Title: shown(b.Name), Here: "files", Crumbs: crumbs(p), Body: b}
-	data := map[string]any{"entry": e}
 	if p == "" {
 		out.Title = "Files"
 	}
-	out.Data = data
+	data := map[string]func() (any, error){} // by command
+	out.Data = answers(e, data)
 	if b.Folder {
 		all, err := s.entries(ctx, p, b)
 		if err != nil {
 			return nil, err
 		}
-		data["entries"] = all
+		data["ls"] = func() (any, error) { return listing(p, all), nil }
 		out.Commands = append(out.Commands, "ckptfs ls "+s.full(p))
 	}
 	run, step := s.stepOf(ctx, p)
@@ -96,13 +95,44 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 	if step >= 0 || e.Mode&modeType == modeFile {
 		b.Tensors = withQuery("/part/tensors", "path", p, "prefix", r.URL.Query().Get("prefix"))
 		b.Lineage = withQuery("/part/ancestry", "path", p)
+		data["show"] = func() (any, error) { return s.c.Show(ctx, p, nil) }
+		data["lineage"] = func() (any, error) { return s.c.Lineage(ctx, p) }
 		out.Commands = append(out.Commands, "ckptfs show "+s.full(p), "ckptfs lineage "+s.full(p))
 	}
 	if p != "" && !b.View && e.Mode&modeType != modeLink {
 		b.Removal = withQuery("/part/removal", "path", p)
+		data["du"] = func() (any, error) { return s.c.Du(ctx, control.DuOptions{Paths: []string{p}}) }
 		out.Commands = append(out.Commands, "ckptfs du "+s.full(p))
 	}
 	return out, nil
+}
+
+// answers are those of commands about an entry; of one that fails the error, as it prints it.
+func answers(e *control.Entry, commands map[string]func() (any, error)) later {
+	return func() any {
+		all := map[string]any{"entry": e}
+		for command, answer := range commands {
+			a, err := answer()
+			if err != nil {
+				a = map[string]any{"error": control.AsError(err)}
+			}
+			all[command] = a
+		}
+		return all
+	}
+}
+
+// listing is entries of a folder as ckptfs ls --json prints them.
+func listing(folder string, all []control.Entry) any {
+	type listed struct {
+		Path control.Name `json:"path"`
+		control.Entry
+	}
+	out := make([]listed, len(all))
+	for i := range all {
+		out[i] = listed{control.Name(path.Join(folder, string(all[i].Name))), all[i]}
+	}
+	return map[string]any{"entries": out}
 }
 
 // entries lists a folder.
@@ -217,197 +247,4 @@ func (s *server) removalPart(ctx context.Context, r *http.Request) (*page, error
 		b.With = append(b.With, sharer{x.Path, pathURL(x.Path), x.Bytes})
 	}
 	return &page{Name: "removal", Body: b, Data: d}, nil
-}
-
-// tensorsBody is the tensors of a file, or of a set of files, below a prefix of their names.
-type tensorsBody struct {
-	*control.File
-	Of     int // tensors
-	Bytes  int64
-	Tree   []*node
-	Prefix string
-	Up     string // the part with the prefix above
-	Cut    bool   // more than the page shows
-}
-
-// node is a tensor, or what the names of several have in common.
-type node struct {
-	Name    string // the part of the name below its parent
-	Prefix  string // all of the name, with the dot behind it
-	Tensors int
-	Bytes   int64
-	Shared  int // tensors that other files hold, too
-	Kids    []*node
-	T       *control.Tensor
-	URL     string
-	Open    bool // it is shown unfolded
-	kids    map[string]*node
-}
-
-const (
-	// mostTree is how many tensors are shown as a whole tree; of a file with more only one level is.
-	mostTree = 3000
-	// mostKids is how many names of one level are shown.
-	mostKids = 1000
-	// mostLevels is how many levels a tree has; the rest of a name is one.
-	mostLevels = 20
-)
-
-func (s *server) tensorsPart(ctx context.Context, r *http.Request) (*page, error) {
-	q := r.URL.Query()
-	p, prefix := q.Get("path"), q.Get("prefix")
-	b := &tensorsBody{Prefix: prefix}
-	var first []control.Tensor // while they are few
-	top := &node{kids: map[string]*node{}}
-	f, err := s.c.Show(ctx, p, func(some []control.Tensor) error {
-		for i := range some {
-			t := &some[i]
-			b.Of, b.Bytes = b.Of+1, b.Bytes+t.Bytes
-			if !strings.HasPrefix(t.Name, prefix) {
-				continue
-			}
-			if len(first) <= mostTree {
-				first = append(first, *t)
-			}
-			top.add(t, prefix)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	b.File = f
-	if len(first) <= mostTree {
-		top = tree(first, prefix)
-	}
-	b.Tree = top.Kids
-	if b.Cut = len(b.Tree) > mostKids; b.Cut {
-		b.Tree = b.Tree[:mostKids]
-	}
-	linked(b.Tree, f.Path)
-	unfold(b.Tree)
-	if prefix != "" {
-		up := strings.TrimRight(prefix, "./")
-		up = up[:strings.LastIndexAny(up, "./")+1]
-		b.Up = withQuery("/path", "path", p, "prefix", up)
-	}
-	f.Tensors = first[:min(len(first), mostTree)]
-	return &page{Name: "tensors", Body: b, Data: f}, nil
-}
-
-// add counts a tensor at the next level of names.
-func (n *node) add(t *control.Tensor, prefix string) {
-	rest := t.Name[len(prefix):]
-	end := strings.IndexAny(rest, "./")
-	name := rest
-	if end >= 0 && end+1 < len(rest) {
-		name = rest[:end+1]
-	}
-	k := n.kids[name]
-	if k == nil {
-		if len(n.Kids) > mostKids {
-			return
-		}
-		k = &node{Name: strings.TrimRight(name, "./"), Prefix: prefix + name}
-		n.kids[name], n.Kids = k, append(n.Kids, k)
-	}
-	if len(name) == len(rest) {
-		one := *t
-		k.T = &one
-	}
-	k.count(t)
-}
-
-func (n *node) count(t *control.Tensor) {
-	n.Tensors, n.Bytes = n.Tensors+1, n.Bytes+t.Bytes
-	if max(t.Shared, len(t.SharedWith)) > 0 {
-		n.Shared++
-	}
-}
-
-// tree puts tensors under each other by the parts of their names. A level with one name alone is one with the
-// next.
-func tree(all []control.Tensor, prefix string) *node {
-	top := &node{kids: map[string]*node{}, Prefix: prefix}
-	for i := range all {
-		t := &all[i]
-		at, rest := top, t.Name[len(prefix):]
-		for range mostLevels {
-			end := strings.IndexAny(rest, "./")
-			if end < 0 || end+1 == len(rest) {
-				break
-			}
-			name := rest[:end+1]
-			k := at.kids[name]
-			if k == nil {
-				k = &node{Name: name[:end], Prefix: at.Prefix + name, kids: map[string]*node{}}
-				at.kids[name], at.Kids = k, append(at.Kids, k)
-			}
-			k.count(t)
-			at, rest = k, rest[end+1:]
-		}
-		leaf := &node{Name: rest, Prefix: t.Name, T: t}
-		leaf.count(t)
-		at.Kids = append(at.Kids, leaf)
-	}
-	for i, k := range top.Kids {
-		top.Kids[i] = k.joined()
-	}
-	return top
-}
-
-func (n *node) joined() *node {
-	for n.T == nil && len(n.Kids) == 1 && n.Kids[0].T == nil {
-		k := n.Kids[0]
-		k.Name = n.Name + n.Prefix[len(n.Prefix)-1:] + k.Name
-		n = k
-	}
-	for i, k := range n.Kids {
-		n.Kids[i] = k.joined()
-	}
-	return n
-}
-
-// linked sets the URLs of tensors and of levels below.
-func linked(all []*node, file string) {
-	for _, n := range all {
-		if n.T != nil {
-			n.URL = tensorURL(file, n.T.Name)
-		} else if len(n.Prefix) <= mostTitle {
-			n.URL = withQuery("/path", "path", file, "prefix", n.Prefix)
-		}
-		linked(n.Kids, file)
-	}
-}
-
-// mostRows is how many rows of a tree are unfolded.
-const mostRows = 40
-
-// unfold opens levels from the top, as long as there is room for all of one.
-func unfold(all []*node) {
-	rows := len(all)
-	for level := all; len(level) > 0; {
-		var next []*node
-		for _, n := range level {
-			next = append(next, n.Kids...)
-		}
-		if rows += len(next); rows > mostRows {
-			return
-		}
-		for _, n := range level {
-			n.Open = true
-		}
-		level = next
-	}
-}
-
-func sharedText(t *control.Tensor) string {
-	n := max(t.Shared, len(t.SharedWith))
-	if n == 0 {
-		return ""
-	}
-	if n == 1 && len(t.SharedWith) == 1 {
-		return t.SharedWith[0]
-	}
-	return fmt.Sprintf("%d files", n)
 }

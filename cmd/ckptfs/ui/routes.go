@@ -2,6 +2,7 @@ package ui
 
 import (
 	"embed"
+	"io/fs"
 	"net/http"
 )
 
@@ -34,12 +35,20 @@ func (s *server) routes() http.Handler {
 	}
 	mux.HandleFunc("POST /do", s.do)
 	files := http.FileServerFS(assets)
-	mux.HandleFunc("GET /assets/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /assets/{name}", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := fs.Stat(assets, "assets/"+r.PathValue("name")); err != nil {
+			s.fail(w, r, noPage(r))
+			return
+		}
 		w.Header().Set("Cache-Control", "private, max-age=3600")
 		files.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, notThere("there is no such page: %s", cut(r.URL.Path, mostShown)))
+		s.fail(w, r, noPage(r))
 	})
 	return mux
+}
+
+func noPage(r *http.Request) error {
+	return notThere("there is no such page: %s", cut(r.URL.Path, mostShown))
 }

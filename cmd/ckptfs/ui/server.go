@@ -87,7 +87,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.Del("token")
 		to.RawQuery = q.Encode()
 		to.Scheme, to.Host = "", ""
-		if to.Path = "/" + strings.TrimLeft(to.Path, "/"); r.Method == http.MethodGet {
+		to.Path = "/" + strings.TrimLeft(to.Path, "/")
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			http.Redirect(w, r, to.String(), http.StatusSeeOther)
 			return
 		}
@@ -121,40 +122,76 @@ func loopbackName(host string) bool {
 // listen opens what --listen names: HOST:PORT, or unix:PATH.
 func listen(where string) (ln net.Listener, loopback bool, err error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
-		// A socket that no program answers at is removed; anything else stays.
-		if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSocket != 0 {
-			c, err := net.Dial("unix", path)
-			if err == nil {
-				c.Close()
-				return nil, false, fmt.Errorf("--listen %s: another program answers there", where)
-			}
-			if !errors.Is(err, unix.ECONNREFUSED) { // it may be another user's
-				return nil, false, fmt.Errorf("--listen %s: %w; name another path", where, err)
-			}
-			if err := os.Remove(path); err != nil {
-				return nil, false, err
-			}
-		}
-		mask := unix.Umask(0o177) // nobody else may connect, from the first moment on
-		ln, err := net.Listen("unix", path)
-		unix.Umask(mask)
-		return ln, true, err
+		ln, err = listenUnix(path)
+	} else {
+		ln, loopback, err = listenTCP(where)
 	}
+	if err == nil {
+		return ln, loopback || ln.Addr().Network() == "unix", nil
+	}
+	do := ""
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		do = "; another program answers there: name another port, or 0 for any that is free"
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		do = "; this machine has no such address: 0.0.0.0 is all that it has"
+	case errors.Is(err, unix.EACCES) && !strings.HasPrefix(where, "unix:"):
+		do = "; ports below 1024 are root's"
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	return nil, false, fmt.Errorf("--listen %s: %w%s", where, err, do)
+}
+
+var errWhere = errors.New("HOST:PORT or unix:PATH is expected")
+
+func listenTCP(where string) (ln net.Listener, loopback bool, err error) {
 	host, _, err := net.SplitHostPort(where)
 	if err != nil {
-		return nil, false, fmt.Errorf("--listen %s: HOST:PORT or unix:PATH is expected", where)
+		return nil, false, errWhere
 	}
-	ln, err = net.Listen("tcp", where)
-	if err != nil {
+	if ln, err = net.Listen("tcp", where); err != nil {
 		return nil, false, err
 	}
 	ip := ln.Addr().(*net.TCPAddr).IP
 	return ln, ip.IsLoopback() && host != "", nil
 }
 
-// address is the URL of what listens.
-func address(ln net.Listener, token string) string {
+// listenUnix makes a socket that its owner alone may open. One without a place in the filesystem (an empty
+// path, or one that begins with @) anybody might.
+func listenUnix(path string) (net.Listener, error) {
+	if path == "" || path[0] == '@' || path[0] == 0 {
+		return nil, errWhere
+	}
+	// A socket that no program answers at is removed; anything else stays.
+	if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeSocket != 0 {
+		c, err := net.Dial("unix", path)
+		if err == nil {
+			c.Close()
+			return nil, errors.New("another program answers there; name another path")
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) { // it may be another user's
+			return nil, fmt.Errorf("%w; name another path", err)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	mask := unix.Umask(0o177) // nobody else may connect, from the first moment on
+	defer unix.Umask(mask)
+	return net.Listen("unix", path)
+}
+
+// address is the URL of the page of a path where ln listens; "": the first page.
+func address(ln net.Listener, token, path string) string {
 	u := url.URL{Scheme: "http", Host: ln.Addr().String(), Path: "/"}
+	q := url.Values{}
+	if path != "" {
+		u.Path = "/path"
+		q.Set("path", path)
+	}
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() {
 		if name, err := os.Hostname(); err == nil {
 			u.Host = net.JoinHostPort(name, fmt.Sprint(a.Port))
@@ -163,8 +200,9 @@ func address(ln net.Listener, token string) string {
 		u.Host = "localhost" // of a socket, whatever the client calls it
 	}
 	if token != "" {
-		u.RawQuery = url.Values{"token": {token}}.Encode()
+		q.Set("token", token)
 	}
+	u.RawQuery = q.Encode()
 	return u.String()
 }
 

@@ -61,6 +61,10 @@ func TestGate(t *testing.T) {
 		len(r.Cookies()) != 1 {
 		t.Fatalf("%d, %v", r.StatusCode, r.Header)
 	}
+	if h, _ := ask(t, g, "HEAD", "/runs?token="+g.token, nil); h.StatusCode != http.StatusSeeOther ||
+		len(h.Cookies()) != 1 {
+		t.Errorf("HEAD: %d, %v", h.StatusCode, h.Header)
+	}
 	c := r.Cookies()[0]
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || strings.Contains(c.Value, g.token) {
 		t.Errorf("%v", c)
@@ -116,13 +120,27 @@ func TestListen(t *testing.T) {
 			t.Errorf("%s: %v, %v", where, local, err)
 			continue
 		}
-		if u := address(ln, "x"); !strings.HasPrefix(u, "http://") || !strings.HasSuffix(u, "/?token=x") {
+		if u := address(ln, "x", ""); !strings.HasPrefix(u, "http://") || !strings.HasSuffix(u, "/?token=x") {
 			t.Errorf("%s: %s", where, u)
+		}
+		if u := address(ln, "x", "a/b &c"); !strings.HasSuffix(u, "/path?path=a%2Fb+%26c&token=x") {
+			t.Errorf("%s: %s", where, u)
+		}
+		_, port, _ := net.SplitHostPort(ln.Addr().String())
+		if _, _, err := listen("127.0.0.1:" + port); err == nil ||
+			!strings.HasPrefix(err.Error(), "--listen 127.0.0.1:"+port) || !strings.Contains(err.Error(), "another port") {
+			t.Errorf("a port that is taken: %v", err)
 		}
 		ln.Close()
 	}
 	if _, _, err := listen("8700"); err == nil || !strings.Contains(err.Error(), "HOST:PORT") {
 		t.Errorf("%v", err)
+	}
+	for where, want := range map[string]string{"unix:": "is expected", "unix:@any": "is expected",
+		"unix:/none/x": "--listen unix:/none/x: ", "192.0.2.1:80": "no such address", "127.0.0.1:99999": "--listen"} {
+		if ln, _, err := listen(where); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", where, ln, err)
+		}
 	}
 	path := filepath.Join(t.TempDir(), "sock")
 	ln, local, err := listen("unix:" + path)

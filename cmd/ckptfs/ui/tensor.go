@@ -41,39 +41,46 @@ func hashOf(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// asked reports whether a tensor's name is the one that a URL asks for.
-func asked(q url.Values) func(name string) bool {
+// tensorOf is the tensor that a URL asks for, and the model that first stored it, if that is known.
+func (s *server) tensorOf(ctx context.Context, q url.Values) (*control.Tensor, *control.Model, error) {
+	file, name := q.Get("file"), q.Get("name")
+	var long *control.Tensor
 	if h := q.Get("sha256"); h != "" {
-		return func(name string) bool { return len(name) > mostTitle && hashOf(name) == h }
+		_, err := s.c.Show(ctx, file, func(some []control.Tensor) error {
+			for i := range some {
+				if long == nil && len(some[i].Name) > mostTitle && hashOf(some[i].Name) == h {
+					one := some[i]
+					long = &one
+				}
+			}
+			return nil
+		})
+		if err != nil || long != nil {
+			return long, nil, err
+		}
+		name = h
+	} else {
+		o, err := s.c.Outline(ctx, control.OutlineOptions{Path: file, Prefix: name, Exact: true, Most: 1})
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(o.Listed) > 0 {
+			return &o.Listed[0].Tensor, o.Owner(&o.Listed[0]), nil
+		}
 	}
-	want := q.Get("name")
-	return func(name string) bool { return name == want }
+	return nil, nil, notThere("%s: no tensor called %s", shown(file), shown(name))
 }
 
 func (s *server) tensor(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
-	file, is := q.Get("file"), asked(q)
-	b := &tensorBody{File: file}
-	found := false
-	_, err := s.c.Show(ctx, file, func(some []control.Tensor) error {
-		for i := range some {
-			if !found && is(some[i].Name) {
-				b.T, found = some[i], true
-			}
-		}
-		return nil
-	})
+	file := q.Get("file")
+	t, owner, err := s.tensorOf(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		return nil, notThere("%s: no tensor called %s", shown(file), shown(q.Get("name")+q.Get("sha256")))
-	}
+	b := &tensorBody{File: file, T: *t, Owner: owner}
 	name := b.T.Name
 	b.Values = withQuery("/part/values", tensorQuery(file, name)...)
-	if o, err := s.c.Owner(ctx, file, name); err == nil { // else it is no model's
-		b.Owner = &o.Owner
-	}
 	for _, p := range b.T.SharedWith[:min(len(b.T.SharedWith), 20)] {
 		b.Shares = append(b.Shares, sharer{Path: p, URL: withQuery("/path", "path", p)})
 	}
@@ -104,23 +111,12 @@ const bins = 80
 
 func (s *server) valuesPart(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
-	file, is := q.Get("file"), asked(q)
-	var dtype formats.DType
-	name, found := "", false
-	_, err := s.c.Show(ctx, file, func(some []control.Tensor) error {
-		for i := range some {
-			if !found && is(some[i].Name) {
-				name, dtype, found = some[i].Name, formats.DType(some[i].DType), true
-			}
-		}
-		return nil
-	})
+	file := q.Get("file")
+	t, _, err := s.tensorOf(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		return nil, notThere("%s: no tensor called %s", shown(file), shown(q.Get("name")+q.Get("sha256")))
-	}
+	name, dtype := t.Name, formats.DType(t.DType)
 	if !numbers.Known(dtype) || dtype.Bits()%8 != 0 {
 		return nil, control.Invalid("elements of type %s are no numbers to this program", shown(string(dtype)))
 	}

@@ -68,6 +68,10 @@ pages except with --write. A store that is not mounted is open, and cannot be mo
 			if write {
 				open = s.Change
 			}
+			if !loopback {
+				fmt.Fprintln(cmd.ErrOrStderr(), "ckptfs: whoever has this URL can look at the store, and the "+
+					"connection is not encrypted: docs/pages.md has a tunnel")
+			}
 			return open(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {
 				return run(cmd.Context(), s, ln, newServer(cmd.Context(), c, at, token, write))
 			})
@@ -91,7 +95,7 @@ func run(ctx context.Context, s Shell, ln net.Listener, srv *server) error {
 		srv.runs.Warm(ctx)
 		_, _ = srv.origins.Get(ctx, graphFresh)
 	}()
-	out := started{URL: address(ln, srv.gate.token), Store: srv.at.Store, Write: srv.write}
+	out := started{URL: address(ln, srv.gate.token, srv.at.Path), Store: srv.at.Store, Write: srv.write}
 	err := s.Show(out, func(w io.Writer) { fmt.Fprintf(w, "%s\n", out.URL) })
 	if err != nil {
 		return err

@@ -109,13 +109,21 @@
     heat(d) {
       const o = frame(d);
       // orders of magnitude are what tells layers apart
-      const cells = d.cells.filter((c) => c[2] > 0).map((c) => [c[0], c[1], Math.log10(c[2]), c[2]]);
       let low = Infinity, high = -Infinity;
-      for (const c of cells) { low = Math.min(low, c[2]); high = Math.max(high, c[2]); }
+      const cells = d.cells.map(([step, layer, far]) => {
+        const q = new URLSearchParams({ a: "runs/" + d.run + "/" + (step ? d.steps[step - 1] : d.before), b: "runs/" + d.run + "/" + d.steps[step] });
+        if (!(far > 0)) { // it changed, and not in the sample
+          q.set("full", "1");
+          return { value: [step, layer, 0, 0], visualMap: false, itemStyle: { color: color("--line") }, href: "/diff?" + q };
+        }
+        const order = Math.log10(far);
+        low = Math.min(low, order); high = Math.max(high, order);
+        return { value: [step, layer, order, far], href: "/diff?" + q };
+      });
       if (low > high) { low = -6; high = 0; }
       o.grid = { left: 8, right: 8, top: 8, bottom: 64, containLabel: true };
       o.tooltip.trigger = "item";
-      o.tooltip.formatter = (p) => d.layers[p.value[1]] + "\nstep " + d.steps[p.value[0]] + ": " + short(p.value[3]);
+      o.tooltip.formatter = (p) => d.layers[p.value[1]] + "\nstep " + d.steps[p.value[0]] + ": " + (p.value[3] > 0 ? short(p.value[3]) : "none in the sample");
       o.xAxis = axis({ type: "category", data: d.steps, splitArea: { show: false } });
       o.yAxis = axis({ type: "category", data: d.layers, inverse: true });
       o.yAxis.axisLabel.width = 140;

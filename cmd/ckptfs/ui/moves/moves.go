@@ -40,11 +40,13 @@ const (
 
 // Map is what is known of a run so far.
 type Map struct {
+	Run    string   `json:"run"`
 	Steps  []string `json:"steps"`  // each compared with the one before it; the first with Before
 	Before string   `json:"before"` // "": there are not two steps
 	Layers []string `json:"layers"` // in the order of the model
 	// Cells are a step, a layer, and |Δ|/|A| over the layer's tensors that changed, of those that had other
-	// elements than zeros before, and whose norms are finite. A layer without such tensors has none.
+	// elements than zeros before, and whose norms are finite. A layer without such tensors has none. 0: the
+	// sample has no difference.
 	Cells   [][3]float64 `json:"cells"`
 	Done    int          `json:"done"` // steps that were compared
 	Every   bool         `json:"every"`
@@ -102,7 +104,8 @@ func New(life context.Context, from Source) *Moves {
 // Of is what is known of a run by now. What is not is found out behind the answer: ask again.
 func (m *Moves) Of(l *known.Log) *Map {
 	of := chosen(l)
-	out := &Map{Steps: []string{}, Layers: []string{}, Cells: [][3]float64{}, Every: len(of) <= MostSteps}
+	out := &Map{Run: l.Run, Steps: []string{}, Layers: []string{}, Cells: [][3]float64{},
+		Every: len(of) <= MostSteps}
 	if !out.Every {
 		of = spread(of)
 	}
