@@ -34,6 +34,7 @@ type mountConfig struct {
 	packCPUs      int
 	noPassthrough bool
 	noDelta       bool
+	noRecipes     bool
 	noIDs         bool
 	noViews       bool
 	allowOther    bool
@@ -117,6 +118,7 @@ line of /etc/fstab mounts at boot:
 	f.IntVar(&c.packCPUs, "pack-cpus", 0, "processors that packing may use; 0 for those that other programs leave, and all while a command waits for it")
 	f.BoolVar(&c.noPassthrough, "no-passthrough", false, "serve every read and write through the daemon")
 	f.BoolVar(&c.noDelta, "no-delta", false, "store every changed tensor whole, not as its difference from an earlier checkpoint's")
+	f.BoolVar(&c.noRecipes, "no-recipes", false, "do not store quantised, converted and merged tensors as computed from those that they were made of")
 	f.BoolVar(&c.noIDs, "no-ids", false, "compute artifact ids when a program asks for them, not of every packed file while the daemon is idle")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt (X.npz, X.h5, …) below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")

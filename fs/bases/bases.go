@@ -74,6 +74,8 @@ type Options struct {
 	// Parents lists the paths that the step of the file at p, which may be the step itself, says it came
 	// from. Paths are relative to the tree's root.
 	Parents func(p string) []string
+	// NoRecipes: no file is computed from others.
+	NoRecipes bool
 }
 
 // Finder finds what files may be stored against. A nil Finder finds nothing. It may be used by several
@@ -150,7 +152,7 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 		return f.alikeTo(signs)
 	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
-	rel.Sources = f.sourcesOf(p, l)
+	rel.Sources, rel.NoRecipes = f.sourcesOf(p, l), f.o.NoRecipes
 	return rel, was, end
 }
 
@@ -162,7 +164,7 @@ func (f *Finder) RelatedAmong(p string, l *formats.Layout, not func(cas.Hash) bo
 		return rel, nil
 	}
 	rel, was = f.earlier(p, l, not, among.of)
-	rel.Masters, rel.Sources = f.mastersOf(p, l), f.sourcesOf(p, l)
+	rel.Masters, rel.Sources, rel.NoRecipes = f.mastersOf(p, l), f.sourcesOf(p, l), f.o.NoRecipes
 	return rel, was
 }
 

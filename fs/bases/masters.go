@@ -37,7 +37,7 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 
 // sourcesOf are files in which the tensors may be that those of the file at p were made of.
 func (f *Finder) sourcesOf(p string, l *formats.Layout) (ms []*manifest.Manifest) {
-	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool {
+	if f.o.NoRecipes || !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool {
 		return recipes.Quantised(&t) || l.Format == converted && recipes.MayBeTarget(&t)
 	}) {
 		return nil

@@ -84,7 +84,9 @@ func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.
 	if err := o.choose(j.origins); err != nil {
 		return err
 	}
-	j.mixer = newMixer(o)
+	if !rel.NoRecipes {
+		j.mixer = newMixer(o)
+	}
 	if s := o.most(); j.before == nil && s != nil {
 		j.before = s.of
 	}

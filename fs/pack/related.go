@@ -23,6 +23,8 @@ type Related struct {
 	Masters []*manifest.Manifest
 	// Sources are files in which tensors may be that those of this one were made of: quantised, or converted.
 	Sources []*manifest.Manifest
+	// NoRecipes: no tensor is computed from others.
+	NoRecipes bool
 }
 
 // relatives are the chunks that those of a region may be stored with the help of, in order.

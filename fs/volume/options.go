@@ -47,6 +47,7 @@ type Options struct {
 	PackBytes   int64 // memory that packing may use, beside the store's; 0: no bound
 	LayoutBytes int64 // memory that a file's tensors may take while they are read; 0: the formats' own bounds
 	NoDelta     bool  // store every chunk alone, not against an earlier version of it
+	NoRecipes   bool  // store no chunk as computed from others
 	// SumAfter is for how long a plain file rests before its checksum is made; 0: a default; negative: no
 	// checksums.
 	SumAfter time.Duration

@@ -253,7 +253,8 @@ func (v *Volume) openWorkers(o Options) {
 	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
 	v.ids = newIdentifier(v, o.IDsAfter)
 	if !o.NoDelta {
-		v.bases = bases.New(bases.Options{Store: manifests{v}, Root: v.names.RootFd(), Parents: v.parents})
+		v.bases = bases.New(bases.Options{Store: manifests{v}, Root: v.names.RootFd(), Parents: v.parents,
+			NoRecipes: o.NoRecipes})
 	}
 	v.queue = newQueue(v, o)
 }
