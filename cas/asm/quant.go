@@ -20,6 +20,7 @@ func quantKernels() {
 		v.predictNibbles("Q41", 20, 4, 0.5, true, false)
 		v.predictNibbles("Q50", 22, 2, 16.5, false, true)
 		v.predictNibbles("Q51", 24, 4, 0.5, true, true)
+		v.predictMXFP4()
 		for _, divides := range []bool{true, false} {
 			v.f8(divides, false)
 			v.f8(divides, true)

@@ -9,10 +9,12 @@ import (
 	"ckptfs/cas/half"
 )
 
+var measured = []Format{Q8_0, Q4_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS, MXFP4, F8E4M3}
+
 // BenchmarkRestore makes what a chunk has of blocks, of weights in bfloat16, at each level. Bytes are those
 // of the blocks.
 func BenchmarkRestore(b *testing.B) {
-	for _, f := range []Format{Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, F8E4M3} {
+	for _, f := range measured {
 		q, blocks, x := weights(b, f)
 		var s Streams
 		if err := q.Differ(&s, blocks, x); err != nil {
@@ -35,17 +37,19 @@ func BenchmarkRestore(b *testing.B) {
 
 // BenchmarkDiffer finds out what is left of them.
 func BenchmarkDiffer(b *testing.B) {
-	for _, f := range []Format{Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, F8E4M3} {
+	for _, f := range measured {
 		q, blocks, x := weights(b, f)
-		b.Run(f.String(), func(b *testing.B) {
-			b.SetBytes(int64(len(blocks)))
-			b.ReportAllocs()
-			var s Streams
-			for b.Loop() {
-				if err := q.Differ(&s, blocks, x); err != nil {
-					b.Fatal(err)
+		codectest.Levels(func(level string) {
+			b.Run(f.String()+"/"+level, func(b *testing.B) {
+				b.SetBytes(int64(len(blocks)))
+				b.ReportAllocs()
+				var s Streams
+				for b.Loop() {
+					if err := q.Differ(&s, blocks, x); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
+			})
 		})
 	}
 }

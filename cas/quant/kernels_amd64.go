@@ -68,6 +68,8 @@ func (q *Quantiser) predict(dst []byte, x []float32, f *factors) {
 		simd.Widest(predictQ50AVX2, predictQ50AVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
 	case Q5_1:
 		simd.Widest(predictQ51AVX2, predictQ51AVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
+	case MXFP4:
+		simd.Widest(predictMXFP4AVX2, predictMXFP4AVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
 	case Q8_0:
 		simd.Widest(predictQ80AVX2, predictQ80AVX512)(&dst[0], &x[0], &f.a[0], n)
 	default:

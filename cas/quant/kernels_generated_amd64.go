@@ -59,6 +59,11 @@ func predictQ50AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
 //go:noescape
 func predictQ51AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
 
+// predictMXFP4AVX512 sets the codes of blocks of 17 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictMXFP4AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
 // f8DivideAVX512 sets blocks of 32 codes to those of x/s, of a type (f8Types).
 //
 //go:noescape
@@ -135,6 +140,11 @@ func predictQ50AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
 //
 //go:noescape
 func predictQ51AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictMXFP4AVX2 sets the codes of blocks of 17 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictMXFP4AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
 
 // f8DivideAVX2 sets blocks of 32 codes to those of x/s, of a type (f8Types).
 //

@@ -1359,6 +1359,119 @@ block:
 	VZEROUPPER
 	RET
 
+// func predictMXFP4AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX512F
+TEXT ·predictMXFP4AVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVL         $0x7fffffff, DI
+	VPBROADCASTD DI, Z0
+	MOVL         $0x00000008, DI
+	VPBROADCASTD DI, Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x3f000000, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x3fc00000, DI
+	VPBROADCASTD DI, Z4
+	MOVL         $0x40200000, DI
+	VPBROADCASTD DI, Z5
+	MOVL         $0x40600000, DI
+	VPBROADCASTD DI, Z6
+	MOVL         $0x40a00000, DI
+	VPBROADCASTD DI, Z7
+	MOVL         $0x40e00000, DI
+	VPBROADCASTD DI, Z8
+	MOVL         $0x41200000, DI
+	VPBROADCASTD DI, Z9
+	MOVL         $0x0000000f, DI
+	VPBROADCASTD DI, Z10
+	MOVL         $0x00000010, DI
+	VPBROADCASTD DI, Z10
+
+block:
+	VBROADCASTSS (DX), Z10
+	VBROADCASTSS (BX), Z13
+	VMOVUPS      (CX), Z13
+	VMULPS       Z10, Z13, Z13
+	VCMPPS       $0x07, Z13, Z13, K1
+	VMOVDQA32.Z  Z13, K1, Z13
+	VPXORD       Z11, Z11, Z11
+	VPSRLD       $0x1c, Z13, Z14
+	VPANDD       Z1, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPSUBD       Z13, Z3, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z4, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z5, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z6, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z7, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z8, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z9, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z11, Z2, Z15
+	VPSRAD       $0x1f, Z15, Z15
+	VPANDD       Z15, Z14, Z14
+	VPORD        Z14, Z11, Z13
+	VMOVUPS      64(CX), Z14
+	VMULPS       Z10, Z14, Z14
+	VCMPPS       $0x07, Z14, Z14, K1
+	VMOVDQA32.Z  Z14, K1, Z14
+	VPXORD       Z12, Z12, Z12
+	VPSRLD       $0x1c, Z14, Z10
+	VPANDD       Z1, Z10, Z10
+	VPANDD       Z0, Z14, Z14
+	VPSUBD       Z14, Z3, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z4, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z5, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z6, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z7, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z8, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z9, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z12, Z2, Z15
+	VPSRAD       $0x1f, Z15, Z15
+	VPANDD       Z15, Z10, Z10
+	VPORD        Z10, Z12, Z14
+	VPSLLD       $0x04, Z14, Z14
+	VPORD        Z14, Z13, Z13
+	VPMOVDB      Z13, 1(AX)
+	ADDQ         $0x11, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
 // func f8DivideAVX512(dst *byte, x *float32, blocks int, s float32, t *uint32)
 // Requires: AVX, AVX512F
 TEXT ·f8DivideAVX512(SB), NOSPLIT, $0-40
@@ -3642,6 +3755,277 @@ block:
 	VZEROUPPER
 	RET
 
+// func predictMXFP4AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·predictMXFP4AVX2(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), AX
+	MOVQ  x+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	VPXOR Y0, Y0, Y0
+
+block:
+	VBROADCASTSS (DX), Y1
+	VBROADCASTSS (BX), Y2
+	VMOVUPS      (CX), Y2
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x07, Y2, Y2, Y3
+	VPAND        Y3, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPSRLD       $0x1c, Y2, Y4
+	VPAND        dwords_8<>+0(SB), Y4, Y4
+	VPAND        dwords_7fffffff<>+0(SB), Y2, Y2
+	VMOVDQU      dwords_3f000000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_3fc00000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_40200000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_40600000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_40a00000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_40e00000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_41200000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPSUBD       Y3, Y0, Y5
+	VPSRAD       $0x1f, Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPOR         Y4, Y3, Y2
+	VMOVUPS      32(CX), Y3
+	VMULPS       Y1, Y3, Y3
+	VCMPPS       $0x07, Y3, Y3, Y4
+	VPAND        Y4, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPSRLD       $0x1c, Y3, Y5
+	VPAND        dwords_8<>+0(SB), Y5, Y5
+	VPAND        dwords_7fffffff<>+0(SB), Y3, Y3
+	VMOVDQU      dwords_3f000000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_3fc00000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_40200000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_40600000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_40a00000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_40e00000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_41200000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VPSUBD       Y4, Y0, Y6
+	VPSRAD       $0x1f, Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPOR         Y5, Y4, Y3
+	VMOVUPS      64(CX), Y4
+	VMULPS       Y1, Y4, Y4
+	VCMPPS       $0x07, Y4, Y4, Y5
+	VPAND        Y5, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPSRLD       $0x1c, Y4, Y6
+	VPAND        dwords_8<>+0(SB), Y6, Y6
+	VPAND        dwords_7fffffff<>+0(SB), Y4, Y4
+	VMOVDQU      dwords_3f000000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_3fc00000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_40200000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_40600000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_40a00000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_40e00000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_41200000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VPSUBD       Y5, Y0, Y7
+	VPSRAD       $0x1f, Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPOR         Y6, Y5, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVUPS      96(CX), Y4
+	VMULPS       Y1, Y4, Y4
+	VCMPPS       $0x07, Y4, Y4, Y1
+	VPAND        Y1, Y4, Y4
+	VPXOR        Y1, Y1, Y1
+	VPSRLD       $0x1c, Y4, Y5
+	VPAND        dwords_8<>+0(SB), Y5, Y5
+	VPAND        dwords_7fffffff<>+0(SB), Y4, Y4
+	VMOVDQU      dwords_3f000000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_3fc00000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_40200000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_40600000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_40a00000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_40e00000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_41200000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPSUBD       Y1, Y0, Y6
+	VPSRAD       $0x1f, Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPOR         Y5, Y1, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPACKUSDW    Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X1
+	VPACKUSWB    X1, X2, X1
+	VMOVDQU      X1, 1(AX)
+	ADDQ         $0x11, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA dwords_7fffffff<>+0(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+4(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+8(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+12(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+16(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+20(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+24(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+28(SB)/4, $0x7fffffff
+GLOBL dwords_7fffffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_8<>+0(SB)/4, $0x00000008
+DATA dwords_8<>+4(SB)/4, $0x00000008
+DATA dwords_8<>+8(SB)/4, $0x00000008
+DATA dwords_8<>+12(SB)/4, $0x00000008
+DATA dwords_8<>+16(SB)/4, $0x00000008
+DATA dwords_8<>+20(SB)/4, $0x00000008
+DATA dwords_8<>+24(SB)/4, $0x00000008
+DATA dwords_8<>+28(SB)/4, $0x00000008
+GLOBL dwords_8<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_3fc00000<>+0(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+4(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+8(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+12(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+16(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+20(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+24(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+28(SB)/4, $0x3fc00000
+GLOBL dwords_3fc00000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_40200000<>+0(SB)/4, $0x40200000
+DATA dwords_40200000<>+4(SB)/4, $0x40200000
+DATA dwords_40200000<>+8(SB)/4, $0x40200000
+DATA dwords_40200000<>+12(SB)/4, $0x40200000
+DATA dwords_40200000<>+16(SB)/4, $0x40200000
+DATA dwords_40200000<>+20(SB)/4, $0x40200000
+DATA dwords_40200000<>+24(SB)/4, $0x40200000
+DATA dwords_40200000<>+28(SB)/4, $0x40200000
+GLOBL dwords_40200000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_40600000<>+0(SB)/4, $0x40600000
+DATA dwords_40600000<>+4(SB)/4, $0x40600000
+DATA dwords_40600000<>+8(SB)/4, $0x40600000
+DATA dwords_40600000<>+12(SB)/4, $0x40600000
+DATA dwords_40600000<>+16(SB)/4, $0x40600000
+DATA dwords_40600000<>+20(SB)/4, $0x40600000
+DATA dwords_40600000<>+24(SB)/4, $0x40600000
+DATA dwords_40600000<>+28(SB)/4, $0x40600000
+GLOBL dwords_40600000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_40a00000<>+0(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+4(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+8(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+12(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+16(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+20(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+24(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+28(SB)/4, $0x40a00000
+GLOBL dwords_40a00000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_40e00000<>+0(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+4(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+8(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+12(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+16(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+20(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+24(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+28(SB)/4, $0x40e00000
+GLOBL dwords_40e00000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_41200000<>+0(SB)/4, $0x41200000
+DATA dwords_41200000<>+4(SB)/4, $0x41200000
+DATA dwords_41200000<>+8(SB)/4, $0x41200000
+DATA dwords_41200000<>+12(SB)/4, $0x41200000
+DATA dwords_41200000<>+16(SB)/4, $0x41200000
+DATA dwords_41200000<>+20(SB)/4, $0x41200000
+DATA dwords_41200000<>+24(SB)/4, $0x41200000
+DATA dwords_41200000<>+28(SB)/4, $0x41200000
+GLOBL dwords_41200000<>(SB), RODATA|NOPTR, $32
+
 // func f8DivideAVX2(dst *byte, x *float32, blocks int, s float32, t *uint32)
 // Requires: AVX, AVX2
 TEXT ·f8DivideAVX2(SB), NOSPLIT, $0-40
@@ -3756,16 +4140,6 @@ DATA dwords_1<>+20(SB)/4, $0x00000001
 DATA dwords_1<>+24(SB)/4, $0x00000001
 DATA dwords_1<>+28(SB)/4, $0x00000001
 GLOBL dwords_1<>(SB), RODATA|NOPTR, $32
-
-DATA dwords_7fffffff<>+0(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+4(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+8(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+12(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+16(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+20(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+24(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+28(SB)/4, $0x7fffffff
-GLOBL dwords_7fffffff<>(SB), RODATA|NOPTR, $32
 
 DATA dwords_80<>+0(SB)/4, $0x00000080
 DATA dwords_80<>+4(SB)/4, $0x00000080

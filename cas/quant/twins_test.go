@@ -11,7 +11,7 @@ import (
 )
 
 // kernelled are the formats that have kernels.
-var kernelled = []Format{Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K}
+var kernelled = []Format{Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4, Q4_K, Q5_K, Q6_K}
 
 // samePredictions fails unless the codes of each level are those of the twin. Parts that are not all numbers
 // have no factor, as ever.
@@ -88,7 +88,7 @@ func scalesOf(f Format) (all [64][2]float32) {
 		case 11:
 			d = 1e38
 		}
-		if f <= Q5_1 {
+		if f <= Q5_1 || f == MXFP4 {
 			d = 1 / d
 		}
 		if f == Q6_K || f == Q8_0 {
@@ -143,6 +143,8 @@ func TestTwinsTies(t *testing.T) {
 				switch format {
 				case Q8_0:
 					v = c / s[0]
+				case MXFP4:
+					v = c * (1 - float32(len(x)/5%2)*2) / s[0]
 				case Q4_0, Q5_0, Q4_1, Q5_1:
 					v = (c-q.unrounded(0, 1, 0))/s[0] + s[1]
 				}
@@ -293,7 +295,7 @@ func TestTwinsF8(t *testing.T) {
 
 // TestTwinsRestore: blocks and streams are the same at all levels.
 func TestTwinsRestore(t *testing.T) {
-	for _, format := range append(kernelled, F8E4M3, MXFP4) {
+	for _, format := range append(kernelled, F8E4M3, IQ4_XS) {
 		q, blocks, x := weights(t, format)
 		var all [][]byte
 		codectest.Levels(func(string) {
