@@ -9,10 +9,12 @@ import (
 	"ckptfs/cas/half"
 )
 
+var measured = []Format{Q8_0, Q4_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS, MXFP4, F8E4M3}
+
 // BenchmarkRestore makes what a chunk has of blocks, of weights in bfloat16, at each level. Bytes are those
 // of the blocks.
 func BenchmarkRestore(b *testing.B) {
-	for _, f := range []Format{Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, F8E4M3} {
+	for _, f := range measured {
 		q, blocks, x := weights(b, f)
 		var s Streams
 		if err := q.Differ(&s, blocks, x); err != nil {
@@ -35,17 +37,19 @@ func BenchmarkRestore(b *testing.B) {
 
 // BenchmarkDiffer finds out what is left of them.
 func BenchmarkDiffer(b *testing.B) {
-	for _, f := range []Format{Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, F8E4M3} {
+	for _, f := range measured {
 		q, blocks, x := weights(b, f)
-		b.Run(f.String(), func(b *testing.B) {
-			b.SetBytes(int64(len(blocks)))
-			b.ReportAllocs()
-			var s Streams
-			for b.Loop() {
-				if err := q.Differ(&s, blocks, x); err != nil {
-					b.Fatal(err)
+		codectest.Levels(func(level string) {
+			b.Run(f.String()+"/"+level, func(b *testing.B) {
+				b.SetBytes(int64(len(blocks)))
+				b.ReportAllocs()
+				var s Streams
+				for b.Loop() {
+					if err := q.Differ(&s, blocks, x); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
+			})
 		})
 	}
 }
@@ -64,21 +68,28 @@ func weights(t testing.TB, f Format) (q Quantiser, blocks []byte, x []float32) {
 		q.Scales = Scales{Rows: n / 4096, Cols: 4096, Tall: 1, Wide: 4096}
 	}
 	var s Streams
-	if f >= Q2_K && f <= Q6_K {
-		for range n / elems {
-			s[dStream] = append(s[dStream], byte(r.IntN(3)))
-		}
-		for range n / shapes[f].sub {
-			z := byte(min(math.Abs(r.NormFloat64())*2, 12))
-			s[scaleStream] = append(s[scaleStream], z)
-			if f != Q6_K {
-				s[minStream+min(z, 7)] = append(s[minStream+min(z, 7)], byte(math.Abs(r.NormFloat64())*2))
-			}
-		}
-	}
 	blocks, err := q.Restore(nil, &s, x)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if f >= Q2_K && f <= Q6_K {
+		for p := blocks; len(p) > 0; p = p[size:] {
+			var sc, mn [16]byte
+			q.split(p, &sc, &mn)
+			for i := range sc {
+				sc[i] -= byte(min(math.Abs(r.NormFloat64())*2, float64(sc[i])))
+				mn[i] -= byte(min(math.Abs(r.NormFloat64())*2, float64(mn[i])))
+			}
+			q.join(p, &sc, &mn)
+			q.put16(p, 0, q.get16(p, 0)-uint16(r.IntN(30)))
+		}
+		if err := q.Differ(&s, blocks, x); err != nil {
+			t.Fatal(err)
+		}
+		clear(s[maskStream:]) // the codes are those that follow
+		if blocks, err = q.Restore(nil, &s, x); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if f.FP8() {
 		q.Scales.Values = make([]float32, len(q.Scales.Groups(n)))

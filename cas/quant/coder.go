@@ -11,11 +11,11 @@ const (
 	dStream      = 1 // the next eight bits of d, the highest four
 	mStream      = 3 // the same of m
 	scaleStream  = 5
-	minStream    = 6 // in minGroups
-	maskStream   = minStream + minGroups
+	groupStream  = 6 // in groups
+	maskStream   = groupStream + groups
 	codeStream   = maskStream + 1 // in codeGroups
 	streams      = codeStream + codeGroups
-	minGroups    = 8
+	groups       = 8
 	codeGroups   = 8
 	factorStream = 0 // of FP8: four planes
 )
@@ -123,18 +123,18 @@ func (c *coder) fields(i int, v []byte, predicted *[16]byte, bits uint, stored *
 	c.wrong = c.wrong || all&^mask != 0
 }
 
-// grouped are numbers of which each is in a stream from i on, by what was stored of another one.
+// grouped are numbers of which each is in a stream from i on, by another number.
 func (c *coder) grouped(i int, v []byte, predicted *[16]byte, bits uint, other *[16]byte) {
 	if !c.reads {
 		for j := range v {
-			c.field(i+int(min(other[j&15], minGroups-1)), v[j], predicted[j&15], bits, false)
+			c.field(i+int(min(other[j&15], groups-1)), v[j], predicted[j&15], bits, false)
 		}
 		return
 	}
 	mask := byte(1<<bits - 1)
 	var all byte
 	for j := range v {
-		k := i + int(min(other[j&15], minGroups-1))
+		k := i + int(min(other[j&15], groups-1))
 		var z byte
 		if p, at := c.s[k], c.at[k]; at < len(p) {
 			z = p[at]

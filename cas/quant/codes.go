@@ -126,6 +126,16 @@ func away(v float32) byte {
 // table are the numbers that the codes of IQ4_NL and IQ4_XS stand for.
 var table = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
+// above says, of a whole number n and n + 128, which is the first in table that is more.
+var above = func() (above [256]uint8) {
+	for i := range above {
+		for above[i] < 15 && table[above[i]] <= float32(i-128) {
+			above[i]++
+		}
+	}
+	return above
+}()
+
 // tableCode is the code of the number in table that is nearest to v, of two as near the greater.
 func tableCode(v float32) byte {
 	if !(v > table[0]) {
@@ -134,31 +144,24 @@ func tableCode(v float32) byte {
 	if v >= table[15] {
 		return 15
 	}
-	i := 1
-	for v >= table[i] {
-		i++
-	}
-	if v-table[i-1] < table[i]-v {
-		i--
-	}
-	return byte(i)
+	n := int32(v)
+	n += int32(bits(v-float32(n))) >> 31 // rounded down
+	i := above[(n+128)&0xff] & 15
+	return i - byte((bits(v-table[(i-1)&15])-bits(table[i]-v))>>31) // the one before is nearer: less by a sign
 }
 
 // twiceE2M1 are twice the numbers of four bits that MXFP4 has, without their signs.
 var twiceE2M1 = [8]float32{0, 1, 2, 3, 4, 6, 8, 12}
 
 // e2m1 is the code of the number that is nearest to v, of two as near that of less magnitude; 0 has no sign.
+// It is how many of the bounds between magnitudes v's is above: then the difference of their bits has a sign.
 func e2m1(v float32) byte {
-	m := v
-	if v < 0 {
-		m = -v
+	m := bits(v) &^ (1 << 31)
+	if m > 0xff<<23 {
+		return 0
 	}
-	var n byte
-	for n < 7 && m > (twiceE2M1[n]+twiceE2M1[n+1])/2 {
-		n++
-	}
-	if n > 0 && v < 0 {
-		n |= 8
-	}
-	return n
+	const t0, t1, t2, t3 = 0x3f000000, 0x3fc00000, 0x40200000, 0x40600000 // 0.5, 1.5, 2.5, 3.5
+	const t4, t5, t6 = 0x40a00000, 0x40e00000, 0x41200000                 // 5, 7, 10
+	n := (t0-m)>>31 + (t1-m)>>31 + (t2-m)>>31 + (t3-m)>>31 + (t4-m)>>31 + (t5-m)>>31 + (t6-m)>>31
+	return byte(n | bits(v)>>28&8&-((0-n)>>31))
 }

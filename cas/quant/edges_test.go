@@ -310,6 +310,62 @@ func TestRound8(t *testing.T) {
 	}
 }
 
+// TestTables: the codes of MXFP4 and IQ4 are those of the nearest numbers, as ggml finds them.
+func TestTables(t *testing.T) {
+	var all []float32
+	for _, x := range append(table[:], twiceE2M1[:]...) {
+		for _, y := range append(table[:], twiceE2M1[:]...) {
+			v := (x + y) / 2
+			for _, v := range []float32{v, math.Nextafter32(v, inf), math.Nextafter32(v, -inf)} {
+				all = append(all, v, -v)
+			}
+		}
+	}
+	r := rand.New(rand.NewPCG(27, 28))
+	for range 300_000 {
+		all = append(all, float32(r.NormFloat64()*40), math.Float32frombits(r.Uint32()))
+	}
+	for _, v := range append(all, inf, -inf, math.Float32frombits(1<<31)) {
+		if v != v {
+			continue
+		}
+		code := 0
+		switch {
+		case v >= table[15]:
+			code = 15
+		case v > table[0]:
+			for table[code+1] <= v {
+				code++
+			}
+			if !(v-table[code] < table[code+1]-v) {
+				code++
+			}
+		}
+		if got := tableCode(v); got != byte(code) {
+			t.Fatalf("IQ4: %v is %d, want %d", v, got, code)
+		}
+		best := 0
+		for i := range 16 {
+			if math.Abs(e2m1Value(i)-float64(v)) < math.Abs(e2m1Value(best)-float64(v)) {
+				best = i
+			}
+		}
+		if v > math.MaxFloat32 {
+			best = 7
+		} else if v < -math.MaxFloat32 {
+			best = 15
+		}
+		if got := e2m1(v); got != byte(best) && float64(v)-e2m1Value(best) != float64(v)-e2m1Value(int(got)) {
+			t.Fatalf("MXFP4: %v is %d, want %d", v, got, best)
+		}
+	}
+	if tableCode(nan) != 0 || e2m1(nan) != 0 {
+		t.Error("what is no number is not 0")
+	}
+}
+
+func e2m1Value(code int) float64 { return float64(twiceE2M1[code&7]) * float64(1-code>>3*2) }
+
 // TestPack: codes and scales of any block come out of it and go into it as they are.
 func TestPack(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))

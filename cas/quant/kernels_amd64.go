@@ -48,7 +48,7 @@ func magnitude(x []float32) uint32 {
 func (q *Quantiser) predict(dst []byte, x []float32, f *factors) {
 	s := &shapes[q.Format]
 	n := len(x) / s.elems
-	if n == 0 || !simd.Has(simd.AVX2) {
+	if n == 0 || q.Variant == Fused || !simd.Has(simd.AVX2) {
 		q.predictPortable(dst, x, f)
 		return
 	}
@@ -60,6 +60,16 @@ func (q *Quantiser) predict(dst []byte, x []float32, f *factors) {
 		simd.Widest(predictQ5KAVX2, predictQ5KAVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
 	case Q6_K:
 		simd.Widest(predictQ6KAVX2, predictQ6KAVX512)(&dst[0], &x[0], &f.a[0], n)
+	case Q4_0:
+		simd.Widest(predictQ40AVX2, predictQ40AVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
+	case Q4_1:
+		simd.Widest(predictQ41AVX2, predictQ41AVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
+	case Q5_0:
+		simd.Widest(predictQ50AVX2, predictQ50AVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
+	case Q5_1:
+		simd.Widest(predictQ51AVX2, predictQ51AVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
+	case MXFP4:
+		simd.Widest(predictMXFP4AVX2, predictMXFP4AVX512)(&dst[0], &x[0], &f.a[0], &f.b[0], n)
 	case Q8_0:
 		simd.Widest(predictQ80AVX2, predictQ80AVX512)(&dst[0], &x[0], &f.a[0], n)
 	default:

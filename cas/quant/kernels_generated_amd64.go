@@ -39,6 +39,31 @@ func predictQ6KAVX512(dst *byte, x *float32, a *float32, blocks int)
 //go:noescape
 func predictQ80AVX512(dst *byte, x *float32, a *float32, blocks int)
 
+// predictQ40AVX512 sets the codes of blocks of 18 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictQ40AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictQ41AVX512 sets the codes of blocks of 20 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictQ41AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictQ50AVX512 sets the codes of blocks of 22 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictQ50AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictQ51AVX512 sets the codes of blocks of 24 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictQ51AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictMXFP4AVX512 sets the codes of blocks of 17 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictMXFP4AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
 // f8DivideAVX512 sets blocks of 32 codes to those of x/s, of a type (f8Types).
 //
 //go:noescape
@@ -95,6 +120,31 @@ func predictQ6KAVX2(dst *byte, x *float32, a *float32, blocks int)
 //
 //go:noescape
 func predictQ80AVX2(dst *byte, x *float32, a *float32, blocks int)
+
+// predictQ40AVX2 sets the codes of blocks of 18 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictQ40AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictQ41AVX2 sets the codes of blocks of 20 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictQ41AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictQ50AVX2 sets the codes of blocks of 22 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictQ50AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictQ51AVX2 sets the codes of blocks of 24 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictQ51AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+
+// predictMXFP4AVX2 sets the codes of blocks of 17 bytes to those of x, with a and b of each 32 of them.
+//
+//go:noescape
+func predictMXFP4AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
 
 // f8DivideAVX2 sets blocks of 32 codes to those of x/s, of a type (f8Types).
 //

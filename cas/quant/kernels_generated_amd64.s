@@ -1159,6 +1159,319 @@ block:
 	VZEROUPPER
 	RET
 
+// func predictQ40AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX512F
+TEXT ·predictQ40AVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVL         $0x41080000, DI
+	VPBROADCASTD DI, Z0
+	MOVL         $0x00000000, DI
+	VPBROADCASTD DI, Z1
+	MOVL         $0x41700000, DI
+	VPBROADCASTD DI, Z2
+	MOVL         $0x0000000f, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x00000010, DI
+	VPBROADCASTD DI, Z3
+
+block:
+	VBROADCASTSS (DX), Z3
+	VBROADCASTSS (BX), Z4
+	VMOVUPS      (CX), Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS       Z0, Z4, Z4
+	VMAXPS       Z1, Z4, Z4
+	VMINPS       Z2, Z4, Z4
+	VCVTTPS2DQ   Z4, Z4
+	VMOVUPS      64(CX), Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       Z0, Z5, Z5
+	VMAXPS       Z1, Z5, Z5
+	VMINPS       Z2, Z5, Z5
+	VCVTTPS2DQ   Z5, Z5
+	VPSLLD       $0x04, Z5, Z5
+	VPORD        Z5, Z4, Z4
+	VPMOVDB      Z4, 2(AX)
+	ADDQ         $0x12, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func predictQ41AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX512F
+TEXT ·predictQ41AVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVL         $0x3f000000, DI
+	VPBROADCASTD DI, Z0
+	MOVL         $0x00000000, DI
+	VPBROADCASTD DI, Z1
+	MOVL         $0x41700000, DI
+	VPBROADCASTD DI, Z2
+	MOVL         $0x0000000f, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x00000010, DI
+	VPBROADCASTD DI, Z3
+
+block:
+	VBROADCASTSS (DX), Z3
+	VBROADCASTSS (BX), Z4
+	VMOVUPS      (CX), Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       Z0, Z5, Z5
+	VMAXPS       Z1, Z5, Z5
+	VMINPS       Z2, Z5, Z5
+	VCVTTPS2DQ   Z5, Z5
+	VMOVUPS      64(CX), Z6
+	VSUBPS       Z4, Z6, Z6
+	VMULPS       Z3, Z6, Z6
+	VADDPS       Z0, Z6, Z6
+	VMAXPS       Z1, Z6, Z6
+	VMINPS       Z2, Z6, Z6
+	VCVTTPS2DQ   Z6, Z6
+	VPSLLD       $0x04, Z6, Z6
+	VPORD        Z6, Z5, Z5
+	VPMOVDB      Z5, 4(AX)
+	ADDQ         $0x14, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func predictQ50AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX512F
+TEXT ·predictQ50AVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVL         $0x41840000, DI
+	VPBROADCASTD DI, Z0
+	MOVL         $0x00000000, DI
+	VPBROADCASTD DI, Z1
+	MOVL         $0x41f80000, DI
+	VPBROADCASTD DI, Z2
+	MOVL         $0x0000000f, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x00000010, DI
+	VPBROADCASTD DI, Z4
+
+block:
+	VBROADCASTSS (DX), Z5
+	VBROADCASTSS (BX), Z6
+	VMOVUPS      (CX), Z6
+	VMULPS       Z5, Z6, Z6
+	VADDPS       Z0, Z6, Z6
+	VMAXPS       Z1, Z6, Z6
+	VMINPS       Z2, Z6, Z6
+	VCVTTPS2DQ   Z6, Z6
+	VPTESTMD     Z4, Z6, K1
+	KMOVW        K1, 2(AX)
+	VPANDD       Z3, Z6, Z6
+	VMOVUPS      64(CX), Z7
+	VMULPS       Z5, Z7, Z7
+	VADDPS       Z0, Z7, Z7
+	VMAXPS       Z1, Z7, Z7
+	VMINPS       Z2, Z7, Z7
+	VCVTTPS2DQ   Z7, Z7
+	VPTESTMD     Z4, Z7, K1
+	KMOVW        K1, 4(AX)
+	VPANDD       Z3, Z7, Z7
+	VPSLLD       $0x04, Z7, Z7
+	VPORD        Z7, Z6, Z6
+	VPMOVDB      Z6, 6(AX)
+	ADDQ         $0x16, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func predictQ51AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX512F
+TEXT ·predictQ51AVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVL         $0x3f000000, DI
+	VPBROADCASTD DI, Z0
+	MOVL         $0x00000000, DI
+	VPBROADCASTD DI, Z1
+	MOVL         $0x41f80000, DI
+	VPBROADCASTD DI, Z2
+	MOVL         $0x0000000f, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x00000010, DI
+	VPBROADCASTD DI, Z4
+
+block:
+	VBROADCASTSS (DX), Z5
+	VBROADCASTSS (BX), Z6
+	VMOVUPS      (CX), Z7
+	VSUBPS       Z6, Z7, Z7
+	VMULPS       Z5, Z7, Z7
+	VADDPS       Z0, Z7, Z7
+	VMAXPS       Z1, Z7, Z7
+	VMINPS       Z2, Z7, Z7
+	VCVTTPS2DQ   Z7, Z7
+	VPTESTMD     Z4, Z7, K1
+	KMOVW        K1, 4(AX)
+	VPANDD       Z3, Z7, Z7
+	VMOVUPS      64(CX), Z8
+	VSUBPS       Z6, Z8, Z8
+	VMULPS       Z5, Z8, Z8
+	VADDPS       Z0, Z8, Z8
+	VMAXPS       Z1, Z8, Z8
+	VMINPS       Z2, Z8, Z8
+	VCVTTPS2DQ   Z8, Z8
+	VPTESTMD     Z4, Z8, K1
+	KMOVW        K1, 6(AX)
+	VPANDD       Z3, Z8, Z8
+	VPSLLD       $0x04, Z8, Z8
+	VPORD        Z8, Z7, Z7
+	VPMOVDB      Z7, 8(AX)
+	ADDQ         $0x18, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func predictMXFP4AVX512(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX512F
+TEXT ·predictMXFP4AVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         a+16(FP), DX
+	MOVQ         b+24(FP), BX
+	MOVQ         blocks+32(FP), SI
+	MOVL         $0x7fffffff, DI
+	VPBROADCASTD DI, Z0
+	MOVL         $0x00000008, DI
+	VPBROADCASTD DI, Z1
+	VPXORD       Z2, Z2, Z2
+	MOVL         $0x3f000000, DI
+	VPBROADCASTD DI, Z3
+	MOVL         $0x3fc00000, DI
+	VPBROADCASTD DI, Z4
+	MOVL         $0x40200000, DI
+	VPBROADCASTD DI, Z5
+	MOVL         $0x40600000, DI
+	VPBROADCASTD DI, Z6
+	MOVL         $0x40a00000, DI
+	VPBROADCASTD DI, Z7
+	MOVL         $0x40e00000, DI
+	VPBROADCASTD DI, Z8
+	MOVL         $0x41200000, DI
+	VPBROADCASTD DI, Z9
+	MOVL         $0x0000000f, DI
+	VPBROADCASTD DI, Z10
+	MOVL         $0x00000010, DI
+	VPBROADCASTD DI, Z10
+
+block:
+	VBROADCASTSS (DX), Z10
+	VBROADCASTSS (BX), Z13
+	VMOVUPS      (CX), Z13
+	VMULPS       Z10, Z13, Z13
+	VCMPPS       $0x07, Z13, Z13, K1
+	VMOVDQA32.Z  Z13, K1, Z13
+	VPXORD       Z11, Z11, Z11
+	VPSRLD       $0x1c, Z13, Z14
+	VPANDD       Z1, Z14, Z14
+	VPANDD       Z0, Z13, Z13
+	VPSUBD       Z13, Z3, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z4, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z5, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z6, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z7, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z8, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z13, Z9, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z11, Z11
+	VPSUBD       Z11, Z2, Z15
+	VPSRAD       $0x1f, Z15, Z15
+	VPANDD       Z15, Z14, Z14
+	VPORD        Z14, Z11, Z13
+	VMOVUPS      64(CX), Z14
+	VMULPS       Z10, Z14, Z14
+	VCMPPS       $0x07, Z14, Z14, K1
+	VMOVDQA32.Z  Z14, K1, Z14
+	VPXORD       Z12, Z12, Z12
+	VPSRLD       $0x1c, Z14, Z10
+	VPANDD       Z1, Z10, Z10
+	VPANDD       Z0, Z14, Z14
+	VPSUBD       Z14, Z3, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z4, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z5, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z6, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z7, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z8, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z14, Z9, Z15
+	VPSRLD       $0x1f, Z15, Z15
+	VPADDD       Z15, Z12, Z12
+	VPSUBD       Z12, Z2, Z15
+	VPSRAD       $0x1f, Z15, Z15
+	VPANDD       Z15, Z10, Z10
+	VPORD        Z10, Z12, Z14
+	VPSLLD       $0x04, Z14, Z14
+	VPORD        Z14, Z13, Z13
+	VPMOVDB      Z13, 1(AX)
+	ADDQ         $0x11, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
 // func f8DivideAVX512(dst *byte, x *float32, blocks int, s float32, t *uint32)
 // Requires: AVX, AVX512F
 TEXT ·f8DivideAVX512(SB), NOSPLIT, $0-40
@@ -3156,6 +3469,563 @@ DATA dwords_ff<>+24(SB)/4, $0x000000ff
 DATA dwords_ff<>+28(SB)/4, $0x000000ff
 GLOBL dwords_ff<>(SB), RODATA|NOPTR, $32
 
+// func predictQ40AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·predictQ40AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	VMOVUPS      (CX), Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       dwords_41080000<>+0(SB), Y1, Y1
+	VMAXPS       dwords_0<>+0(SB), Y1, Y1
+	VMINPS       dwords_41700000<>+0(SB), Y1, Y1
+	VCVTTPS2DQ   Y1, Y1
+	VMOVUPS      32(CX), Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       dwords_41080000<>+0(SB), Y2, Y2
+	VMAXPS       dwords_0<>+0(SB), Y2, Y2
+	VMINPS       dwords_41700000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ   Y2, Y2
+	VMOVUPS      64(CX), Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       dwords_41080000<>+0(SB), Y3, Y3
+	VMAXPS       dwords_0<>+0(SB), Y3, Y3
+	VMINPS       dwords_41700000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VPSLLD       $0x04, Y3, Y3
+	VPOR         Y3, Y1, Y1
+	VMOVUPS      96(CX), Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       dwords_41080000<>+0(SB), Y3, Y3
+	VMAXPS       dwords_0<>+0(SB), Y3, Y3
+	VMINPS       dwords_41700000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VPSLLD       $0x04, Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPERMQ       $0xd8, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X0
+	VPACKUSWB    X0, X1, X0
+	VMOVDQU      X0, 2(AX)
+	ADDQ         $0x12, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA dwords_41080000<>+0(SB)/4, $0x41080000
+DATA dwords_41080000<>+4(SB)/4, $0x41080000
+DATA dwords_41080000<>+8(SB)/4, $0x41080000
+DATA dwords_41080000<>+12(SB)/4, $0x41080000
+DATA dwords_41080000<>+16(SB)/4, $0x41080000
+DATA dwords_41080000<>+20(SB)/4, $0x41080000
+DATA dwords_41080000<>+24(SB)/4, $0x41080000
+DATA dwords_41080000<>+28(SB)/4, $0x41080000
+GLOBL dwords_41080000<>(SB), RODATA|NOPTR, $32
+
+// func predictQ41AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·predictQ41AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	VMOVUPS      (CX), Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       dwords_3f000000<>+0(SB), Y2, Y2
+	VMAXPS       dwords_0<>+0(SB), Y2, Y2
+	VMINPS       dwords_41700000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ   Y2, Y2
+	VMOVUPS      32(CX), Y3
+	VSUBPS       Y1, Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       dwords_3f000000<>+0(SB), Y3, Y3
+	VMAXPS       dwords_0<>+0(SB), Y3, Y3
+	VMINPS       dwords_41700000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VMOVUPS      64(CX), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VADDPS       dwords_3f000000<>+0(SB), Y4, Y4
+	VMAXPS       dwords_0<>+0(SB), Y4, Y4
+	VMINPS       dwords_41700000<>+0(SB), Y4, Y4
+	VCVTTPS2DQ   Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVUPS      96(CX), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VADDPS       dwords_3f000000<>+0(SB), Y4, Y4
+	VMAXPS       dwords_0<>+0(SB), Y4, Y4
+	VMINPS       dwords_41700000<>+0(SB), Y4, Y4
+	VCVTTPS2DQ   Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPACKUSDW    Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPACKUSWB    X0, X2, X0
+	VMOVDQU      X0, 4(AX)
+	ADDQ         $0x14, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA dwords_3f000000<>+0(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+4(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+8(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+12(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+16(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+20(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+24(SB)/4, $0x3f000000
+DATA dwords_3f000000<>+28(SB)/4, $0x3f000000
+GLOBL dwords_3f000000<>(SB), RODATA|NOPTR, $32
+
+// func predictQ50AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·predictQ50AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	VMOVUPS      (CX), Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       dwords_41840000<>+0(SB), Y1, Y1
+	VMAXPS       dwords_0<>+0(SB), Y1, Y1
+	VMINPS       dwords_41f80000<>+0(SB), Y1, Y1
+	VCVTTPS2DQ   Y1, Y1
+	VPSLLD       $0x1b, Y1, Y2
+	VMOVMSKPS    Y2, DI
+	MOVB         DI, 2(AX)
+	VPAND        dwords_f<>+0(SB), Y1, Y1
+	VMOVUPS      32(CX), Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       dwords_41840000<>+0(SB), Y2, Y2
+	VMAXPS       dwords_0<>+0(SB), Y2, Y2
+	VMINPS       dwords_41f80000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ   Y2, Y2
+	VPSLLD       $0x1b, Y2, Y3
+	VMOVMSKPS    Y3, DI
+	MOVB         DI, 3(AX)
+	VPAND        dwords_f<>+0(SB), Y2, Y2
+	VMOVUPS      64(CX), Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       dwords_41840000<>+0(SB), Y3, Y3
+	VMAXPS       dwords_0<>+0(SB), Y3, Y3
+	VMINPS       dwords_41f80000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VPSLLD       $0x1b, Y3, Y4
+	VMOVMSKPS    Y4, DI
+	MOVB         DI, 4(AX)
+	VPAND        dwords_f<>+0(SB), Y3, Y3
+	VPSLLD       $0x04, Y3, Y3
+	VPOR         Y3, Y1, Y1
+	VMOVUPS      96(CX), Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       dwords_41840000<>+0(SB), Y3, Y3
+	VMAXPS       dwords_0<>+0(SB), Y3, Y3
+	VMINPS       dwords_41f80000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VPSLLD       $0x1b, Y3, Y0
+	VMOVMSKPS    Y0, DI
+	MOVB         DI, 5(AX)
+	VPAND        dwords_f<>+0(SB), Y3, Y3
+	VPSLLD       $0x04, Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPACKUSDW    Y2, Y1, Y1
+	VPERMQ       $0xd8, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X0
+	VPACKUSWB    X0, X1, X0
+	VMOVDQU      X0, 6(AX)
+	ADDQ         $0x16, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA dwords_41840000<>+0(SB)/4, $0x41840000
+DATA dwords_41840000<>+4(SB)/4, $0x41840000
+DATA dwords_41840000<>+8(SB)/4, $0x41840000
+DATA dwords_41840000<>+12(SB)/4, $0x41840000
+DATA dwords_41840000<>+16(SB)/4, $0x41840000
+DATA dwords_41840000<>+20(SB)/4, $0x41840000
+DATA dwords_41840000<>+24(SB)/4, $0x41840000
+DATA dwords_41840000<>+28(SB)/4, $0x41840000
+GLOBL dwords_41840000<>(SB), RODATA|NOPTR, $32
+
+// func predictQ51AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·predictQ51AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ b+24(FP), BX
+	MOVQ blocks+32(FP), SI
+
+block:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	VMOVUPS      (CX), Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       dwords_3f000000<>+0(SB), Y2, Y2
+	VMAXPS       dwords_0<>+0(SB), Y2, Y2
+	VMINPS       dwords_41f80000<>+0(SB), Y2, Y2
+	VCVTTPS2DQ   Y2, Y2
+	VPSLLD       $0x1b, Y2, Y3
+	VMOVMSKPS    Y3, DI
+	MOVB         DI, 4(AX)
+	VPAND        dwords_f<>+0(SB), Y2, Y2
+	VMOVUPS      32(CX), Y3
+	VSUBPS       Y1, Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       dwords_3f000000<>+0(SB), Y3, Y3
+	VMAXPS       dwords_0<>+0(SB), Y3, Y3
+	VMINPS       dwords_41f80000<>+0(SB), Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VPSLLD       $0x1b, Y3, Y4
+	VMOVMSKPS    Y4, DI
+	MOVB         DI, 5(AX)
+	VPAND        dwords_f<>+0(SB), Y3, Y3
+	VMOVUPS      64(CX), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VADDPS       dwords_3f000000<>+0(SB), Y4, Y4
+	VMAXPS       dwords_0<>+0(SB), Y4, Y4
+	VMINPS       dwords_41f80000<>+0(SB), Y4, Y4
+	VCVTTPS2DQ   Y4, Y4
+	VPSLLD       $0x1b, Y4, Y5
+	VMOVMSKPS    Y5, DI
+	MOVB         DI, 6(AX)
+	VPAND        dwords_f<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVUPS      96(CX), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VADDPS       dwords_3f000000<>+0(SB), Y4, Y4
+	VMAXPS       dwords_0<>+0(SB), Y4, Y4
+	VMINPS       dwords_41f80000<>+0(SB), Y4, Y4
+	VCVTTPS2DQ   Y4, Y4
+	VPSLLD       $0x1b, Y4, Y0
+	VMOVMSKPS    Y0, DI
+	MOVB         DI, 7(AX)
+	VPAND        dwords_f<>+0(SB), Y4, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPACKUSDW    Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPACKUSWB    X0, X2, X0
+	VMOVDQU      X0, 8(AX)
+	ADDQ         $0x18, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func predictMXFP4AVX2(dst *byte, x *float32, a *float32, b *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·predictMXFP4AVX2(SB), NOSPLIT, $0-40
+	MOVQ  dst+0(FP), AX
+	MOVQ  x+8(FP), CX
+	MOVQ  a+16(FP), DX
+	MOVQ  b+24(FP), BX
+	MOVQ  blocks+32(FP), SI
+	VPXOR Y0, Y0, Y0
+
+block:
+	VBROADCASTSS (DX), Y1
+	VBROADCASTSS (BX), Y2
+	VMOVUPS      (CX), Y2
+	VMULPS       Y1, Y2, Y2
+	VCMPPS       $0x07, Y2, Y2, Y3
+	VPAND        Y3, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPSRLD       $0x1c, Y2, Y4
+	VPAND        dwords_8<>+0(SB), Y4, Y4
+	VPAND        dwords_7fffffff<>+0(SB), Y2, Y2
+	VMOVDQU      dwords_3f000000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_3fc00000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_40200000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_40600000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_40a00000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_40e00000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      dwords_41200000<>+0(SB), Y5
+	VPSUBD       Y2, Y5, Y5
+	VPSRLD       $0x1f, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VPSUBD       Y3, Y0, Y5
+	VPSRAD       $0x1f, Y5, Y5
+	VPAND        Y5, Y4, Y4
+	VPOR         Y4, Y3, Y2
+	VMOVUPS      32(CX), Y3
+	VMULPS       Y1, Y3, Y3
+	VCMPPS       $0x07, Y3, Y3, Y4
+	VPAND        Y4, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPSRLD       $0x1c, Y3, Y5
+	VPAND        dwords_8<>+0(SB), Y5, Y5
+	VPAND        dwords_7fffffff<>+0(SB), Y3, Y3
+	VMOVDQU      dwords_3f000000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_3fc00000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_40200000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_40600000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_40a00000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_40e00000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VMOVDQU      dwords_41200000<>+0(SB), Y6
+	VPSUBD       Y3, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y4, Y4
+	VPSUBD       Y4, Y0, Y6
+	VPSRAD       $0x1f, Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPOR         Y5, Y4, Y3
+	VMOVUPS      64(CX), Y4
+	VMULPS       Y1, Y4, Y4
+	VCMPPS       $0x07, Y4, Y4, Y5
+	VPAND        Y5, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPSRLD       $0x1c, Y4, Y6
+	VPAND        dwords_8<>+0(SB), Y6, Y6
+	VPAND        dwords_7fffffff<>+0(SB), Y4, Y4
+	VMOVDQU      dwords_3f000000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_3fc00000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_40200000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_40600000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_40a00000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_40e00000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VMOVDQU      dwords_41200000<>+0(SB), Y7
+	VPSUBD       Y4, Y7, Y7
+	VPSRLD       $0x1f, Y7, Y7
+	VPADDD       Y7, Y5, Y5
+	VPSUBD       Y5, Y0, Y7
+	VPSRAD       $0x1f, Y7, Y7
+	VPAND        Y7, Y6, Y6
+	VPOR         Y6, Y5, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVUPS      96(CX), Y4
+	VMULPS       Y1, Y4, Y4
+	VCMPPS       $0x07, Y4, Y4, Y1
+	VPAND        Y1, Y4, Y4
+	VPXOR        Y1, Y1, Y1
+	VPSRLD       $0x1c, Y4, Y5
+	VPAND        dwords_8<>+0(SB), Y5, Y5
+	VPAND        dwords_7fffffff<>+0(SB), Y4, Y4
+	VMOVDQU      dwords_3f000000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_3fc00000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_40200000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_40600000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_40a00000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_40e00000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      dwords_41200000<>+0(SB), Y6
+	VPSUBD       Y4, Y6, Y6
+	VPSRLD       $0x1f, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VPSUBD       Y1, Y0, Y6
+	VPSRAD       $0x1f, Y6, Y6
+	VPAND        Y6, Y5, Y5
+	VPOR         Y5, Y1, Y4
+	VPSLLD       $0x04, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPACKUSDW    Y3, Y2, Y2
+	VPERMQ       $0xd8, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X1
+	VPACKUSWB    X1, X2, X1
+	VMOVDQU      X1, 1(AX)
+	ADDQ         $0x11, AX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         SI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA dwords_7fffffff<>+0(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+4(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+8(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+12(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+16(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+20(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+24(SB)/4, $0x7fffffff
+DATA dwords_7fffffff<>+28(SB)/4, $0x7fffffff
+GLOBL dwords_7fffffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_8<>+0(SB)/4, $0x00000008
+DATA dwords_8<>+4(SB)/4, $0x00000008
+DATA dwords_8<>+8(SB)/4, $0x00000008
+DATA dwords_8<>+12(SB)/4, $0x00000008
+DATA dwords_8<>+16(SB)/4, $0x00000008
+DATA dwords_8<>+20(SB)/4, $0x00000008
+DATA dwords_8<>+24(SB)/4, $0x00000008
+DATA dwords_8<>+28(SB)/4, $0x00000008
+GLOBL dwords_8<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_3fc00000<>+0(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+4(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+8(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+12(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+16(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+20(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+24(SB)/4, $0x3fc00000
+DATA dwords_3fc00000<>+28(SB)/4, $0x3fc00000
+GLOBL dwords_3fc00000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_40200000<>+0(SB)/4, $0x40200000
+DATA dwords_40200000<>+4(SB)/4, $0x40200000
+DATA dwords_40200000<>+8(SB)/4, $0x40200000
+DATA dwords_40200000<>+12(SB)/4, $0x40200000
+DATA dwords_40200000<>+16(SB)/4, $0x40200000
+DATA dwords_40200000<>+20(SB)/4, $0x40200000
+DATA dwords_40200000<>+24(SB)/4, $0x40200000
+DATA dwords_40200000<>+28(SB)/4, $0x40200000
+GLOBL dwords_40200000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_40600000<>+0(SB)/4, $0x40600000
+DATA dwords_40600000<>+4(SB)/4, $0x40600000
+DATA dwords_40600000<>+8(SB)/4, $0x40600000
+DATA dwords_40600000<>+12(SB)/4, $0x40600000
+DATA dwords_40600000<>+16(SB)/4, $0x40600000
+DATA dwords_40600000<>+20(SB)/4, $0x40600000
+DATA dwords_40600000<>+24(SB)/4, $0x40600000
+DATA dwords_40600000<>+28(SB)/4, $0x40600000
+GLOBL dwords_40600000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_40a00000<>+0(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+4(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+8(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+12(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+16(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+20(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+24(SB)/4, $0x40a00000
+DATA dwords_40a00000<>+28(SB)/4, $0x40a00000
+GLOBL dwords_40a00000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_40e00000<>+0(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+4(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+8(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+12(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+16(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+20(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+24(SB)/4, $0x40e00000
+DATA dwords_40e00000<>+28(SB)/4, $0x40e00000
+GLOBL dwords_40e00000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_41200000<>+0(SB)/4, $0x41200000
+DATA dwords_41200000<>+4(SB)/4, $0x41200000
+DATA dwords_41200000<>+8(SB)/4, $0x41200000
+DATA dwords_41200000<>+12(SB)/4, $0x41200000
+DATA dwords_41200000<>+16(SB)/4, $0x41200000
+DATA dwords_41200000<>+20(SB)/4, $0x41200000
+DATA dwords_41200000<>+24(SB)/4, $0x41200000
+DATA dwords_41200000<>+28(SB)/4, $0x41200000
+GLOBL dwords_41200000<>(SB), RODATA|NOPTR, $32
+
 // func f8DivideAVX2(dst *byte, x *float32, blocks int, s float32, t *uint32)
 // Requires: AVX, AVX2
 TEXT ·f8DivideAVX2(SB), NOSPLIT, $0-40
@@ -3270,16 +4140,6 @@ DATA dwords_1<>+20(SB)/4, $0x00000001
 DATA dwords_1<>+24(SB)/4, $0x00000001
 DATA dwords_1<>+28(SB)/4, $0x00000001
 GLOBL dwords_1<>(SB), RODATA|NOPTR, $32
-
-DATA dwords_7fffffff<>+0(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+4(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+8(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+12(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+16(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+20(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+24(SB)/4, $0x7fffffff
-DATA dwords_7fffffff<>+28(SB)/4, $0x7fffffff
-GLOBL dwords_7fffffff<>(SB), RODATA|NOPTR, $32
 
 DATA dwords_80<>+0(SB)/4, $0x00000080
 DATA dwords_80<>+4(SB)/4, $0x00000080

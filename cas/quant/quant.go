@@ -97,8 +97,10 @@
 //	 0     the low four bits of d's, then of m's difference, block by block; two in a byte, lo first
 //	 1, 2  the next eight bits of d's, the upper four
 //	 3, 4  the same of m's
-//	 5     scales; e
-//	 6-13  offsets: in stream 6 + what the scale of the same part is stored as, at most 7
+//	 5     scales, but of Q6_K; e
+//	 6-13  offsets: in stream 6 + what the scale of the same part is stored as, at most 7;
+//	       scales of Q6_K: in stream 6 + g / 16, where g is the predicted scale p, or -1-p where that is
+//	       negative
 //	14     a bit for each part, from the lowest of a byte on: whether codes of it are corrected
 //	15-22  corrections: codes, in stream 15 + group, of parts that are corrected
 //

@@ -28,7 +28,7 @@ func (c *coder) eight(i int) uint64 {
 // eightGrouped are eight bytes, each from the stream from i on that the byte of other says.
 func (c *coder) eightGrouped(i int, other uint64) (all uint64) {
 	for j := 0; j < 64; j += 8 {
-		k := i + int(min(other>>j&0xff, minGroups-1))
+		k := i + int(min(other>>j&0xff, groups-1))
 		if p, at := c.s[k], c.at[k]; at < len(p) {
 			all |= uint64(p[at]) << j
 			c.at[k] = at + 1
@@ -89,7 +89,7 @@ func (q *Quantiser) restoreRanges(c *coder, p []byte, e *extremes, f *factors, i
 	perStep, perLow := reciprocal(float32(step*levels)), reciprocal(low)
 	scales, offsets := steady8(&rg, perStep, 0, field), steady8(&lo, perLow, 0, field)
 	z := c.eight(scaleStream)
-	y := c.eightGrouped(minStream, z)
+	y := c.eightGrouped(groupStream, z)
 	c.wrong = c.wrong || (z|y)&^six != 0
 	scales, offsets = added(scales, z)&six, added(offsets, y)&six
 	as, bs := (*[8]float32)(f.a[8*i:]), (*[8]float32)(f.b[8*i:])
@@ -142,7 +142,8 @@ func (q *Quantiser) restoreMagnitudes(c *coder, p []byte, e *extremes, f *factor
 		if step != 0 {
 			scales = steady8(s, by, -128, 127)
 		}
-		scales = added(scales, c.eight(scaleStream))
+		group := (scales ^ scales>>7&each*0xff) >> 4 & (7 * each)
+		scales = added(scales, c.eightGrouped(groupStream, group))
 		for j := range s {
 			a := float32(step * float32(int32(int8(scales>>(8*j)))))
 			if a == 0 {

@@ -150,7 +150,7 @@ func (q *Quantiser) ranges(c *coder, p []byte, e *extremes, f *factors, i int) {
 	predicted := steady(rg[:n], reciprocal(float32(step*levels)), 0, field)
 	c.fields(scaleStream, sc[:n], &predicted, width, &group)
 	predicted = steady(lo[:n], reciprocal(low), 0, field)
-	c.grouped(minStream, mn[:n], &predicted, width, &group)
+	c.grouped(groupStream, mn[:n], &predicted, width, &group)
 	as, bs := f.a[i*n:][:n], f.b[i*n:][:n]
 	for j := range as {
 		a, b := float32(step*float32(sc[j])), float32(low*float32(mn[j]))
@@ -216,7 +216,14 @@ func (q *Quantiser) magnitudes(c *coder, p []byte, e *extremes, f *factors, i in
 	if !c.reads {
 		q.split(p, &sc, nil)
 	}
-	c.fields(scaleStream, sc[:n], &predicted, width, &group)
+	if q.Format == Q6_K {
+		for j, v := range predicted {
+			group[j] = (v ^ byte(int8(v)>>7)) >> 4
+		}
+		c.grouped(groupStream, sc[:], &predicted, width, &group)
+	} else {
+		c.fields(scaleStream, sc[:n], &predicted, width, &group)
+	}
 	as, bs := f.a[i*n:][:n], f.b[i*n:][:n]
 	for j := range as {
 		scale := int32(int8(sc[j]))

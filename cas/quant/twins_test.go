@@ -11,7 +11,7 @@ import (
 )
 
 // kernelled are the formats that have kernels.
-var kernelled = []Format{Q8_0, Q4_K, Q5_K, Q6_K}
+var kernelled = []Format{Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4, Q4_K, Q5_K, Q6_K}
 
 // samePredictions fails unless the codes of each level are those of the twin. Parts that are not all numbers
 // have no factor, as ever.
@@ -59,7 +59,7 @@ func scalesOf(f Format) (all [64][2]float32) {
 	r := rand.New(rand.NewPCG(uint64(f), 1))
 	for i := range all {
 		d, m := float32(r.ExpFloat64()*0.001), float32(0)
-		if f == Q4_K || f == Q5_K {
+		if f != Q6_K {
 			m = float32(r.ExpFloat64() * 0.01)
 		}
 		switch i {
@@ -88,7 +88,7 @@ func scalesOf(f Format) (all [64][2]float32) {
 		case 11:
 			d = 1e38
 		}
-		if f == Q8_0 {
+		if f <= Q5_1 || f == MXFP4 {
 			d = 1 / d
 		}
 		if f == Q6_K || f == Q8_0 {
@@ -140,8 +140,13 @@ func TestTwinsTies(t *testing.T) {
 			}
 			for c := lo - 2; c <= hi+2; c += 0.5 {
 				v := c*s[0] - s[1]
-				if format == Q8_0 {
+				switch format {
+				case Q8_0:
 					v = c / s[0]
+				case MXFP4:
+					v = c * (1 - float32(len(x)/5%2)*2) / s[0]
+				case Q4_0, Q5_0, Q4_1, Q5_1:
+					v = (c-q.unrounded(0, 1, 0))/s[0] + s[1]
 				}
 				for range 2 {
 					v = math.Nextafter32(v, -inf)
@@ -290,7 +295,7 @@ func TestTwinsF8(t *testing.T) {
 
 // TestTwinsRestore: blocks and streams are the same at all levels.
 func TestTwinsRestore(t *testing.T) {
-	for _, format := range append(kernelled, F8E4M3, Q4_0) {
+	for _, format := range append(kernelled, F8E4M3, IQ4_XS) {
 		q, blocks, x := weights(t, format)
 		var all [][]byte
 		codectest.Levels(func(string) {

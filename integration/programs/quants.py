@@ -2,7 +2,8 @@
 
 Trains a small Llama (or takes MiniLM's weights from FOLDER) and writes its folder of seven: safetensors in the layout of
 transformers; GGUF in BF16 (MiniLM: F16) and quantised by ggml, the mixes with an importance matrix; FP8. And each other
-format as a file of one type. Prints a line of JSON a file, the base first:
+format as a file of one type. But for MXFP4 and the keys that name an importance matrix, the quantised GGUF is byte for byte what
+llama-quantize writes. Prints a line of JSON a file, the base first:
 
     path         below DIR
     kind         HF, BF16, F16; a format of ggml or a mix of them (Q4_K_M); FP8 (a scale a row, as compressed-tensors),
@@ -172,11 +173,11 @@ def in_gguf(model):
         single = w.ndim < 2 or to.endswith("_norm.weight") or to.startswith(("position_embd", "token_types"))
         out[to] = name, w.float() if single else w.to({"BF16": torch.bfloat16, "F16": torch.float16}[model.half])
 
-    def place(to):
-        part = to.split(".")
-        return {"blk": (1, int(part[1]) if part[0] == "blk" else 0), "output_norm": (2,), "output": (3,)}.get(part[0], (0,))
+    def place(name):  # llama-quantize's order
+        part = name.split(".")
+        return int(part[1]) if part[0] == "blk" else -1, name
 
-    return dict(sorted(out.items(), key=lambda item: (*place(item[0]), item[0])))
+    return {name: out[name] for name in sorted(out, key=place)}
 
 
 class Folder:
@@ -209,8 +210,8 @@ class Folder:
             return
         model = self.model
         whole = kind == model.half
-        label = kind + ("-pure" * pure + "-imatrix" * (importance and not seven) + "-static" * (kind == "Q4_K_M" and not importance)
-                        + "-fused" * fused)
+        static = kind == "Q4_K_M" and not importance
+        label = kind + "-pure" * pure + "-imatrix" * (importance and not seven) + "-static" * static + "-fused" * fused
         path = self.path(model.name + "-GGUF", f"{model.name}-{label}.gguf")
         matrices = [n for n, (_, w) in self.tensors.items() if not whole and w.dtype != torch.float32]
         kinds = {n: kind for n in matrices}
@@ -221,15 +222,17 @@ class Folder:
         w.add_type("model")
         w.add_name(model.name)
         model.describe(w)
-        w.add_file_type(gguf.LlamaFileType["MOSTLY_" + {"Q3_K": "Q3_K_S", "Q4_K": "Q4_K_S", "Q5_K": "Q5_K_S",
-                                                      "MXFP4": "MXFP4_MOE"}.get(kind, kind)])
         w.add_quantization_version(gguf.GGML_QUANT_VERSION)
+        mix = {"Q3_K": "Q3_K_S", "Q4_K": "Q4_K_S", "Q5_K": "Q5_K_S", "MXFP4": "MXFP4_MOE"}.get(kind, kind)
+        w.add_file_type(gguf.LlamaFileType["MOSTLY_" + mix])
         if importance:
             w.add_string("quantize.imatrix.file", "imatrix.gguf")
             w.add_uint32("quantize.imatrix.entries_count", len(model.importance))
         for name, (base, t) in self.tensors.items():
             if name in kinds:
-                weights = model.importance.get(base) if importance and name not in ("output.weight", "token_embd.weight") else None
+                weights = None
+                if importance and name not in ("output.weight", "token_embd.weight"):
+                    weights = model.importance.get(base)
                 data = ggml.quantise(t.float().numpy(), kinds[name], weights, fused)
                 w.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType[kinds[name]])
             elif t.dtype == torch.bfloat16:
