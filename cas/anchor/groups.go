@@ -1,0 +1,115 @@
+package anchor
+
+import "math"
+
+func float32bits(x float32) uint32 { return math.Float32bits(x) }
+
+const (
+	maxGroup  = 1024
+	everyNth  = 4 // of a row's groups one in so many is looked at
+	greatests = 3
+)
+
+// group is how many elements a group has.
+func (s *Sketch) group() (cols, n int64) {
+	for n = maxGroup; n >= 256; n /= 2 {
+		if s.cols >= n {
+			return s.cols, n
+		}
+	}
+	return math.MaxInt64 / 2, maxGroup
+}
+
+// each calls f with the first elements of the groups, of n elements, that lie in the elements from first to
+// end.
+func (s *Sketch) each(first, end int64, f func(at, n int64)) {
+	cols, n := s.group()
+	for row := first / cols; row*cols < end; row++ {
+		at := row * cols
+		if at < first {
+			at += (first - at + everyNth*n - 1) / (everyNth * n) * (everyNth * n)
+		}
+		for ; at+n <= min(end, row*cols+cols); at += everyNth * n {
+			f(at, n)
+		}
+	}
+}
+
+// great is a magnitude, as its bits, and where it is.
+type great struct {
+	bits  uint32
+	place uint16 // and the sign, in the lowest bit
+}
+
+// three are the greatest magnitudes, the greatest first.
+type three [greatests]great
+
+// put takes in a magnitude that is greater than the least of t.
+func (t *three) put(bits uint32, place int, negative uint32) {
+	g := great{bits, uint16(place<<1) | uint16(negative)}
+	i := greatests - 1
+	for ; i > 0 && t[i-1].bits < bits; i-- {
+		t[i] = t[i-1]
+	}
+	t[i] = g
+}
+
+// note adds the group of which t are the greatest, unless there are too few, or what has bits from infinite on
+// is among them.
+func (l *least) note(t *three, infinite uint32) {
+	if t[greatests-1].bits == 0 || t[0].bits >= infinite {
+		return
+	}
+	x, y, z := uint64(t[0].place), uint64(t[1].place), uint64(t[2].place)
+	if x > y {
+		x, y = y, x
+	}
+	if y > z {
+		y, z = z, y
+	}
+	if x > y {
+		x, y = y, x
+	}
+	a, b := x|y<<16|z<<32, ^z|^x<<16|^y<<32
+	if o := order(a, b); o < l.below {
+		l.add(mark{o, keyOf(a, b)})
+	}
+}
+
+// groups looks at the groups of p, numbers of bfloat16 of which the first is the element first.
+func (s *Sketch) groups(l *least, p []byte, first int64) {
+	s.each(first, first+int64(len(p)/2), func(at, n int64) {
+		var t three
+		q := p[2*(at-first):][:2*n]
+		for i := 0; i+2 <= len(q); i += 2 {
+			x := le.Uint16(q[i:])
+			if m := uint32(x & 0x7fff); m > t[greatests-1].bits {
+				t.put(m, i/2, uint32(x>>15))
+			}
+		}
+		l.note(&t, 0x7f80)
+	})
+}
+
+// groupsOfBlocks is groups for blocks.
+func (s *Sketch) groupsOfBlocks(l *least, w *scratch, p []byte, first int64) {
+	elems, size := s.numbers.block()
+	if len(w.numbers) < maxGroup {
+		w.numbers = make([]float32, maxGroup)
+	}
+	s.each(first, first+int64(len(p))/size*elems, func(at, n int64) {
+		if (at-first)%elems != 0 || n%elems != 0 {
+			return
+		}
+		x := w.numbers[:n]
+		dequantise(s.numbers.format, x, p[(at-first)/elems*size:][:n/elems*size])
+		var t three
+		for i, v := range x {
+			bits := math.Float32bits(v)
+			if m := bits & 0x7fffffff; m > t[greatests-1].bits {
+				t.put(m, i, bits>>31)
+			}
+		}
+		l.note(&t, 0x7f800000)
+	})
+}

@@ -1,0 +1,139 @@
+package anchor
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"ckptfs/cas/half"
+)
+
+var le = binary.LittleEndian
+
+// Sketch gathers the anchors of one tensor from its parts, which several goroutines may add, in any order.
+type Sketch struct {
+	numbers Numbers
+	cols    int64 // elements of a row
+	step    int   // how many elements there are from one window to the next
+	of      [kinds]shared
+}
+
+// New is a Sketch of a base with rows of so many elements, or without rows where that is 0.
+func New(n Numbers, cols int64) *Sketch {
+	return newSketch(n, cols, width, BaseWindows, BaseGroups)
+}
+
+// NewTarget is one of a target, which keeps so many anchors of each kind.
+func NewTarget(n Numbers, cols int64, windows, groups int) *Sketch {
+	return newSketch(n, cols, 1, windows, groups)
+}
+
+func newSketch(n Numbers, cols int64, step, windows, groups int) *Sketch {
+	s := &Sketch{numbers: n, cols: cols, step: step}
+	for k, most := range [kinds]int{windows, groups} {
+		s.of[k].least = newLeast(most)
+		s.of[k].bound.Store(s.of[k].below)
+	}
+	return s
+}
+
+// Keys are the anchors so far, the least first.
+func (s *Sketch) Keys(k Kind) []Key { return s.of[k].keys() }
+
+// scratch is what parts are looked at in.
+type scratch struct {
+	halves  []byte
+	numbers []float32
+	marks   [kinds][]mark
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// Add adds the bytes p of the tensor, which begin at off of it. What is cut off at their ends is left out.
+func (s *Sketch) Add(p []byte, off int64) {
+	w := scratches.Get().(*scratch)
+	defer scratches.Put(w)
+	elems, size := s.numbers.block()
+	first := (off + size - 1) / size // block
+	if skip := first*size - off; skip >= int64(len(p)) {
+		return
+	} else {
+		p = p[skip:]
+	}
+	p = p[:int64(len(p))/size*size]
+	first *= elems
+	var found [kinds]least
+	for k := range found {
+		found[k] = least{n: s.of[k].n, marks: w.marks[k][:0], below: s.of[k].bound.Load()}
+	}
+	if s.numbers.Quantised() {
+		s.groupsOfBlocks(&found[Groups], w, p, first)
+	} else {
+		if s.numbers.float != bf16 && cap(w.halves) < len(p) {
+			w.halves = make([]byte, len(p))
+		}
+		p = s.numbers.asBF16(w.halves[:cap(w.halves)], p)
+		if s.of[Windows].n > 0 {
+			s.windows(&found[Windows], p, first)
+		}
+		if s.of[Groups].n > 0 {
+			s.groups(&found[Groups], p, first)
+		}
+	}
+	for k := range found {
+		s.of[k].merge(&found[k])
+		w.marks[k] = found[k].marks
+	}
+}
+
+// windows looks at the windows of p, whose first element is first.
+func (s *Sketch) windows(l *least, p []byte, first int64) {
+	if s.step == width {
+		skip := int(-first & (width - 1))
+		if 2*skip >= len(p) {
+			return
+		}
+		for p = p[2*skip:]; len(p) >= 2*width; p = p[2*width:] {
+			a, b := le.Uint64(p), le.Uint64(p[8:])
+			if order(a, b) < l.below {
+				l.window(a, b)
+			}
+		}
+		return
+	}
+	for i := 0; i+2*width <= len(p); i += 2 {
+		q := p[i : i+2*width : i+2*width]
+		a, b := le.Uint64(q), le.Uint64(q[8:])
+		if order(a, b) < l.below {
+			l.window(a, b)
+		}
+	}
+}
+
+// minChanges is how many neighbours of a window differ at least.
+const minChanges = 6
+
+func (l *least) window(a, b uint64) {
+	n := 0
+	for i := 0; i < 48; i += 16 {
+		if uint16(a>>i) != uint16(a>>(i+16)) {
+			n++
+		}
+		if uint16(b>>i) != uint16(b>>(i+16)) {
+			n++
+		}
+	}
+	if uint16(a>>48) != uint16(b) {
+		n++
+	}
+	if n >= minChanges {
+		l.add(mark{order(a, b), keyOf(a, b)})
+	}
+}
+
+var fromF16 = sync.OnceValue(func() *[1 << 16]uint16 {
+	t := new([1 << 16]uint16)
+	for h := range t {
+		t[h] = half.ToBF16(float32bits(half.FromF16(uint16(h))))
+	}
+	return t
+})
