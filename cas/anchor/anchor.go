@@ -14,7 +14,7 @@
 // that anchors lie evenly among all numbers of 40 bits though they are the least. Windows in which fewer than
 // 6 of the 7 neighbours differ are left out: zeros and steps are alike everywhere.
 //
-// A base (New) keeps the 64 least windows at multiples of 8 elements; a target (NewTarget) looks at all of
+// A base (New) keeps the 62 least windows at multiples of 8 elements; a target (NewTarget) looks at all of
 // its windows, and keeps as many as it is told to. One in eight of those is where its base looked. Rows do
 // not matter: windows go on from one row to the next, where rows are not multiples of 8.
 //
@@ -52,7 +52,7 @@ const (
 
 // How many anchors a base keeps of each kind.
 const (
-	BaseWindows = 64
+	BaseWindows = 62
 	BaseGroups  = 16
 )
 

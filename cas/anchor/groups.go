@@ -54,8 +54,8 @@ func (t *three) put(bits uint32, place int, negative uint32) {
 	t[i] = g
 }
 
-// note adds the group of which t are the greatest, unless there are too few, or what has bits from infinite on
-// is among them.
+// note adds the group of which t are the greatest, unless there are too few, or what has bits from infinite
+// on is among them.
 func (l *least) note(t *three, infinite uint32) {
 	if t[greatests-1].bits == 0 || t[0].bits >= infinite {
 		return
