@@ -1,7 +1,6 @@
 // Package anchors is the index of the anchors (package cas/anchor) of the tensors in a store: which tensors
-// have one. It is derived. Whatever is missing, damaged or of another store is removed, and made again when
-// somebody notes it again; nothing is read with its help that could not be read without. A wrong answer costs
-// its caller a look.
+// have one. It is derived. What is damaged or of another store is removed, and made again when somebody notes
+// it again; nothing is read with its help that could not be read without. A wrong answer costs a look.
 //
 // # Files, version 1
 //
@@ -9,8 +8,8 @@
 //
 // A run is called FIRST-LAST.run, two numbers of eight hexadecimal digits: it has what the runs and logs of
 // these numbers and those between them had. Those are removed once it is there, at the latest at the next
-// start. It is made of pages of 4096 bytes, the last four of which are the CRC-32C of the others, and the four
-// before these the number of bytes in use.
+// start. It is made of pages of 4096 bytes, of which the last four are the CRC-32C of the others, and the
+// four before these the number of bytes in use.
 //
 //	page 0   "ckptfs-anchors\x00\x00", u32 version, 16 bytes: the id of the store, u32 first, u32 last,
 //	         u64 entries, u32 tensors, u32 manifests
@@ -28,10 +27,10 @@
 //
 // # Sizes
 //
-// A tensor of 78 anchors takes some 640 bytes. In memory are the fences, 4 bytes for each 511 anchors, and what the
-// log has. A lookup reads one page of each run, seldom two. A log becomes a run once it has so many anchors
-// (Options.Log); runs are merged with the one before them as long as that has less than four times as many, so
-// that there are few. Merging leaves out what is gone.
+// A tensor of 78 anchors takes some 640 bytes. In memory are the fences, 4 bytes for each 511 anchors, and
+// what the log has. A lookup reads one page of each run, seldom two. A log becomes a run once it has so many
+// anchors (Options.Log); runs are merged with the one before them as long as that has less than four times as
+// many, so that there are few. Merging leaves out what is gone.
 package anchors
 
 import (
@@ -96,8 +95,8 @@ const defaultLog = 256 << 10
 
 var errClosed = errors.New("the index of anchors is closed")
 
-// Open opens the index in a folder, which is made if it is not there. Only what keeps it from being written is
-// an error.
+// Open opens the index in a folder, which is made if it is not there. Only what keeps it from being written
+// is an error.
 func Open(fsys disk.FS, dir string, opt Options) (*Index, error) {
 	if opt.Log == 0 {
 		opt.Log = defaultLog
@@ -270,8 +269,8 @@ func (x *Index) Merge() error {
 	return nil
 }
 
-// Find lists tensors that have at least so many of keys, those that have most of them first, and of equal ones
-// those that were noted last; at most most of them.
+// Find lists tensors that have at least so many of keys, those that have most of them first, and of equal
+// ones those that were noted last; at most most of them.
 func (x *Index) Find(keys []anchor.Key, least, most int) []Hit {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)

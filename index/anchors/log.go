@@ -188,8 +188,9 @@ func (l *log) find(hits []Hit, keys []anchor.Key, least int) []Hit {
 	equal := make([]uint32, 0, perKey)
 	late := map[anchor.Key][]uint32{}
 	for _, e := range l.entries[l.sorted:] {
-		if _, ok := slices.BinarySearch(keys, anchor.Key(e>>ordinalBits)); ok {
-			late[anchor.Key(e>>ordinalBits)] = append(late[anchor.Key(e>>ordinalBits)], uint32(e&(maxTensors-1)))
+		key := anchor.Key(e >> ordinalBits)
+		if _, ok := slices.BinarySearch(keys, key); ok {
+			late[key] = append(late[key], uint32(e&(maxTensors-1)))
 		}
 	}
 	for _, key := range keys {
