@@ -3,6 +3,7 @@
 // What the store and the filesystem need:
 //
 //	chunks     which segment holds which record: a bbolt file, derived from the segments
+//	anchors    which stored tensor has which marks: a folder of its own, derived from the tensors
 //	artifacts  identities of tensors that were computed, by manifest: in the same file
 //	manifest   the extents of one file
 //	document   encoding of small checked documents, which the other formats here are made of

@@ -46,8 +46,7 @@ type Options struct {
 	PackWorkers int   // cores that packing may use; 0: those that other programs leave idle
 	PackBytes   int64 // memory that packing may use, beside the store's; 0: no bound
 	LayoutBytes int64 // memory that a file's tensors may take while they are read; 0: the formats' own bounds
-	NoDelta     bool  // store every chunk alone, not against an earlier version of it
-	NoRecipes   bool  // store no chunk as computed from others
+	Alone
 	// SumAfter is for how long a plain file rests before its checksum is made; 0: a default; negative: no
 	// checksums.
 	SumAfter time.Duration
@@ -65,6 +64,12 @@ type Options struct {
 	Disk queue.Space
 	Now  func() time.Time                                // nil: time.Now
 	Log  func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// Alone says what is not stored with the help of others.
+type Alone struct {
+	NoDelta   bool // no chunk is: not against an earlier version of it either
+	NoRecipes bool // none is computed from others
 }
 
 // Inherited is what an earlier process left that had the store mounted.

@@ -1,7 +1,6 @@
 // Package anchors is the index of the anchors (package cas/anchor) of the tensors in a store: which tensors
-// have one. It is derived. Whatever is missing, damaged or of another store is removed, and made again when
-// somebody notes it again; nothing is read with its help that could not be read without. A wrong answer costs
-// its caller a look.
+// have one. It is derived. What is damaged or of another store is removed, and made again when somebody notes
+// it again; nothing is read with its help that could not be read without. A wrong answer costs a look.
 //
 // # Files, version 1
 //
@@ -9,7 +8,7 @@
 //
 // A run is called FIRST-LAST.run, two numbers of eight hexadecimal digits: it has what the runs and logs of
 // these numbers and those between them had. Those are removed once it is there, at the latest at the next
-// start. It is made of pages of 4096 bytes, the last four of which are the CRC-32C of the others, and the
+// start. It is made of pages of 4096 bytes, of which the last four are the CRC-32C of the others, and the
 // four before these the number of bytes in use.
 //
 //	page 0   "ckptfs-anchors\x00\x00", u32 version, 16 bytes: the id of the store, u32 first, u32 last,
