@@ -12,7 +12,7 @@ var (
 	ErrUnsealed = errors.New("segment is not sealed")
 	// ErrOlder: a program before the first release wrote the segment.
 	ErrOlder = fmt.Errorf(
-		"this program reads version %d only: copy the files out with the program that wrote them", Version)
+		"this program reads version %d and later: copy the files out with the program that wrote them", Oldest)
 	// ErrFull: the segment takes no more records.
 	ErrFull = errors.New("segment is full")
 	// ErrClosed: the Files were closed, and with them the store.

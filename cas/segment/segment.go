@@ -102,7 +102,8 @@
 // it that a recipe leads to no more than 40 records, each counted once (package delta).
 //
 // A program that does not know a codec does not know either whether it needs a base, and its sweep would take
-// the base away. So a codec with a base comes with a new version, which keeps earlier programs out.
+// the base away. So a codec with a base comes with a new version, which keeps earlier programs out. Version 8
+// is version 9 without recipes, and is read as such.
 //
 // # Footer
 //
@@ -166,9 +167,10 @@ import (
 )
 
 const (
-	// Version of the format that this package writes, and the only one that it reads: there was no release
-	// with an earlier one.
+	// Version of the format that this package writes.
 	Version = 9
+	// Oldest is the earliest version that it reads: 9 is 8 with recipes.
+	Oldest = 8
 	// FileHeaderSize is the length of the file header; the first record lies behind it.
 	FileHeaderSize = 64
 	// RecordHeaderSize is the length of a record's header.
@@ -247,7 +249,7 @@ func checkVersion(v uint16) error {
 	switch {
 	case v > Version:
 		return fmt.Errorf("segment version %d: %w", v, cas.ErrNewer)
-	case v < Version:
+	case v < Oldest:
 		return fmt.Errorf("segment version %d: %w", v, ErrOlder)
 	}
 	return nil

@@ -243,11 +243,18 @@ func TestNewerAndForeign(t *testing.T) {
 	if err := checkFileHeader(resum(newer), testID); !errors.Is(err, cas.ErrNewer) {
 		t.Error(err)
 	}
-	for v := byte(0); v < Version; v++ {
+	for v := byte(Oldest); v < Version; v++ {
+		older := bytes.Clone(p)
+		older[8] = v
+		if err := checkFileHeader(resum(older), testID); err != nil {
+			t.Error(err)
+		}
+	}
+	for v := byte(0); v < Oldest; v++ {
 		older := bytes.Clone(p)
 		older[8] = v
 		err := checkFileHeader(resum(older), testID)
-		if !errors.Is(err, ErrOlder) || !strings.Contains(err.Error(), fmt.Sprintf("version %d: this program reads version %d only: copy the files out", v, Version)) {
+		if !errors.Is(err, ErrOlder) || !strings.Contains(err.Error(), fmt.Sprintf("version %d: this program reads version %d and later: copy the files out", v, Oldest)) {
 			t.Error(err)
 		}
 	}
@@ -273,7 +280,12 @@ func TestNewerAndForeign(t *testing.T) {
 	if _, err := ReadFooter(bytes.NewReader(f), int64(len(f)), testID); !errors.Is(err, cas.ErrNewer) {
 		t.Error(err)
 	}
-	q[8] = Version - 1
+	q[8] = Oldest
+	le.PutUint32(q[156:], crc(q[:156]))
+	if _, err := ReadFooter(bytes.NewReader(f), int64(len(f)), testID); err != nil {
+		t.Error(err)
+	}
+	q[8] = Oldest - 1
 	le.PutUint32(q[156:], crc(q[:156]))
 	if _, err := ReadFooter(bytes.NewReader(f), int64(len(f)), testID); !errors.Is(err, ErrOlder) {
 		t.Error(err)

@@ -26,7 +26,7 @@ import sys
 from array import array
 from bisect import bisect_right
 
-FORMAT_VERSION, SEGMENT_VERSION, RECORD_VERSION = 4, 9, 2
+FORMAT_VERSION, SEGMENT_VERSIONS, RECORD_VERSION = 4, (8, 9), 2
 MAX_CHUNK = (16 << 20) - 1  # bytes of a record, stored or decoded
 MAX_BASED = 1 << 20  # decoded bytes of a record that has a base, and of its bases
 MAX_OBJECT = 8 << 30
@@ -844,7 +844,7 @@ class Segments:
             need(len(head) == FILE_HEADER and head[:8] == b"ckptseg\n", "no header")
             need(crc32c(head[:60]) == int.from_bytes(head[60:], "little"), "a damaged header")
             version, _, named = struct.unpack_from("<HHI", head, 8)
-            need(version == SEGMENT_VERSION, f"version {version}; this program reads {SEGMENT_VERSION}")
+            need(version in SEGMENT_VERSIONS, f"version {version}; this program reads 8 and 9")
             need(named == number and head[16:32] == self.id, "another store's, or another segment")
             entries = self._footer(f.fileno(), number, size)
             for key, at in self._scan(f.fileno(), number, size) if entries is None else entries:
@@ -857,7 +857,7 @@ class Segments:
             return None
         version, _, named, store, start, count = struct.unpack_from("<HHI16sQQ", p, 8)
         end = size - TRAILER
-        if version != SEGMENT_VERSION or named != number or store != self.id or count > MAX_RECORDS:
+        if version not in SEGMENT_VERSIONS or named != number or store != self.id or count > MAX_RECORDS:
             return None
         if start < FILE_HEADER or start != end - count * ENTRY:
             return None
