@@ -147,7 +147,7 @@ func tableCode(v float32) byte {
 	n := int32(v)
 	n += int32(bits(v-float32(n))) >> 31 // rounded down
 	i := above[(n+128)&0xff] & 15
-	return i - byte((bits(v-table[(i-1)&15])-bits(table[i]-v))>>31) // the one before is nearer: less by a sign
+	return i - byte((bits(v-table[(i-1)&15])-bits(table[i]-v))>>31) // the one before is nearer: a sign
 }
 
 // twiceE2M1 are twice the numbers of four bits that MXFP4 has, without their signs.

@@ -18,6 +18,7 @@ import (
 // looked at. How one tensor is combined is tried first for the next.
 type mixer struct {
 	o      *origins
+	usable func(chunks []manifest.Span) bool
 	files  []int // sources of different files, the one of most bytes first
 	last   []mixed
 	refits int // that are left
@@ -39,21 +40,29 @@ const (
 )
 
 // newMixer is nil where fewer than two files have tensors of it.
-func newMixer(o *origins) *mixer {
-	m := &mixer{o: o, refits: maxRefits}
+// usable says of a region's chunks whether they can be bases.
+func newMixer(o *origins, usable func(chunks []manifest.Span) bool) *mixer {
+	m := &mixer{o: o, usable: usable, refits: maxRefits}
 	bytes := map[int]int64{}
 	var seen []*earlier
 	for s := range o.sources {
 		src := &o.sources[s]
+		if slices.Contains(seen, src.of) {
+			continue
+		}
+		var largest origin
 		for i := range o.regions {
 			if o.regions[i].Kind != formats.Data || o.first[i] < 0 {
 				continue
 			}
-			if _, ok := o.origin(s, i); ok {
+			if at, ok := o.origin(s, i); ok {
 				bytes[s] += o.regions[i].Len
+				if largest.r == nil || at.r.Len > largest.r.Len {
+					largest = at
+				}
 			}
 		}
-		if bytes[s] > 0 && !slices.Contains(seen, src.of) {
+		if largest.r != nil && largest.r.Len >= minMixed && usable(largest.chunks()) {
 			seen = append(seen, src.of)
 			m.files = append(m.files, s)
 		}
@@ -131,7 +140,7 @@ func (m *mixer) find(i int) (*recipes.Mixed, error) {
 	var x [][]float32
 	for _, s := range m.having(i) {
 		at, _ := m.o.origin(s, i)
-		if p := at.of.begin(at.r, len(head)); p != nil {
+		if p := at.of.begin(at.r, len(head)); p != nil && m.usable(at.chunks()) {
 			of, x = append(of, s), append(x, recipes.Floats(p, t.DType))
 		}
 	}

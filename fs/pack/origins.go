@@ -85,7 +85,7 @@ func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.
 		return err
 	}
 	if !rel.NoRecipes {
-		j.mixer = newMixer(o)
+		j.mixer = newMixer(o, j.areBases)
 	}
 	if s := o.most(); j.before == nil && s != nil {
 		j.before = s.of

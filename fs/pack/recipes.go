@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/formats"
 	"ckptfs/fs/recipes"
 	"ckptfs/index/manifest"
@@ -29,6 +30,16 @@ func (j *job) addSources(files []*manifest.Manifest) {
 			j.recipes.Add(t, func() []manifest.Span { return e.grid(r) })
 		}
 	}
+}
+
+// areBases reports whether chunks may be bases of what is computed, as far as the first one tells: it is
+// there, and not computed itself.
+func (j *job) areBases(chunks []manifest.Span) bool {
+	var at [1]cas.Location
+	if len(chunks) == 0 || j.store.Locate([]cas.Hash{chunks[0].Hash}, at[:]) != nil {
+		return false
+	}
+	return at[0].Segment != 0 && at[0].Codec != codec.Recipe
 }
 
 // reader reads a file by its layout.

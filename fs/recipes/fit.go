@@ -22,6 +22,7 @@ const (
 	nearly     = 0.9      // and does at least after refining
 	negligible = 2e-5     // coefficients below it are none, and those of few errors
 	fewErrors  = 4
+	dependent  = 1e-7    // the share of a vector that the others leave, squared, below which it is one of them
 	perC       = 4       // round numbers that are tried for each
 	maxTried   = 1 << 10 // combinations of them
 )
@@ -62,9 +63,13 @@ func Fit(want []float32, x [][]float32, to recipe.Type) *Mix {
 	}
 	var c, sigma []float64
 	for {
-		var ok bool
-		if c, sigma, ok = solve(want[:n], x, of); !ok {
-			return nil
+		var same int
+		if c, sigma, same = solve(want[:n], x, of); same >= 0 {
+			of = slices.Delete(of, same, same+1) // what others are made of says nothing more
+			if len(of) < 2 {
+				return nil
+			}
+			continue
 		}
 		before := len(of)
 		var kept []int
@@ -111,8 +116,9 @@ func spread(want []float32, x [][]float32, n int) numbersOf {
 }
 
 // solve fits coefficients by least squares; sigma are their standard errors. An error of rounding is the
-// greater the greater the number: so the weights are less.
-func solve(want []float32, x [][]float32, of []int) (c, sigma []float64, ok bool) {
+// greater the greater the number: so the weights are less. same is the place in of, not below 0, of a vector
+// that is a combination of those before it, or has what is no number.
+func solve(want []float32, x [][]float32, of []int) (c, sigma []float64, same int) {
 	k := len(of)
 	exponents := make([]int, len(want))
 	for i, v := range want {
@@ -135,14 +141,9 @@ func solve(want []float32, x [][]float32, of []int) (c, sigma []float64, ok bool
 			}
 		}
 	}
-	for _, v := range slices.Concat(a, b) {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, nil, false
-		}
-	}
-	inv, ok := inverse(a, k)
-	if !ok {
-		return nil, nil, false
+	inv, same := inverse(a, k)
+	if same >= 0 {
+		return nil, nil, same
 	}
 	c, sigma = make([]float64, k), make([]float64, k)
 	for p := range k {
@@ -162,11 +163,12 @@ func solve(want []float32, x [][]float32, of []int) (c, sigma []float64, ok bool
 	for p := range k {
 		sigma[p] = math.Sqrt(rest / n * max(inv[p*k+p], 0))
 	}
-	return c, sigma, true
+	return c, sigma, -1
 }
 
-// inverse inverts a symmetric, positive matrix of which the lower half is given.
-func inverse(a []float64, k int) (inv []float64, ok bool) {
+// inverse inverts a symmetric, positive matrix of which the lower half is given; same is the first row, not
+// below 0, that depends on those before it.
+func inverse(a []float64, k int) (inv []float64, same int) {
 	l := slices.Clone(a)
 	for i := range k {
 		for j := range i + 1 {
@@ -175,8 +177,8 @@ func inverse(a []float64, k int) (inv []float64, ok bool) {
 				s -= l[i*k+m] * l[j*k+m]
 			}
 			if i == j {
-				if s <= 1e-12*a[i*k+i] || a[i*k+i] == 0 {
-					return nil, false
+				if !(s > dependent*a[i*k+i]) || math.IsInf(s, 0) {
+					return nil, i
 				}
 				l[i*k+i] = math.Sqrt(s)
 			} else {
@@ -203,36 +205,27 @@ func inverse(a []float64, k int) (inv []float64, ok bool) {
 			inv[i*k+col] = y[i] / l[i*k+i]
 		}
 	}
-	return inv, true
+	return inv, -1
 }
 
-// round are numbers that people write, nearest to c first, and none that is further off than some errors.
+// round are numbers that people write, the roundest first, and none that is further off c than some errors.
 func round(c, sigma float64) (all []float64) {
-	most := max(4*sigma, 4e-4)
-	add := func(v float64) {
-		if math.Abs(v-c) <= most && math.Abs(v) <= 2 && !slices.Contains(all, v) {
-			all = append(all, v)
+	most := max(fewErrors*sigma, 4e-4)
+	add := func(of float64) {
+		near := math.Round(c * of)
+		for _, v := range []float64{near / of, (near - 1) / of, (near + 1) / of} {
+			if math.Abs(v-c) <= most && math.Abs(v) <= 2 && len(all) < perC && !slices.Contains(all, v) {
+				all = append(all, v)
+			}
 		}
 	}
-	near := math.Round(c * 1000)
-	for d := -2.0; d <= 2; d++ {
-		add((near + d) / 1000)
-	}
-	for b := 2.0; b <= 16; b++ {
-		add(math.Round(c*b) / b)
+	for _, of := range []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 20, 100, 1000} {
+		add(of)
 	}
 	if sigma < 2e-5 { // averages of long training
-		for d := -1.0; d <= 1; d++ {
-			add((math.Round(c*1e4) + d) / 1e4)
-		}
+		add(1e4)
 	}
-	slices.SortStableFunc(all, func(a, b float64) int {
-		if math.Abs(a-c) < math.Abs(b-c) {
-			return -1
-		}
-		return 1
-	})
-	return all[:min(len(all), perC)]
+	return all
 }
 
 // snap sets m to round coefficients, and to the form, that explain s.
