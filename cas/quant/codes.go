@@ -147,7 +147,8 @@ func tableCode(v float32) byte {
 	n := int32(v)
 	n += int32(bits(v-float32(n))) >> 31 // rounded down
 	i := above[(n+128)&0xff] & 15
-	return i - byte((bits(v-table[(i-1)&15])-bits(table[i]-v))>>31) // the one before is nearer: a sign
+	before, after := bits(v-table[(i-1)&15]), bits(table[i]-v)
+	return i - byte((before-after)>>31) // less 1 where before is less
 }
 
 // twiceE2M1 are twice the numbers of four bits that MXFP4 has, without their signs.

@@ -2,12 +2,14 @@ package quant
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codectest"
 )
 
 // all are the quantisers of all formats and variants, with FP8 by rows, by parts of them and without scales.
@@ -406,7 +408,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// FuzzRestore: no streams do harm, and what comes of them comes of what Differ makes of it.
+// FuzzRestore: no streams do harm, all levels make the same of them, and what comes of them comes of what
+// Differ makes of it.
 func FuzzRestore(f *testing.F) {
 	for _, q := range all() {
 		f.Add(uint8(q.Format), q.Variant, uint8(q.Scales.Type), uint32(q.Scales.Cols), uint32(q.Scales.Tall),
@@ -427,7 +430,16 @@ func FuzzRestore(f *testing.F) {
 			s[i%len(s)] = append(s[i%len(s)], streams[1:1+n]...)
 			streams = streams[1+n:]
 		}
-		blocks, err := q.Restore(nil, &s, x)
+		var blocks []byte
+		var err error
+		var all [][]byte
+		codectest.Levels(func(string) {
+			blocks, err = q.Restore(nil, &s, x)
+			all = append(all, append(blocks, fmt.Sprint(err)...))
+		})
+		if !codectest.Same(all) {
+			t.Fatalf("%v, variant %d: the levels differ", q.Format, q.Variant)
+		}
 		if err != nil {
 			if !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNewer) {
 				t.Fatal(err)
