@@ -34,7 +34,7 @@ type quantised struct {
 
 	size         int64
 	zstd, zipllm int64
-	without      taken // with --recipes off, where the program has that flag
+	without      taken // with --no-recipes, where the program has that flag
 	with         taken
 	cold         sample // GB/s
 }
@@ -81,8 +81,8 @@ func recipesOf(b *bench, name string, flags []string) error {
 	if err != nil {
 		return err
 	}
-	if strings.Contains(usage, "--recipes") {
-		err := p.store(dir, "off", []string{"--recipes", "off"},
+	if strings.Contains(usage, "--no-recipes") {
+		err := p.store(dir, "off", []string{"--no-recipes"},
 			func(f *quantised) *taken { return &f.without }, func(*precisions) error { return nil })
 		if err != nil {
 			return err
@@ -303,7 +303,7 @@ func (p *precisions) tell(name string) {
 	rows = append(rows, row("the folder of seven", &seven, "", ""))
 	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme"}
 	if off {
-		heads = append(heads, "recipes off")
+		heads = append(heads, "without recipes")
 	}
 	table(fmt.Sprintf("%s: MB stored of each file, the base first, then one after the other, or alone beside the base; "+
 		"GB/s of packing, a core, and of reading cold", name),
