@@ -34,7 +34,7 @@ type quantised struct {
 
 	size         int64
 	zstd, zipllm int64
-	without      taken // with --recipes off, where the program has that flag
+	without      taken // with --no-recipes, where the program has that flag
 	with         taken
 	cold         sample // GB/s
 }
@@ -81,8 +81,8 @@ func recipesOf(b *bench, name string, flags []string) error {
 	if err != nil {
 		return err
 	}
-	if strings.Contains(usage, "--recipes") {
-		err := p.store(dir, "off", []string{"--recipes", "off"},
+	if strings.Contains(usage, "--no-recipes") {
+		err := p.store(dir, "off", []string{"--no-recipes"},
 			func(f *quantised) *taken { return &f.without }, func(*precisions) error { return nil })
 		if err != nil {
 			return err
@@ -106,7 +106,6 @@ func (p *precisions) make(dir string, flags []string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"--each"}
 	for line := range strings.Lines(made) {
 		f := &quantised{}
 		if err := json.Unmarshal([]byte(line), f); err != nil {
@@ -118,7 +117,14 @@ func (p *precisions) make(dir string, flags []string) error {
 		}
 		f.size = st.Size()
 		p.files = append(p.files, f)
-		args = append(args, filepath.Join(dir, f.Path))
+	}
+	args := []string{"--each"}
+	for _, f := range p.order() {
+		path := filepath.Join(dir, f.Path)
+		if !f.Seven {
+			path = "alone:" + path
+		}
+		args = append(args, path)
 	}
 	others, err := p.pythonRun("zipllm.py", args...)
 	if err != nil {
@@ -130,14 +136,29 @@ func (p *precisions) make(dir string, flags []string) error {
 		if err := json.Unmarshal([]byte(line), &peers); err != nil {
 			return err
 		}
-		p.files[i].zipllm, p.files[i].zstd = peers.ZipLLM, peers.Zstd
+		f := p.order()[i]
+		f.zipllm, f.zstd = peers.ZipLLM, peers.Zstd
 		i++
 	}
 	return nil
 }
 
-// store adds the files below dir to a new store that packs on one processor, the base first, and calls then
-// with its mount.
+// order is the order in which files are stored: the base in its own precision and in GGUF's, then each of
+// those that are not of the folder of seven, by itself: it is removed before the next comes. Then the rest of
+// the seven.
+func (p *precisions) order() []*quantised {
+	var alone, rest []*quantised
+	for _, f := range p.files[2:] {
+		if f.Seven {
+			rest = append(rest, f)
+		} else {
+			alone = append(alone, f)
+		}
+	}
+	return slices.Concat(p.files[:2], alone, rest)
+}
+
+// store adds the files below dir to a new store that packs on one processor, and calls then with its mount.
 func (p *precisions) store(dir, name string, flags []string, into func(*quantised) *taken,
 	then func(*precisions) error) error {
 	home := filepath.Join(dir, name)
@@ -153,29 +174,52 @@ func (p *precisions) store(dir, name string, flags []string, into func(*quantise
 	}
 	defer fresh.daemon.Clean()
 	own := &precisions{fresh, p.files}
-	before, err := own.live()
-	if err != nil {
-		return err
+	model := filepath.Join(dir, "model")
+	for _, f := range own.order() {
+		if *into(f), err = own.add(model, f); err != nil {
+			return err
+		}
+		if f.Seven {
+			continue
+		}
+		err := os.Remove(filepath.Join(own.daemon.Dir, f.Path))
+		if err == nil {
+			_, err = own.daemon.CLI("prune", "--grace", "0s", own.daemon.Dir)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for _, f := range own.files {
-		data, err := os.ReadFile(filepath.Join(dir, "model", f.Path))
-		if err != nil {
+		if f.Seven {
+			continue
+		}
+		if _, err := own.add(model, f); err != nil {
 			return err
 		}
-		path, cpu := filepath.Join(own.daemon.Dir, f.Path), own.ran()
-		err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644), own.sync())
-		if err != nil {
-			return err
-		}
-		took := own.ran() - cpu
-		after, err := own.live()
-		if err != nil {
-			return err
-		}
-		*into(f) = taken{after - before, took}
-		before = after
 	}
 	return then(own)
+}
+
+// add stores a file, and says what that took.
+func (p *precisions) add(model string, f *quantised) (t taken, err error) {
+	data, err := os.ReadFile(filepath.Join(model, f.Path))
+	if err != nil {
+		return t, err
+	}
+	before, err := p.live()
+	if err != nil {
+		return t, err
+	}
+	path, cpu := filepath.Join(p.daemon.Dir, f.Path), p.ran()
+	err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644), p.sync())
+	if err != nil {
+		return t, err
+	}
+	t.cpu = p.ran() - cpu
+	after, err := p.live()
+	t.bytes = after - before
+	return t, err
 }
 
 // live is what the segments hold that something needs, in bytes.
@@ -236,7 +280,7 @@ func (p *precisions) tell(name string) {
 		return append(cells, mb(f.with.bytes), fmt.Sprintf("%.2f %%", percent), speed, cold)
 	}
 	var rows [][]string
-	var seven, all quantised
+	var seven quantised
 	for _, f := range p.files {
 		label := f.Kind
 		if f.Importance {
@@ -245,23 +289,23 @@ func (p *precisions) tell(name string) {
 		if f.Fused {
 			label += ", fused"
 		}
-		for _, sum := range []*quantised{&seven, &all} {
-			if sum == &seven && !f.Seven {
-				continue
-			}
-			sum.size += f.size
-			sum.zstd += f.zstd
-			sum.zipllm += f.zipllm
-			sum.without.bytes += f.without.bytes
-			sum.with.bytes += f.with.bytes
+		if f.Seven {
+			seven.size += f.size
+			seven.zstd += f.zstd
+			seven.zipllm += f.zipllm
+			seven.without.bytes += f.without.bytes
+			seven.with.bytes += f.with.bytes
+		} else {
+			label += ", alone"
 		}
 		rows = append(rows, row(label, f, digits(float64(f.size)/1e9/f.with.cpu.Seconds()), f.cold.text()))
 	}
-	rows = append(rows, row("the folder of seven", &seven, "", ""), row("all", &all, "", ""))
+	rows = append(rows, row("the folder of seven", &seven, "", ""))
 	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme"}
 	if off {
-		heads = append(heads, "recipes off")
+		heads = append(heads, "without recipes")
 	}
-	table(fmt.Sprintf("%s: MB stored of each file, the base first; GB/s of packing, a core, and of reading cold", name),
+	table(fmt.Sprintf("%s: MB stored of each file, the base first, then one after the other, or alone beside the base; "+
+		"GB/s of packing, a core, and of reading cold", name),
 		append(heads, "ckptfs", "of raw", "packing", "read"), rows)
 }

@@ -76,7 +76,6 @@ class Llama:
         pairs = text[: len(text) // 2 * 2 : 2] * 256 + text[1 : len(text) // 2 * 2 : 2]
         known, counts = np.unique(pairs, return_counts=True)
         known = known[np.argsort(-counts, kind="stable")[: self.vocab - 1]]
-        self.tokens = [bytes(divmod(int(p), 256)).decode("latin-1") for p in known] + ["<unk>"]
         token_of = np.full(65536, self.vocab - 1)
         token_of[known] = np.arange(len(known))
         tokens = torch.from_numpy(token_of[pairs])
@@ -117,9 +116,7 @@ class Llama:
         writer.add_layer_norm_rms_eps(1e-6)
         writer.add_vocab_size(self.vocab)
         writer.add_rope_dimension_count(self.hidden // self.heads)
-        writer.add_tokenizer_model("gpt2")
-        writer.add_token_list(self.tokens)
-        writer.add_token_types([gguf.TokenType.NORMAL] * (self.vocab - 1) + [gguf.TokenType.UNKNOWN])
+        writer.add_tokenizer_model("no_vocab")  # beside so few weights, tokens would be too large a part
 
 
 class MiniLM:

@@ -2,7 +2,8 @@
 and shape an earlier checkpoint had as the XOR with that one, bytes split by position, zstd (BitX), where that is smaller than ZipNN or zstd of
 the tensor alone; other files each once, zstd. ZipLLM takes the base model for all; here it is the checkpoint before, which is kinder to it.
 
-zipllm.py --each FILE...: the same of files in this order, GGUF too, a line of JSON each: {"zipllm": bytes, "zstd": the file by zstd -3}."""
+zipllm.py --each FILE...: the same of files in this order, GGUF too, a line of JSON each: {"zipllm": bytes, "zstd": the file by zstd -3}.
+One that is called alone:FILE is forgotten then."""
 import hashlib
 import json
 import os
@@ -62,12 +63,16 @@ def takes(path):
 
 
 if sys.argv[1] == "--each":
-    for path in sys.argv[2:]:
+    for arg in sys.argv[2:]:
+        path = arg.removeprefix("alone:")
+        held = set(seen), dict(before)
         with open(path, "rb") as f:
             raw = f.read()
         total, known = takes(path)
         head = raw[: len(raw) - known]
         print(json.dumps({"zipllm": total + len(zstd(3, head)[0]()), "zstd": len(zstd(3, raw)[0]())}), flush=True)
+        if path != arg:
+            seen, before = held
 else:
     files = sorted((os.path.join(d, f) for d, _, names in os.walk(sys.argv[1]) for f in names),
                    key=lambda p: [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", p)])

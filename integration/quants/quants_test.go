@@ -85,7 +85,7 @@ func (s *store) parts(files []file) {
 	}
 }
 
-// report prints what each file takes, and the folder of seven.
+// report prints what each file takes, and the folder of seven together.
 func (s *store) report() {
 	s.T.Helper()
 	var raw, takes int64
@@ -108,7 +108,6 @@ func TestBaseFirst(t *testing.T) {
 	s := newStore(t, m)
 	s.add(m.files)
 	s.report()
-	s.wantAims()
 	s.same("packed", m.files)
 	s.Run("check", "--read-data", s.Dir)
 	s.Remount()
@@ -136,6 +135,20 @@ func TestBaseFirst(t *testing.T) {
 	s.Run("check", "--read-data", s.Dir)
 	s.Remount()
 	s.same("without the base, mounted again", kept)
+}
+
+// TestTakes: each file by itself beside what it was made from, so that no other helps it.
+func TestTakes(t *testing.T) {
+	m := tiny(t)
+	s := newStore(t, m)
+	s.add(m.files[:2])
+	for _, f := range m.files[2:] {
+		s.add([]file{f})
+		s.Must(os.Remove(s.Path(f.Path)))
+		s.Run("prune", "--grace", "0s", s.Dir)
+	}
+	s.report()
+	s.wantAims()
 }
 
 // TestBaseLast: the files come first, and what they were made from last.
