@@ -533,6 +533,9 @@ func TestRecipeCrash(t *testing.T) {
 		_, _ = recode(ctx, s, append(recipeBases(3), [2]int{computed, 3}), stepBefore, nil)
 		sweep(append(recipeBases(3), [2]int{computed, 4})...)
 		save(true, [2]int{computed, 4})
+		_, _ = recode(ctx, s, [][2]int{{computed, 9}}, func(int) int { return -1 },
+			func(cas.Hash) bool { return false })
+		sweep()
 		return named
 	}
 	whole := map[[2]int]bool{{computed, 3}: true, {computed, 4}: true, {computed, 9}: true}
