@@ -127,13 +127,14 @@ func (c *Compaction) Stats() CompactStats {
 }
 
 // Recode stores chunk h, if it is held, as it would be stored today with the help of what it is related to,
-// when that takes less. A rounding of chunks that are not wanted for themselves, as wanted tells, is stored
-// without them though that takes more: then they can go. Where it and the version before are stored alone,
-// and others against it, the version before is stored against it instead. saved reports whether anything was
-// stored again. What is wrong with the chunk is not Recode's business, and it stays as it is. The error is of
-// writing, or that of Options.Room, after which the batch may be committed, and the chunk tried again.
+// when that takes less. A rounding or a recipe stays as it is, unless apart, which is told its bases, has it
+// stored without them though that takes more: then they can go. Where it and the version before are stored
+// alone, and others against it, the version before is stored against it instead. saved reports whether
+// anything was stored again. What is wrong with the chunk is not Recode's business, and it stays as it is.
+// The error is of writing, or that of Options.Room, after which the batch may be committed, and the chunk
+// tried again.
 func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Related,
-	wanted func(cas.Hash) bool) (saved bool, err error) {
+	apart func(was *segment.Base) bool) (saved bool, err error) {
 	s := c.s
 	if ok, err := b.pin(h); !ok || err != nil {
 		return false, err
@@ -146,10 +147,9 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 	if err != nil {
 		return false, nil
 	}
-	apart := was.Number == segment.RoundedNumber && wanted != nil &&
-		!slices.ContainsFunc(was.Hashes(), wanted)
-	if apart {
-		rel.Masters = [2]cas.Hash{}
+	without := was.Number >= segment.RoundedNumber && apart != nil && apart(&was)
+	if without {
+		rel.Masters, rel.Recipe = [2]cas.Hash{}, nil
 	} else if was.Number >= segment.RoundedNumber {
 		return false, nil // it takes next to nothing
 	}
@@ -172,7 +172,7 @@ func (c *Compaction) Recode(b *Batch, h cas.Hash, hint codec.Hint, rel cas.Relat
 		defer scratch.Put(a.raw)
 		number = a.Number
 	}
-	if now := len(*buf) - segment.RecordHeaderSize; !apart && old.XXH3 == rel.XXH3 &&
+	if now := len(*buf) - segment.RecordHeaderSize; !without && old.XXH3 == rel.XXH3 &&
 		!delta.Better(now, number, int(at.Stored), was.Number) {
 		if fixed && c.first(rel.Prev) {
 			return c.Recode(b, rel.Prev, hint, cas.Related{Prev: h}, nil)

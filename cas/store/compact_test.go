@@ -22,9 +22,12 @@ func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int, w
 	defer c.End()
 	b := s.Begin()
 	defer b.Release()
+	apart := func(was *segment.Base) bool {
+		return wanted != nil && !slices.ContainsFunc(was.Hashes(), wanted)
+	}
 	for _, id := range ids {
 		hint, rel := relatedTo(id[0], id[1], prev(id[1]))
-		if _, err := c.Recode(b, cas.Sum(version(id[0], id[1])), hint, rel, wanted); err != nil {
+		if _, err := c.Recode(b, cas.Sum(version(id[0], id[1])), hint, rel, apart); err != nil {
 			return c.Stats(), err
 		}
 	}

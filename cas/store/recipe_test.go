@@ -309,10 +309,18 @@ func TestRecipeCompacted(t *testing.T) {
 	wantGet(t, s, raw)
 	wantGet(t, s, raw5)
 	wantGet(t, s, more)
-	if st, err := recode(t.Context(), s, [][2]int{{computed, 5}}, none,
-		func(cas.Hash) bool { return false }); err != nil || st.Records != 0 {
-		t.Errorf("again: %+v, %v", st, err)
+	for i, wanted := range []func(cas.Hash) bool{
+		func(cas.Hash) bool { return true }, func(cas.Hash) bool { return false },
+	} {
+		st, err := recode(t.Context(), s, [][2]int{{computed, 5}}, none, wanted)
+		if err != nil || st.Records != int64(i) {
+			t.Errorf("again: %+v, %v", st, err)
+		}
 	}
+	if n := numberOf(t, s, cas.Sum(raw5)).Number; n != 0 {
+		t.Errorf("apart from its bases it has number %d", n)
+	}
+	wantGet(t, s, raw5)
 }
 
 // forged stores raw as a record of a payload, whatever that says.
@@ -525,6 +533,9 @@ func TestRecipeCrash(t *testing.T) {
 		_, _ = recode(ctx, s, append(recipeBases(3), [2]int{computed, 3}), stepBefore, nil)
 		sweep(append(recipeBases(3), [2]int{computed, 4})...)
 		save(true, [2]int{computed, 4})
+		_, _ = recode(ctx, s, [][2]int{{computed, 9}}, func(int) int { return -1 },
+			func(cas.Hash) bool { return false })
+		sweep()
 		return named
 	}
 	whole := map[[2]int]bool{{computed, 3}: true, {computed, 4}: true, {computed, 9}: true}

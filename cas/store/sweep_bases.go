@@ -18,10 +18,28 @@ import (
 
 // deltaRecord is a delta that a segment holds.
 type deltaRecord struct {
-	hash cas.Hash
-	loc  cas.Location
-	kept bool // whether it is wanted or not
-	done bool // its base is marked
+	hash  cas.Hash
+	loc   cas.Location
+	codec byte
+	kept  bool // whether it is wanted or not
+	done  bool // its base is marked
+}
+
+// Deltas calls f with the deltas that the segments hold and the index names, as far as they can be read, and
+// with the codec of each.
+func Deltas(ctx context.Context, s *Store, f func(h cas.Hash, loc cas.Location, id byte) error) error {
+	for _, sealed := range []bool{false, true} {
+		if _, err := s.deltasIn(ctx, sealed, 0, func(d deltaRecord) error {
+			now, err := s.locateNow(false, d.hash)
+			if err != nil || now.Segment != d.loc.Segment || now.Off != d.loc.Off {
+				return err
+			}
+			return f(d.hash, d.loc, d.codec)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bases marks what the deltas need that stay: those that are marked, wherever the index has them, those that
@@ -127,7 +145,8 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64, f fun
 	var own error // f's, or the context's
 	add := func(n uint32, rec *segment.Record, kept bool) {
 		if own == nil && rec.Kind.Indexed() && codec.NeedsBase(rec.Codec) {
-			own = cmp.Or(ctx.Err(), f(deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location, kept: kept}))
+			own = cmp.Or(ctx.Err(), f(deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location,
+				codec: rec.Codec, kept: kept}))
 		}
 	}
 	if !sealed {

@@ -29,6 +29,8 @@ func (a *app) pruneCmd() *cobra.Command {
 by moving the rest of a segment in which little is left and removing the file. Programs may save, load and remove files
 meanwhile. An interrupted prune continues when it is run again.
 
+What is computed of removed files, such as what was quantised from one, is stored without these where that takes less.
+
 What was written within the grace period stays; --grace 0 takes everything. A segment's age counts from when it was
 sealed, or the store was unmounted. Chunks of files in lost+found are kept.
 

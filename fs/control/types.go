@@ -274,6 +274,16 @@ type Pruned struct {
 	Punched     int   `json:"punched_segments"`
 	Removed     int   `json:"removed_segments"`
 	NotPunched  int   `json:"unpunched_segments"` // in which this disk makes no holes
+
+	// chunks that no file names, and that stay because files are computed of them; how many files that are,
+	// and about what they would take if they were stored alone
+	BaseBytes      int64 `json:"base_bytes"`
+	BaseFiles      int   `json:"base_files"`
+	BaseAloneBytes int64 `json:"base_alone_bytes"`
+	// there is no room to store some of them alone that would give back more
+	BaseNoRoom bool `json:"base_no_room,omitempty"`
+	// what was stored alone so that such chunks could go; of a dry run, about what would be
+	ApartBytes int64 `json:"apart_bytes"`
 }
 
 // CompactOptions say what Compact may do.

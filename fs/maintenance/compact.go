@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/segment"
 	"ckptfs/cas/spilled"
 	"ckptfs/cas/store"
 	"ckptfs/fs/bases"
@@ -121,8 +123,12 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 	})
 }
 
-// wanted reports whether a file names a chunk. The first call reads all manifests. The store asks only of
-// chunks that are the rounding of another.
+// apart has a rounding of chunks that no file names be stored without them. Of recipes that is for a prune.
+func (k *compaction) apart(was *segment.Base) bool {
+	return was.Number == segment.RoundedNumber && !slices.ContainsFunc(was.Hashes(), k.wanted)
+}
+
+// wanted reports whether a file names a chunk. The first call reads all manifests.
 func (k *compaction) wanted(h cas.Hash) bool {
 	k.naming.Do(k.name)
 	return k.named.MayHave(short(h)) || k.named.Err() != nil || k.unnamed
@@ -198,7 +204,7 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, again pac
 	again.Claim = k.claim
 	again.Chunk = func(h cas.Hash, hint codec.Hint, rel cas.Related) (saved bool, err error) {
 		if err = ctx.Err(); err == nil {
-			saved, err = k.Recode(b, h, hint, rel, k.wanted)
+			saved, err = k.Recode(b, h, hint, rel, k.apart)
 		}
 		if err != nil {
 			k.unclaim(h)

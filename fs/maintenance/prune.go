@@ -2,6 +2,7 @@ package maintenance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -44,19 +45,27 @@ func (p *Passes) prune(ctx context.Context, o control.PruneOptions, byItself boo
 	if !o.DryRun {
 		defer p.Reserve.Retake()
 	}
-	st, err := p.Store.Sweep(ctx, opt, func(ctx context.Context, m *store.Marking) error {
-		return p.mark(ctx, m, !o.DryRun)
-	})
-	out := &control.Pruned{
-		DryRun: o.DryRun, Segments: st.Segments, Young: st.Young, YoungBytes: st.Waits, Damaged: st.Skipped,
-		LiveRecords: st.Live.Records, LiveBytes: st.Live.Stored,
-		DeadRecords: st.Dead.Records, DeadBytes: st.Dead.Stored,
-		RoomBytes: st.Room, FreedBytes: st.Freed, CopiedBytes: st.Copied,
-		Punched: st.Punched, Removed: st.Removed, NotPunched: st.NotPunched,
+	a, err := p.apart(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("nothing was removed: %w", err)
 	}
-	if o.DryRun {
-		out.FreedBytes = st.Room
+	defer a.end()
+	out, looked := &control.Pruned{DryRun: o.DryRun}, 0
+	for more, last := !o.DryRun, error(nil); ; {
+		if more {
+			more, last = a.step(ctx)
+		}
+		var st store.SweepStats
+		st, err = p.Store.Sweep(ctx, opt, func(ctx context.Context, m *store.Marking) error {
+			return p.mark(ctx, m, !o.DryRun)
+		})
+		looked += st.Looked
+		add(out, &st)
+		if err = errors.Join(err, last); err != nil || !more {
+			break
+		}
 	}
+	err = errors.Join(err, a.tell(out))
 	if err == nil && !o.DryRun {
 		err = p.Artifacts.Forget(p.Store.Locate)
 	}
@@ -65,8 +74,25 @@ func (p *Passes) prune(ctx context.Context, o control.PruneOptions, byItself boo
 			FreedBytes: max(0, out.FreedBytes-out.CopiedBytes)})
 		p.Last.keep(p)
 	}
-	if err != nil && st.Looked == 0 {
+	if err != nil && looked == 0 {
 		err = fmt.Errorf("nothing was removed: %w", err)
 	}
 	return out, err
+}
+
+// add adds what a sweep did, which is not the first, perhaps.
+func add(out *control.Pruned, st *store.SweepStats) {
+	out.Segments, out.Young, out.YoungBytes, out.Damaged = st.Segments, st.Young, st.Waits, st.Skipped
+	out.LiveRecords, out.LiveBytes = st.Live.Records, st.Live.Stored
+	out.DeadRecords += st.Dead.Records
+	out.DeadBytes += st.Dead.Stored
+	out.RoomBytes += st.Room
+	out.FreedBytes += st.Freed
+	out.CopiedBytes += st.Copied
+	out.Punched += st.Punched
+	out.Removed += st.Removed
+	out.NotPunched = st.NotPunched
+	if out.DryRun {
+		out.FreedBytes = st.Room
+	}
 }

@@ -22,7 +22,7 @@ func (r *rig) stats() *control.Stats {
 	}
 	var deltas, raw, bytes int64
 	for _, e := range s.Encodings {
-		if slices.Contains([]string{"patch", "delta", "rounded", "low rank"}, e.Codec) {
+		if slices.Contains([]string{"patch", "delta", "rounded", "low rank", "recipe"}, e.Codec) {
 			deltas, raw, bytes = deltas+e.Records, raw+e.RawBytes, bytes+e.Bytes
 		}
 	}

@@ -125,6 +125,7 @@ func Pruned(w io.Writer, p *control.Pruned, grace time.Duration) {
 		}
 		fmt.Fprintln(w)
 	}
+	bases(w, p)
 	if p.YoungBytes > 0 {
 		fmt.Fprintf(w, "%s that no file needs is younger than --grace %s and stays; `ckptfs prune --grace 0` takes it now\n",
 			text.Bytes(p.YoungBytes), Span(grace))
@@ -144,6 +145,26 @@ func Pruned(w io.Writer, p *control.Pruned, grace time.Duration) {
 		fmt.Fprintf(w, "%s: this disk makes no holes; --max-unused 0 moves what is in use instead\n",
 			text.Plural(int64(p.NotPunched), "segment"))
 	}
+}
+
+// bases prints what stays, or goes, of which files are computed that stay.
+func bases(w io.Writer, p *control.Pruned) {
+	if p.ApartBytes > 0 && !p.DryRun {
+		fmt.Fprintf(w, "%s written for files that had been computed of removed ones, which went\n",
+			text.Bytes(p.ApartBytes))
+	}
+	if p.BaseFiles == 0 || p.BaseBytes == 0 {
+		return
+	}
+	then := ""
+	switch {
+	case p.ApartBytes > 0 && p.DryRun:
+		then = fmt.Sprintf("; of these %s would be stored alone", text.Bytes(p.ApartBytes))
+	case p.BaseNoRoom:
+		then = "; the disk has no room to store them alone: free some, and prune again"
+	}
+	fmt.Fprintf(w, "%s of removed files are kept for %s computed of them, which would take %s alone%s\n",
+		text.Bytes(p.BaseBytes), text.Plural(int64(p.BaseFiles), "file"), text.Bytes(p.BaseAloneBytes), then)
 }
 
 // Span is a time span without units that are zero.
