@@ -125,8 +125,9 @@ func (n Numbers) block() (elems, size int64) {
 	return int64(e), int64(s)
 }
 
-// asBF16 are the elements of p as bfloat16, in buf where they are not already.
-func (n Numbers) asBF16(buf, p []byte) []byte {
+// AsBF16 are the elements of p, numbers that are not quantised, as bfloat16. They are in buf, which has room
+// for them, where they are not bfloat16 already.
+func (n Numbers) AsBF16(buf, p []byte) []byte {
 	switch n.float {
 	case bf16:
 		return p[:len(p)/2*2]

@@ -57,8 +57,17 @@ func (t *three) put(bits uint32, place int, negative uint32) {
 // note adds the group of which t are the greatest, unless there are too few, or what has bits from infinite
 // on is among them.
 func (l *least) note(t *three, infinite uint32) {
+	if a, b, ok := t.pair(infinite); ok {
+		if o := order(a, b); o < l.below {
+			l.add(mark{o, keyOf(a, b)})
+		}
+	}
+}
+
+// pair is what is hashed of a group.
+func (t *three) pair(infinite uint32) (a, b uint64, ok bool) {
 	if t[greatests-1].bits == 0 || t[0].bits >= infinite {
-		return
+		return 0, 0, false
 	}
 	x, y, z := uint64(t[0].place), uint64(t[1].place), uint64(t[2].place)
 	if x > y {
@@ -70,46 +79,74 @@ func (l *least) note(t *three, infinite uint32) {
 	if x > y {
 		x, y = y, x
 	}
-	a, b := x|y<<16|z<<32, ^z|^x<<16|^y<<32
-	if o := order(a, b); o < l.below {
-		l.add(mark{o, keyOf(a, b)})
-	}
+	return x | y<<16 | z<<32, ^z | ^x<<16 | ^y<<32, true
 }
 
 // groups looks at the groups of p, numbers of bfloat16 of which the first is the element first.
 func (s *Sketch) groups(l *least, p []byte, first int64) {
 	s.each(first, first+int64(len(p)/2), func(at, n int64) {
-		var t three
-		q := p[2*(at-first):][:2*n]
-		for i := 0; i+2 <= len(q); i += 2 {
-			x := le.Uint16(q[i:])
-			if m := uint32(x & 0x7fff); m > t[greatests-1].bits {
-				t.put(m, i/2, uint32(x>>15))
-			}
-		}
-		l.note(&t, 0x7f80)
+		t := greatestOf(p[2*(at-first):][:2*n])
+		l.note(&t, infinite16)
 	})
+}
+
+const (
+	infinite16 = 0x7f80
+	infinite32 = 0x7f800000
+)
+
+// greatestOf are those of numbers of bfloat16.
+func greatestOf(p []byte) (t three) {
+	for i := 0; i+2 <= len(p); i += 2 {
+		x := le.Uint16(p[i:])
+		if m := uint32(x & 0x7fff); m > t[greatests-1].bits {
+			t.put(m, i/2, uint32(x>>15))
+		}
+	}
+	return t
+}
+
+// greatestOfBlocks are those of quantised numbers, up to maxGroup of them.
+func (n Numbers) greatestOfBlocks(w *scratch, p []byte) (t three) {
+	if len(w.numbers) < maxGroup {
+		w.numbers = make([]float32, maxGroup)
+	}
+	elems, size := n.block()
+	x := w.numbers[:int64(len(p))/size*elems]
+	dequantise(n.format, x, p)
+	for i, v := range x {
+		bits := math.Float32bits(v)
+		if m := bits & 0x7fffffff; m > t[greatests-1].bits {
+			t.put(m, i, bits>>31)
+		}
+	}
+	return t
+}
+
+// GroupKey is the anchor of the elements of p, up to 1024 in whole blocks, as one group.
+func (n Numbers) GroupKey(p []byte) (k Key, ok bool) {
+	w := scratches.Get().(*scratch)
+	defer scratches.Put(w)
+	t := n.greatestOfBlocks(w, p)
+	a, b, ok := t.pair(infinite32)
+	return keyOf(a, b), ok
+}
+
+// GroupKey is that of numbers of bfloat16.
+func GroupKey(p []byte) (k Key, ok bool) {
+	t := greatestOf(p)
+	a, b, ok := t.pair(infinite16)
+	return keyOf(a, b), ok
 }
 
 // groupsOfBlocks is groups for blocks.
 func (s *Sketch) groupsOfBlocks(l *least, w *scratch, p []byte, first int64) {
 	elems, size := s.numbers.block()
-	if len(w.numbers) < maxGroup {
-		w.numbers = make([]float32, maxGroup)
-	}
 	s.each(first, first+int64(len(p))/size*elems, func(at, n int64) {
 		if (at-first)%elems != 0 || n%elems != 0 {
 			return
 		}
-		x := w.numbers[:n]
-		dequantise(s.numbers.format, x, p[(at-first)/elems*size:][:n/elems*size])
-		var t three
-		for i, v := range x {
-			bits := math.Float32bits(v)
-			if m := bits & 0x7fffffff; m > t[greatests-1].bits {
-				t.put(m, i, bits>>31)
-			}
-		}
-		l.note(&t, 0x7f800000)
+		t := s.numbers.greatestOfBlocks(w, p[(at-first)/elems*size:][:n/elems*size])
+		l.note(&t, infinite32)
 	})
 }

@@ -71,7 +71,7 @@ func (s *Sketch) Add(p []byte, off int64) {
 		if s.numbers.float != bf16 && cap(w.halves) < len(p) {
 			w.halves = make([]byte, len(p))
 		}
-		p = s.numbers.asBF16(w.halves[:cap(w.halves)], p)
+		p = s.numbers.AsBF16(w.halves[:cap(w.halves)], p)
 		if s.of[Windows].n > 0 {
 			s.windows(&found[Windows], p, first)
 		}
@@ -113,6 +113,23 @@ func (s *Sketch) windows(l *least, p []byte, first int64) {
 const minChanges = 6
 
 func (l *least) window(a, b uint64) {
+	if changes(a, b) {
+		l.add(mark{order(a, b), keyOf(a, b)})
+	}
+}
+
+// Width is how many bytes the window has that WindowKey is of.
+const Width = 2 * width
+
+// WindowKey is the anchor of the window that p, numbers of bfloat16, begins with; ok is false where such are
+// left out.
+func WindowKey(p []byte) (k Key, ok bool) {
+	a, b := le.Uint64(p), le.Uint64(p[8:])
+	return keyOf(a, b), changes(a, b)
+}
+
+// changes reports whether the neighbours in a window differ as they must.
+func changes(a, b uint64) bool {
 	n := 0
 	for i := 0; i < 48; i += 16 {
 		if uint16(a>>i) != uint16(a>>(i+16)) {
@@ -125,9 +142,7 @@ func (l *least) window(a, b uint64) {
 	if uint16(a>>48) != uint16(b) {
 		n++
 	}
-	if n >= minChanges {
-		l.add(mark{order(a, b), keyOf(a, b)})
-	}
+	return n >= minChanges
 }
 
 var fromF16 = sync.OnceValue(func() *[1 << 16]uint16 {

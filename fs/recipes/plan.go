@@ -1,8 +1,10 @@
 package recipes
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/half"
@@ -10,12 +12,12 @@ import (
 	"ckptfs/cas/recipe"
 )
 
-// Plan is how a tensor is computed from another.
+// Plan is how a tensor is computed from others.
 type Plan struct {
-	source *source
-	layout layout
-	via    half.Type // that the numbers were rounded to on the way; 0: none
-	len    int64     // bytes of the target
+	sources []*source // of one type
+	layout  layout
+	via     half.Type // that the numbers were rounded to on the way; 0: none
+	len     int64     // bytes of the target
 
 	// One of these:
 	quantiser *quant.Quantiser
@@ -23,7 +25,10 @@ type Plan struct {
 	to        recipe.Type
 }
 
-// elems is how many elements a block of the target has, and in how many bytes.
+// typ is the type of the sources.
+func (p *Plan) typ() recipe.Type { return p.sources[0].typ }
+
+// block is how many elements a block of the target has, and in how many bytes.
 func (p *Plan) block() (elems, size int64) {
 	if p.quantiser == nil {
 		return 1, int64(p.to.Size())
@@ -52,7 +57,7 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 	if !ok {
 		return nil
 	}
-	prog := append(recipe.Program{recipe.Take{Type: p.source.typ, Groups: g}}, p.rounds()...)
+	prog := append(recipe.Program{recipe.Take{Type: p.typ(), Groups: g}}, p.rounds()...)
 	var scales []byte
 	switch {
 	case p.quantiser != nil:
@@ -77,7 +82,7 @@ func (p *Plan) rounds() recipe.Program {
 	to := p.via
 	if p.quantiser == nil {
 		switch {
-		case p.to == p.source.typ:
+		case p.to == p.typ():
 			return nil
 		case p.to == recipe.BF16:
 			to = half.BF16
@@ -91,54 +96,71 @@ func (p *Plan) rounds() recipe.Program {
 	return recipe.Program{recipe.Widen{}, recipe.Round{To: to}}
 }
 
+// place is a chunk of a source.
+type place struct {
+	source int
+	chunk  int64
+}
+
+func (a place) compare(b place) int {
+	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.chunk, b.chunk))
+}
+
 // bases are the chunks in which n elements of the target from first on are, and where in these, one behind the
-// other; nil: there are too many.
+// other; nil: there are too many, or some are in none.
 func (p *Plan) bases(first, n int64) (bases []cas.Hash, runs []run) {
-	per := int64(cas.ChunkSize / p.source.typ.Size())
-	at := map[int64]int{} // where chunks begin in elements, for those that are among the bases
+	w := p.typ().Size()
+	per := int64(cas.ChunkSize / w)
+	// In the order in which they lie in the sources, so that what goes on there goes on here.
+	var used []place
+	ok := true
+	p.layout.runs(first, n, func(source int, first, n int64) {
+		if source < 0 {
+			ok = ok && source == zeros
+			return
+		}
+		for k := first / per; k <= (first+n-1)/per && len(used) < maxUsed; k++ {
+			if at := (place{source, k}); len(used) == 0 || used[len(used)-1] != at {
+				used = append(used, at)
+			}
+		}
+	})
+	slices.SortFunc(used, place.compare)
+	used = slices.Compact(used)
+	if !ok || len(used) == 0 || len(used) > maxBases {
+		return nil, nil
+	}
+	begins := make([]int, len(used)) // in elements
 	known := map[cas.Hash]int{}
-	end, ok := 0, true
-	place := func(k int64) int {
-		if at, ok := at[k]; ok {
-			return at
+	end := 0
+	for i, at := range used {
+		chunks := p.sources[at.source].chunks
+		if at.chunk >= int64(len(chunks)) {
+			return nil, nil
 		}
-		if k >= int64(len(p.source.chunks)) {
-			ok = false
-			return 0
-		}
-		c := p.source.chunks[k]
+		c := chunks[at.chunk]
 		begin, twice := known[c.Hash]
 		if !twice {
 			begin = end
 			known[c.Hash] = begin
 			bases = append(bases, c.Hash)
-			end += int(c.Len) / p.source.typ.Size()
-			ok = ok && len(bases) <= maxBases
+			end += int(c.Len) / w
 		}
-		at[k] = begin
-		return begin
+		begins[i] = begin
 	}
-	// In the order in which they lie in the source, so that what goes on there goes on here.
-	var used []int64
-	p.layout.runs(first, n, func(first, n int64) {
-		for k := first / per; k <= (first+n-1)/per; k++ {
-			if len(used) == 0 || used[len(used)-1] != k {
-				used = append(used, k)
-			}
+	p.layout.runs(first, n, func(source int, first, n int64) {
+		if source < 0 {
+			runs = append(runs, run{end, int(n)}) // behind all of them are zeros
+			return
 		}
-	})
-	used = sorted(used)
-	if len(used) > maxBases {
-		return nil, nil
-	}
-	for _, k := range used {
-		place(k)
-	}
-	p.layout.runs(first, n, func(first, n int64) {
 		for n > 0 {
 			k := first / per
+			i, found := slices.BinarySearchFunc(used, place{source, k}, place.compare)
 			m := min(n, (k+1)*per-first)
-			runs = appendRun(runs, place(k)+int(first-k*per), int(m))
+			ok = ok && found
+			if found {
+				runs = appendRun(runs, begins[i]+int(first-k*per), int(m))
+			}
 			first, n = first+m, n-m
 		}
 	})
@@ -147,3 +169,6 @@ func (p *Plan) bases(first, n int64) (bases []cas.Hash, runs []run) {
 	}
 	return bases, runs
 }
+
+// maxUsed bounds the places that are gone through for a chunk.
+const maxUsed = 1 << 16

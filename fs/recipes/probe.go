@@ -28,10 +28,10 @@ func sorted(k []int64) []int64 {
 // formatOf is the quantised format of a tensor.
 func formatOf(t *formats.Tensor) (quant.Format, bool) { return quant.ByName(string(t.DType)) }
 
-// probe tells whether and how t may be computed from s; nil: not as far as samples tell. The error is of
-// reading t.
-func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
-	p := &Plan{source: s, layout: straight{}, len: t.Len}
+// newPlan is how t is computed from sources by a layout, as far as that is known without looking; nil: it
+// cannot be.
+func newPlan(t *Target, sources []*source, l layout) (*Plan, error) {
+	p := &Plan{sources: sources, layout: l, len: t.Len}
 	if format, ok := formatOf(t.Tensor); ok {
 		p.quantiser = &quant.Quantiser{Format: format}
 		if format.FP8() {
@@ -41,6 +41,16 @@ func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
 		}
 	} else {
 		p.to = types[t.Tensor.DType]
+	}
+	return p, nil
+}
+
+// probe tells whether and how t may be computed from s; nil: not as far as samples tell. The error is of
+// reading t.
+func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
+	p, err := newPlan(t, []*source{s}, straight{})
+	if p == nil || err != nil {
+		return nil, err
 	}
 	elems, size := p.block()
 	per := (perPlace + elems - 1) / elems
@@ -86,8 +96,13 @@ func (f *Finder) numbers(p *Plan, samples []sample) []byte {
 	var src []byte
 	for _, s := range samples {
 		ok := true
-		p.layout.runs(s.first, s.n, func(first, n int64) {
-			q := f.read(p.source, first, n)
+		p.layout.runs(s.first, s.n, func(source int, first, n int64) {
+			if source < 0 {
+				ok = ok && source == zeros
+				src = append(src, make([]byte, int(n)*p.typ().Size())...)
+				return
+			}
+			q := f.read(p.sources[source], first, n)
 			ok = ok && q != nil
 			src = append(src, q...)
 		})
@@ -109,7 +124,7 @@ func (f *Finder) fits(p *Plan, samples []sample) bool {
 		want = append(want, s.bytes...)
 	}
 	if p.quantiser == nil {
-		prog := recipe.Program{recipe.Run(p.source.typ, 0, len(src)/p.source.typ.Size())}
+		prog := recipe.Program{recipe.Run(p.typ(), 0, len(src)/p.typ().Size())}
 		if prog = append(prog, p.rounds()...); p.to == recipe.F32 {
 			prog = append(prog, recipe.Widen{})
 		}
@@ -117,9 +132,9 @@ func (f *Finder) fits(p *Plan, samples []sample) bool {
 		return err == nil && bytes.Equal(got, want)
 	}
 	vias := []half.Type{0, half.F16}
-	if p.source.typ == recipe.F32 {
+	if p.typ() == recipe.F32 {
 		vias = append(vias, half.BF16)
-	} else if p.source.typ == recipe.F16 {
+	} else if p.typ() == recipe.F16 {
 		vias = vias[:1]
 	}
 	best, found, via := 0.0, *p.quantiser, half.Type(0)
@@ -173,8 +188,8 @@ func (p *Plan) scalesOf(q *quant.Quantiser, first, n int) {
 
 // widened are the numbers of src on the way that p's are.
 func (p *Plan) widened(src []byte) []float32 {
-	n := len(src) / p.source.typ.Size()
-	prog := append(append(recipe.Program{recipe.Run(p.source.typ, 0, n)}, p.rounds()...), recipe.Widen{})
+	n := len(src) / p.typ().Size()
+	prog := append(append(recipe.Program{recipe.Run(p.typ(), 0, n)}, p.rounds()...), recipe.Widen{})
 	got, err := recipe.Decode(nil, append(prog.Append(nil), 0), src, 4*n)
 	if err != nil {
 		return make([]float32, n)
@@ -194,7 +209,7 @@ func floats(p []byte) []float32 {
 // probeRope is probe for rows in the orders that rotary embeddings have them in.
 func (f *Finder) probeRope(t *Target, p *Plan, samples []sample) (*Plan, error) {
 	shape := t.Tensor.Shape
-	if len(shape) != 2 || !slices.Equal(p.source.t.Shape, shape) {
+	if len(shape) != 2 || !slices.Equal(p.sources[0].t.Shape, shape) {
 		return nil, nil
 	}
 	rows, cols := shape[0], shape[1]

@@ -1,7 +1,7 @@
 // Package recipes finds out from which stored tensors a tensor may be computed, and by which program (package
 // cas/recipe): quantised from one of more precision, widened, rounded, or with its rows in another order.
 //
-// Candidates are found by name: equal ends of names, and what llama.cpp's converter calls the tensors of
+// Candidates are found by name (Of): equal ends of names, and what llama.cpp's converter calls the tensors of
 // others (names.go). Of a candidate samples are read, three places of a tensor, and put through the programs
 // that may explain the tensor; what explains less than Fits of the samples is none.
 //
@@ -11,6 +11,10 @@
 //	F32           BF16, F16            take, widen
 //	BF16, F16     F32, the other       take, widen, round
 //	any           the same type        take, where rows are in another order
+//
+// Of candidates that are found otherwise, by what they have in common with it (Among), several may have a part
+// in a tensor: as its rows or some of them, in whatever order, as parts of all of its rows, or as stretches of
+// it, with zeros between and behind them.
 //
 // # Orders of rows
 //

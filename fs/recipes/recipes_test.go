@@ -64,6 +64,13 @@ func asBF16(x []float32) (p []byte) {
 	return p
 }
 
+func asF16(x []float32) (p []byte) {
+	for _, v := range x {
+		p = binary.LittleEndian.AppendUint16(p, half.ToF16(math.Float32bits(v)))
+	}
+	return p
+}
+
 func asF32(x []float32) (p []byte) {
 	for _, v := range x {
 		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(v))
