@@ -55,7 +55,10 @@ func steady8Portable(v *[8]float32, by, lo, hi float32) (all uint64) {
 	}
 	least, most := int64(lo), int64(hi)
 	for j, v := range v {
-		n := int64(int32(bits(float32(v*by)+magic))) - magicBits
+		n := least
+		if v = float32(v * by); v == v { // of infinity times 0 processors differ in the sign
+			n = int64(int32(bits(v+magic))) - magicBits
+		}
 		all |= uint64(min(max(n, least), most)) & 0xff << (8 * j)
 	}
 	return all

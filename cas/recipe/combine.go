@@ -122,10 +122,16 @@ func (o *Combine) Combined(dst, x []float32) {
 			dst[i] = each(a[i] + each(float32(c*each(b[i]-from[i]))))
 		}
 	}
-	for i := range dst {
-		dst[i] = to(dst[i])
+	for i, x := range dst {
+		if x != x {
+			x = math.Float32frombits(quiet) // processors differ in which one it is
+		}
+		dst[i] = to(x)
 	}
 }
+
+// quiet is what is no number, wherever it comes from.
+const quiet = 0x7fc00000
 
 // rounder rounds to a type, and back.
 func rounder(t Type) func(float32) float32 {

@@ -56,3 +56,24 @@ func TestCombine(t *testing.T) {
 		t.Error("not in order")
 	}
 }
+
+// TestCombineNoNumbers: what processors have several of comes out as one.
+func TestCombineNoNumbers(t *testing.T) {
+	inf := float32(math.Inf(1))
+	odd, negative := math.Float32frombits(0x7fa00001), math.Float32frombits(0xffc12345)
+	x := []float32{
+		inf, odd, negative, 1,
+		-inf, negative, odd, negative,
+		inf, 0, odd, 2,
+	}
+	for form := range Form(forms) {
+		o := Combine{Form: form, C: []float32{1, 1, 1}[:max(form.vectors(), 2)], To: F32}
+		got := make([]float32, 4)
+		o.Combined(got, x[:4*len(o.C)])
+		for i, v := range got {
+			if b := math.Float32bits(v); v == v || b != quiet {
+				t.Errorf("form %d, number %d: %08x", form, i, b)
+			}
+		}
+	}
+}

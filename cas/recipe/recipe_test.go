@@ -131,3 +131,15 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingOften: what takes nothing, as often as may be said, takes no time either.
+func TestNothingOften(t *testing.T) {
+	none := Group{MaxValue, make([]Stretch, MaxStretches)}
+	take := Take{Type: Bytes1}
+	for range MaxGroups {
+		take.Groups = append(take.Groups, none)
+	}
+	if got, err := Decode(nil, append(Program{take}.Append(nil), 0), make([]byte, 10), 0); err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}

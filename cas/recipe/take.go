@@ -1,5 +1,7 @@
 package recipe
 
+import "slices"
+
 // Take makes a vector of the elements of the bases.
 type Take struct {
 	Type   Type
@@ -70,6 +72,10 @@ func (t *Take) Len() (n int, ok bool) {
 	return n, true
 }
 
+func (g *Group) empty() bool {
+	return !slices.ContainsFunc(g.Stretches, func(s Stretch) bool { return s.Len > 0 })
+}
+
 // one reports whether t is one stretch, which lies in the n elements that there are.
 func (t *Take) one(n int) bool {
 	if len(t.Groups) != 1 || t.Groups[0].Repeat != 1 || len(t.Groups[0].Stretches) != 1 {
@@ -84,6 +90,9 @@ func (t *Take) take(dst, bases, more []byte) ([]byte, error) {
 	w := t.Type.Size()
 	bases = bases[:len(bases)/w*w]
 	for _, g := range t.Groups {
+		if g.empty() {
+			continue // however often: that would take time, and nothing else
+		}
 		for k := range g.Repeat {
 			for _, s := range g.Stretches {
 				first := s.First + k*s.Step
