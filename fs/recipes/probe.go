@@ -66,10 +66,33 @@ func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
 		return nil, err
 	}
 	plain := p.to != s.typ // of the same type it has the same hash
-	if plain && f.fits(p, samples) {
-		return p, nil
+	if !plain || !f.fits(p, samples) {
+		if p, err = f.probeRope(t, p, samples); p == nil || err != nil {
+			return nil, err
+		}
 	}
-	return f.probeRope(t, p, samples)
+	return p, f.settle(t, p, blocks)
+}
+
+// fused is how many elements tell whether a quantiser rounds each product before it is added: that shows in
+// one of some ten thousand.
+const fused = 256 << 10
+
+// settle sets the variant of p's quantiser by more of the tensor, of so many blocks, where few elements tell.
+func (f *Finder) settle(t *Target, p *Plan, blocks int64) error {
+	if p.quantiser == nil || p.quantiser.Format.FP8() || p.quantiser.Format.Variants() == 1 {
+		return nil
+	}
+	elems, _ := p.block()
+	was, via := *p.quantiser, p.via
+	more := []sample{{n: min(blocks, fused/elems) * elems}}
+	if err := p.fill(t, more); err != nil {
+		return err
+	}
+	if !f.fits(p, more) {
+		*p.quantiser, p.via = was, via
+	}
+	return nil
 }
 
 // sample is elements of the target, and its bytes.
