@@ -16,6 +16,10 @@
 // Files that look for what is alike are packed one after the other if they are alike, so that a base and
 // fine-tunes that are copied in at once find each other.
 //
+// Of tensors that are found nowhere there, packing looks for others that have marks in common with them
+// (package index/anchors), whatever they are called and however long ago they were stored. Quantised ones may
+// be made of any, others in a walk over stored files only of those before.
+//
 // After a start the first two are found by the names as they are, and what is alike among the files that were
 // packed last.
 //
@@ -40,6 +44,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
+	"ckptfs/index/anchors"
 	"ckptfs/index/manifest"
 	"ckptfs/index/runs"
 )
@@ -74,6 +79,10 @@ type Options struct {
 	// Parents lists the paths that the step of the file at p, which may be the step itself, says it came
 	// from. Paths are relative to the tree's root.
 	Parents func(p string) []string
+	// Anchors knows stored tensors by marks of their numbers; nil: none are looked for by these.
+	Anchors *anchors.Index
+	// Failed is told why anchors could not be noted; nil: nobody is.
+	Failed func(error)
 	// NoRecipes: no file is computed from others.
 	NoRecipes bool
 }
@@ -153,6 +162,7 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
 	rel.Sources, rel.NoRecipes = f.sourcesOf(p, l), f.o.NoRecipes
+	rel.Anchors = f.anchors(nil)
 	return rel, was, end
 }
 
@@ -165,6 +175,7 @@ func (f *Finder) RelatedAmong(p string, l *formats.Layout, not func(cas.Hash) bo
 	}
 	rel, was = f.earlier(p, l, not, among.of)
 	rel.Masters, rel.Sources, rel.NoRecipes = f.mastersOf(p, l), f.sourcesOf(p, l), f.o.NoRecipes
+	rel.Anchors = f.anchors(not)
 	return rel, was
 }
 

@@ -55,6 +55,7 @@ func (p *Passes) Compact(
 		Compaction: c, passes: p, out: &control.Compacted{DryRun: o.DryRun},
 		all: newCompacted(p.Spill), seen: spilled.NewSet(p.Spill), trials: pack.NewTrials(),
 	}
+	k.anchored = newAnchored(p)
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil && !o.DryRun {
 		// The disk may be full. What was encoded again until here must not take room twice.
@@ -79,13 +80,14 @@ func (p *Passes) Compact(
 
 type compaction struct {
 	*store.Compaction
-	passes  *Passes
-	out     *control.Compacted
-	all     *compactedFiles
-	alike   bases.Signatures // of the files that are done
-	trials  *pack.Trials
-	retired int64        // bytes that had been encoded again when Retire was called last
-	seen    *spilled.Set // chunks
+	passes   *Passes
+	out      *control.Compacted
+	all      *compactedFiles
+	alike    bases.Signatures // of the files that are done
+	trials   *pack.Trials
+	anchored *anchored
+	retired  int64        // bytes that had been encoded again when Retire was called last
+	seen     *spilled.Set // chunks
 
 	naming  sync.Once
 	named   *spilled.Set // chunks that files name
@@ -180,6 +182,11 @@ func (k *compaction) file(ctx context.Context, h cas.Hash, path string) error {
 		return rel
 	})
 	defer k.all.done(h)
+	if !k.out.DryRun {
+		if err := k.anchored.file(ctx, h, m); err != nil {
+			return err
+		}
+	}
 	for {
 		done := k.Stats().Records
 		err := k.recode(ctx, m, again)
