@@ -10,11 +10,11 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// marked looks for tensors by their anchors; not, if not nil, says of a manifest that nothing but what is
-// quantised may be stored with its help.
+// marked looks for tensors by their anchors, among the manifests that are named, or all where that is nil;
+// not, if not nil, says of one that nothing but what is quantised may be stored with its help.
 type marked struct {
-	f   *Finder
-	not func(cas.Hash) bool
+	f          *Finder
+	named, not func(cas.Hash) bool
 }
 
 func (a marked) Find(keys []anchor.Key, least, most int) []anchors.Hit {
@@ -22,7 +22,7 @@ func (a marked) Find(keys []anchor.Key, least, most int) []anchors.Hit {
 }
 
 func (a marked) Of(h cas.Hash, quantised bool) *manifest.Manifest {
-	if !quantised && a.not != nil && a.not(h) {
+	if !quantised && a.not != nil && a.not(h) || a.named != nil && !a.named(h) {
 		return nil
 	}
 	m, err := a.f.o.Store.Manifest(h)
@@ -33,11 +33,11 @@ func (a marked) Of(h cas.Hash, quantised bool) *manifest.Manifest {
 }
 
 // anchors is nil where there are none.
-func (f *Finder) anchors(not func(cas.Hash) bool) pack.Anchors {
+func (f *Finder) anchors(named, not func(cas.Hash) bool) pack.Anchors {
 	if f.o.Anchors == nil {
 		return nil
 	}
-	return marked{f, not}
+	return marked{f, named, not}
 }
 
 // NoteAnchors notes the anchors of a file that was packed. What cannot be noted is not found by them.
@@ -48,6 +48,15 @@ func (f *Finder) NoteAnchors(h cas.Hash, tensors []anchors.Tensor) {
 	if err := f.o.Anchors.Note(h, tensors); err != nil && f.o.Failed != nil {
 		f.o.Failed(err)
 	}
+}
+
+// AnchorsLost reports whether tensors may have no anchors that had some, or never had any.
+func (f *Finder) AnchorsLost() bool {
+	if f == nil || f.o.Anchors == nil {
+		return false
+	}
+	tensors, _ := f.o.Anchors.Sizes()
+	return tensors == 0 || f.o.Anchors.Dropped()
 }
 
 // Anchored calls f with all tensors whose anchors are noted, until it returns false. kept is false where none

@@ -162,20 +162,21 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
 	rel.Sources, rel.NoRecipes = f.sourcesOf(p, l), f.o.NoRecipes
-	rel.Anchors = f.anchors(nil)
+	rel.Anchors = f.anchors(nil, nil)
 	return rel, was, end
 }
 
-// RelatedAmong is Related for a walk over stored files, the oldest first: not says of a manifest that the
-// walk was not there yet, and what is alike is looked for among those that it has noted.
-func (f *Finder) RelatedAmong(p string, l *formats.Layout, not func(cas.Hash) bool,
+// RelatedAmong is Related for a walk over stored files, the oldest first: named says of a manifest that a file
+// has it, not says of one that the walk was not there yet, and what is alike is looked for among those that
+// the walk has noted.
+func (f *Finder) RelatedAmong(p string, l *formats.Layout, named, not func(cas.Hash) bool,
 	among *Signatures) (rel pack.Related, was []cas.Hash) {
 	if f == nil {
 		return rel, nil
 	}
 	rel, was = f.earlier(p, l, not, among.of)
 	rel.Masters, rel.Sources, rel.NoRecipes = f.mastersOf(p, l), f.sourcesOf(p, l), f.o.NoRecipes
-	rel.Anchors = f.anchors(not)
+	rel.Anchors = f.anchors(named, not)
 	return rel, was
 }
 

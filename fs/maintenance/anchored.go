@@ -42,10 +42,10 @@ func (a *anchored) file(ctx context.Context, h cas.Hash, m *manifest.Manifest) e
 	}
 	digests := m.Digests()
 	return a.passes.Bases.Anchor(ctx, a.passes.Pack, h, m, func(i int) bool {
-		if digests[i].IsZero() {
-			return !a.tensors.Has(tensorKey(h, uint32(i)))
+		fresh := a.tensors.Add(tensorKey(h, uint32(i)))
+		if digests[i].IsZero() { // it is several objects
+			return fresh
 		}
-		fresh := a.objects.Add(short(digests[i]))
-		return fresh && !a.tensors.Has(tensorKey(h, uint32(i)))
+		return a.objects.Add(short(digests[i])) && fresh
 	})
 }

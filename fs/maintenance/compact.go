@@ -108,6 +108,19 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 	if err != nil {
 		return err
 	}
+	if !k.out.DryRun && k.passes.Bases.AnchorsLost() {
+		// Those of files to come, too: a quant may be older than what it was made of.
+		err := k.all.each(func(f *compacted, _ string) error {
+			m, err := k.passes.Assemble.Manifest(f.manifest)
+			if err != nil {
+				return ctx.Err()
+			}
+			return k.anchored.file(ctx, f.manifest, m)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	done := int64(0)
 	return k.all.each(func(f *compacted, path string) error {
 		if report != nil {
@@ -177,7 +190,7 @@ func (k *compaction) file(ctx context.Context, h cas.Hash, path string) error {
 	again := pack.Recoding{Series: runs.Series(path), Trials: k.trials}
 	again.Related = sync.OnceValue(func() pack.Related {
 		// Only the files before this one, which are older, may be its bases.
-		rel, was := p.Bases.RelatedAmong(path, m.Layout(), k.all.toCome, &k.alike)
+		rel, was := p.Bases.RelatedAmong(path, m.Layout(), k.all.named, k.all.toCome, &k.alike)
 		k.alike.Note(pack.Signs(m.Tensors), h, was)
 		return rel
 	})

@@ -289,7 +289,8 @@ func (s *seeker) nearest(t *formats.Tensor, r *formats.Region, head []byte, hits
 	return prev
 }
 
-// sources are the tensors of hits, and of what is flat all that lie beside them.
+// sources are the tensors of hits, and of what is flat all that lie beside them. Of those that have as much in
+// common the older ones come first: what is made of another is no base.
 func (s *seeker) sources(t *formats.Tensor, hits []anchors.Hit) (all []recipes.Source) {
 	type tensor struct {
 		of cas.Hash
@@ -310,8 +311,15 @@ func (s *seeker) sources(t *formats.Tensor, hits []anchors.Hit) (all []recipes.S
 			return e.grid(&e.m.Regions[was.Region])
 		}))
 	}
-	for _, h := range hits {
-		add(h.Manifest, h.Tensor)
+	for first := 0; first < len(hits); {
+		end := first
+		for end < len(hits) && hits[end].Keys == hits[first].Keys {
+			end++
+		}
+		for _, h := range slices.Backward(hits[first:end]) {
+			add(h.Manifest, h.Tensor)
+		}
+		first = end
 	}
 	if recipes.Columns(t) > 0 {
 		return all

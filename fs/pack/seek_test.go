@@ -45,8 +45,8 @@ func (a *marked) file(t testing.TB, b *bench, p *Packer, seed uint64, n, rows in
 	rng := rand.New(rand.NewPCG(seed, 5))
 	var data []byte
 	for i := range n {
-		entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("%d.%03d", seed, i), DType: formats.BF16,
-			Shape: []int64{int64(rows), 512}})
+		entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("%d.%03d", seed, i),
+			DType: formats.BF16, Shape: []int64{int64(rows), 512}})
 		for range rows * 512 {
 			data = binary.LittleEndian.AppendUint16(data,
 				uint16(math.Float32bits(float32(rng.NormFloat64()))>>16))
