@@ -137,10 +137,13 @@ func (f *Finder) numbers(p *Plan, samples []sample) []byte {
 }
 
 // fits tells whether p explains samples, and sets how.
-func (f *Finder) fits(p *Plan, samples []sample) bool {
+func (f *Finder) fits(p *Plan, samples []sample) bool { return f.score(p, samples) >= Fits }
+
+// score is which share of samples p explains, all or nothing where numbers are exact, and sets how.
+func (f *Finder) score(p *Plan, samples []sample) float64 {
 	src := f.numbers(p, samples)
 	if src == nil {
-		return false
+		return 0
 	}
 	var want []byte
 	for _, s := range samples {
@@ -152,7 +155,10 @@ func (f *Finder) fits(p *Plan, samples []sample) bool {
 			prog = append(prog, recipe.Widen{})
 		}
 		got, err := recipe.Decode(nil, append(prog.Append(nil), 0), src, len(want))
-		return err == nil && bytes.Equal(got, want)
+		if err != nil || !bytes.Equal(got, want) {
+			return 0
+		}
+		return 1
 	}
 	vias := []half.Type{0, half.F16}
 	if p.typ() == recipe.F32 {
@@ -169,7 +175,7 @@ func (f *Finder) fits(p *Plan, samples []sample) bool {
 		}
 	}
 	*p.quantiser, p.via = found, via
-	return best >= Fits
+	return best
 }
 
 // share is which share of the samples' codes follows from the numbers x.
