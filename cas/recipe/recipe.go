@@ -35,9 +35,9 @@
 //	             those behind them. Other streams: see quant.Streams. It is the last op.
 //	6  combine   form, type, how many vectors: 1 to 8, and for each of them a coefficient, 4 bytes. The
 //	             vectors, of single precision, lie one behind the other. They become one of that type
-//	             (Form); what is no number is 0x7fc00000 before that. It is the last op. A stream for each byte
-//	             of its elements says by how many places in the order of all numbers of the type the chunk's
-//	             differ: zigzag-coded, the lowest byte first; all are empty where nothing does.
+//	             (Form); what is no number is 0x7fc00000 before that. It is the last op. A stream for each
+//	             byte of its elements says by how many places in the order of all numbers of the type the
+//	             chunk's differ: zigzag-coded, the lowest byte first; all are empty where nothing does.
 //
 // # Determinism
 //
