@@ -112,8 +112,8 @@ func (s *Store) located(h cas.Hash) (b segment.Base, loc cas.Location, ok bool) 
 	return b, loc, err == nil
 }
 
-// nextOf is the number of a new version of prev, or of what is taken instead, and its base (segment.Next), and
-// where that lies. false: there is none, for whatever reason.
+// nextOf is the number of a new version of prev, or of what is taken instead, and its base (segment.Next),
+// and where that lies. false: there is none, for whatever reason.
 func (s *Store) nextOf(prev cas.Hash) (next segment.Base, loc cas.Location, ok bool) {
 	next, ok = segment.Next(delta.Instead(prev, s.located), func(h cas.Hash) (b segment.Base, ok bool) {
 		b, loc, ok = s.located(h)
