@@ -49,3 +49,19 @@ func Content(dst []byte, id byte, b *segment.Base, payload, bases []byte, first,
 	}
 	return codec.DecodeAgainst(dst, id, payload, bases, rawLen)
 }
+
+// Instead is what a new version of prev is a version of: prev itself, unless that is a recipe. Nothing is
+// written against these, so it is the first base then that is as long, as the parents of a merge are. located
+// is what the record of a hash says of its base, and where it lies.
+func Instead(prev cas.Hash, located func(cas.Hash) (segment.Base, cas.Location, bool)) cas.Hash {
+	b, at, ok := located(prev)
+	if !ok || b.Number != segment.RecipeNumber {
+		return prev
+	}
+	for _, h := range b.Hashes() {
+		if of, loc, ok := located(h); ok && loc.Raw == at.Raw && of.Number <= segment.MaxNumber {
+			return h
+		}
+	}
+	return prev
+}

@@ -112,10 +112,10 @@ func (s *Store) located(h cas.Hash) (b segment.Base, loc cas.Location, ok bool) 
 	return b, loc, err == nil
 }
 
-// nextOf is the number of a new version of prev, and its base (segment.Next), and where that lies. false:
-// there is none, for whatever reason.
+// nextOf is the number of a new version of prev, or of what is taken instead, and its base (segment.Next),
+// and where that lies. false: there is none, for whatever reason.
 func (s *Store) nextOf(prev cas.Hash) (next segment.Base, loc cas.Location, ok bool) {
-	next, ok = segment.Next(prev, func(h cas.Hash) (b segment.Base, ok bool) {
+	next, ok = segment.Next(delta.Instead(prev, s.located), func(h cas.Hash) (b segment.Base, ok bool) {
 		b, loc, ok = s.located(h)
 		return b, ok
 	})
@@ -129,7 +129,7 @@ func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 		return nil
 	}
 	b, at, ok := s.nextOf(rel.Prev)
-	if !ok {
+	if !ok || b.Hash == h {
 		return nil
 	}
 	return s.read(b, at, rel.Base)

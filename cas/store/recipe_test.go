@@ -195,6 +195,60 @@ func TestRecipeChoice(t *testing.T) {
 	}
 }
 
+// TestVersionOfRecipe: nothing is written against what is computed, but a version of it against what that is
+// computed of, of the same length, wherever in the line this is.
+func TestVersionOfRecipe(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{})
+	b := s.Begin()
+	const at, line = 2, 1
+	for v := range at + 1 {
+		if _, _, err := putVersion(b, line, v, v-1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parent := version(line, at)
+	short := parent[:len(parent)/2]
+	if _, err := b.Put(cas.Chunk, cas.Sum(short), short, codec.Hint{}); err != nil {
+		t.Fatal(err)
+	}
+	swapped := append(bytes.Clone(parent[2:]), parent[:2]...)
+	n := len(parent)
+	take := recipe.Take{Type: recipe.Bytes1, Groups: []recipe.Group{{Repeat: 1,
+		Stretches: []recipe.Stretch{{First: len(short) + 2, Len: n - 2}, {First: len(short), Len: 2}}}}}
+	of := &cas.Recipe{Bases: []cas.Hash{cas.Sum(short), cas.Sum(parent)},
+		Program: recipe.Program{take}.Append(nil)}
+	if _, id, err := b.PutRelated(cas.Chunk, cas.Sum(swapped), swapped, codec.Hint{},
+		cas.Related{Recipe: of}); id != codec.Recipe || err != nil {
+		t.Fatal(id, err)
+	}
+	next := bytes.Clone(parent)
+	next[7]++
+	h := cas.Sum(next)
+	if _, _, err := b.PutAgainst(cas.Chunk, h, next, codec.Hint{}, cas.Sum(swapped)); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, b)
+	if got, want := numberOf(t, s, h), uint8(at+1); got.Number != want {
+		t.Errorf("number %d, want %d", got.Number, want)
+	}
+	wantGet(t, s, next)
+	// What is computed of a chunk is no reason to write this against itself.
+	c, err := s.Compact(context.Background(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.End()
+	b = s.Begin()
+	rel := cas.Related{Prev: cas.Sum(swapped)}
+	if _, err := c.Recode(b, cas.Sum(parent), codec.Hint{}, rel, nil); err != nil {
+		t.Error(err)
+	}
+	commit(t, b)
+	for _, raw := range [][]byte{parent, swapped, next} {
+		wantGet(t, s, raw)
+	}
+}
+
 // deepBases puts n tensors of which each leads back to three others, all different.
 func deepBases(t testing.TB, s *Store, n int) (rel *cas.Recipe, raw []byte) {
 	t.Helper()
