@@ -144,8 +144,8 @@ func (n Numbers) AsBF16(buf, p []byte) []byte {
 	return buf
 }
 
-// fromF16 rounds numbers of binary16, four at a time where all of these are normal: of the mantissa seven bits
-// stay, of ten, and the bias becomes 127, which was 15.
+// fromF16 rounds numbers of binary16, four at a time where all of these are normal: of the mantissa seven
+// bits stay, of ten, and the bias becomes 127, which was 15.
 func fromF16(dst, src []byte) {
 	const (
 		ones  = 0x0001000100010001

@@ -166,9 +166,9 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 	return rel, was, end
 }
 
-// RelatedAmong is Related for a walk over stored files, the oldest first: named says of a manifest that a file
-// has it, not says of one that the walk was not there yet, and what is alike is looked for among those that
-// the walk has noted.
+// RelatedAmong is Related for a walk over stored files, the oldest first: named says of a manifest that a
+// file has it, not says of one that the walk was not there yet, and what is alike is looked for among those
+// that the walk has noted.
 func (f *Finder) RelatedAmong(p string, l *formats.Layout, named, not func(cas.Hash) bool,
 	among *Signatures) (rel pack.Related, was []cas.Hash) {
 	if f == nil {

@@ -289,8 +289,8 @@ func (s *seeker) nearest(t *formats.Tensor, r *formats.Region, head []byte, hits
 	return prev
 }
 
-// sources are the tensors of hits, and of what is flat all that lie beside them. Of those that have as much in
-// common the older ones come first: what is made of another is no base.
+// sources are the tensors of hits, and of what is flat all that lie beside them. Of those that have as much
+// in common the older ones come first: what is made of another is no base.
 func (s *seeker) sources(t *formats.Tensor, hits []anchors.Hit) (all []recipes.Source) {
 	type tensor struct {
 		of cas.Hash
