@@ -158,3 +158,21 @@ type Reproduction struct {
 	// what of it another parent, that is declared, contradicts; "": nothing
 	Contradicts string `json:"contradicts,omitempty"`
 }
+
+// Verified is the answer of Tensors.Verify.
+type Verified struct {
+	A       string `json:"a"`
+	B       string `json:"b"`
+	Follows bool   `json:"follows"` // nearly all of A follows from B, as of a Reproduction
+
+	Tensors     int     `json:"tensors"` // of A
+	TensorBytes int64   `json:"tensor_bytes"`
+	Bytes       int64   `json:"follow_bytes"`
+	Share       float64 `json:"share"`        // Bytes of TensorBytes
+	StoredBytes int64   `json:"stored_bytes"` // what a store would store of Bytes all the same
+	FreeBits    int64   `json:"free_bits"`
+	// tensors of which not even nine tenths follow, the largest first; at most 16 are named. Those of less
+	// than 4 KiB, for which no recipe is looked, are not among them
+	Others []TensorRef `json:"others"`
+	More   int         `json:"more_others,omitempty"`
+}

@@ -19,6 +19,12 @@ const (
 	mostLeft     = 0.15
 )
 
+// Enough reports whether of so many bytes enough follow from others, with little stored of them all the same.
+func Enough(all, follow, stored int64) bool {
+	return all > 0 && float64(follow) >= leastFollows*float64(all) &&
+		float64(stored) <= mostLeft*float64(follow)
+}
+
 // Reproduced says from which files f follows, whose ways, of all of its tensors, were given to Name; nil: from
 // none. Tensors that it has in common with those files count, where others are computed from them.
 func Reproduced(st Store, f *File, ways []*Way) *control.Reproduction {
@@ -86,8 +92,7 @@ func reproduced(st Store, f *File, ways []*Way, group func(string) string) *cont
 			kinds.ops[opTaken] += n
 		}
 	}
-	if r.TensorBytes == 0 || float64(r.Bytes) < leastFollows*float64(r.TensorBytes) ||
-		float64(r.StoredBytes) > mostLeft*float64(r.Bytes) {
+	if !Enough(r.TensorBytes, r.Bytes, r.StoredBytes) {
 		return nil
 	}
 	r.Share, r.FreeBits = float64(r.Bytes)/float64(r.TensorBytes), 8*r.StoredBytes

@@ -238,3 +238,27 @@ func (p *places) spans(r *formats.Region, lists *int) (spans []manifest.Span) {
 	}
 	return spans
 }
+
+// Grids calls add with the tensors of a packed file that fill their regions, and where their chunks are: nil
+// unless they lie on the grid of cas.ChunkSize.
+func Grids(st Store, f *File, add func(t *formats.Tensor, grid func() []manifest.Span)) {
+	if f.doc(st) == nil {
+		return
+	}
+	p := newPlaces(st, f)
+	for i := range f.Doc.Tensors {
+		t := &f.Doc.Tensors[i]
+		if t.Region < 0 || t.Offset != 0 || t.NumBytes() != f.Doc.Regions[t.Region].Len {
+			continue
+		}
+		add(t, func() []manifest.Span {
+			spans := p.spans(&f.Doc.Regions[t.Region], nil)
+			for _, s := range spans[:max(len(spans)-1, 0)] {
+				if s.Len != cas.ChunkSize {
+					return nil
+				}
+			}
+			return spans
+		})
+	}
+}

@@ -113,6 +113,16 @@ func TestDerived(t *testing.T) {
 		t.Errorf("%q, but %q", got, other)
 	}
 
+	for from, want := range map[string]bool{"runs/c": true, "runs/a": false, "runs": true} {
+		v, err := r.Verify(context.Background(), "q.safetensors", from, nil)
+		if err != nil || v.Follows != want || (v.Share > 0.99) != want || (len(v.Others) == 0) != want {
+			t.Errorf("from %s: %+v, %v", from, v, err)
+		}
+	}
+	if _, err := r.Verify(context.Background(), "q.safetensors", "q.safetensors", nil); err == nil {
+		t.Error("it follows from itself")
+	}
+
 	// What was removed has no name.
 	r.unlink(ofC)
 	if got := r.storedAs("q.safetensors", "y.1.w"); got != "F8_E4M3 of a removed file" {
