@@ -33,6 +33,7 @@
 package anchor
 
 import (
+	"math"
 	"math/bits"
 
 	"ckptfs/cas/half"
@@ -138,10 +139,35 @@ func (n Numbers) AsBF16(buf, p []byte) []byte {
 	case f16:
 		p = p[:len(p)/2*2]
 		buf = buf[:len(p)]
-		table := fromF16()
-		for i := 0; i+2 <= len(p); i += 2 {
-			le.PutUint16(buf[i:], table[le.Uint16(p[i:])])
-		}
+		fromF16(buf, p)
 	}
 	return buf
+}
+
+// fromF16 rounds numbers of binary16, four at a time where all of these are normal: of the mantissa seven
+// bits stay, of ten, and the bias becomes 127, which was 15.
+func fromF16(dst, src []byte) {
+	const (
+		ones  = 0x0001000100010001
+		signs = 0x8000 * ones
+	)
+	i := 0
+	for ; i+8 <= len(src); i += 8 {
+		h := le.Uint64(src[i:])
+		m := h &^ signs
+		if (m+0x0400*ones)&signs != 0 || (m+0x7c00*ones)&signs != signs {
+			rounded(dst[i:i+8], src[i:])
+			continue
+		}
+		m = (m+3*ones+m>>3&ones)>>3&(0x1fff*ones) + 112<<7*ones
+		le.PutUint64(dst[i:], m|h&signs)
+	}
+	rounded(dst[i:], src[i:])
+}
+
+// rounded is fromF16, one at a time.
+func rounded(dst, src []byte) {
+	for i := 0; i+2 <= len(dst); i += 2 {
+		le.PutUint16(dst[i:], half.ToBF16(math.Float32bits(half.FromF16(le.Uint16(src[i:])))))
+	}
 }

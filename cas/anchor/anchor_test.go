@@ -8,6 +8,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/half"
 	"ckptfs/cas/quant"
@@ -255,6 +258,27 @@ func TestAlike(t *testing.T) {
 	}
 }
 
+// TestAsBF16: all numbers of binary16 are rounded as single precision is.
+func TestAsBF16(t *testing.T) {
+	n := mustNumbers(t, "F16")
+	var all []byte
+	for h := range 1 << 16 {
+		all = binary.LittleEndian.AppendUint16(all, uint16(h))
+	}
+	for h := range 1 << 16 { // and not four that follow each other
+		all = binary.LittleEndian.AppendUint16(all, uint16(h*40503))
+	}
+	all = all[:len(all)-2]
+	got := n.AsBF16(make([]byte, len(all)), all)
+	for i := 0; i < len(all); i += 2 {
+		h := binary.LittleEndian.Uint16(all[i:])
+		want := half.ToBF16(math.Float32bits(half.FromF16(h)))
+		if is := binary.LittleEndian.Uint16(got[i:]); is != want {
+			t.Fatalf("%#x: %#x, want %#x", h, is, want)
+		}
+	}
+}
+
 // FuzzAdd: any bytes, cut in any way, of any type.
 func FuzzAdd(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef"), uint16(3), uint16(300), byte(4))
@@ -285,13 +309,24 @@ func BenchmarkAdd(b *testing.B) {
 		} {
 			b.Run(dtype+"/"+c.what, func(b *testing.B) {
 				b.SetBytes(int64(len(p)))
+				began := processorTime(b)
 				for b.Loop() {
 					s := c.make()
 					for at := 0; at < len(p); at += chunk {
 						s.Add(p[at:min(at+chunk, len(p))], int64(at))
 					}
 				}
+				b.ReportMetric(float64(b.N*len(p))/float64(processorTime(b)-began), "GB/cpu-s")
 			})
 		}
 	}
+}
+
+// processorTime is what this process took of processors.
+func processorTime(b *testing.B) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -2,8 +2,6 @@ package anchor
 
 import "math"
 
-func float32bits(x float32) uint32 { return math.Float32bits(x) }
-
 const (
 	maxGroup  = 1024
 	everyNth  = 4 // of a row's groups one in so many is looked at

@@ -3,8 +3,6 @@ package anchor
 import (
 	"encoding/binary"
 	"sync"
-
-	"ckptfs/cas/half"
 )
 
 var le = binary.LittleEndian
@@ -144,11 +142,3 @@ func changes(a, b uint64) bool {
 	}
 	return n >= minChanges
 }
-
-var fromF16 = sync.OnceValue(func() *[1 << 16]uint16 {
-	t := new([1 << 16]uint16)
-	for h := range t {
-		t[h] = half.ToBF16(float32bits(half.FromF16(uint16(h))))
-	}
-	return t
-})

@@ -3,6 +3,7 @@ package recipe
 import (
 	"encoding/binary"
 	"math"
+	"sync"
 
 	"ckptfs/cas/half"
 )
@@ -17,12 +18,21 @@ func widen(dst []float32, src []byte, t Type) {
 			dst[i] = math.Float32frombits(le.Uint32(src[4*i:]))
 		}
 	case BF16:
+		for len(dst) >= 4 && len(src) >= 8 { // four in a load
+			v, d := le.Uint64(src), dst[:4]
+			d[0] = math.Float32frombits(uint32(v) << 16)
+			d[1] = math.Float32frombits(uint32(v) &^ 0xffff)
+			d[2] = math.Float32frombits(uint32(v>>32) << 16)
+			d[3] = math.Float32frombits(uint32(v>>32) &^ 0xffff)
+			dst, src = dst[4:], src[8:]
+		}
 		for i := range dst {
 			dst[i] = math.Float32frombits(uint32(le.Uint16(src[2*i:])) << 16)
 		}
 	case F16:
+		t := f16s()
 		for i := range dst {
-			dst[i] = half.FromF16(le.Uint16(src[2*i:]))
+			dst[i] = t[le.Uint16(src[2*i:])]
 		}
 	case F8E4M3:
 		for i := range dst {
@@ -34,6 +44,15 @@ func widen(dst []float32, src []byte, t Type) {
 		}
 	}
 }
+
+// f16s are the numbers of binary16.
+var f16s = sync.OnceValue(func() *[1 << 16]float32 {
+	t := new([1 << 16]float32)
+	for i := range t {
+		t[i] = half.FromF16(uint16(i))
+	}
+	return t
+})
 
 // round sets dst to the numbers of src, rounded.
 func round(dst []byte, src []float32, to half.Type) {

@@ -180,7 +180,7 @@ func TestOpenRefuses(t *testing.T) {
 	s.Close()
 	// One of an earlier version, whatever the index knows of it.
 	older := []byte("ckptseg\n")
-	older = binary.LittleEndian.AppendUint32(older, segment.Version-1)
+	older = binary.LittleEndian.AppendUint32(older, segment.Oldest-1)
 	older = binary.LittleEndian.AppendUint32(older, 1)
 	older = append(append(older, storeID[:]...), make([]byte, 28)...)
 	older = binary.LittleEndian.AppendUint32(older, crc32.Checksum(older, crc32.MakeTable(crc32.Castagnoli)))

@@ -16,6 +16,10 @@
 // Files that look for what is alike are packed one after the other if they are alike, so that a base and
 // fine-tunes that are copied in at once find each other.
 //
+// Of tensors that are found nowhere there, packing looks for others that have marks in common with them
+// (package index/anchors), whatever they are called and however long ago they were stored. Quantised ones may
+// be made of any, others in a walk over stored files only of those before.
+//
 // After a start the first two are found by the names as they are, and what is alike among the files that were
 // packed last.
 //
@@ -40,6 +44,7 @@ import (
 	"ckptfs/formats"
 	"ckptfs/fs/pack"
 	"ckptfs/fs/tree"
+	"ckptfs/index/anchors"
 	"ckptfs/index/manifest"
 	"ckptfs/index/runs"
 )
@@ -74,6 +79,10 @@ type Options struct {
 	// Parents lists the paths that the step of the file at p, which may be the step itself, says it came
 	// from. Paths are relative to the tree's root.
 	Parents func(p string) []string
+	// Anchors knows stored tensors by marks of their numbers; nil: none are looked for by these.
+	Anchors *anchors.Index
+	// Failed is told why anchors could not be noted; nil: nobody is.
+	Failed func(error)
 	// NoRecipes: no file is computed from others.
 	NoRecipes bool
 }
@@ -153,18 +162,21 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
 	rel.Sources, rel.NoRecipes = f.sourcesOf(p, l), f.o.NoRecipes
+	rel.Anchors = f.anchors(nil, nil)
 	return rel, was, end
 }
 
-// RelatedAmong is Related for a walk over stored files, the oldest first: not says of a manifest that the
-// walk was not there yet, and what is alike is looked for among those that it has noted.
-func (f *Finder) RelatedAmong(p string, l *formats.Layout, not func(cas.Hash) bool,
+// RelatedAmong is Related for a walk over stored files, the oldest first: named says of a manifest that a
+// file has it, not says of one that the walk was not there yet, and what is alike is looked for among those
+// that the walk has noted.
+func (f *Finder) RelatedAmong(p string, l *formats.Layout, named, not func(cas.Hash) bool,
 	among *Signatures) (rel pack.Related, was []cas.Hash) {
 	if f == nil {
 		return rel, nil
 	}
 	rel, was = f.earlier(p, l, not, among.of)
 	rel.Masters, rel.Sources, rel.NoRecipes = f.mastersOf(p, l), f.sourcesOf(p, l), f.o.NoRecipes
+	rel.Anchors = f.anchors(named, not)
 	return rel, was
 }
 

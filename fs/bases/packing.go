@@ -44,5 +44,6 @@ func (f *Finder) Pack(ctx context.Context, p Packing) (*pack.Result, error) {
 		return nil, err
 	}
 	f.Note(p.Path, res.Hash, layout, was)
+	f.NoteAnchors(res.Hash, res.Anchors)
 	return res, nil
 }

@@ -55,6 +55,7 @@ func (p *Passes) Compact(
 		Compaction: c, passes: p, out: &control.Compacted{DryRun: o.DryRun},
 		all: newCompacted(p.Spill), seen: spilled.NewSet(p.Spill), trials: pack.NewTrials(),
 	}
+	k.anchored = newAnchored(p)
 	err = k.files(ctx, report)
 	if err != nil && ctx.Err() == nil && !o.DryRun {
 		// The disk may be full. What was encoded again until here must not take room twice.
@@ -79,13 +80,14 @@ func (p *Passes) Compact(
 
 type compaction struct {
 	*store.Compaction
-	passes  *Passes
-	out     *control.Compacted
-	all     *compactedFiles
-	alike   bases.Signatures // of the files that are done
-	trials  *pack.Trials
-	retired int64        // bytes that had been encoded again when Retire was called last
-	seen    *spilled.Set // chunks
+	passes   *Passes
+	out      *control.Compacted
+	all      *compactedFiles
+	alike    bases.Signatures // of the files that are done
+	trials   *pack.Trials
+	anchored *anchored
+	retired  int64        // bytes that had been encoded again when Retire was called last
+	seen     *spilled.Set // chunks
 
 	naming  sync.Once
 	named   *spilled.Set // chunks that files name
@@ -105,6 +107,19 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 	})
 	if err != nil {
 		return err
+	}
+	if !k.out.DryRun && k.passes.Bases.AnchorsLost() {
+		// Those of files to come, too: a quant may be older than what it was made of.
+		err := k.all.each(func(f *compacted, _ string) error {
+			m, err := k.passes.Assemble.Manifest(f.manifest)
+			if err != nil {
+				return ctx.Err()
+			}
+			return k.anchored.file(ctx, f.manifest, m)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	done := int64(0)
 	return k.all.each(func(f *compacted, path string) error {
@@ -175,11 +190,16 @@ func (k *compaction) file(ctx context.Context, h cas.Hash, path string) error {
 	again := pack.Recoding{Series: runs.Series(path), Trials: k.trials}
 	again.Related = sync.OnceValue(func() pack.Related {
 		// Only the files before this one, which are older, may be its bases.
-		rel, was := p.Bases.RelatedAmong(path, m.Layout(), k.all.toCome, &k.alike)
+		rel, was := p.Bases.RelatedAmong(path, m.Layout(), k.all.named, k.all.toCome, &k.alike)
 		k.alike.Note(pack.Signs(m.Tensors), h, was)
 		return rel
 	})
 	defer k.all.done(h)
+	if !k.out.DryRun {
+		if err := k.anchored.file(ctx, h, m); err != nil {
+			return err
+		}
+	}
 	for {
 		done := k.Stats().Records
 		err := k.recode(ctx, m, again)

@@ -24,13 +24,14 @@ type compactedFiles struct {
 	files *spilled.Slab[compacted]
 	paths *spilled.Text
 	to    *spilled.Set // manifests of the files to come
+	of    *spilled.Set // and of all
 	order []uint32
 	bytes int64 // of all
 }
 
 func newCompacted(dir *disk.Folder) *compactedFiles {
 	return &compactedFiles{files: spilled.NewSlab[compacted](dir), paths: spilled.NewText(dir),
-		to: spilled.NewSet(dir)}
+		to: spilled.NewSet(dir), of: spilled.NewSet(dir)}
 }
 
 func (c *compactedFiles) len() int { return len(c.order) }
@@ -40,6 +41,7 @@ func (c *compactedFiles) add(path string, f compacted) error {
 	if !c.to.Add(short(f.manifest)) {
 		return nil
 	}
+	c.of.Add(short(f.manifest))
 	return spilled.Guard(func() error {
 		f.path = c.paths.Add(path)
 		*c.files.New() = f
@@ -48,6 +50,9 @@ func (c *compactedFiles) add(path string, f compacted) error {
 		return nil
 	})
 }
+
+// named reports whether a file has a manifest. Where that is not known any more none has.
+func (c *compactedFiles) named(h cas.Hash) bool { return c.of.MayHave(short(h)) && c.of.Err() == nil }
 
 // toCome reports whether a file of a manifest is still to come. Where that is not known any more it is.
 func (c *compactedFiles) toCome(h cas.Hash) bool {

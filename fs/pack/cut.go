@@ -17,6 +17,7 @@ func (j *job) cut(p *plan, l *formats.Layout) error {
 	if err := c.skeleton(p); err != nil {
 		return err
 	}
+	c.sketches(p)
 	late, err := c.relate(p, l)
 	if err != nil {
 		return err
@@ -65,6 +66,8 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 		}
 	}
 	file := c.reader(l)
+	seeker := c.seeker(file, c.size, cas.Hash{})
+	var unexplained []*region
 	for i := range p.regions {
 		r := &p.regions[i]
 		if r.Kind != formats.Data || r.small {
@@ -101,6 +104,13 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 				r.relatives().recipe = mixed
 				continue
 			}
+			far, err := seeker.far(r.tensor, &r.Region, c.origins[i])
+			if err != nil {
+				return nil, err
+			}
+			if r.rel == nil || far {
+				unexplained = append(unexplained, r)
+			}
 			if r.rel != nil {
 				r.low = lowRankOf(r.tensor, &r.Region, r.rel.prev, func(k int64) ([]byte, error) {
 					return c.chunkOf(&r.Region, k)
@@ -113,7 +123,7 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 			r.relatives().masters = m.of.grid(m.r)
 		}
 	}
-	return late, nil
+	return late, seeker.regions(unexplained)
 }
 
 // read reads the first n bytes of a region.

@@ -81,16 +81,20 @@ type job struct {
 	group  *errgroup.Group
 	alone  bool // there is too little for several workers: the caller is the one
 
-	crowd    crowd
-	series   string   // of the file
-	before   *earlier // whose skeleton and manifest are the file's a version before; nil: not known
-	origins  []origin // of the regions
-	masters  masters
-	recipes  *recipes.Finder
-	mixer    *mixer
-	ranks    odds           // of a tensor's difference being of low rank
-	mayBeNew int64          // bytes of the skeleton that are not in the one before
-	running  sync.WaitGroup // batches
+	crowd   crowd
+	series  string   // of the file
+	before  *earlier // whose skeleton and manifest are the file's a version before; nil: not known
+	origins []origin // of the regions
+	masters masters
+	recipes *recipes.Finder
+	mixer   *mixer
+	anchors Anchors
+	size    int64
+
+	noRecipes bool
+	ranks     odds           // of a tensor's difference being of low rank
+	mayBeNew  int64          // bytes of the skeleton that are not in the one before
+	running   sync.WaitGroup // batches
 
 	fresh, freshRaw, freshStored, deltas atomic.Int64
 }
@@ -204,6 +208,7 @@ func (j *job) work(b *batch) error {
 			}
 			b.fresh = append(b.fresh, p.span.Hash)
 			j.freshRaw.Add(int64(p.len))
+			p.mark(b, raw, id)
 		}
 		if ok && id == codec.LowRank {
 			if c := p.low.used(); c != nil {

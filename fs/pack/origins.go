@@ -39,6 +39,8 @@ type source struct {
 type origin struct {
 	of *earlier // nil: there is none
 	r  *formats.Region
+	// doubted: only samples of some regions speak for it.
+	doubted bool
 }
 
 // chunks are those of the region; nil unless they lie on the grid.
@@ -112,7 +114,7 @@ func (o *origins) origin(s, i int) (at origin, ok bool) {
 	if was.Offset != o.tensors[k].Offset || old.Len != r.Len || old.Kind != r.Kind {
 		return at, false
 	}
-	return origin{src.of, old}, true
+	return origin{src.of, old, src.doubted}, true
 }
 
 // choose says for each region where it was.

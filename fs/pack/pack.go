@@ -47,6 +47,7 @@ import (
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
+	"ckptfs/index/anchors"
 	"ckptfs/index/manifest"
 )
 
@@ -132,7 +133,10 @@ type Result struct {
 
 	// What this file added to the store: records of all kinds, their bytes before and after encoding.
 	Fresh, FreshRaw, FreshStored int64
-	Deltas                       int64 // of the records: how many are stored against an earlier one
+	// Anchors are those of tensors that have something new, by their places in the manifest.
+	Anchors []anchors.Tensor
+
+	Deltas int64 // of the records: how many are stored against an earlier one
 }
 
 // File packs the size bytes of r into b. The caller commits b, and must do so before it relies on the result.
@@ -217,6 +221,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if err := j.lookBack(rel, l.Tensors, l.Regions, firsts(l.Tensors, len(l.Regions)), j.read); err != nil {
 		return err
 	}
+	j.size, j.anchors, j.noRecipes = size, rel.Anchors, rel.NoRecipes
 	j.series, j.alone = rel.Series, size <= batchBytes
 	if j.mayBeNew = size; rel.Presumed {
 		j.mayBeNew = min(mayBeNew, size/presuming)
@@ -232,7 +237,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if len(enc) > j.record {
 		return fmt.Errorf("%w: manifest of %d bytes: %w", errLayout, len(enc), cas.ErrTooLarge)
 	}
-	res.Hash, res.Manifest = cas.Sum(enc), m
+	res.Hash, res.Manifest, res.Anchors = cas.Sum(enc), m, plan.marks(l)
 	return j.putAgainst(cas.Manifest, res.Hash, enc, hashOf(j.before))
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"ckptfs/cas/anchor"
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
 	"ckptfs/index/manifest"
@@ -33,6 +34,7 @@ type region struct {
 	master  *region         // of this file, of which it may be the rounding: it is cut after that one
 	rel     *relatives      // nil: there are none
 	low     *lowRank        // nil: it is not of low rank
+	sketch  *anchor.Sketch  // nil: it has no anchors
 }
 
 // plan prepares l, and looks at its pads: a parser's mistake must not cost bytes, so a pad that is not zero

@@ -115,7 +115,12 @@ func (j *job) recipeOf(t *formats.Tensor, r *formats.Region, f *reader) (*recipe
 	if j.recipes.Empty() || t == nil || !fills(t, r) {
 		return nil, nil
 	}
-	return j.recipes.Of(&recipes.Target{Tensor: t, Len: r.Len,
+	return j.recipes.Of(f.target(t, r))
+}
+
+// target is t, all of r, as what may be computed.
+func (f *reader) target(t *formats.Tensor, r *formats.Region) *recipes.Target {
+	return &recipes.Target{Tensor: t, Len: r.Len,
 		Read:   func(off int64, n int) ([]byte, error) { return f.read(r, off, n) },
-		Beside: f.beside})
+		Beside: f.beside}
 }

@@ -43,6 +43,7 @@ type recoding struct {
 	file    *reader
 	first   []int // the first tensors of regions, or -1
 	related bool
+	seeker  *seeker
 }
 
 func (j *recoding) regions() error {
@@ -137,6 +138,17 @@ func (j *recoding) kinOf(i int, t *formats.Tensor, grid []manifest.Span) (*relat
 		kin.recipe = mixed
 		return &kin, nil, nil
 	}
+	far, _ := j.seeker.far(t, &j.own.m.Regions[i], j.origins[i])
+	if kin.prev == nil || far {
+		recipe, prev, _ := j.seeker.region(t, &j.own.m.Regions[i])
+		if recipe != nil {
+			kin.recipe = recipe
+			return &kin, nil, nil
+		}
+		if prev != nil {
+			kin.prev = prev
+		}
+	}
 	return &kin, lowRankOf(t, &j.own.m.Regions[i], kin.prev, func(k int64) ([]byte, error) {
 		return j.storedChunk(grid, k)
 	}), nil
@@ -152,6 +164,8 @@ func (j *recoding) relate() error {
 	j.masters.addFile(j.own)
 	j.masters.addFiles(j.store, rel.Masters)
 	j.addSources(rel.Sources)
+	j.anchors, j.noRecipes = rel.Anchors, rel.NoRecipes
+	j.seeker = j.job.seeker(j.file, j.own.m.Size, hashOf(j.own))
 	begin := func(r *formats.Region, n int) ([]byte, error) { return j.own.begin(r, n), nil }
 	return j.lookBack(rel, j.own.m.Tensors, j.own.m.Regions, j.first, begin)
 }

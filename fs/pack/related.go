@@ -23,6 +23,9 @@ type Related struct {
 	Masters []*manifest.Manifest
 	// Sources are files in which tensors may be that those of this one were made of: quantised, or converted.
 	Sources []*manifest.Manifest
+	// Anchors knows tensors by marks of their numbers, for those that nothing else explains; nil: nothing is
+	// looked for there, nor are the file's own told (Result.Anchors).
+	Anchors Anchors
 	// NoRecipes: no tensor is computed from others.
 	NoRecipes bool
 }

@@ -114,9 +114,11 @@ func (q *Queue) putAhead(ctx context.Context, b *store.Batch, f *content.File) e
 	}
 	rel, _, end := q.o.Bases.Related(ctx, f.Path(), layout)
 	defer end()
-	if _, err = q.o.Pack.Layout(ctx, b, guard(q, raw), st.Size, layout, rel); err != nil {
+	res, err := q.o.Pack.Layout(ctx, b, guard(q, raw), st.Size, layout, rel)
+	if err != nil {
 		return err
 	}
+	q.o.Bases.NoteAnchors(res.Hash, res.Anchors) // its packing finds nothing new
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = now

@@ -29,7 +29,7 @@ const (
 	allKnown    = 0.999   // and that is as good as all
 	checked     = 8       // samples by which a layout is
 	mustFit     = 0.75    // the share of these that must be right, where numbers are exact
-	readPerByte = 16      // bytes of sources that are read for a byte of a tensor, at most
+	readPerByte = 16      // elements of sources that are read for one of a tensor, at most
 )
 
 // Among is how a tensor may be computed from some of sources, which it has something in common with: one of
@@ -76,6 +76,9 @@ func (f *Finder) Among(t *Target, sources []Source) (*Plan, error) {
 		if float64(share) < minKnown*float64(n) || share <= most || same(t, l, usable) {
 			continue
 		}
+		if l, err = f.rivals(t, l, usable); err != nil {
+			return nil, err
+		}
 		p, err := newPlan(t, usable, l)
 		if p == nil || err != nil {
 			return nil, err
@@ -112,6 +115,109 @@ func same(t *Target, l layout, sources []*source) bool {
 		return false
 	}
 	return !slices.ContainsFunc(p, func(p piece) bool { return p.at != p.first || p.source != l.(pieces)[0].source })
+}
+
+// rivals puts sources of the same shape in the place of those whose numbers do not come out: what is nearly
+// the same as another has most of its marks.
+func (f *Finder) rivals(t *Target, l layout, sources []*source) (layout, error) {
+	for i, s := range sources {
+		var at []sample
+		p, err := newPlan(t, sources, l)
+		if p == nil || err != nil {
+			return l, err
+		}
+		if at = p.within(i, t.Len); len(at) == 0 {
+			continue
+		}
+		if err := p.fill(t, at); err != nil {
+			return nil, err
+		}
+		best, tries := f.score(p, at), 0
+		for k, r := range sources {
+			if best >= rightly || tries == maxRivals {
+				break
+			}
+			if k == i || !slices.Equal(r.t.Shape, s.t.Shape) {
+				continue
+			}
+			tries++
+			p.layout = swapped(l, i, k)
+			if is := f.score(p, at); is > best {
+				best, l = is, p.layout
+			}
+		}
+	}
+	return l, nil
+}
+
+const (
+	maxRivals = 16    // sources that are tried in the place of one
+	rightly   = 0.999 // the share of samples that must come out for none to be
+	ofOne     = 3     // samples of what lies in a source
+)
+
+// within are samples of what lies in source i alone.
+func (p *Plan) within(i int, length int64) (all []sample) {
+	elems, size := p.block()
+	n := max(1, perPlace/4/elems) * elems // several rows would be of several
+	add := func(first int64) {
+		first = (first + elems - 1) / elems * elems
+		only := first+n <= length/size*elems && len(all) < ofOne
+		if only {
+			p.layout.runs(first, n, func(source int, _, _ int64) { only = only && source == i })
+		}
+		if only {
+			all = append(all, sample{first: first, n: n})
+		}
+	}
+	switch l := p.layout.(type) {
+	case pieces:
+		var own []piece
+		for _, x := range l {
+			if x.source == i && x.n >= n {
+				own = append(own, x)
+			}
+		}
+		for k := range 2 * ofOne {
+			if len(own) > 0 {
+				x := own[k*len(own)/(2*ofOne)]
+				add(x.at + (x.n-n)*int64(k%ofOne)/ofOne)
+			}
+		}
+	case columns:
+		for k := range 2 * int64(ofOne) {
+			row := length / size * elems / l.cols * k / (2 * ofOne)
+			for _, x := range l.parts {
+				if x.source == i {
+					add(row*l.cols + x.at)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// swapped is l with source k in the place of i.
+func swapped(l layout, i, k int) layout {
+	switch l := l.(type) {
+	case pieces:
+		to := slices.Clone(l)
+		for n := range to {
+			if to[n].source == i {
+				to[n].source = k
+			}
+		}
+		return to
+	case columns:
+		to := columns{l.cols, slices.Clone(l.parts)}
+		for n := range to.parts {
+			if to.parts[n].source == i {
+				to.parts[n].source = k
+			}
+		}
+		return to
+	}
+	return l
 }
 
 // check looks at samples of what p explains.
@@ -159,6 +265,9 @@ func asNumbers(t *formats.Tensor) anchor.Numbers {
 	n, _ := anchor.NumbersOf(string(t.DType))
 	return n
 }
+
+// Columns is how long the rows of a tensor are; 0: it has none.
+func Columns(t *formats.Tensor) int64 { return colsOf(t) }
 
 // colsOf is how long the rows of a tensor are; 0: it has none.
 func colsOf(t *formats.Tensor) int64 {

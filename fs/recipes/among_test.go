@@ -58,6 +58,14 @@ func TestAmong(t *testing.T) {
 		of = append(of, f.Source(&formats.Tensor{DType: formats.BF16, Shape: []int64{int64(s[0]), int64(s[1])}},
 			func() []manifest.Span { return chunks }))
 	}
+	// One that is nearly the same, and stands before it.
+	near := slices.Clone(m[1].x)
+	for i := range near {
+		near[i] += float32(rng.NormFloat64() * 2e-5)
+	}
+	chunks := st.put(asBF16(near))
+	of = append([]Source{f.Source(&formats.Tensor{DType: formats.BF16, Shape: []int64{1024, cols}},
+		func() []manifest.Span { return chunks })}, of...)
 	joined := func(all ...grid) (to grid) {
 		to.cols = all[0].cols
 		for _, g := range all {

@@ -67,10 +67,33 @@ func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
 		return nil, err
 	}
 	plain := p.to != s.typ // of the same type it has the same hash
-	if plain && f.fits(p, samples) {
-		return p, nil
+	if !plain || !f.fits(p, samples) {
+		if p, err = f.probeRope(t, p, samples); p == nil || err != nil {
+			return nil, err
+		}
 	}
-	return f.probeRope(t, p, samples)
+	return p, f.settle(t, p, blocks)
+}
+
+// fused is how many elements tell whether a quantiser rounds each product before it is added: that shows in
+// one of some ten thousand.
+const fused = 256 << 10
+
+// settle sets the variant of p's quantiser by more of the tensor, of so many blocks, where few elements tell.
+func (f *Finder) settle(t *Target, p *Plan, blocks int64) error {
+	if p.quantiser == nil || p.quantiser.Format.FP8() || p.quantiser.Format.Variants() == 1 {
+		return nil
+	}
+	elems, _ := p.block()
+	was, via := *p.quantiser, p.via
+	more := []sample{{n: min(blocks, fused/elems) * elems}}
+	if err := p.fill(t, more); err != nil {
+		return err
+	}
+	if !f.fits(p, more) {
+		*p.quantiser, p.via = was, via
+	}
+	return nil
 }
 
 // sample is elements of the target, and its bytes.
@@ -115,10 +138,13 @@ func (f *Finder) numbers(p *Plan, samples []sample) []byte {
 }
 
 // fits tells whether p explains samples, and sets how.
-func (f *Finder) fits(p *Plan, samples []sample) bool {
+func (f *Finder) fits(p *Plan, samples []sample) bool { return f.score(p, samples) >= Fits }
+
+// score is which share of samples p explains, all or nothing where numbers are exact, and sets how.
+func (f *Finder) score(p *Plan, samples []sample) float64 {
 	src := f.numbers(p, samples)
 	if src == nil {
-		return false
+		return 0
 	}
 	var want []byte
 	for _, s := range samples {
@@ -130,7 +156,10 @@ func (f *Finder) fits(p *Plan, samples []sample) bool {
 			prog = append(prog, recipe.Widen{})
 		}
 		got, err := recipe.Decode(nil, append(prog.Append(nil), 0), src, len(want))
-		return err == nil && bytes.Equal(got, want)
+		if err != nil || !bytes.Equal(got, want) {
+			return 0
+		}
+		return 1
 	}
 	vias := []half.Type{0, half.F16}
 	if p.typ() == recipe.F32 {
@@ -153,7 +182,7 @@ func (f *Finder) fits(p *Plan, samples []sample) bool {
 		}
 	}
 	*p.quantiser, p.via = found, via
-	return best >= Fits
+	return best
 }
 
 // may reports whether the beginning of a sample, of the numbers x, speaks for p: whichever variant it is, and

@@ -3,13 +3,14 @@ package recipes
 import (
 	"math/bits"
 
+	"ckptfs/cas"
 	"ckptfs/cas/anchor"
 )
 
 // rowKeys are what rows are known by; 0: nothing.
 //
-// Of numbers that are not quantised it is the first window, of those that begin at the first four multiples of
-// 8 elements, whose neighbours differ; else the places of the greatest of up to 1024 elements.
+// Of numbers that are not quantised it is the first window, of those at the first four multiples of 8
+// elements, whose neighbours differ; else the places of the greatest of up to 1024 elements.
 type rowKeys []anchor.Key
 
 const (
@@ -47,6 +48,27 @@ func (f *Finder) keysOfSource(s *source, cols, n int64, quantised bool) rowKeys 
 		keys[r] = rowKey(p, quantised)
 	}
 	return keys
+}
+
+// looks is how many chunks of a source tell whether a target has rows of it.
+const looks = 16
+
+// mayHave reports whether rows of a source are wanted, as far as some of its chunks tell.
+func (f *Finder) mayHave(s *source, cols, n int64, quantised bool, wanted map[anchor.Key]bool) bool {
+	per := int64(cas.ChunkSize / s.typ.Size())
+	chunks := int64(len(s.chunks))
+	if chunks <= looks {
+		return true
+	}
+	for i := range int64(looks) {
+		k := i * chunks / looks
+		for r := (k*per + cols - 1) / cols; r*cols+n <= min((k+1)*per, s.t.NumElements()); r++ {
+			if wanted[rowKey(f.halves(s, r*cols, n), quantised)] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // keysOfTarget are those of the rows of a target.
@@ -118,29 +140,35 @@ func (f *Finder) byRows(t *Target, sources []*source) (layout, error) {
 	if rows > maxRows {
 		return nil, nil
 	}
+	own, err := keysOfTarget(t, cols, n)
+	if err != nil {
+		return nil, err
+	}
+	wanted := make(map[anchor.Key]bool, len(own))
+	for _, k := range own {
+		wanted[k] = k != 0
+	}
 	table := map[anchor.Key]rowOf{}
 	sum := int64(0)
 	for i, s := range sources {
 		all := s.t.NumElements()
-		if colsOf(s.t) != cols || sum+all/cols > maxRows || all > left {
+		if colsOf(s.t) != cols || sum+all/cols > maxRows || all > left ||
+			!f.mayHave(s, cols, n, quantised, wanted) {
 			continue
 		}
 		sum, left = sum+all/cols, left-all
 		keys[i] = f.keysOfSource(s, cols, n, quantised)
 		for r, k := range keys[i] {
-			if _, twice := table[k]; twice {
-				table[k] = none
-			} else {
+			// Of what is nearly the same as another the first one counts, until it turns out to be wrong.
+			if of, twice := table[k]; !twice {
 				table[k] = rowOf{int32(i), int32(r)}
+			} else if of.source == int32(i) {
+				table[k] = none
 			}
 		}
 	}
 	if len(table) == 0 {
 		return nil, nil
-	}
-	own, err := keysOfTarget(t, cols, n)
-	if err != nil {
-		return nil, err
 	}
 	at := make([]rowOf, rows)
 	last := none
@@ -156,6 +184,16 @@ func (f *Finder) byRows(t *Target, sources []*source) (layout, error) {
 			at[r] = is
 		}
 		last = at[r]
+	}
+	// As with those ahead, so with those behind.
+	for r := len(at) - 2; r >= 0; r-- {
+		if on := at[r+1].next(-1); at[r+1] != none && on.row >= 0 && own[r] != 0 && at[r] != on &&
+			keys[on.source][on.row] == own[r] {
+			at[r] = on
+		}
+	}
+	if quantised {
+		smooth(at)
 	}
 	fill(at, keys)
 	var l pieces
@@ -173,6 +211,28 @@ func (f *Finder) byRows(t *Target, sources []*source) (layout, error) {
 	}
 	return l, nil
 }
+
+// smooth has a row go on as those around it do, whatever its key says: several may have most of their keys in
+// common.
+func smooth(at []rowOf) {
+	for r := 1; r+1 < len(at); r++ {
+		a := at[r-1]
+		if a == none || at[r] == none || at[r].source == a.source {
+			continue
+		}
+		for k := r + 1; k < min(len(at), r+smoothed); k++ {
+			if at[k].source == a.source {
+				if a.next(k-r+1) == at[k] {
+					at[r] = a.next(1)
+				}
+				break
+			}
+		}
+	}
+}
+
+// smoothed is how many rows in a row may have other keys.
+const smoothed = 8
 
 // fill guesses what rows are whose keys say nothing, by what lies around them: rows that go on, or every
 // second one of those that do.

@@ -39,6 +39,7 @@ var ownNames = []struct {
 	folder bool
 }{
 	{FormatFile, false}, {LockFile, false}, {TreeDir, true}, {SegmentsDir, true}, {IndexFile, false},
+	{IndexDir, true},
 	{CatalogueFile, false}, {LostFound, true}, {LogFile, false}, {WritingFile, false}, {ReserveFile, false},
 	{UpkeepFile, false}, {"moving", false}, {ArrivingDir, true}, {"remote", false}, {"remote.db", false},
 	{"remote.log", false},

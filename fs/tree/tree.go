@@ -151,6 +151,8 @@ const (
 	ArrivingDir   = "arriving"
 	SegmentsDir   = "segments"
 	IndexFile     = "index.db"
+	IndexDir      = "index"
+	AnchorsDir    = IndexDir + "/anchors"
 	CatalogueFile = "catalogue"
 	UpkeepFile    = "upkeep"
 	LostFound     = "lost+found"

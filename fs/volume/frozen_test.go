@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -45,6 +47,7 @@ func TestFrozenStores(t *testing.T) {
 	if *update {
 		for name, freeze := range map[string]func(*testing.T, string){
 			"plain": freeze, "related": freezeRelated, "periodic": freezePeriodic, "lowrank": freezeLowRank,
+			"recipes": freezeRecipes,
 		} {
 			name = filepath.Join("testdata", fmt.Sprintf("store-v%d-%s", tree.Version, name))
 			// what is frozen stays as it is
@@ -239,6 +242,51 @@ func freezePeriodic(t *testing.T, name string) {
 		t.Error("nothing is related")
 	}
 	r.keep(name, want, "runs")
+}
+
+// freezeRecipes makes a store with chunks that are computed of others: in single precision, and with rows in
+// the order in which GGUF has them.
+func freezeRecipes(t *testing.T, name string) {
+	t.Helper()
+	r := newRig(t)
+	const tensors, rows, cols, head = 3, 64, 128, 64
+	var whole, wide, turned []byte
+	for k := range tensors {
+		w := halves(t, singles(uint64(5+k), rows*cols))
+		whole = append(whole, w...)
+		for i := 0; i < len(w); i += 2 {
+			wide = append(wide, 0, 0, w[i], w[i+1])
+		}
+		for i := range rows {
+			turned = append(turned, w[2*cols*(i%2*(head/2)+i/2):][:2*cols]...)
+		}
+	}
+	want := map[string]frozenFile{}
+	save := func(p, tensor string, dtype formats.DType, data []byte) {
+		var all []safetensors.Entry
+		for k := range tensors {
+			all = append(all, safetensors.Entry{Name: fmt.Sprintf(tensor, k), DType: dtype,
+				Shape: []int64{rows, cols}})
+		}
+		if p != "model" { // what a quantiser wrote
+			all = append(all, safetensors.Entry{Name: "transformer.out.weight", DType: formats.F8E4M3,
+				Shape: []int64{16, cols}})
+			data = append(data, random(16*cols, 3)...)
+		}
+		file, err := safetensors.AppendHeader(nil, all, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p += ".safetensors"
+		want[p] = r.saveFrozen(p, append(file, data...))
+	}
+	save("model", "model.layers.%d.self_attn.q_proj.weight", formats.BF16, whole)
+	save("model-f32", "model.layers.%d.self_attn.q_proj.weight", formats.F32, wide)
+	save("model-turned", "blk.%d.attn_q.weight", formats.BF16, turned)
+	if n := r.recipesOf(); n != 2*tensors {
+		t.Errorf("%d recipes", n)
+	}
+	r.keep(name, want, "model.safetensors")
 }
 
 // freezeLowRank makes a store with chunks that are stored with the help of columns, of each type.

@@ -254,7 +254,9 @@ func (v *Volume) openWorkers(o Options) {
 	v.ids = newIdentifier(v, o.IDsAfter)
 	if !o.NoDelta {
 		v.bases = bases.New(bases.Options{Store: manifests{v}, Root: v.names.RootFd(), Parents: v.parents,
-			NoRecipes: o.NoRecipes})
+			NoRecipes: o.NoRecipes, Anchors: v.anchors, Failed: func(err error) {
+				v.report(slog.LevelWarn, "what is made of a file may not be found", "reason", err)
+			}})
 	}
 	v.queue = newQueue(v, o)
 }

@@ -14,6 +14,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/queue"
 	"ckptfs/fs/tree"
+	"ckptfs/index/anchors"
 	"ckptfs/index/chunks"
 )
 
@@ -28,6 +29,7 @@ type storage struct {
 	lock    *tree.Lock
 	reserve *queue.Reserve
 	index   *chunks.DB
+	anchors *anchors.Index // nil: there is none
 	store   *store.Store
 	reads   *reads
 	asm     *assemble.Reader
@@ -72,9 +74,27 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 		s.report(slog.LevelInfo, "reads compare BLAKE3, which takes longer: the store is not known to lie where all of it was checked; "+
 			"`ckptfs check --read-data` ends that")
 	}
+	s.openAnchors()
 	s.reads = &reads{local: s.store}
 	s.asm = assemble.New(s.reads, assemble.Options{CacheBytes: o.CacheBytes, Mapped: o.Mapped})
 	return nil
+}
+
+// openAnchors opens the index of anchors. What is found with its help is not needed.
+func (s *storage) openAnchors() {
+	if s.readOnly {
+		return
+	}
+	var err error
+	s.anchors, err = anchors.Open(s.folder, s.folder.Join(tree.AnchorsDir), anchors.Options{
+		Store: s.id, Alive: func(m cas.Hash) bool {
+			var at [1]cas.Location
+			return s.store.Locate([]cas.Hash{m}, at[:]) != nil || at[0].Segment != 0
+		},
+	})
+	if err != nil {
+		s.report(slog.LevelWarn, "tensors of other names are not found", "reason", err)
+	}
 }
 
 // spill is where tables lie that take much memory; nil: there is none, for nothing is written.
@@ -98,6 +118,9 @@ func (s *storage) close() error {
 	if s.asm != nil {
 		s.asm.Close()
 		errs = append(errs, s.reads.close())
+	}
+	if s.anchors != nil {
+		errs = append(errs, s.anchors.Close())
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())

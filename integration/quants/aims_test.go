@@ -10,11 +10,12 @@ var aims = map[string]struct{ plain, importance float64 }{
 	"Q5_1":  {plain: 0.3},
 	"MXFP4": {plain: 0.3},
 
-	"Q6_K":   {3.2, 3.6},
-	"Q5_K":   {2.8, 3.7},
-	"Q4_K":   {4.8, 5.9},
+	"Q6_K": {3.2, 3.6},
+	"Q5_K": {2.8, 3.7},
+	// 4.6 and 5.0 of tensors of some chunks; heads and tables take the rest of the small ones here.
+	"Q4_K":   {5.1, 5.9},
 	"Q5_K_M": {2.8, 3.7},
-	"Q4_K_M": {4.8, 5.9},
+	"Q4_K_M": {5.1, 5.9},
 
 	"FP8":            {plain: 0.5},
 	"FP8-tensor":     {plain: 0.5},

@@ -18,6 +18,7 @@ import (
 	"ckptfs/cas/codectest"
 	"ckptfs/cas/half"
 	"ckptfs/cas/lowrank"
+	"ckptfs/cas/recipe"
 )
 
 // payload is what a record holds, as programs/decode.py reads it.
@@ -85,6 +86,7 @@ func TestCodecs(t *testing.T) {
 	c.changes()
 	c.rounded()
 	c.lowRank()
+	c.recipes()
 	for _, id := range known() {
 		if !slices.ContainsFunc(c.all, func(p payload) bool { return p.Codec == id }) {
 			t.Errorf("codec %d is not among the payloads", id)
@@ -310,6 +312,58 @@ func (c *payloads) rounded() {
 				}
 				c.add(fmt.Sprintf("%d bytes rounded to %v, NaNs %d", n, h, k), codec.Rounded, stored, raw, base, nil)
 			}
+		}
+	}
+}
+
+// recipes are made of floats of each type, and of bytes in another order, with what none of the bases has.
+func (c *payloads) recipes() {
+	r := rand.New(rand.NewPCG(5, 6))
+	base := make([]byte, 4096)
+	for i := range base {
+		base[i] = byte(r.Uint32())
+	}
+	take := func(t recipe.Type) recipe.Take {
+		return recipe.Take{Type: t, Groups: []recipe.Group{
+			{Repeat: 3, Stretches: []recipe.Stretch{{First: 40, Len: 20, Step: -16},
+				{First: 8, Len: 3, Step: 50}}},
+			{Repeat: 1, Stretches: []recipe.Stretch{{First: 4096/t.Size() - 5, Len: 9},
+				{First: 0, Len: 256}}}}}
+	}
+	add := func(name string, prog recipe.Program, literals []byte) {
+		stored := prog.Append(nil)
+		if stored = binary.AppendUvarint(stored, uint64(len(literals))); len(literals) > 0 {
+			stored = binary.AppendUvarint(append(stored, codec.Raw), uint64(len(literals)))
+			stored = append(stored, literals...)
+		}
+		t := prog[0].(recipe.Take)
+		n, _ := t.Len()
+		n *= t.Type.Size()
+		if len(prog) > 1 {
+			n = n / t.Type.Size() * 4
+		}
+		if len(prog) > 2 {
+			n /= 2
+		}
+		raw, err := recipe.Decode(nil, stored, base, n)
+		if err != nil {
+			c.t.Fatal(name, err)
+		}
+		c.add(name, codec.Recipe, stored, raw, base, nil)
+	}
+	for _, t := range []recipe.Type{recipe.F32, recipe.BF16, recipe.F16, recipe.F8E4M3, recipe.F8E5M2,
+		recipe.Bytes1, recipe.Bytes2, recipe.Bytes4, recipe.Bytes8} {
+		add(fmt.Sprint("takes ", t), recipe.Program{take(t)}, nil)
+		add(fmt.Sprint("takes more of ", t), recipe.Program{take(t)}, base[:3*t.Size()])
+		if t > recipe.F8E5M2 {
+			continue
+		}
+		add(fmt.Sprint("widens ", t), recipe.Program{take(t), recipe.Widen{}}, nil)
+		add(fmt.Sprint("widens all of ", t),
+			recipe.Program{recipe.Run(t, 0, len(base)/t.Size()), recipe.Widen{}}, nil)
+		for _, to := range []half.Type{half.BF16, half.F16} {
+			add(fmt.Sprint("rounds ", t, " to ", to),
+				recipe.Program{take(t), recipe.Widen{}, recipe.Round{To: to}}, nil)
 		}
 	}
 }

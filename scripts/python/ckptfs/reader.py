@@ -29,6 +29,8 @@ from bisect import bisect_right
 FORMAT_VERSION, SEGMENT_VERSIONS, RECORD_VERSION = 4, (8, 9), 2
 MAX_CHUNK = (16 << 20) - 1  # bytes of a record, stored or decoded
 MAX_BASED = 1 << 20  # decoded bytes of a record that has a base, and of its bases
+MAX_RECIPE = 4 << 20  # decoded bytes of all bases of a recipe together
+MAX_VALUE = 8 << 20  # bytes that a recipe has at a time
 MAX_OBJECT = 8 << 30
 MAX_RECORDS = 1 << 18  # of a segment
 CHUNK_SIZE = 256 << 10
@@ -37,8 +39,8 @@ TREE_RECORD, HOLLOW_HEADER = 64, 160  # bytes, in tree/
 HOLLOW_TEXT = b"ckptfs: packed, read it through the mount of its store".ljust(63) + b"\n"
 XATTR = "user.ckptfs"
 PACKED, HOLLOW, EMPTYING, REMOTE, LOST = 1, 4, 8, 32, 128
-RAW, ZSTD, PLANES, PATCH, DELTA, ROUNDED, LOW_RANK = range(7)
-BASED = (PATCH, DELTA, ROUNDED, LOW_RANK)
+RAW, ZSTD, PLANES, PATCH, DELTA, ROUNDED, LOW_RANK, RECIPE = range(8)
+BASED = (PATCH, DELTA, ROUNDED, LOW_RANK, RECIPE)
 BLOCK = 1 << 20
 
 
@@ -789,6 +791,116 @@ def low_rank(stored, base, columns, raw):
     return delta(r.rest(), predict(base, sums, exponent, kind), raw)
 
 
+# Recipes (package recipe). Ops that quantise, dequantise and combine are not known here.
+
+ELEMENTS = {1: 4, 2: 2, 3: 2, 4: 1, 5: 1, 6: 1, 7: 2, 8: 4, 9: 8}  # bytes of one, by type
+TAKE, WIDEN, ROUND = 1, 2, 3
+
+
+def widened(exponent, mantissa, bits, bias):
+    """A number of so many bits of mantissa as one of single precision, without its sign."""
+    if exponent:
+        return exponent + 127 - bias << 23 | mantissa << 23 - bits
+    n = mantissa.bit_length()
+    return n and n + 127 - bias - bits << 23 | mantissa << 24 - n & 0x7FFFFF
+
+
+def from_f16(x):
+    sign, exponent, mantissa = (x & 0x8000) << 16, x >> 10 & 31, x & 0x3FF
+    if exponent == 31:
+        return sign | 0x7F800000 | mantissa << 13
+    return sign | widened(exponent, mantissa, 10, 15)
+
+
+def from_e4m3(x):
+    sign = (x & 0x80) << 24
+    return sign | (0x7FC00000 if x & 0x7F == 0x7F else widened(x >> 3 & 15, x & 7, 3, 7))
+
+
+def singles_of(data, kind):
+    """Floats of a type as the bits of single precision."""
+    n = len(data) // ELEMENTS[kind]
+    if kind == 1:
+        return list(struct.unpack(f"<{n}I", data))
+    if kind == 4:
+        return [from_e4m3(x) for x in data]
+    if kind == 5:
+        return [from_f16(x << 8) for x in data]
+    halves = struct.unpack(f"<{n}H", data)
+    return [x << 16 for x in halves] if kind == 2 else [from_f16(x) for x in halves]
+
+
+def program(r):
+    """The ops of a recipe."""
+    ops, n = [], r.byte()
+    need(1 <= n <= 8, "another number of ops")
+    for _ in range(n):
+        op = r.byte()
+        if op == TAKE:
+            kind, groups = r.byte(), []
+            need(kind in ELEMENTS, "elements of a type that this program does not know")
+            for _ in range(r.number()):
+                times, stretches = r.number(), []
+                for _ in range(r.number()):
+                    first, length, step = r.number(), r.number(), r.number()
+                    stretches.append((first, length, step >> 1 ^ -(step & 1)))
+                groups.append((times, stretches))
+            ops.append((op, kind, groups))
+        elif op == WIDEN:
+            ops.append((op,))
+        else:
+            need(op == ROUND, f"op {op} of a recipe, which this program does not know")
+            ops.append((op, r.byte()))
+    return ops
+
+
+def told(r):
+    """What a program leaves to be told: one stream."""
+    n = r.number()
+    if n == 0:
+        return b""
+    codec = r.byte()
+    need(codec not in BASED and n <= MAX_CHUNK, "a stream that needs a base, or is too long")
+    return decode(codec, r.take(r.number()), n)
+
+
+def taken(kind, groups, bases, more):
+    size, out = ELEMENTS[kind], bytearray()
+    bases = bases[: len(bases) // size * size] + more
+    for times, stretches in groups:
+        once = sum(length for _, length, _ in stretches) * size
+        need(len(out) + times * once <= MAX_VALUE, "a value that is too long")
+        for k in range(times if once else 0):
+            for first, length, step in stretches:
+                at = (first + k * step) * size
+                need(at >= 0, "an element ahead of the first")
+                part = bases[at : at + length * size]
+                out += part + bytes(length * size - len(part))
+    return bytes(out)
+
+
+def recipe(stored, bases, raw):
+    r, value = Cursor(stored), None
+    for op, *fields in program(r):
+        if op == TAKE:
+            need(value is None, "what was taken is taken again")
+            kind, groups = fields
+            value = taken(kind, groups, bases, told(r))
+        elif op == WIDEN:
+            need(isinstance(value, bytes) and kind <= 5, "no floats are widened")
+            need(len(value) // ELEMENTS[kind] <= MAX_VALUE // 4, "a value that is too long")
+            value = singles_of(value, kind)
+        else:
+            need(isinstance(value, list) and fields[0] in (BF16, F16), "what cannot be rounded")
+            half, kind = (to_bf16, 2) if fields[0] == BF16 else (to_f16, 3)
+            value = struct.pack(f"<{len(value)}H", *(half(x) for x in value))
+    r.end()
+    if isinstance(value, list):
+        value = struct.pack(f"<{len(value)}I", *value)
+    need(value is not None and len(value) == raw, "a recipe that makes another number of bytes")
+    return value
+
+
 def decode(codec, stored, raw, base=None, columns=None):
     """The content of a record, of so many bytes."""
     if codec == RAW:
@@ -804,6 +916,8 @@ def decode(codec, stored, raw, base=None, columns=None):
         return delta(stored, base, raw)
     if codec == ROUNDED:
         return rounded(stored, base, raw)
+    if codec == RECIPE:
+        return recipe(stored, base, raw)
     need(codec == LOW_RANK, f"codec {codec}, which this program does not know")
     return low_rank(stored, base, columns, raw)
 
@@ -938,7 +1052,8 @@ class Segments:
     def _related(self, codec, p, raw, below):
         r = Cursor(p)
         base, i = r.take(32), r.byte()
-        need(i == 8 if codec == ROUNDED else 1 <= i <= 7, "a number of no delta")
+        numbers = {ROUNDED: (8,), RECIPE: (9,)}.get(codec, range(1, 8))
+        need(i in numbers, "a number of no delta")
         need(below is None or i < below, "a base whose number is not lower")
         before, columns = self.cached(base, i), None
         if codec == ROUNDED:
@@ -946,6 +1061,12 @@ class Segments:
             need(bases in (1, 2), "another number of bases")
             if bases == 2:
                 before += self.cached(r.take(32), i)
+        elif codec == RECIPE:
+            bases = r.byte()
+            need(1 <= bases <= 16, "another number of bases")
+            for _ in range(bases - 1):
+                before += self.cached(r.take(32), i)
+                need(len(before) <= MAX_RECIPE, "bases that are too long")
         elif codec == LOW_RANK:
             columns = self.cached(r.take(32), i)
         return decode(codec, r.rest(), raw, before, columns), i
