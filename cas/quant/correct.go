@@ -7,6 +7,7 @@ import "bytes"
 type correction struct {
 	sparse bool
 	none   bool // nothing is corrected
+	counts bool // nothing is written: codes is all that is wanted
 	at     int  // the next part
 	parts  int  // how many have any that is corrected
 	codes  int  // how many codes are
@@ -78,6 +79,10 @@ func (q *Quantiser) correct(c *coder, k *correction, p, block []byte, x []float3
 		if !k.next(c, has) {
 			continue
 		}
+		if k.counts {
+			k.codes += differing(predicted[from:to], codes[from:to])
+			continue
+		}
 		any = true
 		a, b := f.a[i*parts+j], f.b[i*parts+j]
 		for l := from; l < to; l++ {
@@ -91,6 +96,17 @@ func (q *Quantiser) correct(c *coder, k *correction, p, block []byte, x []float3
 	if any && c.reads {
 		q.Format.pack(block, codes[:shape.elems])
 	}
+}
+
+// differing is how many bytes of a and b are not the same.
+func differing(a, b []byte) (n int) {
+	b = b[:len(a)]
+	for i, v := range a {
+		if v != b[i] {
+			n++
+		}
+	}
+	return n
 }
 
 // distance is the group of a code: how far what it was rounded from is from where the next code begins; and

@@ -150,6 +150,10 @@ func (q *Quantiser) correct8(c *coder, k *correction, guess, codes []byte, x, sc
 	if c.reads && k.none {
 		return
 	}
+	if k.counts {
+		k.codes += differing(guess, codes)
+		return
+	}
 	type stretch struct{ to, group int }
 	var runs []stretch
 	q.Scales.runs(len(x), func(_, to, group int) { runs = append(runs, stretch{to, group}) })

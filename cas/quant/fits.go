@@ -7,7 +7,7 @@ func Fits(q Quantiser, blocks []byte, x []float32) (_ Quantiser, share float64, 
 	var s Streams
 	for v := range uint8(q.Format.Variants()) {
 		q.Variant = v
-		var k correction
+		k := correction{counts: true}
 		err := q.check(len(x))
 		if err == nil {
 			err = q.fits(blocks, len(x))
@@ -18,6 +18,9 @@ func Fits(q Quantiser, blocks []byte, x []float32) (_ Quantiser, share float64, 
 		q.differ(&s, blocks, x, &k)
 		if right := len(x) - k.codes; right > best {
 			best, found = right, q
+		}
+		if best == len(x) {
+			break
 		}
 	}
 	if best <= 0 {

@@ -1,6 +1,9 @@
 package quant
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+)
 
 // TestSteadyNoNumber: an infinity times 0 is the least, whatever sign a processor gives to what is none.
 func TestSteadyNoNumber(t *testing.T) {
@@ -13,6 +16,32 @@ func TestSteadyNoNumber(t *testing.T) {
 		}
 		if got := f(&v, 0, 3, 63); got != 0x0303030303030303 {
 			t.Errorf("%s: %016x", name, got)
+		}
+	}
+}
+
+// TestFitsCounts: codes are counted as they are corrected.
+func TestFitsCounts(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	const n = 1024
+	for _, q := range all() {
+		x := hostile(r, n)
+		q.scaled(n, r.Uint32)
+		elems, size := q.Format.Block()
+		blocks := make([]byte, n/elems*size)
+		for i := range blocks {
+			blocks[i] = byte(r.Uint32())
+		}
+		least := n
+		for v := range uint8(q.Format.Variants()) {
+			var s Streams
+			var k correction
+			q.Variant = v
+			q.differ(&s, blocks, x, &k)
+			least = min(least, k.codes)
+		}
+		if _, share, err := Fits(q, blocks, x); err != nil || share != float64(n-least)/n {
+			t.Errorf("%v: %v, want %v; %v", q.Format, share, float64(n-least)/n, err)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 const (
 	perPlace = 512 // elements, at least a block
 	maxHead  = 512 // rows of a head
+	mayBe    = 256 // elements that speak for or against a source at first
 )
 
 // places are those of a tensor that are looked at. Where heads begin and end, rows often stay where they are.
@@ -169,13 +170,29 @@ func (f *Finder) score(p *Plan, samples []sample) float64 {
 	best, found, via := 0.0, *p.quantiser, half.Type(0)
 	for _, p.via = range vias {
 		x := p.widened(src)
+		if p.via == 0 && !p.may(samples[0], x) {
+			return false
+		}
 		q, share := p.share(samples, want, x)
 		if share > best {
 			best, found, via = share, q, p.via
 		}
+		if best == 1 {
+			break
+		}
 	}
 	*p.quantiser, p.via = found, via
 	return best
+}
+
+// may reports whether the beginning of a sample, of the numbers x, speaks for p: whichever variant it is, and
+// however the numbers were rounded on the way, most of the codes are the same.
+func (p *Plan) may(s sample, x []float32) bool {
+	elems, size := p.block()
+	n := min(s.n, max(elems, mayBe/elems*elems))
+	s.n, s.bytes = n, s.bytes[:n/elems*size]
+	_, share := p.share([]sample{s}, s.bytes, x[:n])
+	return share >= Fits/2
 }
 
 // share is which share of the samples' codes follows from the numbers x.
