@@ -171,7 +171,7 @@ func (f *Finder) score(p *Plan, samples []sample) float64 {
 	for _, p.via = range vias {
 		x := p.widened(src)
 		if p.via == 0 && !p.may(samples[0], x) {
-			return false
+			return 0
 		}
 		q, share := p.share(samples, want, x)
 		if share > best {
