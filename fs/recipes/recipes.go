@@ -133,13 +133,15 @@ type Target struct {
 	Beside func(name string) (t *formats.Tensor, content []byte, err error)
 }
 
-// Of is how a tensor may be computed; nil: it cannot be, as far as is known. The error is of reading the
-// target.
+// Of is how a tensor may be computed: of the first that explains the samples wholly, else of the one that
+// explains most of them, since what the one of several versions was made of the others explain, too, but for
+// some codes. nil: it cannot be, as far as is known. The error is of reading the target.
 func (f *Finder) Of(t *Target) (*Plan, error) {
 	if f.Empty() || t.Len < MinLen || !t.Tensor.Contiguous() || !MayBeTarget(t.Tensor) {
 		return nil, nil
 	}
 	n, tries := t.Tensor.NumElements(), 0
+	var best *Plan
 	var seen []*source
 	for _, key := range keys(t.Tensor.Name) {
 		for _, s := range slices.Backward(f.byName[key]) {
@@ -147,15 +149,21 @@ func (f *Finder) Of(t *Target) (*Plan, error) {
 				continue
 			}
 			if seen, tries = append(seen, s), tries+1; tries > maxCandidates {
-				return nil, nil
+				return best, nil
 			}
 			p, err := f.probe(t, s)
-			if p != nil || err != nil {
-				return p, err
+			if err != nil {
+				return nil, err
+			}
+			if p != nil && (best == nil || p.right > best.right) {
+				best = p
+			}
+			if best != nil && best.right == 1 {
+				return best, nil
 			}
 		}
 	}
-	return nil, nil
+	return best, nil
 }
 
 // may reports whether t may be computed from s: a tensor of the same type is another version of it, which

@@ -204,6 +204,39 @@ func TestOf(t *testing.T) {
 }
 
 // TestGone: what is not in the store, or is computed itself, is no base.
+// TestOfNearest: of several versions of a tensor it is the one that it was made of.
+func TestOfNearest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	const rows, cols = 64, 512
+	st := contents{}
+	f := New(st)
+	x := numbers(rng, rows*cols)
+	tensor := func(dtype formats.DType) *formats.Tensor {
+		return &formats.Tensor{Name: "model.layers.0.mlp.up_proj.weight", DType: dtype, Shape: []int64{rows, cols}}
+	}
+	var own []manifest.Span
+	for v := range 4 {
+		y := slices.Clone(x)
+		for i := range y {
+			if v != 1 {
+				y[i] += float32(rng.NormFloat64() * 2e-5)
+			}
+		}
+		grid := st.put(asF32(y))
+		if v == 1 {
+			own = grid
+		}
+		f.Add(tensor(formats.F32), func() []manifest.Span { return grid })
+	}
+	raw := quantised(t, quant.Quantiser{Format: quant.Q8_0}, x)
+	target := tensor("Q8_0")
+	plan, err := f.Of(&Target{Tensor: target, Len: int64(len(raw)),
+		Read: func(off int64, n int) ([]byte, error) { return raw[off:][:n], nil }})
+	if err != nil || plan == nil || plan.sources[0].chunks[0] != own[0] {
+		t.Errorf("%+v, %v", plan, err)
+	}
+}
+
 func TestGone(t *testing.T) {
 	x := numbers(rand.New(rand.NewPCG(9, 10)), 1<<16)
 	st := contents{}
