@@ -20,6 +20,9 @@ const (
 	factorStream = 0 // of FP8: four planes
 )
 
+// FirstCorrection is the first of the Streams that correct codes; those before it are of scales and offsets.
+const FirstCorrection = maskStream
+
 // A coder takes numbers that differ from predicted ones out of streams, or appends them. Each method returns
 // the number: the one it is given, or the one that the stream makes of the prediction.
 type coder struct {

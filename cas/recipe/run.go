@@ -234,3 +234,25 @@ func (r Round) run(m *machine) error {
 	}
 	return nil
 }
+
+// StreamSizes are what the streams of a record take as stored, one after the other; p is what lies behind the
+// program.
+func StreamSizes(p []byte) (sizes []int, err error) {
+	for len(p) > 0 {
+		n, k := binary.Uvarint(p)
+		if k <= 0 || n > 0 && len(p) < k+1 {
+			return nil, corrupt("a stream that is cut short")
+		}
+		if p = p[k:]; n == 0 {
+			sizes = append(sizes, 0)
+			continue
+		}
+		stored, k := binary.Uvarint(p[1:])
+		if k <= 0 || stored > uint64(len(p)-1-k) {
+			return nil, corrupt("a stream that is cut short")
+		}
+		sizes = append(sizes, int(stored))
+		p = p[1+k+int(stored):]
+	}
+	return sizes, nil
+}

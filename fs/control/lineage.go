@@ -17,7 +17,7 @@ type Model struct {
 	Retired   bool      `json:"retired"`
 	RetiredAt time.Time `json:"retired_at,omitzero"`
 	Parent    uint64    `json:"parent,omitempty"` // 0: none
-	// where the parent was learnt: "none", "declared", "transfer", "previous step", "inferred"
+	// where the parent was learnt: "none", "declared", "transfer", "previous step", "reproduced", "inferred"
 	How        string   `json:"how"`
 	MergedFrom []uint64 `json:"merged_from,omitempty"`
 }
@@ -45,6 +45,8 @@ type ModelLineage struct {
 type Lineage struct {
 	Path   string         `json:"path"`
 	Models []ModelLineage `json:"models"`
+	// files at or below the path, models or not, whose tensors follow from those of others
+	Reproduced []Reproduction `json:"reproduced,omitempty"`
 	// what is wrong with what the step says of its parent, or what is not packed yet
 	Problem string `json:"problem,omitempty"`
 }

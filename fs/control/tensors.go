@@ -16,6 +16,9 @@ type Tensors interface {
 		progress func(Progress)) (*File, error)
 	// Outline tells a part of a file's tensors, and which models first stored them.
 	Outline(ctx context.Context, o OutlineOptions) (*Outline, error)
+	// Verify tells which share of the tensors at or below one path follows from those of packed files at or
+	// below another.
+	Verify(ctx context.Context, a, b string, progress func(Progress)) (*Verified, error)
 	// Tensor opens one tensor of a file: its elements, row-major and without gaps, with the header of a .npy
 	// file before them if npy is set.
 	Tensor(ctx context.Context, path, name string, npy bool) (*TensorData, error)
@@ -59,6 +62,13 @@ func (o InspectOptions) query(path string) url.Values {
 // tensors adds what Tensors answers.
 func (h *Handler) tensors(t Tensors) {
 	h.outline(t)
+	h.mux.HandleFunc("POST /v1/verify", stream(func(r *http.Request, progress func(Progress)) (any, error) {
+		a, b, err := pathsOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return t.Verify(r.Context(), a, b, progress)
+	}))
 	h.mux.HandleFunc("POST /v1/inspect", parted(func(r *http.Request, part func(line) error,
 		progress func(Progress)) (any, error) {
 		p, err := pathOf(r)
@@ -114,6 +124,11 @@ func (c *Client) Inspect(ctx context.Context, path string, o InspectOptions, ten
 		f.Tensors = all
 	}
 	return f, tensors.give(f)
+}
+
+// Verify is Tensors.Verify.
+func (c *Client) Verify(ctx context.Context, a, b string, progress func(Progress)) (*Verified, error) {
+	return follow[Verified](ctx, c, "verify", url.Values{"a": {a}, "b": {b}}, progress)
 }
 
 // Tensor is Tensors.Tensor. A read of it that cannot go on is an error, and no end.

@@ -28,6 +28,11 @@ func (l loom) Inspect(ctx context.Context, path string, o InspectOptions, tensor
 	return f, err
 }
 
+func (l loom) Verify(_ context.Context, a, b string, progress func(Progress)) (*Verified, error) {
+	progress(Progress{DoneBytes: 5})
+	return &Verified{A: a, B: b, Share: 0.5}, nil
+}
+
 func (l loom) Outline(_ context.Context, o OutlineOptions) (*Outline, error) {
 	t := Owned{Tensor: Tensor{Name: fmt.Sprintf("%+v", o), Shared: 2}}
 	return &Outline{File: &File{Path: o.Path}, Count: 3, TensorBytes: 8, Below: 2, Listed: []Owned{t},
@@ -58,6 +63,10 @@ func TestTensors(t *testing.T) {
 			t.Errorf("%+v, %v", f, err)
 		}
 		o := OutlineOptions{Path: "x/y", Prefix: "ä.&/", Exact: true, Most: 7, Names: 9}
+		v, err := c.Verify(t.Context(), "a/../x", "b", func(Progress) {})
+		if err != nil || v.A != "x" || v.B != "b" || v.Share != 0.5 {
+			t.Errorf("%+v, %v", v, err)
+		}
 		out, err := c.Outline(t.Context(), o)
 		if err != nil || out.File.Path != "x/y" || out.Count != 3 || out.TensorBytes != 8 || out.Below != 2 ||
 			out.Listed[0].Name != fmt.Sprintf("%+v", o) || out.Listed[0].Shared != 2 ||

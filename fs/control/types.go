@@ -242,6 +242,8 @@ type Tensor struct {
 	SharedWith []string `json:"shared_with"`
 	Shared     int      `json:"shared"`           // how many there are; SharedWith may be cut short
 	Pieces     int      `json:"pieces,omitempty"` // how many it is stored in; 0: it is in one
+	// how it is stored, where that is with the help of others; nil also where there are very many tensors
+	StoredAs *StoredAs `json:"stored_as,omitempty"`
 
 	// by Inspect; nil where the elements are no numbers of whole bytes
 	Stats *TensorStats `json:"stats,omitempty"`

@@ -14,6 +14,7 @@ type file struct {
 	node    File // of the file, or of a view's source
 	size    int64
 	layout  *formats.Layout
+	doc     *manifest.Manifest        // nil for a file that is not packed
 	digests []cas.Hash                // of each tensor's storage; nil for a file that is not packed
 	whole   cas.Hash                  // the manifest; zero for a file that is not packed
 	stored  map[int64]manifest.Object // by where it lies, of what is one object; nil: not asked for yet
@@ -71,7 +72,7 @@ func (ins *Inspector) fileOf(p string, n File) (*file, error) {
 	}
 	f := &file{path: p, node: n, size: info.Size, layout: c.Layout}
 	if c.Doc != nil {
-		f.whole, f.digests = c.Manifest, c.Doc.Digests()
+		f.whole, f.doc, f.digests = c.Manifest, c.Doc, c.Doc.Digests()
 		if c.Layout.Partial {
 			f.hidden = c.Doc.Hidden()
 		}

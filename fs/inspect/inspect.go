@@ -16,6 +16,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/segment"
 	"ckptfs/formats"
 	"ckptfs/formats/canonical"
 	"ckptfs/formats/detect"
@@ -62,6 +63,7 @@ type Info struct {
 	Virtual bool  // it is below .ckptfs
 	Regular bool  // it is a file of the tree
 	Waits   bool  // it is to be packed
+	Mtime   int64 // nanoseconds since 1970
 	View    *View // nil: it is none
 }
 
@@ -87,6 +89,8 @@ type Store interface {
 	// List is Get of the list of an object of a manifest.
 	List(of, h cas.Hash, buf []byte) ([]byte, error)
 	Locate(hashes []cas.Hash, locs []cas.Location) error
+	// With calls f with the segment that has the record of h, which Locate found at loc, and its place there.
+	With(h cas.Hash, loc cas.Location, f func(*segment.Reader, cas.Location) error) error
 }
 
 // spans are the chunks of an object of a manifest.

@@ -90,6 +90,11 @@ func (ins *Inspector) tell(ctx context.Context, path string, l listing, self []F
 		if err := ins.findShared(ctx, out, self...); err != nil {
 			return err
 		}
+		if l.n <= maxStoredAs {
+			if err := ins.storedAs(ctx, arrays, out); err != nil {
+				return err
+			}
+		}
 		if stats {
 			if err := ins.arrayStats(ctx, path, arrays, out, report); err != nil {
 				return err

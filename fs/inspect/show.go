@@ -87,7 +87,7 @@ func (ins *Inspector) those(ctx context.Context, path string, o control.InspectO
 	}
 	f := &file{path: path, node: n, layout: layout}
 	if c.Doc != nil {
-		f.digests = c.Doc.Digests()
+		f.whole, f.doc, f.digests = c.Manifest, c.Doc, c.Doc.Digests()
 		if out.Stored, err = ins.storedBytes(c); err != nil {
 			return nil, err
 		}

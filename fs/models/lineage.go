@@ -77,10 +77,12 @@ func describe(e *ledger.Entry) control.Model {
 func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error) {
 	out := &control.Lineage{Path: p}
 	src := m.o.Files.Source(p)
+	var none error // why there is no model
 	err := m.withAfterSave(ctx, func() error {
 		entries := m.atLocked(src)
 		if len(entries) == 0 {
-			return m.noModel("lineage", p, src)
+			none = m.noModel("lineage", p, src)
+			return none
 		}
 		chain := m.book.Forest.Chain
 		if len(entries) > 1 {
@@ -98,6 +100,15 @@ func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error
 		}
 		return nil
 	})
+	if err != nil && err != none {
+		return nil, err
+	}
+	if rerr := reproduced(ctx, m.o.Inspect, src, out); err == nil {
+		err = rerr
+	}
+	if len(out.Reproduced) > 0 && err != nil { // files that are no models
+		out.Models, err = []control.ModelLineage{}, nil
+	}
 	return out, err
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // parentOfLocked chooses a parent: what another machine told, what the step declares, what the file was
-// before it was written again, the step before, the likely one.
+// before it was written again, the step before, the one that it is computed from, the likely one.
 func (s *reconciler) parentOfLocked(p *stepPlace, t *record.Told,
 	likely func() uint64) (parent lineage.Candidate, merged []uint64, err error) {
 	if t != nil {
@@ -47,7 +47,12 @@ func (s *reconciler) parentOfLocked(p *stepPlace, t *record.Told,
 		}
 	}
 	if len(all) == 0 {
-		if seq := likely(); seq != 0 {
+		if from := s.reproducedFrom(p); len(from) > 0 {
+			all = append(all, lineage.Candidate{Seq: from[0], How: lineage.Reproduced})
+			if len(merged) == 0 {
+				merged = from[1:]
+			}
+		} else if seq := likely(); seq != 0 {
 			all = append(all, lineage.Candidate{Seq: seq, How: lineage.Inferred})
 		}
 	}

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	minSought    = 64 << 10  // bytes of a tensor that is looked for
 	minSeeking   = 256 << 10 // bytes of a file
 	near         = 0.7       // the share of what is taken alone below which nothing nearer is looked for
 	firstAsked   = 16        // tensors of a file of which one must be found, or no other is looked for
@@ -119,7 +118,7 @@ func (s *seeker) holds(h cas.Hash) bool {
 
 // may reports whether t, all of r, is looked for.
 func (s *seeker) may(t *formats.Tensor, r *formats.Region) bool {
-	if s == nil || t == nil || r.Len < minSought || !fills(t, r) || !t.Contiguous() {
+	if s == nil || t == nil || t.NumElements() < anchor.MinElements || !fills(t, r) || !t.Contiguous() {
 		return false
 	}
 	_, ok := anchor.NumbersOf(string(t.DType))
@@ -240,7 +239,12 @@ func (s *seeker) manifest(h cas.Hash, quantised bool) *earlier {
 
 // far reports whether what was found of a region by names alone is of little help for it.
 func (s *seeker) far(t *formats.Tensor, r *formats.Region, was origin) (bool, error) {
-	if !s.may(t, r) || !was.doubted || s.left == 0 {
+	switch {
+	case !s.may(t, r) || !was.doubted:
+		return false, nil
+	case recipes.Quantised(t):
+		return true, nil // versions have little in common
+	case s.left == 0:
 		return false, nil
 	}
 	head, err := s.file.read(r, 0, int(min(r.Len, cas.ChunkSize)))

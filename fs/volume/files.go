@@ -242,7 +242,8 @@ func (f inspected) Info() (inspect.Info, error) {
 	if err != nil {
 		return inspect.Info{}, err
 	}
-	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.IsVirtual(), Regular: f.n.File() != nil}
+	i := inspect.Info{Size: a.Size, Dir: f.n.IsDir(), Virtual: f.n.IsVirtual(), Regular: f.n.File() != nil,
+		Mtime: a.Mtime.Nano()}
 	if x := f.n.File(); x != nil {
 		x.Lock()
 		is := x.StateLocked()

@@ -133,6 +133,14 @@ func (q *Requests) Find(ctx context.Context, o control.FindOptions) (*control.Fo
 	return q.v.inspect.Find(ctx, o)
 }
 
+// Verify tells which share of the tensors at or below a follows from those of packed files at or below b.
+func (q *Requests) Verify(
+	ctx context.Context, a, b string, progress func(control.Progress),
+) (*control.Verified, error) {
+	q.v.sharing.appear(ctx, a, b)
+	return q.v.inspect.Verify(ctx, a, b, progress)
+}
+
 // Tensor opens one tensor of a file or a set.
 func (q *Requests) Tensor(
 	ctx context.Context, path, name string, withHeader bool,

@@ -151,9 +151,9 @@ func (f *Forest) Choose(seq uint64, candidates []Candidate) (parent Candidate, r
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	sorted := slices.Clone(candidates)
-	slices.SortStableFunc(sorted, func(a, b Candidate) int { return int(a.How) - int(b.How) })
+	slices.SortStableFunc(sorted, func(a, b Candidate) int { return a.How.rank() - b.How.rank() })
 	for _, c := range sorted {
-		if _, ok := f.at(c.Seq); !ok || c.Seq >= seq || c.How == None || c.How > Inferred {
+		if _, ok := f.at(c.Seq); !ok || c.Seq >= seq || c.How == None || c.How > Reproduced {
 			refused = append(refused, fmt.Errorf("model %d: parent %d (%s): %w", seq, c.Seq, c.How,
 				ErrParent))
 		} else if parent.Seq == 0 {

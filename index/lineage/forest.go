@@ -18,14 +18,23 @@ var (
 // How says where a model's parent was learnt.
 type How uint8
 
-// The sources, best first.
+// The sources, best first, but for the last one.
 const (
-	None     How = iota // no parent
-	Declared            // by the writer: lineage.json or user.parent
-	Transfer            // by a prefix query of the same run, whose answer was read
-	Previous            // the step before in the same run
-	Inferred            // guessed from likeness
+	None       How = iota // no parent
+	Declared              // by the writer: lineage.json or user.parent
+	Transfer              // by a prefix query of the same run, whose answer was read
+	Previous              // the step before in the same run
+	Inferred              // guessed from likeness
+	Reproduced            // its tensors are stored as a function of the parent's; better than Inferred
 )
+
+// rank orders them, best first.
+func (h How) rank() int {
+	if h == Reproduced {
+		return 2*int(Inferred) - 1
+	}
+	return 2 * int(h)
+}
 
 func (h How) String() string {
 	if int(h) < len(howNames) {
@@ -40,7 +49,8 @@ func ParseHow(s string) (How, bool) {
 	return How(max(i, 0)), i >= 0
 }
 
-var howNames = [...]string{"none", "declared", "transfer", "previous step", "inferred"}
+var howNames = [...]string{"none", "declared", "transfer", "previous step", "inferred",
+	"reproduced"}
 
 // Model is one node.
 type Model struct {
@@ -132,7 +142,7 @@ func (f *Forest) Add(m Model) error {
 
 // check holds what a model can be checked for by itself.
 func (m *Model) check() error {
-	if (m.Parent == 0) != (m.How == None) || m.How > Inferred || m.Parent >= m.Seq {
+	if (m.Parent == 0) != (m.How == None) || m.How > Reproduced || m.Parent >= m.Seq {
 		return fmt.Errorf("model %d: parent %d, %s: %w", m.Seq, m.Parent, m.How, ErrParent)
 	}
 	for _, s := range m.MergedFrom {

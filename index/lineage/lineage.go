@@ -38,7 +38,8 @@
 // record; a reader refuses every other. A model's record, kept under its number seq:
 //
 //	"CKN1"
-//	flags         1 byte: bits 0 to 2 how the parent was learnt (0 none … 4 inferred), bit 3 retired
+//	flags         1 byte: bits 0 to 2 how the parent was learnt (0 none … 4 inferred, 5 reproduced), bit 3
+//	              retired
 //	parent        number: seq - parent; 0 without one
 //	merged from   number n, then n times seq - model, in the order given
 //	retired at    only with bit 3: i64 little-endian, ns since 1970

@@ -30,8 +30,12 @@ complete step. If there are several models at or below PATH, of each chain the p
 the first are printed, and how many are left out between them.
 
 The parent is the first of these: what lineage.json in the step's directory says ({"parent": "runs/a/3"}), or its
-attribute user.parent; what the file was before it was written again; the step before in its run; and, marked as
-inferred, the model that has half of its bytes. A removed model stays in the chain, marked as retired.`,
+attribute user.parent; what the file was before it was written again; the step before in its run; the model that its
+tensors are stored as a function of (reproduced); and, marked as inferred, the model that has half of its bytes. A
+removed model stays in the chain, marked as retired.
+
+Of a file whose tensors follow from those of others, in runs/ or not, it prints how: "Q4_K of X", "merge 0.7 A + 0.3 B",
+"same weights as X"; and which share of its bytes follows. It looks at 16 files at or below PATH.`,
 		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.LookPast(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {

@@ -19,7 +19,9 @@ var sampleFile = &control.File{
 			SharedWith: []string{"runs/a/1/model.pt", "runs/a/2/model.pt"}},
 		{Name: "bn1.num_batches_tracked", DType: "I64", Bytes: 8, Shape: []int64{}},
 		{Name: "größe", DType: "BF16", Bytes: 0, Shape: []int64{0}, Shared: 1, SharedWith: []string{"runs/b/1/model.safetensors"}},
-		{Name: "fc.weight\n", DType: "F32", Shape: []int64{1000, 512}, Bytes: 2048000, Shared: 3},
+		{Name: "fc.weight\n", DType: "F32", Shape: []int64{1000, 512}, Bytes: 2048000, Shared: 3,
+			StoredAs: &control.StoredAs{Op: "quantised", Format: "Q4_K", Scales: 0.05, Share: 1,
+				Bases: []control.BaseTensor{{Path: "runs/b/1/model.safetensors", Tensor: "head.weight"}}}},
 	},
 }
 

@@ -29,5 +29,5 @@ type Shell interface {
 
 // Commands are the commands that look into files.
 func Commands(s Shell) []*cobra.Command {
-	return []*cobra.Command{showCmd(s), catTensorCmd(s), diffCmd(s), findCmd(s)}
+	return []*cobra.Command{showCmd(s), catTensorCmd(s), diffCmd(s), findCmd(s), verifyCmd(s)}
 }

@@ -31,12 +31,25 @@ func Lineage(w io.Writer, l *control.Lineage) {
 			fmt.Fprintf(w, "   merged from %s\n", Model(&m.Merged[j]))
 		}
 	}
-	if len(l.Models) == 1 {
+	for i := range l.Reproduced {
+		r := &l.Reproduced[i]
+		fmt.Fprintf(w, "%s: reproduced: %s\n", Printable(r.Path), Reproduction(r))
+		if r.Contradicts != "" {
+			fmt.Fprintf(w, "   though %s is declared as its parent\n", Printable(r.Contradicts))
+		}
+	}
+	if len(l.Models) == 1 && len(l.Reproduced) == 0 {
 		suggestParent(w, &l.Models[0])
 	}
 	if l.Problem != "" {
 		fmt.Fprintf(w, "%s: %s\n", Printable(l.Path), Printable(l.Problem))
 	}
+}
+
+// Reproduction says what a file follows from, and how sure that is.
+func Reproduction(r *control.Reproduction) string {
+	return fmt.Sprintf("%s; %s of its tensors' bytes follow, given %s", Printable(r.What), Percent(r.Share),
+		Bytes(r.StoredBytes))
 }
 
 // owned says how many of a model's tensors an ancestor of it owns, or it itself: those that it first stored.

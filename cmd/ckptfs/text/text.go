@@ -150,3 +150,15 @@ func Table(out io.Writer, head []string, rows [][]string) {
 		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
 	}
 }
+
+// Percent is a share, as people read it; less than all is never 100 %.
+func Percent(share float64) string {
+	digits := strconv.FormatFloat(100*share, 'f', 1, 64)
+	switch {
+	case share == 1:
+		digits = "100"
+	case digits == "100.0":
+		digits = "99.9"
+	}
+	return strings.TrimSuffix(digits, ".0") + " %"
+}

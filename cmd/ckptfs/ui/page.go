@@ -55,7 +55,7 @@ type link struct{ Text, URL string }
 type answer func(ctx context.Context, r *http.Request) (*page, error)
 
 var functions = template.FuncMap{
-	"bytes": text.Bytes,
+	"bytes": text.Bytes, "percent": text.Percent,
 	"num":   func(n any) string { return humanize.Comma(toInt(n)) },
 	"short": short,
 	"show":  shown,

@@ -1,0 +1,135 @@
+package volume
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"ckptfs/cas/quant"
+	"ckptfs/fs/control"
+)
+
+// eights are singles in FP8, and their scale.
+func eights(t testing.TB, singles []byte) (codes, scale []byte) {
+	t.Helper()
+	x := make([]float32, len(singles)/4)
+	var most float32
+	for i := range x {
+		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(singles[4*i:]))
+		most = max(most, float32(math.Abs(float64(x[i]))))
+	}
+	q := quant.Quantiser{Format: quant.F8E4M3, Scales: quant.Scales{Type: quant.F32, Rows: 1, Cols: len(x),
+		Tall: 1, Wide: len(x), Values: []float32{most / 448}}}
+	codes, err := q.Restore(nil, &quant.Streams{}, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codes, binary.LittleEndian.AppendUint32(nil, math.Float32bits(most/448))
+}
+
+// storedAs is what is told of how a tensor is stored; "" when it is stored by itself.
+func (r *rig) storedAs(p, name string) string {
+	r.t.Helper()
+	f, err := r.Show(context.Background(), p, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := range f.Tensors {
+		if f.Tensors[i].Name == name && f.Tensors[i].StoredAs != nil {
+			return f.Tensors[i].StoredAs.String()
+		}
+	}
+	return ""
+}
+
+// reproduced is what is told of what a file follows from, and what contradicts that.
+func (r *rig) reproduced(p string) (what, contradicts string) {
+	r.t.Helper()
+	l, err := r.Lineage(context.Background(), p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if len(l.Reproduced) != 1 || l.Reproduced[0].Path != p {
+		return "", ""
+	}
+	x := &l.Reproduced[0]
+	if x.Share < 0.9 || x.StoredBytes*10 > x.Bytes || x.FreeBits != 8*x.StoredBytes {
+		r.t.Errorf("%+v", x)
+	}
+	return x.What, x.Contradicts
+}
+
+// What is computed from other tensors is told with their names, and is their models' child, unless another
+// parent is declared.
+func TestDerived(t *testing.T) {
+	r := newRig(t)
+	rand := rand.New(rand.NewPCG(5, 6))
+	weights := func() []byte {
+		var p []byte
+		for range elems {
+			p = binary.LittleEndian.AppendUint32(p, math.Float32bits(float32(0.02*rand.NormFloat64())))
+		}
+		return p
+	}
+	save := func(p string, tensors ...tensor) {
+		r.mkdir("runs/" + p)
+		r.write("runs/"+p+"/m.safetensors", fileOf(t, tensors...))
+		r.sync()
+	}
+	save("a/1", tensor{"x.0.w", "BF16", halves(t, weights())})
+	const ofA = "runs/a/1/m.safetensors"
+
+	// A file that is no model, and one whose parent another is said to be.
+	c := weights()
+	save("c/1", tensor{"y.1.w", "F32", c})
+	codes, scale := eights(t, c)
+	q := fileOf(t, tensor{"y.1.w", "F8_E4M3", codes}, tensor{"y.1.w_scale", "F32", scale})
+	r.write("q.safetensors", q)
+	r.sync()
+	const ofC, says = "runs/c/1/m.safetensors", "F8_E4M3 of runs/c/1/m.safetensors"
+	if got := r.storedAs("q.safetensors", "y.1.w"); got != says+":y.1.w" {
+		t.Error(got)
+	}
+	if got, _ := r.reproduced(ofA); got != "" {
+		t.Error(got)
+	}
+	if got, other := r.reproduced("q.safetensors"); got != says || other != "" {
+		t.Errorf("%q, but %q", got, other)
+	}
+	r.mkdir("runs/q/1")
+	r.write("runs/q/1/m.safetensors", q)
+	r.sync()
+	if got := r.chain("runs/q/1"); got != "q/1 reproduced 2; c/1 none 0" {
+		t.Error(got)
+	}
+	r.write("runs/q/1/lineage.json", []byte(`{"parent": "runs/a/1"}`))
+	r.sync()
+	if got := r.chain("runs/q/1"); got != "q/1 declared 2; a/1 none 0" {
+		t.Error(got)
+	}
+	if got, other := r.reproduced("runs/q/1/m.safetensors"); got != says || other != ofA {
+		t.Errorf("%q, but %q", got, other)
+	}
+
+	for from, want := range map[string]bool{"runs/c": true, "runs/a": false, "runs": true} {
+		v, err := r.Verify(context.Background(), "q.safetensors", from, nil)
+		if err != nil || v.Follows != want || (v.Share > 0.99) != want || (len(v.Others) == 0) != want {
+			t.Errorf("from %s: %+v, %v", from, v, err)
+		}
+	}
+	if _, err := r.Verify(context.Background(), "q.safetensors", "q.safetensors", nil); err == nil {
+		t.Error("it follows from itself")
+	}
+
+	// What was removed has no name.
+	r.unlink(ofC)
+	if got := r.storedAs("q.safetensors", "y.1.w"); got != "F8_E4M3 of a removed file" {
+		t.Error(got)
+	}
+	_, err := r.Lineage(context.Background(), "q.safetensors")
+	if control.AsError(err).Code != control.CodeNotFound {
+		t.Error(err)
+	}
+}
