@@ -18,6 +18,7 @@ type Plan struct {
 	layout  layout
 	via     half.Type // that the numbers were rounded to on the way; 0: none
 	len     int64     // bytes of the target
+	right   float64   // the share of samples that comes out
 
 	// One of these:
 	quantiser *quant.Quantiser

@@ -90,7 +90,7 @@ func (f *Finder) settle(t *Target, p *Plan, blocks int64) error {
 	if err := p.fill(t, more); err != nil {
 		return err
 	}
-	if !f.fits(p, more) {
+	if f.score(p, more) < Fits {
 		*p.quantiser, p.via = was, via
 	}
 	return nil
@@ -138,7 +138,10 @@ func (f *Finder) numbers(p *Plan, samples []sample) []byte {
 }
 
 // fits tells whether p explains samples, and sets how.
-func (f *Finder) fits(p *Plan, samples []sample) bool { return f.score(p, samples) >= Fits }
+func (f *Finder) fits(p *Plan, samples []sample) bool {
+	p.right = f.score(p, samples)
+	return p.right >= Fits
+}
 
 // score is which share of samples p explains, all or nothing where numbers are exact, and sets how.
 func (f *Finder) score(p *Plan, samples []sample) float64 {

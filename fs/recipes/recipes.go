@@ -45,6 +45,11 @@ const (
 	maxBases      = 16 // of a chunk
 	maxSources    = 64 // tensors under one name
 	maxCandidates = 8  // that are looked at for a tensor
+
+	// A look costs a chunk. Of tensors that are no longer than one, behind so many in a row that were looked
+	// at in vain, only every so manieth is looked at.
+	maxVain   = 64
+	vainEvery = 16
 )
 
 // Store is what a Finder asks of a store.
@@ -63,6 +68,7 @@ type Finder struct {
 		p []byte
 	}
 	reads int
+	vain  int // tensors in a row, no longer than a chunk, that no source explains, or that were passed over
 }
 
 // source is a stored tensor.
@@ -133,13 +139,31 @@ type Target struct {
 	Beside func(name string) (t *formats.Tensor, content []byte, err error)
 }
 
-// Of is how a tensor may be computed; nil: it cannot be, as far as is known. The error is of reading the
-// target.
+// Of is how a tensor may be computed: of the first that explains the samples wholly, else of the one that
+// explains most of them, since what the one of several versions was made of the others explain, too, but for
+// some codes. nil: it cannot be, as far as is known. The error is of reading the target.
 func (f *Finder) Of(t *Target) (*Plan, error) {
 	if f.Empty() || t.Len < MinLen || !t.Tensor.Contiguous() || !MayBeTarget(t.Tensor) {
 		return nil, nil
 	}
-	n, tries := t.Tensor.NumElements(), 0
+	short := t.Len <= cas.ChunkSize
+	if short && f.vain >= maxVain && f.vain%vainEvery != 0 {
+		f.vain++
+		return nil, nil
+	}
+	p, tries, err := f.nearest(t)
+	switch {
+	case p != nil:
+		f.vain = 0
+	case short && tries > 0:
+		f.vain++
+	}
+	return p, err
+}
+
+// nearest is Of for a tensor that is looked at, and how many sources were.
+func (f *Finder) nearest(t *Target) (best *Plan, tries int, err error) {
+	n := t.Tensor.NumElements()
 	var seen []*source
 	for _, key := range keys(t.Tensor.Name) {
 		for _, s := range slices.Backward(f.byName[key]) {
@@ -147,15 +171,21 @@ func (f *Finder) Of(t *Target) (*Plan, error) {
 				continue
 			}
 			if seen, tries = append(seen, s), tries+1; tries > maxCandidates {
-				return nil, nil
+				return best, tries, nil
 			}
 			p, err := f.probe(t, s)
-			if p != nil || err != nil {
-				return p, err
+			if err != nil {
+				return nil, tries, err
+			}
+			if p != nil && (best == nil || p.right > best.right) {
+				best = p
+			}
+			if best != nil && best.right == 1 {
+				return best, tries, nil
 			}
 		}
 	}
-	return nil, nil
+	return best, tries, nil
 }
 
 // may reports whether t may be computed from s: a tensor of the same type is another version of it, which

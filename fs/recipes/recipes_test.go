@@ -204,6 +204,76 @@ func TestOf(t *testing.T) {
 }
 
 // TestGone: what is not in the store, or is computed itself, is no base.
+// TestOfNearest: of several versions of a tensor it is the one that it was made of.
+func TestOfNearest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	const rows, cols = 64, 512
+	st := contents{}
+	f := New(st)
+	x := numbers(rng, rows*cols)
+	tensor := func(dtype formats.DType) *formats.Tensor {
+		return &formats.Tensor{Name: "model.layers.0.mlp.up_proj.weight", DType: dtype, Shape: []int64{rows, cols}}
+	}
+	var own []manifest.Span
+	for v := range 4 {
+		y := slices.Clone(x)
+		for i := range y {
+			if v != 1 {
+				y[i] += float32(rng.NormFloat64() * 2e-5)
+			}
+		}
+		grid := st.put(asF32(y))
+		if v == 1 {
+			own = grid
+		}
+		f.Add(tensor(formats.F32), func() []manifest.Span { return grid })
+	}
+	raw := quantised(t, quant.Quantiser{Format: quant.Q8_0}, x)
+	target := tensor("Q8_0")
+	plan, err := f.Of(&Target{Tensor: target, Len: int64(len(raw)),
+		Read: func(off int64, n int) ([]byte, error) { return raw[off:][:n], nil }})
+	if err != nil || plan == nil || plan.sources[0].chunks[0] != own[0] {
+		t.Errorf("%+v, %v", plan, err)
+	}
+}
+
+// TestVain: short tensors with which sources have nothing in common but names cost few looks, and what has
+// more is found all the same.
+func TestVain(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	const rows, cols, many = 16, 512, 1000
+	st := contents{}
+	f := New(st)
+	looks, found := 0, 0
+	tensor := func(k int, dtype formats.DType) *formats.Tensor {
+		return &formats.Tensor{Name: fmt.Sprintf("model.layers.%d.mlp.up_proj.weight", k), DType: dtype,
+			Shape: []int64{rows, cols}}
+	}
+	for k := range 2 * many {
+		x := numbers(rng, rows*cols)
+		grid := st.put(asBF16(x))
+		f.Add(tensor(k, formats.BF16), func() []manifest.Span { looks++; return grid })
+		if k < many {
+			x = numbers(rng, rows*cols)
+		}
+		raw := quantised(t, quant.Quantiser{Format: quant.Q8_0}, x)
+		plan, err := f.Of(&Target{Tensor: tensor(k, "Q8_0"), Len: int64(len(raw)),
+			Read: func(off int64, n int) ([]byte, error) { return raw[off:][:n], nil }})
+		if err != nil || plan != nil && k < many {
+			t.Fatal(plan, err)
+		}
+		if plan != nil {
+			found++
+		}
+		if k == many-1 && looks > maxVain+many/vainEvery+1 {
+			t.Errorf("%d looks", looks)
+		}
+	}
+	if found < many-vainEvery {
+		t.Errorf("%d of %d are found", found, many)
+	}
+}
+
 func TestGone(t *testing.T) {
 	x := numbers(rand.New(rand.NewPCG(9, 10)), 1<<16)
 	st := contents{}
