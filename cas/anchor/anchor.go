@@ -144,13 +144,14 @@ func (n Numbers) AsBF16(buf, p []byte) []byte {
 	return buf
 }
 
+const (
+	ones  = 0x0001000100010001 // in each of four numbers of 16 bits
+	signs = 0x8000 * ones
+)
+
 // fromF16 rounds numbers of binary16, four at a time where all of these are normal: of the mantissa seven
 // bits stay, of ten, and the bias becomes 127, which was 15.
 func fromF16(dst, src []byte) {
-	const (
-		ones  = 0x0001000100010001
-		signs = 0x8000 * ones
-	)
 	i := 0
 	for ; i+8 <= len(src); i += 8 {
 		h := le.Uint64(src[i:])

@@ -99,7 +99,7 @@ func mustNumbers(t testing.TB, dtype string) Numbers {
 type known map[Key][]int
 
 func (k known) add(t testing.TB, i int, dtype string, m matrix) {
-	s := sketched(New(mustNumbers(t, dtype), int64(m.cols)), as(t, dtype, m.x))
+	s := sketched(New(mustNumbers(t, dtype), int64(len(m.x)), int64(m.cols)), as(t, dtype, m.x))
 	for kind := range Kind(kinds) {
 		for _, key := range s.Keys(kind) {
 			k[key] = append(k[key], i)
@@ -109,7 +109,8 @@ func (k known) add(t testing.TB, i int, dtype string, m matrix) {
 
 // of are the bases of which two anchors are a target's.
 func (k known) of(t testing.TB, dtype string, m matrix, windows int) (found []int) {
-	s := sketched(NewTarget(mustNumbers(t, dtype), int64(m.cols), windows, 128), as(t, dtype, m.x))
+	s := sketched(NewTarget(mustNumbers(t, dtype), int64(len(m.x)), int64(m.cols), windows, 128),
+		as(t, dtype, m.x))
 	hits := map[int]int{}
 	for kind := range Kind(kinds) {
 		for _, key := range s.Keys(kind) {
@@ -228,9 +229,9 @@ func TestParts(t *testing.T) {
 	b := numbers(rand.New(rand.NewPCG(5, 6)), 1024, 512)
 	p := as(t, "BF16", b.x)
 	n := mustNumbers(t, "BF16")
-	whole := New(n, 512)
+	whole := New(n, 1024*512, 512)
 	whole.Add(p, 0)
-	parts := sketched(New(n, 512), p)
+	parts := sketched(New(n, 1024*512, 512), p)
 	for k := range Kind(kinds) {
 		if !slices.Equal(whole.Keys(k), parts.Keys(k)) {
 			t.Error("the parts have other anchors than the whole")
@@ -249,7 +250,7 @@ func TestAlike(t *testing.T) {
 			x[i] = float32(i / 1000)
 		}
 		for _, x := range [][]float32{make([]float32, 1<<16), x} {
-			s := NewTarget(mustNumbers(t, dtype), 1024, 1024, 128)
+			s := NewTarget(mustNumbers(t, dtype), 1<<16, 1024, 1024, 128)
 			s.Add(as(t, dtype, x), 0)
 			if n := len(s.Keys(Windows)); n > 0 {
 				t.Errorf("%s: %d anchors", dtype, n)
@@ -279,6 +280,27 @@ func TestAsBF16(t *testing.T) {
 	}
 }
 
+// TestGreatest: the greatest are those that one finds one by one, the first ones of equal ones.
+func TestGreatest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for range 2000 {
+		n := rng.IntN(300)
+		most := 1 + rng.IntN(1<<16)
+		var p []byte
+		var want three
+		for i := range n {
+			h := uint16(rng.IntN(most))
+			p = binary.LittleEndian.AppendUint16(p, h)
+			if m := uint32(h & 0x7fff); m > want[2].bits {
+				want.put(m, i, uint32(h>>15))
+			}
+		}
+		if got := greatestOf(p); got != want {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
+}
+
 // FuzzAdd: any bytes, cut in any way, of any type.
 func FuzzAdd(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef"), uint16(3), uint16(300), byte(4))
@@ -286,7 +308,8 @@ func FuzzAdd(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte, off, cols uint16, dtype byte) {
 		p = slices.Repeat(p, 1+20000/(len(p)+1))
 		n := mustNumbers(t, types[int(dtype)%len(types)])
-		for _, s := range []*Sketch{New(n, int64(cols)), NewTarget(n, int64(cols), 100, 10)} {
+		for _, s := range []*Sketch{New(n, int64(len(p)), int64(cols)),
+			NewTarget(n, int64(off), int64(cols), 100, 10)} {
 			s.Add(p, int64(off))
 			if len(s.Keys(Windows)) > 100 || len(s.Keys(Groups)) > 16 {
 				t.Fatal("too many anchors")
@@ -304,8 +327,8 @@ func BenchmarkAdd(b *testing.B) {
 			what string
 			make func() *Sketch
 		}{
-			{"base", func() *Sketch { return New(n, 4096) }},
-			{"target", func() *Sketch { return NewTarget(n, 4096, 1024, 128) }},
+			{"base", func() *Sketch { return New(n, 4<<20, 4096) }},
+			{"target", func() *Sketch { return NewTarget(n, 4<<20, 4096, 1024, 128) }},
 		} {
 			b.Run(dtype+"/"+c.what, func(b *testing.B) {
 				b.SetBytes(int64(len(p)))

@@ -15,24 +15,36 @@ type Sketch struct {
 	of      [kinds]shared
 }
 
-// New is a Sketch of a base with rows of so many elements, or without rows where that is 0.
-func New(n Numbers, cols int64) *Sketch {
-	return newSketch(n, cols, width, BaseWindows, BaseGroups)
+// New is a Sketch of a base of so many elements, with rows of cols, or without rows where that is 0.
+func New(n Numbers, elems, cols int64) *Sketch {
+	return newSketch(n, elems, cols, width, BaseWindows, BaseGroups)
 }
 
 // NewTarget is one of a target, which keeps so many anchors of each kind.
-func NewTarget(n Numbers, cols int64, windows, groups int) *Sketch {
-	return newSketch(n, cols, 1, windows, groups)
+func NewTarget(n Numbers, elems, cols int64, windows, groups int) *Sketch {
+	return newSketch(n, elems, cols, 1, windows, groups)
 }
 
-func newSketch(n Numbers, cols int64, step, windows, groups int) *Sketch {
+func newSketch(n Numbers, elems, cols int64, step, windows, groups int) *Sketch {
 	s := &Sketch{numbers: n, cols: cols, step: step}
+	row, g := s.group()
+	all := [kinds]int64{elems / int64(step), elems / g / everyNth}
+	if row <= elems {
+		all[Groups] = elems / row * ((row/g + everyNth - 1) / everyNth)
+	}
 	for k, most := range [kinds]int{windows, groups} {
 		s.of[k].least = newLeast(most)
+		// Where an eighth of them is of use, there are enough that are less.
+		if bound := uint64(most) * enough; most > 0 && bound < uint64(all[k]) {
+			s.of[k].below = ^uint64(0) / uint64(all[k]) * bound
+		}
 		s.of[k].bound.Store(s.of[k].below)
 	}
 	return s
 }
+
+// enough is how many times as many marks as are kept are looked at more closely.
+const enough = 8
 
 // Keys are the anchors so far, the least first.
 func (s *Sketch) Keys(k Kind) []Key { return s.of[k].keys() }

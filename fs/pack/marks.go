@@ -30,7 +30,7 @@ func sketch(t *formats.Tensor) *anchor.Sketch {
 	if !ok {
 		return nil
 	}
-	return anchor.New(n, recipes.Columns(t))
+	return anchor.New(n, t.NumElements(), recipes.Columns(t))
 }
 
 // sketches begins the anchors of the regions, if they are asked for.

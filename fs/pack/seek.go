@@ -178,7 +178,7 @@ func (s *seeker) hits(t *formats.Tensor, r *formats.Region) ([]anchors.Hit, erro
 		step = 1
 	}
 	look := func(step int64) ([]anchor.Key, error) {
-		k := anchor.NewTarget(n, cols, windows, groups)
+		k := anchor.NewTarget(n, t.NumElements(), cols, windows, groups)
 		for i := int64(0); i < chunks; i += step {
 			off := i * cas.ChunkSize
 			p, err := s.file.read(r, off, int(min(cas.ChunkSize, r.Len-off)))
