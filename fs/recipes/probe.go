@@ -21,11 +21,6 @@ const (
 // places are those of a tensor that are looked at. Where heads begin and end, rows often stay where they are.
 var places = [...]float64{0.193, 0.479, 0.821}
 
-func sorted(k []int64) []int64 {
-	slices.Sort(k)
-	return slices.Compact(k)
-}
-
 // formatOf is the quantised format of a tensor.
 func formatOf(t *formats.Tensor) (quant.Format, bool) { return quant.ByName(string(t.DType)) }
 
