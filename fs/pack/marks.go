@@ -75,6 +75,9 @@ func keysOf(s *anchor.Sketch) []anchor.Key {
 	return append(s.Keys(anchor.Windows), s.Keys(anchor.Groups)...)
 }
 
+// perTurn is how many chunks are read in one turn: each turn may wait for other programs.
+const perTurn = 16
+
 // Anchors are those of the tensors of a packed file that are wanted. What cannot be read is left out.
 func (p *Packer) Anchors(ctx context.Context, m *manifest.Manifest, wanted func(i int) bool) (
 	all []anchors.Tensor, err error) {
@@ -98,10 +101,14 @@ func (p *Packer) Anchors(ctx context.Context, m *manifest.Manifest, wanted func(
 			continue
 		}
 		all, sketches = append(all, anchors.Tensor{Index: uint32(i)}), append(sketches, s)
-		for k := range spans {
+		for first := 0; first < len(spans); first += perTurn {
 			if err := j.do(func() error {
-				if p, err := j.store.Get(spans[k].Hash, nil); err == nil {
-					s.Add(p, int64(k)*cas.ChunkSize)
+				var p []byte
+				for k := first; k < min(first+perTurn, len(spans)) && j.ctx.Err() == nil; k++ {
+					var err error
+					if p, err = j.store.Get(spans[k].Hash, p[:0]); err == nil {
+						s.Add(p, int64(k)*cas.ChunkSize)
+					}
 				}
 				return nil
 			}); err != nil {

@@ -21,7 +21,7 @@ import (
 
 // Patience bounds everything that is waited for here. It is long since the machines that run this are noisy;
 // nothing waits longer than it must.
-const Patience = 60 * time.Second
+const Patience = 120 * time.Second
 
 const fuseMagic = 0x65735546
 
