@@ -103,7 +103,8 @@ func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error
 	if err != nil && err != none {
 		return nil, err
 	}
-	if rerr := reproduced(ctx, m.o.Inspect, src, out); err == nil {
+	// Of models that were removed there is no file that could tell.
+	if rerr := reproduced(ctx, m.o.Inspect, src, out); err == nil && !errors.Is(rerr, fs.ErrNotExist) {
 		err = rerr
 	}
 	if len(out.Reproduced) > 0 && err != nil { // files that are no models
