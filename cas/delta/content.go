@@ -10,7 +10,7 @@ import (
 )
 
 // Gather appends to buf the contents of what b names, one behind the other, as get appends each. The first
-// ends at first. Whoever appends them sees to it that none is longer than segment.MaxBased.
+// ends at first. The caller sees to it that none is longer than segment.MaxBased.
 func Gather(buf []byte, b *segment.Base, get func(buf []byte, h cas.Hash) ([]byte, error)) (
 	bases []byte, first int, err error) {
 	n := len(buf)

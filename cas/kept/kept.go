@@ -1,7 +1,7 @@
 // Package kept finds what a store keeps only because something is computed of it: chunks that no file names,
 // as the bases of recipes that files do name.
 //
-// Whoever removes the model from which others were quantised, and keeps these, wants its room back. But a
+// A user who removes the model from which others were quantised, and keeps these, wants its room back. But a
 // recipe takes next to nothing only as long as its bases are there, and these may take more than all that is
 // computed of them takes alone.
 //

@@ -3,7 +3,6 @@ package recipe
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 	"sync"
 
 	"ckptfs/cas"
@@ -106,9 +105,7 @@ func (m *machine) start(bases []byte, rawLen int) {
 func (m *machine) result() ([]byte, error) {
 	if m.wide && 4*len(m.numbers) == m.rawLen {
 		out := m.room(m.rawLen)
-		for i, x := range m.numbers {
-			le.PutUint32(out[4*i:], math.Float32bits(x))
-		}
+		narrow(out, m.numbers, F32)
 		return out, nil
 	}
 	if m.wide || len(m.value) != m.rawLen {

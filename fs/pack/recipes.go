@@ -64,21 +64,16 @@ var errGone = errors.New("it cannot be read")
 // reader reads a packed file.
 func (e *earlier) reader() *reader {
 	read := func(r *formats.Region, off int64, n int) ([]byte, error) {
-		spans := e.grid(r)
-		var out []byte
-		for n > 0 {
-			k := off / cas.ChunkSize
-			if k >= int64(len(spans)) {
-				return nil, errGone
+		chunk := func(h cas.Hash) []byte {
+			p, err := e.store.Get(h, nil)
+			if err != nil {
+				return nil
 			}
-			p, err := e.store.Get(spans[k].Hash, nil)
-			at := int(off - k*cas.ChunkSize)
-			if err != nil || at >= len(p) {
-				return nil, errGone
-			}
-			m := min(n, len(p)-at)
-			out = append(out, p[at:at+m]...)
-			off, n = off+int64(m), n-m
+			return p
+		}
+		out := recipes.ReadGrid(e.grid(r), chunk, off, n)
+		if out == nil {
+			return nil, errGone
 		}
 		return out, nil
 	}

@@ -210,20 +210,26 @@ func (f *Finder) use(s *source) bool {
 // read reads n elements from first on of s; nil when they cannot be read.
 func (f *Finder) read(s *source, first, n int64) []byte {
 	w := int64(s.typ.Size())
-	var out []byte
-	for off, end := first*w, (first+n)*w; off < end; {
+	return ReadGrid(s.chunks, f.chunk, first*w, int(n*w))
+}
+
+// ReadGrid reads n bytes from off on of what lies in chunks on the grid of cas.ChunkSize; nil when they cannot
+// be read. chunk is a chunk's content, nil when that cannot be read.
+func ReadGrid(chunks []manifest.Span, chunk func(cas.Hash) []byte, off int64, n int) []byte {
+	out := make([]byte, 0, n)
+	for n > 0 {
 		k := off / cas.ChunkSize
-		if k >= int64(len(s.chunks)) {
+		if k >= int64(len(chunks)) {
 			return nil
 		}
-		p := f.chunk(s.chunks[k].Hash)
-		at := off - k*cas.ChunkSize
-		if at >= int64(len(p)) {
+		p := chunk(chunks[k].Hash)
+		at := int(off - k*cas.ChunkSize)
+		if at >= len(p) {
 			return nil
 		}
-		m := min(end-off, int64(len(p))-at)
+		m := min(n, len(p)-at)
 		out = append(out, p[at:at+m]...)
-		off += m
+		off, n = off+int64(m), n-m
 	}
 	return out
 }

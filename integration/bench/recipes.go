@@ -34,7 +34,7 @@ type quantised struct {
 
 	size         int64
 	zstd, zipllm int64
-	without      taken // with --no-recipes, where the program has that flag
+	without      taken // with --no-recipes
 	with         taken
 	cold         sample // GB/s
 }
@@ -77,16 +77,10 @@ func recipesOf(b *bench, name string, flags []string) error {
 	if err != nil {
 		return err
 	}
-	usage, err := b.daemon.CLI("mount", "--help")
+	err = p.store(dir, "off", []string{"--no-recipes"},
+		func(f *quantised) *taken { return &f.without }, func(*precisions) error { return nil })
 	if err != nil {
 		return err
-	}
-	if strings.Contains(usage, "--no-recipes") {
-		err := p.store(dir, "off", []string{"--no-recipes"},
-			func(f *quantised) *taken { return &f.without }, func(*precisions) error { return nil })
-		if err != nil {
-			return err
-		}
 	}
 	err = p.store(dir, "on", nil, func(f *quantised) *taken { return &f.with }, (*precisions).readCold)
 	if err != nil {
@@ -270,14 +264,10 @@ func (p *precisions) readCold() error {
 // tell prints the table of a model.
 func (p *precisions) tell(name string) {
 	mb := func(n int64) string { return digits(float64(n) / 1e6) }
-	off := slices.ContainsFunc(p.files, func(f *quantised) bool { return f.without.bytes > 0 })
 	row := func(name string, f *quantised, speed, cold string) []string {
-		cells := []string{name, mb(f.size), mb(f.zstd), mb(f.zipllm)}
-		if off {
-			cells = append(cells, mb(f.without.bytes))
-		}
 		percent := 100 * float64(f.with.bytes) / float64(f.size)
-		return append(cells, mb(f.with.bytes), fmt.Sprintf("%.2f %%", percent), speed, cold)
+		return []string{name, mb(f.size), mb(f.zstd), mb(f.zipllm), mb(f.without.bytes), mb(f.with.bytes),
+			fmt.Sprintf("%.2f %%", percent), speed, cold}
 	}
 	var rows [][]string
 	var seven quantised
@@ -301,11 +291,8 @@ func (p *precisions) tell(name string) {
 		rows = append(rows, row(label, f, digits(float64(f.size)/1e9/f.with.cpu.Seconds()), f.cold.text()))
 	}
 	rows = append(rows, row("the folder of seven", &seven, "", ""))
-	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme"}
-	if off {
-		heads = append(heads, "without recipes")
-	}
-	table(fmt.Sprintf("%s: MB stored of each file, the base first, then one after the other, or alone beside the base; "+
-		"GB/s of packing, a core, and of reading cold", name),
-		append(heads, "ckptfs", "of raw", "packing", "read"), rows)
+	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme", "without recipes", "ckptfs", "of raw", "packing",
+		"read"}
+	table(fmt.Sprintf("%s: MB stored of each file, the base first, then one after the other, or alone beside "+
+		"the base; GB/s of packing, a core, and of reading cold", name), heads, rows)
 }
