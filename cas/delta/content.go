@@ -2,6 +2,7 @@ package delta
 
 import (
 	"fmt"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
@@ -50,18 +51,28 @@ func Content(dst []byte, id byte, b *segment.Base, payload, bases []byte, first,
 	return codec.DecodeAgainst(dst, id, payload, bases, rawLen)
 }
 
-// Instead is what a new version of prev is a version of: prev itself, unless that is a recipe. Nothing is
-// written against these, so it is the first base then that is as long, as the parents of a merge are. located
-// is what the record of a hash says of its base, and where it lies.
-func Instead(prev cas.Hash, located func(cas.Hash) (segment.Base, cas.Location, bool)) cas.Hash {
+// Next is segment.Next of prev, unless that is a recipe. Nothing is written against these: a new version of
+// one is a version of the first of its bases that is as long, as the parents of a merge are. located is what
+// the record of a hash says of its base, and where it lies; at is where that of the result lies.
+func Next(prev cas.Hash, located func(cas.Hash) (segment.Base, cas.Location, bool)) (
+	next segment.Base, at cas.Location, ok bool) {
 	b, at, ok := located(prev)
-	if !ok || b.Number != segment.RecipeNumber {
-		return prev
-	}
-	for _, h := range b.Hashes() {
-		if of, loc, ok := located(h); ok && loc.Raw == at.Raw && of.Number <= segment.MaxNumber {
-			return h
+	if ok && b.Number == segment.RecipeNumber {
+		n, bases := at.Raw, b.Hashes()
+		i := slices.IndexFunc(bases, func(h cas.Hash) bool {
+			b, at, ok = located(h)
+			return ok && at.Raw == n && b.Number <= segment.MaxNumber
+		})
+		if i < 0 {
+			return next, at, false
 		}
+		prev = bases[i]
 	}
-	return prev
+	next, ok = segment.Next(prev, func(h cas.Hash) (segment.Base, bool) {
+		if h != prev {
+			b, at, ok = located(h)
+		}
+		return b, ok
+	})
+	return next, at, ok
 }

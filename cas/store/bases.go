@@ -112,14 +112,10 @@ func (s *Store) located(h cas.Hash) (b segment.Base, loc cas.Location, ok bool) 
 	return b, loc, err == nil
 }
 
-// nextOf is the number of a new version of prev, or of what is taken instead, and its base (segment.Next),
-// and where that lies. false: there is none, for whatever reason.
-func (s *Store) nextOf(prev cas.Hash) (next segment.Base, loc cas.Location, ok bool) {
-	next, ok = segment.Next(delta.Instead(prev, s.located), func(h cas.Hash) (b segment.Base, ok bool) {
-		b, loc, ok = s.located(h)
-		return b, ok
-	})
-	return next, loc, ok
+// nextOf is the number of a new version of prev, or of what is taken instead, and its base, and where that
+// lies (delta.Next). false: there is none, for whatever reason.
+func (s *Store) nextOf(prev cas.Hash) (next segment.Base, at cas.Location, ok bool) {
+	return delta.Next(prev, s.located)
 }
 
 // choose finds the base for the record of h, which is claimed, from the version before it, and reads it,

@@ -291,8 +291,8 @@ func (p *precisions) tell(name string) {
 		rows = append(rows, row(label, f, digits(float64(f.size)/1e9/f.with.cpu.Seconds()), f.cold.text()))
 	}
 	rows = append(rows, row("the folder of seven", &seven, "", ""))
-	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme", "without recipes", "ckptfs", "of raw", "packing",
-		"read"}
-	table(fmt.Sprintf("%s: MB stored of each file, the base first, then one after the other, or alone beside "+
-		"the base; GB/s of packing, a core, and of reading cold", name), heads, rows)
+	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme", "without recipes", "ckptfs", "of raw",
+		"packing", "read"}
+	table(name+": MB stored of each file, the base first, then one after the other, or alone beside "+
+		"the base; GB/s of packing, a core, and of reading cold", heads, rows)
 }
