@@ -28,13 +28,24 @@ func (o Quantise) append(dst []byte) []byte {
 	q := &o.Quantiser
 	dst = putUint(append(dst, byte(q.Format), q.Variant), o.Head)
 	if q.Format.FP8() {
-		s := &q.Scales
-		dst = append(dst, byte(s.Type))
-		for _, v := range []int{s.Rows, s.Cols, s.Tall, s.Wide, s.At} {
-			dst = putUint(dst, v)
-		}
+		dst = appendScales(dst, &q.Scales)
 	}
 	return dst
+}
+
+func appendScales(dst []byte, s *quant.Scales) []byte {
+	dst = append(dst, byte(s.Type))
+	for _, v := range []int{s.Rows, s.Cols, s.Tall, s.Wide, s.At} {
+		dst = putUint(dst, v)
+	}
+	return dst
+}
+
+func (r *fields) scales(s *quant.Scales) {
+	s.Type = quant.Type(r.byte())
+	for _, to := range []*int{&s.Rows, &s.Cols, &s.Tall, &s.Wide, &s.At} {
+		*to = r.uint(maxField)
+	}
 }
 
 func (r *fields) quantise() (Op, error) {
@@ -50,11 +61,7 @@ func (r *fields) quantise() (Op, error) {
 		return nil, corrupt("%d bytes ahead of blocks of %d", o.Head, size)
 	}
 	if q.Format.FP8() {
-		s := &q.Scales
-		s.Type = quant.Type(r.byte())
-		for _, to := range []*int{&s.Rows, &s.Cols, &s.Tall, &s.Wide, &s.At} {
-			*to = r.uint(maxField)
-		}
+		r.scales(&q.Scales)
 	}
 	return o, nil
 }
