@@ -122,6 +122,37 @@ func TestDequantised(t *testing.T) {
 	check()
 }
 
+// TestThreeTypes: of numbers in three types one is stored, whichever way round they come: what is computed
+// is no master of others.
+func TestThreeTypes(t *testing.T) {
+	x := gauss(3, 1024)
+	types := []formats.DType{formats.BF16, formats.F32, formats.F16}
+	for first := range types {
+		r := newRig(t)
+		want := map[string][]byte{}
+		var base int64
+		for i := range types {
+			dtype := types[(first+i)%len(types)]
+			p := string(dtype) + ".safetensors"
+			want[p] = weightsFile{dtype, wide, map[string][]float32{"layers.0.w": x}}.bytes(t)
+			before := r.segmentBytes()
+			r.write(p, want[p])
+			r.pack(p)
+			took := r.segmentBytes() - before
+			if i == 0 {
+				base = took
+			} else if took > base/20 {
+				t.Errorf("%s behind %s takes %d bytes", dtype, types[first], took)
+			}
+		}
+		r.evictAll()
+		for p, b := range want {
+			r.same(p, b)
+		}
+		r.sound()
+	}
+}
+
 // Where codes come last, a compaction makes of it what would have been, had they come first.
 func TestDequantisedFirst(t *testing.T) {
 	codes, numbers := dequantisedFiles(t)
