@@ -104,6 +104,20 @@
 //	                          rounded to the type of the scales
 //	others that lie elsewhere the same magnitude a, by a Rule
 //
+// # Numbers
+//
+// What blocks stand for (Dequantise) is, of a code c in a part with the scale sc, the offset mn:
+//
+//	Q4_K, Q5_K, Q2_K  (d sc) c - m mn
+//	Q6_K, Q3_K        (d sc) (c - 32 or 4)
+//	Q8_0, Q4_0, Q5_0  d c, signed, or d (c - 8 or 16)
+//	Q4_1, Q5_1        d c + m
+//	IQ4_NL, IQ4_XS    d or (d sc) times number c of the table
+//	MXFP4             0, 1, 2, 3, 4, 6, 8 or 12 times 2^(e-128); the same from 8 on, negative but for 0
+//	FP8               the number of the type times its scale, in single precision
+//
+// What is no number is 0x7fc00000.
+//
 // # Streams
 //
 // A number that differs from the predicted one by r is stored as 2r, or -2r-1 where r is negative.

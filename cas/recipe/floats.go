@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ckptfs/cas/half"
+	"ckptfs/cas/quant"
 )
 
 var le = binary.LittleEndian
@@ -35,8 +36,9 @@ func widen(dst []float32, src []byte, t Type) {
 			dst[i] = t[le.Uint16(src[2*i:])]
 		}
 	case F8E4M3:
+		t := quant.F8E4M3.Numbers()
 		for i := range dst {
-			dst[i] = e4m3[src[i]]
+			dst[i] = t[src[i]]
 		}
 	case F8E5M2:
 		for i := range dst {
@@ -64,22 +66,3 @@ func round(dst []byte, src []float32, to half.Type) {
 		le.PutUint16(dst[2*i:], one(math.Float32bits(x)))
 	}
 }
-
-// e4m3 are the numbers of eight bits, four of exponent and three of mantissa, without infinities ("fn").
-var e4m3 = func() (t [256]float32) {
-	for i := range t {
-		e, f := i>>3&15, float64(i&7)
-		x := math.Ldexp(8+f, e-10)
-		if e == 0 {
-			x = math.Ldexp(f, -9)
-		}
-		t[i] = float32(x)
-		if i&127 == 127 {
-			t[i] = math.Float32frombits(0x7fc00000)
-		}
-		if i > 127 {
-			t[i] = math.Float32frombits(math.Float32bits(t[i]) | 1<<31)
-		}
-	}
-	return t
-}()

@@ -8,6 +8,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/half"
+	"ckptfs/cas/quant"
 )
 
 // FuzzDecode: whatever is stored, nothing is decoded but as many bytes as were asked for, or the error says
@@ -21,6 +22,9 @@ func FuzzDecode(f *testing.F) {
 			Round{half.F16}},
 		{Run(BF16, 0, 200), Widen{}, Combine{Form: Lerp, C: []float32{0, 0.5}, To: BF16}},
 		{Run(F32, 3, 100), Widen{}, Round{half.BF16}},
+		{Run(Bytes1, 3, 144*4), Dequantise{Format: quant.Q4_K}, Round{half.BF16}},
+		{Run(Bytes1, 8, 150), Dequantise{quant.F8E4M3,
+			quant.Scales{Rows: 20, Cols: 20, Tall: 1, Wide: 10, At: 90}, 110}},
 	} {
 		f.Add(append(p.Append(nil), 0), 4096)
 	}

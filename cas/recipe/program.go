@@ -8,7 +8,7 @@ import (
 // Program is the ops of a recipe.
 type Program []Op
 
-// Op is a step of a program: Take, Widen, Round, Quantise or Combine.
+// Op is a step of a program: Take, Widen, Round, Quantise, Dequantise or Combine.
 type Op interface {
 	// run makes a value of the one that there is.
 	run(m *machine) error
@@ -99,6 +99,8 @@ func (r *fields) op() (Op, error) {
 		return r.round()
 	case opQuantise:
 		return r.quantise()
+	case opDequantise:
+		return r.dequantise()
 	case opCombine:
 		return r.combine()
 	default:

@@ -28,11 +28,7 @@ func (o Quantise) append(dst []byte) []byte {
 	q := &o.Quantiser
 	dst = putUint(append(dst, byte(q.Format), q.Variant), o.Head)
 	if q.Format.Apart() {
-		s := &q.Scales
-		dst = append(dst, byte(s.Type))
-		for _, v := range []int{s.Rows, s.Cols, s.Tall, s.Wide, s.At} {
-			dst = putUint(dst, v)
-		}
+		dst = appendScales(dst, &q.Scales)
 	}
 	if q.Format.Ruled() {
 		r := &q.Scales.Rule
@@ -40,6 +36,21 @@ func (o Quantise) append(dst []byte) []byte {
 		dst = le.AppendUint32(dst, math.Float32bits(r.Global))
 	}
 	return dst
+}
+
+func appendScales(dst []byte, s *quant.Scales) []byte {
+	dst = append(dst, byte(s.Type))
+	for _, v := range []int{s.Rows, s.Cols, s.Tall, s.Wide, s.At} {
+		dst = putUint(dst, v)
+	}
+	return dst
+}
+
+func (r *fields) scales(s *quant.Scales) {
+	s.Type = quant.Type(r.byte())
+	for _, to := range []*int{&s.Rows, &s.Cols, &s.Tall, &s.Wide, &s.At} {
+		*to = r.uint(maxField)
+	}
 }
 
 func (r *fields) quantise() (Op, error) {
@@ -52,11 +63,7 @@ func (r *fields) quantise() (Op, error) {
 		return nil, newer("variant %d of quantised format %d", q.Variant, q.Format)
 	}
 	if q.Format.Apart() {
-		s := &q.Scales
-		s.Type = quant.Type(r.byte())
-		for _, to := range []*int{&s.Rows, &s.Cols, &s.Tall, &s.Wide, &s.At} {
-			*to = r.uint(maxField)
-		}
+		r.scales(&q.Scales)
 	}
 	if q.Format.Ruled() {
 		q.Scales.Rule = quant.Rule{Kind: quant.RuleKind(r.byte()), Levels: r.float(), Global: r.float()}

@@ -34,6 +34,10 @@
 //	             global scale, of 4 bytes each. Numbers of single precision become blocks. Where the chunk's
 //	             edges cut blocks, their parts lie in a stream: first the head bytes ahead of the whole
 //	             blocks, then those behind them. Other streams: see quant.Streams. It is the last op.
+//	5  dequantise  format of package quant, and of FP8 type, rows and columns of the
+//	             tensor, and of a group (quant.Scales), the first element's place, and how many elements.
+//	             Bytes become the numbers of single precision that they stand for (quant.Dequantise): blocks,
+//	             or the codes of so many elements and behind them the scales of the groups that these touch.
 //	6  combine   form, type, how many vectors: 1 to 8, and for each of them a coefficient, 4 bytes. The
 //	             vectors, of single precision, lie one behind the other. They become one of that type
 //	             (Form); what is no number is 0x7fc00000 before that. It is the last op. A stream for each

@@ -86,9 +86,10 @@ type machine struct {
 	most    int
 	out     []byte
 
-	bytes [2][]byte // what values lie in
-	wides []float32
-	check []byte
+	bytes   [2][]byte // what values lie in
+	wides   []float32
+	factors []float32 // scales
+	check   []byte
 	quantiser
 	combiner combiner
 }

@@ -93,7 +93,8 @@ type Finder struct {
 	o        Options
 	paths    *lru.Cache[string, cas.Hash] // the last manifest of each path, which may not be published yet
 	alike    Signatures
-	sources  Signatures // those of alike of which others may be made
+	sources  Signatures // those of alike of whose numbers others may be made
+	codes    Signatures // those of alike that have codes
 	underway underway
 	folders  *folders
 	recalled sync.Once
@@ -141,8 +142,11 @@ func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
 		f.paths.Add(p, h)
 		signs := pack.Signs(l.Tensors)
 		f.alike.Note(signs, h, was)
-		if isSource(l.Tensors) {
+		switch {
+		case isSource(l.Tensors):
 			f.sources.Note(signs, h, was)
+		case isQuantised(l.Tensors):
+			f.codes.Note(signs, h, was)
 		}
 	}
 }
@@ -186,10 +190,16 @@ func (f *Finder) alikeTo(signs []uint64) []cas.Hash {
 	return f.alike.of(signs)
 }
 
-// sourcesAlike is alikeTo for those of which others may be made.
+// sourcesAlike is alikeTo for those of whose numbers others may be made.
 func (f *Finder) sourcesAlike(signs []uint64) []cas.Hash {
 	f.recalled.Do(f.recall)
 	return f.sources.of(signs)
+}
+
+// codesAlike is alikeTo for those that have codes.
+func (f *Finder) codesAlike(signs []uint64) []cas.Hash {
+	f.recalled.Do(f.recall)
+	return f.codes.of(signs)
 }
 
 // maxLately is the number of files whose signs are read after a start.
@@ -201,8 +211,11 @@ func (f *Finder) recall() {
 		if m, err := f.o.Store.Manifest(h); err == nil {
 			signs := pack.Signs(m.Tensors)
 			f.alike.recall(signs, h)
-			if isSource(m.Tensors) {
+			switch {
+			case isSource(m.Tensors):
 				f.sources.recall(signs, h)
+			case isQuantised(m.Tensors):
+				f.codes.recall(signs, h)
 			}
 		}
 	}

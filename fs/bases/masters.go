@@ -30,34 +30,77 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil
 	}
-	return f.nearOrAlike(p, l, maxMasters, f.alikeTo, func(tensors []formats.Tensor) bool {
+	ms, _ = f.nearOrAlike(p, l, maxMasters, f.alikeTo, func(tensors []formats.Tensor) bool {
 		return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return t.DType == "F32" })
 	})
+	return ms
 }
 
-// sourcesOf are files in which the tensors may be that those of the file at p were made of.
+// sourcesOf are files in which the tensors may be that those of the file at p were made of: numbers that were
+// quantised or converted, or codes of which these are what they stand for.
 func (f *Finder) sourcesOf(p string, l *formats.Layout) (ms []*manifest.Manifest) {
-	if f.o.NoRecipes || !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool {
+	anyNumbers := slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool {
 		return recipes.Quantised(&t) || l.Format == converted && recipes.MayBeTarget(&t)
-	}) {
+	})
+	own := mostly(l.Tensors) // of which others have no numbers, but those of another type
+	if f.o.NoRecipes || !anyNumbers && own == "" {
 		return nil
 	}
-	return f.nearOrAlike(p, l, maxSources, f.sourcesAlike, isSource)
+	codes := own != "" && !isQuantised(l.Tensors)
+	alike := func(signs []uint64) []cas.Hash {
+		all := f.sourcesAlike(signs)
+		if codes {
+			all = append(all, f.codesAlike(signs)...)
+		}
+		return all
+	}
+	ms, near := f.nearOrAlike(p, l, maxSources, alike, func(tensors []formats.Tensor) bool {
+		if isQuantised(tensors) {
+			return codes
+		}
+		is := mostly(tensors)
+		return is != "" && (anyNumbers || is != own)
+	})
+	// Those that come last are asked first: the near ones, then what was packed last.
+	slices.Reverse(ms[near:])
+	return slices.Concat(ms[near:], ms[:near])
+}
+
+// mostly is the type of float that most numbers of tensors have that others may be computed from; "": there
+// are none.
+func mostly(tensors []formats.Tensor) (most formats.DType) {
+	sums := map[formats.DType]int64{}
+	for i := range tensors {
+		if t := &tensors[i]; recipes.MayBeSource(t) && t.NumBytes() >= recipes.MinLen {
+			sums[t.DType] += t.NumElements()
+		}
+	}
+	for _, t := range []formats.DType{formats.F32, formats.BF16, formats.F16} {
+		if sums[t] > sums[most] {
+			most = t
+		}
+	}
+	return most
 }
 
 // converted is the format to which models are converted.
 const converted = "gguf"
 
-// isSource reports whether others may be made of a file of such tensors.
+// isSource reports whether others may be made of the numbers of a file of such tensors.
 func isSource(tensors []formats.Tensor) bool {
 	return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return recipes.MayBeSource(&t) }) &&
-		!slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return recipes.Quantised(&t) })
+		!isQuantised(tensors)
 }
 
-// nearOrAlike are files of a kind that are in the folder of the file at p, or in the step that it belongs to,
-// or at most so many that are alike.
+// isQuantised reports whether a file of such tensors has codes.
+func isQuantised(tensors []formats.Tensor) bool {
+	return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return recipes.Quantised(&t) })
+}
+
+// nearOrAlike are files of a kind: near ones, that are in the folder of the file at p, or in the step that it
+// belongs to; behind them at most so many that are alike.
 func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, alike func([]uint64) []cas.Hash,
-	kind func([]formats.Tensor) bool) (ms []*manifest.Manifest) {
+	kind func([]formats.Tensor) bool) (ms []*manifest.Manifest, near int) {
 	var seen []cas.Hash
 	add := func(h cas.Hash) {
 		if slices.Contains(seen, h) {
@@ -82,13 +125,13 @@ func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, alike func([
 			}
 		}
 	}
-	near := len(ms)
+	near = len(ms)
 	for _, h := range alike(pack.Signs(l.Tensors)) {
 		if add(h); len(ms) == near+most {
 			break
 		}
 	}
-	return ms
+	return ms, near
 }
 
 // stepOf is the step that a path leads to or into, "" when it leads to none.

@@ -11,9 +11,11 @@ import (
 
 // StoredAs says how a tensor is stored that follows from others, or is stored as its difference from one.
 type StoredAs struct {
-	// "quantised", "taken", "widened", "rounded", "combined": what is computed of the bases; "difference"
+	// "quantised", "dequantised", "taken", "widened", "rounded", "combined": what is computed of the bases;
+	// "difference"
 	Op string `json:"op"`
-	// the type of elements that is made: "Q4_K"; of what is taken or a difference it is that of the base
+	// the type of elements that is made: "Q4_K"; of what is dequantised, taken or a difference it is that of
+	// the base
 	Format  string `json:"format,omitempty"`
 	Variant int    `json:"variant,omitempty"` // of how a format is rounded to, as in package quant
 	// where another part of the base, or another order, is taken: "rope-permuted", "rows 0–7",
@@ -65,6 +67,8 @@ func (s *StoredAs) String() string {
 	switch s.Op {
 	case "quantised":
 		out = s.Format + " of " + of
+	case "dequantised":
+		out = "dequantised from " + s.Format + " of " + of
 	case "widened", "rounded":
 		out = s.Op + " from " + of
 	case "combined":
@@ -142,8 +146,8 @@ func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 32) }
 // Reproduction says that nearly all of a file's tensors follow from those of others.
 type Reproduction struct {
 	Path string `json:"path"`
-	// "quantised", "merged", "rounded", or "same weights": numbers that were taken or widened, so that either
-	// follows from the other
+	// "quantised", "dequantised", "merged", "rounded", or "same weights": numbers that were taken or
+	// widened, so that either follows from the other
 	Kind string `json:"kind"`
 	What string `json:"what"` // "Q4_K, Q6_K of models/x/model.safetensors"
 	// the files, or folders of sharded models, that it follows from

@@ -66,12 +66,13 @@ type Way struct {
 func (w *Way) Follows() bool { return w != nil && w.Op != opDifference }
 
 const (
-	opQuantised  = "quantised"
-	opTaken      = "taken"
-	opWidened    = "widened"
-	opRounded    = "rounded"
-	opCombined   = "combined"
-	opDifference = "difference"
+	opQuantised   = "quantised"
+	opDequantised = "dequantised"
+	opTaken       = "taken"
+	opWidened     = "widened"
+	opRounded     = "rounded"
+	opCombined    = "combined"
+	opDifference  = "difference"
 )
 
 // Ways are how tensors of f are stored, by their places in its manifest; nil where one is stored by itself, or
@@ -184,7 +185,33 @@ func (w *Way) look(st Store, h cas.Hash, loc cas.Location) error {
 	for _, l := range locs {
 		w.sizes = append(w.sizes, int64(l.Raw))
 	}
+	if k := w.scalesFrom(); k > 0 && k < len(w.bases) {
+		w.bases, w.sizes = w.bases[:k], w.sizes[:k]
+	}
 	return nil
+}
+
+// scalesFrom is the first base that has scales of others; 0: none has.
+func (w *Way) scalesFrom() int {
+	if len(w.program) < 2 {
+		return 0
+	}
+	take, ok := w.program[0].(recipe.Take)
+	d, is := w.program[1].(recipe.Dequantise)
+	if !ok || !is || d.N == 0 {
+		return 0
+	}
+	at := 0
+	for _, g := range take.Groups {
+		for k := range g.Repeat {
+			for _, s := range g.Stretches {
+				if at += s.Len; at > d.N {
+					return w.baseOf(int64(s.First + k*s.Step))
+				}
+			}
+		}
+	}
+	return 0
 }
 
 // read reads a program and what its streams take, of a chunk of so many bytes.
@@ -205,13 +232,22 @@ func (w *Way) read(p []byte, raw float64) error {
 			if w.Op == opTaken {
 				w.Op = opWidened
 			}
+		case recipe.Dequantise:
+			w.Op, w.Format = opDequantised, op.Format.String()
 		case recipe.Round:
-			w.Op = opRounded
+			if w.Op != opDequantised {
+				w.Op = opRounded
+			}
 		case recipe.Quantise:
 			w.Op, w.Format, w.Variant = opQuantised, op.Quantiser.Format.String(), int(op.Quantiser.Variant)
 			corrections = max(0, len(sizes)-len(quant.Streams{})+quant.FirstCorrection)
 		case recipe.Combine:
-			w.Op, w.Form = opCombined, forms[op.Form]
+			switch {
+			case len(op.C) > 1:
+				w.Op, w.Form = opCombined, forms[op.Form]
+			case w.Op != opDequantised && op.To != recipe.F32:
+				w.Op = opRounded
+			}
 		}
 	}
 	for i, n := range sizes {

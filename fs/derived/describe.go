@@ -17,7 +17,7 @@ func (w *Way) Describe() *control.StoredAs {
 
 // named are the bases as they are told: of what is combined one for each vector, else each tensor once.
 func (w *Way) named() (all []control.BaseTensor) {
-	if c, ok := w.last().(recipe.Combine); ok {
+	if c, ok := w.last().(recipe.Combine); ok && w.Op == opCombined {
 		for i, k := range w.vectors(len(c.C)) {
 			b := w.base(k)
 			b.Coefficient = float64(c.C[i])

@@ -197,6 +197,8 @@ func (k *tally) tell(r *control.Reproduction) {
 		slices.SortStableFunc(r.From, func(a, b control.BaseTensor) int {
 			return cmp.Compare(math.Abs(b.Coefficient), math.Abs(a.Coefficient))
 		})
+	case opDequantised:
+		r.Kind, r.What = "dequantised", "dequantised from "+strings.Join(most(k.formats[op]), ", ")+" of "+of
 	case opRounded:
 		r.Kind, r.What = "rounded", strings.Join(most(k.formats[op]), ", ")+" of "+of
 	default:

@@ -87,7 +87,7 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 		switch {
 		case err != nil:
 			return nil, err
-		case m == nil:
+		case m == nil || m.of != nil && !c.areBases(m.of.grid(m.r)):
 			plan, err := c.recipeOf(r.tensor, &r.Region, file)
 			if err != nil {
 				return nil, err

@@ -21,6 +21,7 @@ func (j *job) addSources(files []*manifest.Manifest) {
 	for _, m := range files {
 		e := newEarlier(j.store, m)
 		e.lists = j.lists
+		j.recipes.Next()
 		for i := range m.Tensors {
 			t := &m.Tensors[i]
 			if t.Region < 0 || !fills(t, &m.Regions[t.Region]) {

@@ -178,7 +178,7 @@ func (j *job) kin(own *earlier, t *formats.Tensor, i int) relatives {
 	m, err := j.masters.of(t, r,
 		func() ([]byte, error) { return own.begin(r, int(min(r.Len, probe))), nil },
 		func(m *master, n int) ([]byte, error) { return m.of.begin(m.r, n), nil })
-	if err == nil && m != nil {
+	if err == nil && m != nil && j.areBases(m.of.grid(m.r)) {
 		kin.masters = m.of.grid(m.r)
 	}
 	return kin

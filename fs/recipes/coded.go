@@ -359,7 +359,7 @@ func (t *Target) ofScales() (*coding, error) {
 func (c *coding) of(s *source) *coding {
 	rows, cols, ok := matrix(s.t.Shape)
 	all := s.t.NumElements()
-	if !ok || all == 0 {
+	if !ok || all == 0 || s.codes != nil {
 		return nil
 	}
 	if c.quantiser.Format != quant.ScalesOf {

@@ -20,6 +20,8 @@ type Plan struct {
 	len     int64     // bytes of the target
 	step    int64     // of a chunk
 	right   float64   // the share of samples that comes out
+	codes   *codes    // of the first source, nil: it has none
+	loose   bool      // some numbers differ
 
 	// One of these:
 	quantiser *quant.Quantiser
@@ -32,7 +34,10 @@ func (p *Plan) typ() recipe.Type { return p.sources[0].typ }
 
 // block is how many elements a block of the target has, and in how many bytes.
 func (p *Plan) block() (elems, size int64) {
-	if p.quantiser == nil {
+	switch {
+	case p.codes != nil:
+		return p.codes.elems, p.codes.elems * int64(p.to.Size())
+	case p.quantiser == nil:
 		return 1, int64(p.to.Size())
 	}
 	n, k := p.quantiser.Block()
@@ -59,7 +64,7 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 	if !ok {
 		return nil
 	}
-	prog := append(recipe.Program{recipe.Take{Type: p.typ(), Groups: g}}, p.rounds()...)
+	prog := recipe.Program{recipe.Take{Type: p.typ(), Groups: g}}
 	var scales []byte
 	switch {
 	case p.quantiser != nil:
@@ -70,32 +75,21 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 				scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(x))
 			}
 		}
-		prog = append(prog, recipe.Widen{}, op)
-	case p.to == recipe.F32:
-		prog = append(prog, recipe.Widen{})
+		prog = append(append(prog, p.rounds()...), recipe.Widen{}, op)
 	case first*size != from || last*size != to:
 		return nil
+	default:
+		prog = append(prog, p.numbersOf(first*elems, (last-first)*elems)...)
 	}
 	return &cas.Recipe{Bases: bases, Program: append(prog.Append(nil), scales...)}
 }
 
-// rounds are the ops that round the numbers on the way.
+// rounds are the ops that round the numbers of what is quantised on the way.
 func (p *Plan) rounds() recipe.Program {
-	to := p.via
-	if p.quantiser == nil {
-		switch {
-		case p.to == p.typ():
-			return nil
-		case p.to == recipe.BF16:
-			to = half.BF16
-		case p.to == recipe.F16:
-			to = half.F16
-		}
-	}
-	if to == 0 {
+	if p.via == 0 {
 		return nil
 	}
-	return recipe.Program{recipe.Widen{}, recipe.Round{To: to}}
+	return recipe.Program{recipe.Widen{}, recipe.Round{To: p.via}}
 }
 
 // place is a chunk of a source.
@@ -116,7 +110,7 @@ func (p *Plan) bases(first, n int64) (bases []cas.Hash, runs []run) {
 	// In the order in which they lie in the sources, so that what goes on there goes on here.
 	var used []place
 	ok := true
-	p.layout.runs(first, n, func(source int, first, n int64) {
+	p.runs(first, n, func(source int, first, n int64) {
 		if source < 0 {
 			ok = ok && source == zeros
 			return
@@ -150,7 +144,7 @@ func (p *Plan) bases(first, n int64) (bases []cas.Hash, runs []run) {
 		}
 		begins[i] = begin
 	}
-	p.layout.runs(first, n, func(source int, first, n int64) {
+	p.runs(first, n, func(source int, first, n int64) {
 		if source < 0 {
 			runs = append(runs, run{end, int(n)}) // behind all of them are zeros
 			return

@@ -3,7 +3,8 @@
 //
 // Candidates are found by name (Of): equal ends of names, and what llama.cpp's converter calls the tensors of
 // others (names.go). Of a candidate samples are read, three places of a tensor, and put through the programs
-// that may explain the tensor; what explains less than Fits of the samples is none.
+// that may explain the tensor; what explains less than Fits of the samples is none. Where floats do not all
+// come out, what they differ by is stored: the last step is a combination of one then.
 //
 //	target        from                 program
 //	GGUF blocks   F32, BF16, F16       take, (widen, round,) widen, quantise
@@ -11,6 +12,8 @@
 //	I8, U8, I32   the same             the same, where they are codes (coded.go); and so their scales
 //	F32           BF16, F16            take, widen
 //	BF16, F16     F32, the other       take, widen, round
+//	F32, BF16,    GGUF blocks          take, dequantise, (round, widen,) round
+//	F16           F8_E4M3, …           the same; scales are taken from the tensor beside
 //	any           the same type        take, where rows are in another order
 //
 // Of candidates that are found otherwise, by what they have in common with it (Among), several may have a part
@@ -46,11 +49,11 @@ const (
 
 	maxBases      = 16 // of a chunk
 	maxSources    = 64 // tensors under one name
-	maxCandidates = 8  // that are looked at for a tensor
+	maxCandidates = 24 // that are looked at for a tensor
 
-	// A look costs a chunk. Of tensors that are no longer than one, behind so many in a row that were looked
-	// at in vain, only every so manieth is looked at.
-	maxVain   = 64
+	// A look costs a chunk, or a few. A file in which so many tensors in a row were looked at in vain is asked
+	// for every so manieth only.
+	maxVain   = 16
 	vainEvery = 16
 )
 
@@ -70,13 +73,17 @@ type Finder struct {
 		p []byte
 	}
 	reads int
-	vain  int // tensors in a row, no longer than a chunk, that no source explains, or that were passed over
+	file  *file // that is being added
+	won   *file // that explained a tensor last
+	vain  int   // tensors in a row, no longer than a chunk, that no source explains, or that were passed over
 }
 
 // source is a stored tensor.
 type source struct {
 	t      *formats.Tensor
+	file   *file
 	typ    recipe.Type
+	codes  *codes // nil: it is not quantised
 	grid   func() []manifest.Span
 	chunks []manifest.Span // once they were asked for
 	asked  bool
@@ -84,7 +91,11 @@ type source struct {
 }
 
 // New is a Finder of nothing yet.
-func New(st Store) *Finder { return &Finder{store: st, byName: map[string][]*source{}} }
+func New(st Store) *Finder {
+	f := &Finder{store: st, byName: map[string][]*source{}}
+	f.Next()
+	return f
+}
 
 var types = map[formats.DType]recipe.Type{formats.F32: recipe.F32, formats.BF16: recipe.BF16,
 	formats.F16: recipe.F16}
@@ -117,11 +128,13 @@ func Quantised(t *formats.Tensor) bool {
 // Add adds a stored tensor, which fills its region; grid is the region's chunks, nil unless they lie on the
 // grid of cas.ChunkSize.
 func (f *Finder) Add(t *formats.Tensor, grid func() []manifest.Span) {
-	typ, ok := types[t.DType]
-	if !ok || !t.Contiguous() {
+	s := &source{t: t, file: f.file, typ: types[t.DType], grid: grid}
+	if s.typ == 0 && !s.addCodes() || !t.Contiguous() {
 		return
 	}
-	s := &source{t: t, typ: typ, grid: grid}
+	if s.codes == nil && isScales(t.Name) {
+		f.file.scales[t.Name] = s
+	}
 	for _, key := range keys(t.Name) {
 		if l := f.byName[key]; len(l) < maxSources {
 			f.byName[key] = append(l, s)
@@ -167,46 +180,60 @@ func (f *Finder) Of(t *Target) (*Plan, error) {
 	if ok, err := t.may(); !ok || err != nil {
 		return nil, err
 	}
-	short := t.Len <= cas.ChunkSize
-	if short && f.vain >= maxVain && f.vain%vainEvery != 0 {
-		f.vain++
-		return nil, nil
-	}
-	p, tries, err := f.nearest(t)
-	switch {
-	case p != nil:
-		f.vain = 0
-	case short && tries > 0:
-		f.vain++
-	}
-	return p, err
+	return f.nearest(t)
 }
 
-// nearest is Of for a tensor that is looked at, and how many sources were.
-func (f *Finder) nearest(t *Target) (best *Plan, tries int, err error) {
+// nearest is Of for a tensor that is looked at.
+func (f *Finder) nearest(t *Target) (best *Plan, err error) {
 	name, may := t.sources()
-	var seen []*source
+	var all []*source
 	for _, key := range keys(name) {
 		for _, s := range slices.Backward(f.byName[key]) {
-			if slices.Contains(seen, s) || !may(s) || !f.use(s) {
-				continue
-			}
-			if seen, tries = append(seen, s), tries+1; tries > maxCandidates {
-				return best, tries, nil
-			}
-			p, err := f.probe(t, s)
-			if err != nil {
-				return nil, tries, err
-			}
-			if p != nil && (best == nil || p.right > best.right) {
-				best = p
-			}
-			if best != nil && best.right == 1 {
-				return best, tries, nil
+			if !slices.Contains(all, s) && may(s) {
+				all = append(all, s)
 			}
 		}
 	}
-	return best, tries, nil
+	// What explained the tensor before mostly explains this one.
+	slices.SortStableFunc(all, func(a, b *source) int {
+		switch {
+		case a.file == b.file || a.file != f.won && b.file != f.won:
+			return 0
+		case a.file == f.won:
+			return -1
+		}
+		return 1
+	})
+	tries := 0
+	for _, s := range all {
+		if !s.file.worth() || !f.use(s) {
+			continue
+		}
+		if tries++; tries > maxCandidates {
+			break
+		}
+		p, err := f.probe(t, s)
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			continue
+		}
+		s.file.vain = 0
+		if best == nil || p.right > best.right {
+			best, f.won = p, s.file
+		}
+		if best.right == 1 {
+			break
+		}
+	}
+	return best, nil
+}
+
+// worth reports whether a file is asked for a tensor, which is in vain until it is said otherwise.
+func (f *file) worth() bool {
+	f.vain++
+	return f.vain <= maxVain || f.vain%vainEvery == 0
 }
 
 // sources are those that t may be computed from: of which name, and which of these. A tensor of the same type
@@ -217,7 +244,7 @@ func (t *Target) sources() (name string, may func(*source) bool) {
 	}
 	x, n := t.Tensor, t.Tensor.NumElements()
 	return x.Name, func(s *source) bool {
-		return s.t.NumElements() == n && (x.DType != s.t.DType ||
+		return s.t.NumElements() == n && !(s.codes != nil && Quantised(x)) && (x.DType != s.t.DType ||
 			strings.HasPrefix(x.Name, layerOf) != strings.HasPrefix(s.t.Name, layerOf))
 	}
 }
@@ -229,7 +256,7 @@ func (f *Finder) use(s *source) bool {
 		s.chunks = s.grid()
 		var at [1]cas.Location
 		if len(s.chunks) > 0 && f.store.Locate([]cas.Hash{s.chunks[0].Hash}, at[:]) == nil {
-			s.usable = at[0].Segment != 0 && at[0].Codec != codec.Recipe
+			s.usable = at[0].Segment != 0 && at[0].Codec != codec.Recipe && f.resolve(s)
 		}
 	}
 	return s.usable

@@ -1,6 +1,12 @@
 package recipes
 
-import "ckptfs/cas/quant"
+import (
+	"slices"
+	"strings"
+
+	"ckptfs/cas/quant"
+	"ckptfs/formats"
+)
 
 // maxScales bounds the groups of a tensor.
 const maxScales = 1 << 24
@@ -13,35 +19,16 @@ func (p *Plan) scale(t *Target) (ok bool, err error) {
 	if t.Beside == nil {
 		return false, nil
 	}
-	shape := t.Tensor.Shape
-	rows, cols := int64(1), int64(1)
-	for i, n := range shape {
-		if i < len(shape)-1 {
-			rows *= n
-		} else {
-			cols = n
-		}
-	}
-	if rows < 1 || cols < 1 || rows > 1<<30 || cols > 1<<30 {
-		return false, nil
-	}
 	for _, end := range scaleNames {
 		s, content, err := t.Beside(t.Tensor.Name + end)
 		if err != nil {
 			return false, err
 		}
-		if s == nil || s.NumElements() > maxScales {
+		if s == nil {
 			continue
 		}
-		g := quant.Scales{Rows: int(rows), Cols: int(cols)}
-		switch n := s.NumElements(); {
-		case n == 1:
-			g.Tall, g.Wide = g.Rows, g.Cols
-		case n == rows:
-			g.Tall, g.Wide = 1, g.Cols
-		case n == (rows+127)/128*((cols+127)/128):
-			g.Tall, g.Wide = 128, 128
-		default:
+		g, fits := geometry(t.Tensor, s)
+		if !fits {
 			continue
 		}
 		if typ, ok := scaleTypes[s.DType]; ok && typ <= quant.F16 {
@@ -51,6 +38,38 @@ func (p *Plan) scale(t *Target) (ok bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// isScales reports whether a tensor of that name may hold the scales of another.
+func isScales(name string) bool {
+	return slices.ContainsFunc(scaleNames, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// geometry is which elements of t share which of the scales s; ok is false where they are not its scales.
+func geometry(t, s *formats.Tensor) (g quant.Scales, ok bool) {
+	rows, cols := int64(1), int64(1)
+	for i, n := range t.Shape {
+		if i < len(t.Shape)-1 {
+			rows *= n
+		} else {
+			cols = n
+		}
+	}
+	if rows < 1 || cols < 1 || rows > 1<<30 || cols > 1<<30 || s.NumElements() > maxScales {
+		return g, false
+	}
+	g = quant.Scales{Type: scaleTypes[s.DType], Rows: int(rows), Cols: int(cols)}
+	switch n := s.NumElements(); {
+	case n == 1:
+		g.Tall, g.Wide = g.Rows, g.Cols
+	case n == rows:
+		g.Tall, g.Wide = 1, g.Cols
+	case n == (rows+127)/128*((cols+127)/128):
+		g.Tall, g.Wide = 128, 128
+	default:
+		return g, false
+	}
+	return g, true
 }
 
 // scaling are the scales that n elements have from where q's begin; nil: they follow.

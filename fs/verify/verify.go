@@ -62,6 +62,7 @@ func New(st Store, from []*derived.File) *Verifier {
 		for i := range f.Doc.Objects {
 			v.held[f.Doc.Objects[i].Digest] = true
 		}
+		v.finder.Next()
 		derived.Grids(st, f, func(t *formats.Tensor, grid func() []manifest.Span) {
 			v.finder.Add(t, grid)
 			if recipes.MayBeSource(t) {
