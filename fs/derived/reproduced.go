@@ -177,6 +177,18 @@ func most(m map[string]int64) []string {
 	return slices.DeleteFunc(keys, func(s string) bool { return m[s] < all/100 })
 }
 
+// op is how most of it follows. What is computed says more than what is the same, however much that is: an
+// embedding that a quantised model has as it was does not make it the same weights.
+func (k *tally) op() string {
+	ops := most(k.ops)
+	for _, op := range ops {
+		if op != opTaken && op != opWidened {
+			return op
+		}
+	}
+	return ops[0]
+}
+
 // tell sets what r is.
 func (k *tally) tell(r *control.Reproduction) {
 	names := make([]string, len(r.From))
@@ -184,7 +196,7 @@ func (k *tally) tell(r *control.Reproduction) {
 		names[i] = r.From[i].Path
 	}
 	of := strings.Join(names, ", ")
-	switch op := most(k.ops)[0]; op {
+	switch op := k.op(); op {
 	case opQuantised:
 		r.Kind, r.What = "quantised", strings.Join(most(k.formats[op]), ", ")+" of "+of
 	case opCombined:
