@@ -160,8 +160,8 @@ func term(c float64) string {
 	return sign + number(math.Abs(c)) + " "
 }
 
-// number is one of single precision, in as few digits as it takes.
-func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 32) }
+// number is one of single precision, in as many digits as people compare; Bases have all of it.
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 4, 32) }
 
 // Reproduction says that nearly all of a file's tensors follow from those of others.
 type Reproduction struct {

@@ -155,7 +155,12 @@ func (k *tally) add(w *Way, group func(string) string) {
 			terms[i].Path, terms[i].Tensor = group(terms[i].Path), ""
 		}
 		text = control.Combined(w.Form, terms)
-		if w.Form == "lerp" && len(terms) == 2 {
+		if w.Form == "mean" && terms[0].Coefficient > 0 {
+			each := 1 / terms[0].Coefficient
+			for i := range terms {
+				terms[i].Coefficient = each
+			}
+		} else if w.Form == "lerp" && len(terms) == 2 {
 			terms[0].Coefficient = 1 - terms[1].Coefficient
 		} else if w.Form == "task" && len(terms) == 3 {
 			terms[0].Coefficient, terms[2].Coefficient = 1, -terms[1].Coefficient

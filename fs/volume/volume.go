@@ -197,7 +197,7 @@ func (v *Volume) recover(o Options) error {
 	}
 	if resume != nil {
 		if s.Unbelieved {
-			return errors.New("the disk that the store lies on was mounted again since the mount was made: unmount it, and mount it anew")
+			return errors.New("the disk that the store lies on was mounted again since the mount was made: unmount it, and mount it again")
 		}
 		if err := resume(v); err != nil {
 			return err

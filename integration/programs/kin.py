@@ -1,8 +1,10 @@
-"""kin.py RUNS: a base, two fine-tunes of it, a merge of these, and the base quantised. Nothing declares a parent.
+"""kin.py RUNS: a base, fine-tunes of it, merges of these, and the base quantised. Nothing declares a parent.
 
     kin-base/1/model.safetensors     bfloat16
     kin-chat/1, kin-code/1           the base, all of it changed a little
     kin-merge/1                      0.7 chat + 0.3 code
+    kin-one/1, kin-two/1             two more, and
+    kin-mix/1                        0.6 one + 0.4 two
     kin-quants/1/model.Q8_0.gguf     the base, by gguf's own quantiser, with the rows and names of llama.cpp
     kin-quants/1/model.fp8.safetensors   the base in FP8, with a scale for each row"""
 import sys
@@ -45,6 +47,9 @@ base = save("kin-base", {n: (0.02 * torch.exp(0.4 * torch.randn(s[0], 1)) * torc
 chat = save("kin-chat", tuned(base))
 code = save("kin-code", tuned(base))
 save("kin-merge", {n: (0.7 * chat[n].float() + 0.3 * code[n].float()).bfloat16() for n in base})
+one = save("kin-one", tuned(base))
+two = save("kin-two", tuned(base))
+save("kin-mix", {n: (0.6 * one[n].float() + 0.4 * two[n].float()).bfloat16() for n in base})
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
