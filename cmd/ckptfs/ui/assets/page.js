@@ -157,7 +157,7 @@
         label: { show: few, position: "bottom", color: color("--front"), width: step - 12, overflow: "truncate" },
         data: d.nodes.map((n, i) => ({
           id: String(i), name: String(i), path: n.path, x: n.column * step, y: n.run * lane,
-          itemStyle: { color: n.retired ? color("--line") : colors[n.run % colors.length] },
+          itemStyle: n.retired ? { color: color("--line"), borderColor: color("--soft"), borderWidth: 1 } : { color: colors[n.run % colors.length] },
           label: { formatter: () => n.path.replace(/^runs\//, "") },
           href: n.retired ? "" : "/path?path=" + encodeURIComponent(n.path),
         })),
