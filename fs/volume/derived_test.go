@@ -154,8 +154,8 @@ func TestDerivedParts(t *testing.T) {
 	r.sync()
 	r.write("m/flat.safetensors", fileOf(t, tensor{"params", "BF16", flat}))
 	codes, scale := eights(t, small)
-	r.write("m/fp8.safetensors", fileOf(t, tensor{"embed.w", "BF16", large}, tensor{"y.0.w", "F8_E4M3", codes},
-		tensor{"y.0.w_scale", "F32", scale}))
+	r.write("m/fp8.safetensors", fileOf(t, tensor{"embed.w", "BF16", large},
+		tensor{"y.0.w", "F8_E4M3", codes}, tensor{"y.0.w_scale", "F32", scale}))
 	r.sync()
 	got := r.storedAs("m/flat.safetensors", "params")
 	if !strings.HasPrefix(got, "parts of m/all.safetensors:x.") || !strings.HasSuffix(got, ".w and 11 others") {

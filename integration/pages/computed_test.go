@@ -183,7 +183,8 @@ func (b *tab) tree(m *mounttest.Mount) {
 				stored++
 				for _, base := range at(x, "stored_as", "bases").([]any) {
 					tensor := at(base, "tensor").(string)
-					links = append(links, "/tensor?"+url.Values{"file": {at(base, "path").(string)}, "name": {tensor}}.Encode())
+					of := url.Values{"file": {at(base, "path").(string)}, "name": {tensor}}
+					links = append(links, "/tensor?"+of.Encode())
 				}
 			}
 			l, says := leaves[name], ""
@@ -207,7 +208,8 @@ func (b *tab) tree(m *mounttest.Mount) {
 		b.sound()
 	}
 	b.visit("/tensor?" + url.Values{"file": {kinMerge}, "name": {"model.embed_tokens.weight"}}.Encode())
-	if said := b.text(`document.getElementById("main").textContent`); !strings.Contains(said, "Stored as 0.7 "+kinChat+" + 0.3 "+kinCode+": ") {
+	said := b.text(`document.getElementById("main").textContent`)
+	if !strings.Contains(said, "Stored as 0.7 "+kinChat+" + 0.3 "+kinCode+": ") {
 		b.t.Errorf("the page of a tensor does not say how it is stored: %s", said)
 	}
 	b.sound()
@@ -270,13 +272,15 @@ func (b *tab) recipes(m *mounttest.Mount) {
 	var want []string
 	for _, e := range at(decoded(m, "stats", "--json", m.Dir), "encodings").([]any) {
 		if at(e, "codec") == "recipe" {
-			want = []string{"recipe", bytesText(number(b.t, e, "raw_bytes")), bytesText(number(b.t, e, "bytes"))}
+			want = []string{"recipe", bytesText(number(b.t, e, "raw_bytes")),
+				bytesText(number(b.t, e, "bytes"))}
 		}
 	}
 	if i < 0 || want == nil || !slices.Equal(rows[i][:3], want) {
 		b.t.Fatalf("%q of %q", want, rows)
 	}
-	if said := m.Run("stats", m.Dir); !strings.Contains(said, fmt.Sprintf("of %s, computed from others by recipes of %s", want[1], want[2])) {
+	line := fmt.Sprintf("of %s, computed from others by recipes of %s", want[1], want[2])
+	if said := m.Run("stats", m.Dir); !strings.Contains(said, line) {
 		b.t.Errorf("ckptfs stats does not say %q: %s", want, said)
 	}
 	b.sound()
@@ -286,10 +290,12 @@ func (b *tab) recipes(m *mounttest.Mount) {
 func (b *tab) removed() {
 	const gone = "a file that is not found"
 	b.visit("/path?path=" + kinFP8)
-	if got := b.chain(kinFP8); !slices.Equal(got, []string{kinFP8 + ": reproduced", kinBase + " removed: no parent is known"}) {
+	chain := []string{kinFP8 + ": reproduced", kinBase + " removed: no parent is known"}
+	if got := b.chain(kinFP8); !slices.Equal(got, chain) {
 		b.t.Errorf("%s comes from %q", kinFP8, got)
 	}
-	if l := b.leaves()["model.embed_tokens.weight"]; !strings.HasSuffix(l.Said, ", stored as F8_E4M3 of "+gone) || len(l.Links) > 0 {
+	l := b.leaves()["model.embed_tokens.weight"]
+	if !strings.HasSuffix(l.Said, ", stored as F8_E4M3 of "+gone) || len(l.Links) > 0 {
 		b.t.Errorf("%+v", l)
 	}
 	b.sound()

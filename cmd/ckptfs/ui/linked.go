@@ -22,7 +22,8 @@ func withLinks(text string, paths []string) (all linked) {
 		}
 	}
 	for at := 0; at < len(text); {
-		i := slices.IndexFunc(paths, func(p string) bool { return p != "" && strings.HasPrefix(text[at:], p) })
+		begins := func(p string) bool { return p != "" && strings.HasPrefix(text[at:], p) }
+		i := slices.IndexFunc(paths, begins)
 		if i < 0 {
 			at++
 			continue
