@@ -153,7 +153,7 @@
         : p.data.what ? p.data.how + ": " + p.data.what : p.data.how);
       o.series = [{
         type: "graph", layout: "none", roam: !few, edgeSymbol: ["none", "arrow"], edgeSymbolSize: 7, symbolSize: 14,
-        left: step / 2, right: step / 2, top: 16, bottom: lane - 16,
+        left: step / 2, right: step / 2, top: 16, bottom: lane + 4, // what is left has the shape of the steps: they stay round
         label: { show: few, position: "bottom", color: color("--front"), width: step - 12, overflow: "truncate" },
         data: d.nodes.map((n, i) => ({
           id: String(i), name: String(i), path: n.path, x: n.column * step, y: n.run * lane,
