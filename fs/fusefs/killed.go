@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"time"
 )
 
 // When a program ends, the kernel closes what it has open, and waits for the answer to each FLUSH of a
@@ -13,12 +14,18 @@ import (
 //	7 (python) R 1 7 … 4228100 … 9
 //
 // The status is 0 to a reader who may not trace the thread.
+//
+// A program that executes another one has descriptors closed, too (O_CLOEXEC). Meanwhile it holds a lock of
+// the kernel that a reader of /proc/TID/stat waits for, while it waits for the answer. So that file is not
+// read before /proc/TID/statm has shown that the thread has no memory any more: it has when it executes, and
+// has none when it ends. Nobody is waited for longer than patienceForStat.
 const (
 	statFlags  = 9
 	statStatus = 52
 
-	threadExits    = 0x4   // PF_EXITING
-	threadSignaled = 0x400 // PF_SIGNALED
+	threadExits = 0x4 // PF_EXITING
+
+	patienceForStat = 100 * time.Millisecond
 )
 
 // killed reports whether a thread is ending by a signal. Of one about which nothing can be learnt it is
@@ -27,8 +34,21 @@ func killed(tid uint32) bool {
 	if tid == 0 {
 		return false
 	}
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(int(tid)) + "/stat")
-	return err == nil && endsBySignal(line)
+	folder := "/proc/" + strconv.Itoa(int(tid))
+	if memory, err := os.ReadFile(folder + "/statm"); err != nil || !bytes.HasPrefix(memory, []byte("0 ")) {
+		return false
+	}
+	found := make(chan bool, 1)
+	go func() {
+		line, err := os.ReadFile(folder + "/stat")
+		found <- err == nil && endsBySignal(line)
+	}()
+	select {
+	case is := <-found:
+		return is
+	case <-time.After(patienceForStat):
+		return false
+	}
 }
 
 // endsBySignal is killed, from a line of /proc/TID/stat. Threads of a program that calls exit(2) are ended as
