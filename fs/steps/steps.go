@@ -46,6 +46,7 @@ type Options struct {
 	Writing *tree.Writing // which files have writers
 	// Released waits, for a bounded time, until every writer that was closed is released.
 	Released func(ctx context.Context)
+	HideTorn bool // folders of runs are to be listed without Hidden
 }
 
 // Steps are the runs and steps of a tree.

@@ -158,7 +158,7 @@ func (v *Volume) open(o Options) error {
 	if o.MaxUnpacked == 0 {
 		o.MaxUnpacked = queue.DefaultMaxUnpacked(v.folder.Here())
 	}
-	v.openSteps()
+	v.openSteps(o)
 	v.usage = usage.New()
 	if err := v.storage.open(o, v.usage.Watch); err != nil {
 		return err
