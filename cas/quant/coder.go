@@ -176,13 +176,17 @@ func (c *coder) half(i int, v, predicted uint16) uint16 {
 	return fromOrdinal(ordinal(predicted) + r)
 }
 
-// word is a scale of FP8 of 32 bits, or 16. Its bytes lie in streams of their own, the lowest first.
+// word is a scale that lies apart, of 32 bits, 16 or 8. Its bytes lie in streams of their own, the lowest
+// first. Those of 8 bits count as they are.
 func (c *coder) word(v, predicted uint32, size int) uint32 {
 	var z uint32
-	if size == 2 {
+	switch size {
+	case 1:
+		z = uint32(zigzag(int8(v - predicted)))
+	case 2:
 		r := int16(ordinal(uint16(v)) - ordinal(uint16(predicted)))
 		z = uint32(uint16(r<<1) ^ uint16(r>>15))
-	} else {
+	default:
 		r := int32(ordinal32(v) - ordinal32(predicted))
 		z = uint32(r<<1) ^ uint32(r>>31)
 	}
@@ -191,7 +195,10 @@ func (c *coder) word(v, predicted uint32, size int) uint32 {
 		got |= uint32(c.byte(factorStream+k, byte(z>>(8*k)))) << (8 * k)
 	}
 	r := got>>1 ^ -(got & 1)
-	if size == 2 {
+	switch size {
+	case 1:
+		return (predicted + r) & 0xff
+	case 2:
 		return uint32(fromOrdinal(ordinal(uint16(predicted)) + uint16(r)))
 	}
 	return fromOrdinal32(ordinal32(predicted) + r)

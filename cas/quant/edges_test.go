@@ -12,13 +12,21 @@ import (
 	"ckptfs/cas/codectest"
 )
 
-// all are the quantisers of all formats and variants, with FP8 by rows, by parts of them and without scales.
+// all are the quantisers of all formats and variants, those whose scales lie apart by rows, by parts of them
+// and without scales.
 func all() (qs []Quantiser) {
 	for f := range Format(formats) {
 		for v := range uint8(f.Variants()) {
 			q := Quantiser{Format: f, Variant: v}
+			if f.Apart() && !f.FP8() {
+				q.Scales.Rule = Rule{Over, 7.5, 300}
+			}
+			if f == ScalesOf {
+				qs = append(qs, scaleTensors(q)...)
+				continue
+			}
 			qs = append(qs, q)
-			if !f.FP8() {
+			if !f.Apart() {
 				continue
 			}
 			for i, s := range []Scales{
@@ -28,8 +36,13 @@ func all() (qs []Quantiser) {
 				{Rows: 1000, Cols: 100, Tall: 1000, Wide: 1, At: 1},
 				{Rows: 3, Cols: 50_000, Tall: 2, Wide: 70, At: 25_100},
 			} {
+				s.Type, s.Rule = Type(i%3), q.Scales.Rule
+				if f == NVFP4 {
+					s.Type, s.Rule.Kind = E4M3, Global+RuleKind(i%3)
+				} else if f == MXFP4Pairs {
+					s.Type, s.Rule.Kind = E8M0, Power
+				}
 				q.Scales = s
-				q.Scales.Type = Type(i % 3)
 				qs = append(qs, q)
 			}
 		}
@@ -37,14 +50,29 @@ func all() (qs []Quantiser) {
 	return qs
 }
 
+// scaleTensors are q by all rules.
+func scaleTensors(q Quantiser) (qs []Quantiser) {
+	for kind, typ := range []Type{F32, E4M3, E4M3, E4M3, E8M0, BF16, BF16, F16, E4M3} {
+		q.Scales = Scales{Type: typ, Rows: 10_000, Cols: 16, Tall: 1, Wide: 16, At: 160, Rule: Rule{0, 6, 2688}}
+		if kind < ruleKinds {
+			q.Scales.Rule.Kind = RuleKind(kind)
+		}
+		qs = append(qs, q)
+	}
+	return qs
+}
+
 // scaled gives q scales for n elements.
 func (q *Quantiser) scaled(n int, bits func() uint32) {
-	if q.Scales.Values = nil; !q.Format.FP8() {
+	if q.Scales.Values = nil; !q.Format.Apart() || q.Format == ScalesOf {
 		return
 	}
 	for range q.Scales.Groups(n) {
 		v := bits()
-		if q.Scales.Type != F32 {
+		switch q.Scales.Type.size() {
+		case 1:
+			v &= 0xff
+		case 2:
 			v &= 0xffff
 		}
 		q.Scales.Values = append(q.Scales.Values, q.Scales.Type.value(v))
@@ -92,7 +120,7 @@ func TestHostile(t *testing.T) {
 		times = 4
 	}
 	for _, q := range all() {
-		elems, size := q.Format.Block()
+		elems, size := q.Block()
 		for round := range times {
 			n := elems * r.IntN(2*batch/elems+20)
 			if round == 0 {
@@ -130,7 +158,7 @@ func TestHostile(t *testing.T) {
 func TestStreamsDoNotFit(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, q := range all() {
-		elems, size := q.Format.Block()
+		elems, size := q.Block()
 		n := elems * (512 / elems)
 		x := hostile(r, n)
 		blocks := make([]byte, n/elems*size)
@@ -165,6 +193,9 @@ func TestStreamsDoNotFit(t *testing.T) {
 
 func TestChecks(t *testing.T) {
 	x := make([]float32, 64)
+	ruled := func(f Format, t Type, r Rule) Quantiser {
+		return Quantiser{Format: f, Scales: Scales{Type: t, Rows: 8, Cols: 8, Tall: 1, Wide: 8, Rule: r}}
+	}
 	scaled := func(s Scales) Quantiser { return Quantiser{Format: F8E4M3, Scales: s} }
 	for _, c := range []struct {
 		q    Quantiser
@@ -177,7 +208,20 @@ func TestChecks(t *testing.T) {
 		{Quantiser{Format: Q4_K, Variant: 1}, 0, cas.ErrNewer},
 		{Quantiser{Format: Q8_0, Variant: 3}, 32, cas.ErrNewer},
 		{Quantiser{Format: F8E4M3, Variant: 5}, 32, cas.ErrNewer},
-		{scaled(Scales{Type: 3}), 32, cas.ErrNewer},
+		{scaled(Scales{Type: E4M3}), 32, cas.ErrNewer},
+		{scaled(Scales{Type: types}), 32, cas.ErrNewer},
+		{ruled(Int4, F32, Rule{Over, 1, 1}), 32, nil},
+		{ruled(Int4, F32, Rule{Over, 1, 1}), 33, cas.ErrCorrupt},
+		{ruled(Int4, F32, Rule{Over, 0, 1}), 32, cas.ErrCorrupt},
+		{ruled(Int4, F32, Rule{Over, nan, 1}), 32, cas.ErrCorrupt},
+		{ruled(Int4, F32, Rule{Over, 1, inf}), 32, cas.ErrCorrupt},
+		{ruled(Int4, F32, Rule{Over, 1, -1}), 32, cas.ErrCorrupt},
+		{ruled(Int4, F32, Rule{Power, 1, 1}), 32, cas.ErrCorrupt},
+		{ruled(Int4, E8M0, Rule{Over, 1, 1}), 32, cas.ErrCorrupt},
+		{ruled(Int4, E8M0, Rule{ruleKinds, 1, 1}), 32, cas.ErrNewer},
+		{ruled(ScalesOf, F32, Rule{Over, 1, 1}), 32, nil},
+		{ruled(ScalesOf, F32, Rule{Over, 1, 1}), 12, cas.ErrCorrupt},
+		{Quantiser{Format: ScalesOf, Scales: Scales{Rule: Rule{Over, 1, 1}}}, 32, cas.ErrCorrupt},
 		{Quantiser{Format: Q8_0}, 33, cas.ErrCorrupt},
 		{Quantiser{Format: Q4_K}, 32, cas.ErrCorrupt},
 		{scaled(Scales{Tall: 1}), 32, cas.ErrCorrupt},
@@ -372,7 +416,7 @@ func e2m1Value(code int) float64 { return float64(twiceE2M1[code&7]) * float64(1
 func TestPack(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for f := range Format(formats) {
-		if !f.Known() || f.FP8() {
+		if !f.Known() || f.Apart() {
 			continue
 		}
 		s := shapes[f]
@@ -413,13 +457,14 @@ func TestPack(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	for _, q := range all() {
 		f.Add(uint8(q.Format), q.Variant, uint8(q.Scales.Type), uint32(q.Scales.Cols), uint32(q.Scales.Tall),
-			uint32(q.Scales.Wide), uint64(q.Scales.At), []byte{1, 2, 3, 0, 9}, make([]byte, 1024))
+			uint32(q.Scales.Wide), uint64(q.Scales.At), uint8(q.Scales.Rule.Kind), q.Scales.Rule.Levels,
+			q.Scales.Rule.Global, []byte{1, 2, 3, 0, 9}, make([]byte, 1024))
 	}
 	f.Fuzz(func(t *testing.T, format, variant, typ uint8, cols, tall, wide uint32, at uint64,
-		streams, numbers []byte) {
+		rule uint8, levels, global float32, streams, numbers []byte) {
 		q := Quantiser{Format: Format(format), Variant: variant}
 		q.Scales = Scales{Type: Type(typ), Rows: 1 << 20, Cols: int(cols), Tall: int(tall), Wide: int(wide),
-			At: int(at)}
+			At: int(at), Rule: Rule{RuleKind(rule), levels, global}}
 		x := make([]float32, min(len(numbers)/4, 4*batch))
 		for i := range x {
 			x[i] = math.Float32frombits(le.Uint32(numbers[4*i:]))

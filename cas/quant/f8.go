@@ -1,34 +1,10 @@
 package quant
 
 import (
-	"bytes"
 	"math"
 
 	"ckptfs/cas/half"
 )
-
-// factors8 takes the scales of FP8, or, where c reads, makes them, in single precision. Without scales it is
-// one, 1.
-func (q *Quantiser) factors8(c *coder, x []float32) []float32 {
-	g := &q.Scales
-	if !g.any() {
-		return []float32{1}
-	}
-	top := make([]uint32, g.count(len(x)))
-	g.runs(len(x), func(from, to, group int) {
-		top[group] = max(top[group], magnitude(x[from:to]))
-	})
-	scales := make([]float32, len(top))
-	for i, t := range top {
-		var v uint32
-		if !c.reads {
-			v = g.Type.bits(g.Values[i])
-		}
-		predicted := g.Type.bits(math.Float32frombits(t) / q.Format.greatest())
-		scales[i] = g.Type.value(c.word(v, predicted, g.Type.size()))
-	}
-	return scales
-}
 
 // greatest is the greatest number of a type.
 func (f Format) greatest() float32 {
@@ -48,26 +24,6 @@ func magnitudePortable(x []float32) (top uint32) {
 	return top
 }
 
-func (q *Quantiser) differF8(c *coder, codes []byte, x []float32, k *correction) {
-	scales := q.factors8(c, x)
-	guess := make([]byte, len(x))
-	q.predict8(guess, x, scales)
-	q.correct8(c, k, guess, codes, x, scales)
-}
-
-func (q *Quantiser) restoreF8(c *coder, codes []byte, x []float32, k *correction) {
-	scales := q.factors8(c, x)
-	q.predict8(codes, x, scales)
-	q.correct8(c, k, codes, codes, x, scales)
-}
-
-// predict8 sets codes to those that follow from x.
-func (q *Quantiser) predict8(codes []byte, x []float32, scales []float32) {
-	q.Scales.runs(len(x), func(from, to, group int) {
-		q.f8(codes[from:to], x[from:to], scales[group])
-	})
-}
-
 func (q *Quantiser) f8Portable(codes []byte, x []float32, s float32) {
 	s = q.factor8(s)
 	x = x[:len(codes)]
@@ -83,6 +39,8 @@ func (q *Quantiser) factor8(s float32) float32 {
 		return 1 / s
 	case TimesBF16:
 		return toBF16(1 / s)
+	case Times127:
+		return 127 / s
 	}
 	return s
 }
@@ -92,7 +50,7 @@ func (q *Quantiser) unrounded8(x, s float32) float32 {
 	switch q.Variant {
 	case DivideBF16:
 		return toBF16(x / s)
-	case Times:
+	case Times, Times127:
 		return float32(x * s)
 	case TimesBF16:
 		return toBF16(float32(x * s))
@@ -143,42 +101,6 @@ func (f Format) value8(code byte) float32 {
 		fraction += float32(int(1) << m)
 	}
 	return float32(fraction * math.Float32frombits(uint32(exp-bias-m+127)<<23))
-}
-
-// correct8 is correct for FP8, of all codes: guess are those predicted.
-func (q *Quantiser) correct8(c *coder, k *correction, guess, codes []byte, x, scales []float32) {
-	if c.reads && k.none {
-		return
-	}
-	if k.counts {
-		k.codes += differing(guess, codes)
-		return
-	}
-	type stretch struct{ to, group int }
-	var runs []stretch
-	q.Scales.runs(len(x), func(_, to, group int) { runs = append(runs, stretch{to, group}) })
-	sub := shapes[q.Format].sub
-	for from := 0; from < len(x); from += sub {
-		to := min(from+sub, len(x))
-		has := !c.reads && !bytes.Equal(guess[from:to], codes[from:to])
-		if has {
-			k.parts++
-		}
-		if !k.next(c, has) {
-			continue
-		}
-		for i := from; i < to; i++ {
-			for i >= runs[0].to {
-				runs = runs[1:]
-			}
-			v := q.unrounded8(x[i], q.factor8(scales[runs[0].group]))
-			group, up := q.Format.distance8(v, guess[i])
-			if codes[i] != guess[i] {
-				k.codes++
-			}
-			codes[i], _ = c.field(codeStream+group, codes[i], guess[i], 8, up)
-		}
-	}
 }
 
 // distance8 is distance for FP8: of two magnitudes.

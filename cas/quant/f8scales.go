@@ -16,13 +16,33 @@ const (
 	F32  Type = 0
 	BF16 Type = 1
 	F16  Type = 2
+	E4M3 Type = 3 // eight bits, four of exponent and three of mantissa, without infinities
+	E8M0 Type = 4 // an exponent of eight bits: 2^(e-127)
+
+	types = 5
 )
 
 func (t Type) size() int {
-	if t == F32 {
+	switch t {
+	case F32:
 		return 4
+	case BF16, F16:
+		return 2
 	}
-	return 2
+	return 1
+}
+
+// epsilon is the distance from 1 to the next number.
+func (t Type) epsilon() float32 {
+	switch t {
+	case BF16:
+		return 0x1p-7
+	case F16:
+		return 0x1p-10
+	case E4M3:
+		return 0x1p-3
+	}
+	return 0x1p-23
 }
 
 func (t Type) bits(x float32) uint32 {
@@ -31,6 +51,10 @@ func (t Type) bits(x float32) uint32 {
 		return uint32(half.ToBF16(bits(x)))
 	case F16:
 		return uint32(f16(x))
+	case E4M3:
+		return uint32(F8E4M3.round8(x))
+	case E8M0:
+		return bits(x) >> 23 & 0xff
 	}
 	return bits(x)
 }
@@ -41,6 +65,23 @@ func (t Type) value(b uint32) float32 {
 		return half.FromBF16(uint16(b))
 	case F16:
 		return half.FromF16(uint16(b))
+	case E4M3:
+		if b&0x7f == 0x7f {
+			return nan
+		}
+		v := F8E4M3.value8(byte(b))
+		if b&0x80 != 0 {
+			v = -v
+		}
+		return v
+	case E8M0:
+		switch b {
+		case 0:
+			return 0x1p-127
+		case 0xff:
+			return nan
+		}
+		b <<= 23
 	}
 	return math.Float32frombits(b)
 }
@@ -53,7 +94,8 @@ type Scales struct {
 	Rows, Cols int
 	Tall, Wide int
 	At         int
-	Values     []float32 // given to Differ: one for each of Groups, a number of Type
+	Rule       Rule      // by which they follow from elements; not of FP8
+	Values     []float32 // given to Differ: one for each of Groups, a number of Type. nil, but of FP8: they follow
 }
 
 const maxSide = 1 << 30
@@ -61,7 +103,7 @@ const maxSide = 1 << 30
 func (g *Scales) any() bool { return g.Tall > 0 }
 
 func (g *Scales) check(n int) error {
-	if g.Type > F16 {
+	if g.Type >= types {
 		return fmt.Errorf("%w: scales of type %d", cas.ErrNewer, g.Type)
 	}
 	if g.Tall == 0 {
@@ -179,4 +221,9 @@ func (g *Scales) runs(n int, f func(from, to, group int)) {
 		}
 		before += d.count(g.across())
 	})
+}
+
+// flat reports whether n elements are whole groups of as many that lie behind each other.
+func (g *Scales) flat(n int) bool {
+	return g.Tall == 1 && g.Cols == g.Wide && g.At%g.Wide == 0 && n%g.Wide == 0
 }

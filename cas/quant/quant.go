@@ -136,13 +136,35 @@ func (q *Quantiser) check(n int) error {
 		return fmt.Errorf("%w: quantised format %d", cas.ErrNewer, q.Format)
 	case q.Variant >= shapes[q.Format].variants:
 		return fmt.Errorf("%w: variant %d of %v", cas.ErrNewer, q.Variant, q.Format)
-	case n%shapes[q.Format].elems != 0:
+	case q.Format.Apart():
+		if err := q.Scales.check(n); err != nil {
+			return err
+		}
+		if err := q.Scales.Rule.check(q.Scales.Type); err != nil && q.Format.Ruled() {
+			return err
+		}
+		if q.Format.FP8() && q.Scales.Type > F16 {
+			return fmt.Errorf("%w: scales of type %d of %v", cas.ErrNewer, q.Scales.Type, q.Format)
+		}
+		if q.Format == ScalesOf && !q.Scales.flat(n) {
+			return fmt.Errorf("%w: %d numbers are no groups of %d", cas.ErrCorrupt, n, q.Scales.Wide)
+		}
+	}
+	if elems, _ := q.Block(); n%elems != 0 {
 		return fmt.Errorf("%w: %d numbers are no whole blocks of %v", cas.ErrCorrupt, n, q.Format)
 	}
-	if q.Format.FP8() {
-		return q.Scales.check(n)
-	}
 	return nil
+}
+
+// Block is how many elements a block has, and in how many bytes; 0, 0 where that is not known.
+func (q *Quantiser) Block() (elems, bytes int) {
+	if q.Format != ScalesOf {
+		return q.Format.Block()
+	}
+	if q.Scales.Type >= types || q.Scales.Wide < 1 || q.Scales.Wide > maxSide {
+		return 0, 0
+	}
+	return q.Scales.Wide, q.Scales.Type.size()
 }
 
 // Bound is the most bytes that the streams of n elements have, all together; 0 if there are none for so many.
@@ -151,7 +173,7 @@ func (q *Quantiser) Bound(n int) int {
 		return 0
 	}
 	s := &shapes[q.Format]
-	if q.Format.FP8() {
+	if q.Format.Apart() {
 		return 4*q.Scales.count(n) + n + n/s.sub + 1
 	}
 	return n/s.elems*(5+2*s.elems/s.sub) + n + n/s.sub + 1
@@ -159,10 +181,13 @@ func (q *Quantiser) Bound(n int) int {
 
 // fits is the error of blocks that are not those of n elements, or of scales that are not.
 func (q *Quantiser) fits(blocks []byte, n int) error {
-	if elems, size := q.Format.Block(); len(blocks) != n/elems*size {
+	if elems, size := q.Block(); len(blocks) != n/elems*size {
 		return fmt.Errorf("%w: %d bytes for %d numbers of %v", cas.ErrCorrupt, len(blocks), n, q.Format)
 	}
-	if q.Format.FP8() && len(q.Scales.Values) != q.Scales.count(n) {
+	if q.Format == ScalesOf || q.Format.Ruled() && q.Scales.Values == nil {
+		return nil
+	}
+	if q.Format.Apart() && len(q.Scales.Values) != q.Scales.count(n) {
 		return fmt.Errorf("%w: %d scales for %d groups", cas.ErrCorrupt, len(q.Scales.Values), q.Scales.count(n))
 	}
 	return nil
@@ -198,8 +223,8 @@ func (q *Quantiser) differ(s *Streams, blocks []byte, x []float32, k *correction
 		s[i] = p[:0]
 	}
 	c := coder{s: s}
-	if q.Format.FP8() {
-		q.differF8(&c, blocks, x, k)
+	if q.Format.Apart() {
+		q.differApart(&c, blocks, x, k)
 		return
 	}
 	var guess [batch * 34 / 32]byte
@@ -231,14 +256,15 @@ func (q *Quantiser) Restore(dst []byte, s *Streams, x []float32) ([]byte, error)
 		return dst, err
 	}
 	shape := &shapes[q.Format]
-	total := len(x) / shape.elems * shape.bytes
+	elems, size := q.Block()
+	total := len(x) / elems * size
 	was := len(dst)
 	dst = append(dst, make([]byte, total)...)
 	blocks := dst[was:]
 	c := coder{s: s, reads: true}
 	k := correctionOf(s)
-	if q.Format.FP8() {
-		q.restoreF8(&c, blocks, x, &k)
+	if q.Format.Apart() {
+		q.restoreApart(&c, blocks, x, &k)
 	} else {
 		q.restore(&c, blocks, x, &k)
 	}

@@ -27,7 +27,7 @@ func TestFitsCounts(t *testing.T) {
 	for _, q := range all() {
 		x := hostile(r, n)
 		q.scaled(n, r.Uint32)
-		elems, size := q.Format.Block()
+		elems, size := q.Block()
 		blocks := make([]byte, n/elems*size)
 		for i := range blocks {
 			blocks[i] = byte(r.Uint32())

@@ -1,6 +1,9 @@
 package recipe
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // Program is the ops of a recipe.
 type Program []Op
@@ -139,6 +142,17 @@ func (r *fields) int(most int) int {
 	}
 	r.p = r.p[n:]
 	return int(v)
+}
+
+// float reads a number of single precision.
+func (r *fields) float() float32 {
+	if len(r.p) < 4 {
+		r.bad, r.p = true, nil
+		return 0
+	}
+	v := math.Float32frombits(le.Uint32(r.p))
+	r.p = r.p[4:]
+	return v
 }
 
 func putUint(dst []byte, v int) []byte { return binary.AppendUvarint(dst, uint64(v)) }

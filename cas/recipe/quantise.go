@@ -9,7 +9,7 @@ import (
 // Quantise makes blocks of numbers of single precision. It is the last op.
 type Quantise struct {
 	// Quantiser is how. Its Scales' values stand behind a program that is to be encoded: 4 bytes each, little
-	// endian.
+	// endian. Where none do, but of FP8, they follow.
 	Quantiser quant.Quantiser
 	Head      int // bytes ahead of the first whole block
 }
@@ -27,12 +27,17 @@ func (Quantise) id() byte { return opQuantise }
 func (o Quantise) append(dst []byte) []byte {
 	q := &o.Quantiser
 	dst = putUint(append(dst, byte(q.Format), q.Variant), o.Head)
-	if q.Format.FP8() {
+	if q.Format.Apart() {
 		s := &q.Scales
 		dst = append(dst, byte(s.Type))
 		for _, v := range []int{s.Rows, s.Cols, s.Tall, s.Wide, s.At} {
 			dst = putUint(dst, v)
 		}
+	}
+	if q.Format.Ruled() {
+		r := &q.Scales.Rule
+		dst = le.AppendUint32(append(dst, byte(r.Kind)), math.Float32bits(r.Levels))
+		dst = le.AppendUint32(dst, math.Float32bits(r.Global))
 	}
 	return dst
 }
@@ -46,24 +51,30 @@ func (r *fields) quantise() (Op, error) {
 	if !q.Format.Known() || int(q.Variant) >= q.Format.Variants() {
 		return nil, newer("variant %d of quantised format %d", q.Variant, q.Format)
 	}
-	if _, size := q.Format.Block(); o.Head >= size {
-		return nil, corrupt("%d bytes ahead of blocks of %d", o.Head, size)
-	}
-	if q.Format.FP8() {
+	if q.Format.Apart() {
 		s := &q.Scales
 		s.Type = quant.Type(r.byte())
 		for _, to := range []*int{&s.Rows, &s.Cols, &s.Tall, &s.Wide, &s.At} {
 			*to = r.uint(maxField)
 		}
 	}
+	if q.Format.Ruled() {
+		q.Scales.Rule = quant.Rule{Kind: quant.RuleKind(r.byte()), Levels: r.float(), Global: r.float()}
+	}
+	if r.bad {
+		return nil, corrupt("a program that is cut short")
+	}
+	if _, size := q.Block(); o.Head >= max(size, 1) {
+		return nil, corrupt("%d bytes ahead of blocks of %d", o.Head, size)
+	}
 	return o, nil
 }
 
 func (o Quantise) run(m *machine) error {
 	q := o.Quantiser
-	elems, size := q.Format.Block()
+	elems, size := q.Block()
 	n := len(m.numbers)
-	if !m.wide || n%elems != 0 {
+	if !m.wide || elems == 0 || n%elems != 0 {
 		return corrupt("%d numbers are no blocks of %v", n, q.Format)
 	}
 	total := n / elems * size
@@ -100,7 +111,7 @@ func (o Quantise) run(m *machine) error {
 
 // differ writes what a chunk has that does not follow.
 func (m *machine) differ(q *quant.Quantiser, head, total int) error {
-	if q.Format.FP8() {
+	if q.Format.Apart() && (q.Format.FP8() || len(m.scales) > 0) {
 		q.Scales.Values = q.Scales.Values[:0]
 		for p := m.scales; len(p) >= 4; p = p[4:] {
 			q.Scales.Values = append(q.Scales.Values, math.Float32frombits(le.Uint32(p)))

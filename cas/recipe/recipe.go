@@ -30,9 +30,10 @@
 //	3  round     type (bfloat16 or binary16). Numbers of single precision are rounded as package half does.
 //	4  quantise  format and variant of package quant, head, and for formats with scales apart their geometry:
 //	             type of the scales, rows and columns of the tensor, and of a group (quant.Scales), and the
-//	             first element's place. Numbers of single precision become blocks. Where the chunk's edges cut
-//	             blocks, their parts lie in a stream: first the head bytes ahead of the whole blocks, then
-//	             those behind them. Other streams: see quant.Streams. It is the last op.
+//	             first element's place; but of FP8 the rule of the scales (quant.Rule): kind, levels and
+//	             global scale, of 4 bytes each. Numbers of single precision become blocks. Where the chunk's
+//	             edges cut blocks, their parts lie in a stream: first the head bytes ahead of the whole
+//	             blocks, then those behind them. Other streams: see quant.Streams. It is the last op.
 //	6  combine   form, type, how many vectors: 1 to 8, and for each of them a coefficient, 4 bytes. The
 //	             vectors, of single precision, lie one behind the other. They become one of that type
 //	             (Form); what is no number is 0x7fc00000 before that. It is the last op. A stream for each

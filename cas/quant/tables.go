@@ -1,0 +1,92 @@
+package quant
+
+import "slices"
+
+// A codeTable is of a format whose codes stand for any numbers between -1 and 1.
+type codeTable struct {
+	values [16]float32 // rising
+	codes  [16]byte    // of these
+	place  [16]byte    // of a code among them
+	bounds [16]float32 // between a value and the next; behind the last none
+	from   [2*cells + 2]byte
+}
+
+// cells is how many parts the numbers from 0 to 1 are cut into. from has for each of them a place that is not
+// behind that of any number in it.
+const cells = 256
+
+// code is that of the number nearest to v, of two as near the lower one; 0 is nearest to what is none.
+func (t *codeTable) code(v float32) byte {
+	if v != v {
+		return 0
+	}
+	v = clamp(v, -1, 1)
+	n := t.from[int32((v+1)*cells)&(2*cells+1)]
+	for n < 15 && v > t.bounds[n] {
+		n++
+	}
+	return t.codes[n&15]
+}
+
+func newTable(values [16]float32, order func(a, b int) int) *codeTable {
+	t := new(codeTable)
+	at := make([]int, 16)
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortStableFunc(at, order)
+	for i, code := range at {
+		t.values[i], t.codes[i], t.place[code] = values[code], byte(code), byte(i)
+	}
+	for i := range 15 {
+		t.bounds[i] = (t.values[i] + t.values[i+1]) / 2
+	}
+	for i := range t.from {
+		edge := float32(i-1-cells) / cells // a part before: what is counted from may have been rounded up
+		for t.from[i] < 15 && t.bounds[t.from[i]] < edge {
+			t.from[i]++
+		}
+	}
+	return t
+}
+
+// nf4 are the numbers of NF4 in bitsandbytes (QLoRA, appendix E), fp4 those of its FP4.
+var (
+	nf4 = [16]float32{-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+		-0.18477343022823334, -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725,
+		0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1}
+	fp4 = [16]float32{0, 0.0052083334885537624, 0.6666666865348816, 1, 0.3333333432674408, 0.5,
+		0.1666666716337204, 0.25, 0, -0.0052083334885537624, -0.6666666865348816, -1, -0.3333333432674408, -0.5,
+		-0.1666666716337204, -0.25}
+)
+
+// The tables. The two codes of FP4 that stand for 0 are those of what is a little less and a little more, in
+// this order or the other one.
+var (
+	tableNF4 = newTable(nf4, byValue(nf4))
+	tablesFP = [2]*codeTable{newTable(fp4, byValue(fp4)), newTable(fp4, func(a, b int) int {
+		if fp4[a] == fp4[b] {
+			return b - a
+		}
+		return byValue(fp4)(a, b)
+	})}
+)
+
+func byValue(values [16]float32) func(a, b int) int {
+	return func(a, b int) int {
+		switch {
+		case values[a] < values[b]:
+			return -1
+		case values[a] > values[b]:
+			return 1
+		}
+		return 0
+	}
+}
+
+func tableOf(f Format, variant uint8) *codeTable {
+	if f == NF4 {
+		return tableNF4
+	}
+	return tablesFP[variant&1]
+}
