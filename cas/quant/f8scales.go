@@ -22,6 +22,12 @@ const (
 	types = 5
 )
 
+// Size is how many bytes a number of a type has.
+func (t Type) Size() int { return t.size() }
+
+// Number is the number of a type that p begins with.
+func (t Type) Number(p []byte) float32 { return t.value(get(p[:t.size()])) }
+
 func (t Type) size() int {
 	switch t {
 	case F32:

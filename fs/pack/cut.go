@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 
 	"ckptfs/cas"
-	"ckptfs/cas/chunk"
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
+	"ckptfs/fs/recipes"
 )
 
 // cut walks the plan and hands batches of chunks to the workers.
@@ -141,15 +141,23 @@ type cutter struct {
 // onGrid cuts a data region.
 func (c *cutter) onGrid(r *region) error {
 	r.odds = c.trials.chancesOf(c.series, &r.Region, r.tensor)
-	for i := range chunk.GridLen(r.Len) {
-		off, n := chunk.GridSpan(r.Len, i)
-		p, err := c.take(r, r.Off+off, n, r.rel.of(i))
+	step := stepOf(r.tensor, &r.Region)
+	for i := int64(0); i*step < r.Len; i++ {
+		p, err := c.take(r, r.Off+i*step, int(min(step, r.Len-i*step)), r.rel.of(i))
 		if err != nil {
 			return err
 		}
 		p.low, p.k = r.low, i
 	}
 	return c.end(r.objects)
+}
+
+// stepOf is how many bytes a chunk of a region has whose first tensor is t.
+func stepOf(t *formats.Tensor, r *formats.Region) int64 {
+	if t == nil || !fills(t, r) {
+		return cas.ChunkSize
+	}
+	return recipes.Step(t)
 }
 
 // take makes the next n bytes of r, which are at off, a chunk that is related to others. The batch only says

@@ -29,7 +29,11 @@ func newEarlier(st Store, m *manifest.Manifest) *earlier {
 }
 
 // grid is the chunks of one of e's regions; nil unless they lie on the grid.
-func (e *earlier) grid(r *formats.Region) (spans []manifest.Span) {
+func (e *earlier) grid(r *formats.Region) (spans []manifest.Span) { return e.stepped(r, cas.ChunkSize) }
+
+// stepped is the chunks of one of e's regions; nil unless they are as long as that, but for the last; or as the
+// first one where step is 0.
+func (e *earlier) stepped(r *formats.Region, step int64) (spans []manifest.Span) {
 	i, found := slices.BinarySearch(e.starts, r.Off)
 	for end := r.Off + r.Len; found && i < len(e.starts) && e.starts[i] < end; i++ {
 		x := e.m.Extents[i]
@@ -37,11 +41,14 @@ func (e *earlier) grid(r *formats.Region) (spans []manifest.Span) {
 			return nil
 		}
 		part, ok := e.list(e.m.Objects[x.Object])
-		if !ok || len(spans) > 0 && spans[len(spans)-1].Len != cas.ChunkSize {
+		if ok && step == 0 {
+			step = int64(part[0].Len)
+		}
+		if !ok || len(spans) > 0 && int64(spans[len(spans)-1].Len) != step {
 			return nil
 		}
 		for k, s := range part {
-			if s.Len != cas.ChunkSize && k < len(part)-1 {
+			if int64(s.Len) > step || int64(s.Len) != step && k < len(part)-1 {
 				return nil
 			}
 		}

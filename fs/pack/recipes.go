@@ -71,7 +71,7 @@ func (e *earlier) reader() *reader {
 			}
 			return p
 		}
-		out := recipes.ReadGrid(e.grid(r), chunk, off, n)
+		out := recipes.ReadGrid(e.stepped(r, 0), chunk, off, n)
 		if out == nil {
 			return nil, errGone
 		}

@@ -82,7 +82,7 @@ func (j *recoding) region(i int, t *formats.Tensor, c chances) error {
 	r := &j.own.m.Regions[i]
 	var grid, spans []manifest.Span
 	if t != nil {
-		grid = j.own.grid(r)
+		grid = j.own.stepped(r, stepOf(t, r))
 	}
 	if spans = grid; grid == nil {
 		spans = j.own.within(r)

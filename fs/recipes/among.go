@@ -42,8 +42,8 @@ const (
 //
 // nil: it cannot be, as far as is known. The error is of reading the target.
 func (f *Finder) Among(t *Target, sources []Source) (*Plan, error) {
-	if t.Len < MinLen || !t.Tensor.Contiguous() || !MayBeTarget(t.Tensor) {
-		return nil, nil
+	if ok, err := t.may(); !ok || err != nil {
+		return nil, err
 	}
 	n := t.Tensor.NumElements()
 	var usable []*source
@@ -51,7 +51,7 @@ func (f *Finder) Among(t *Target, sources []Source) (*Plan, error) {
 		if c.s == nil || !f.use(c.s) {
 			continue
 		}
-		if c.s.t.NumElements() == n {
+		if is := t.coded; is != nil && is.of(c.s) != nil || is == nil && c.s.t.NumElements() == n {
 			if p, err := f.probe(t, c.s); p != nil || err != nil {
 				return p, err
 			}
@@ -59,7 +59,7 @@ func (f *Finder) Among(t *Target, sources []Source) (*Plan, error) {
 		usable = append(usable, c.s)
 	}
 	usable = ofOneType(usable)
-	if len(usable) == 0 {
+	if len(usable) == 0 || t.coded != nil {
 		return nil, nil
 	}
 	var best *Plan

@@ -77,7 +77,7 @@ func shiftOf(at map[anchor.Key]int64, p []byte) (by int64, ok bool) {
 	return by, ok
 }
 
-// apart are parts in order, without those that lie over others.
+// aside are parts in order, without those that lie over others.
 func apart(all []part) (parts []part) {
 	slices.SortStableFunc(all, func(a, b part) int { return cmp.Compare(a.at, b.at) })
 	for _, p := range all {

@@ -18,11 +18,12 @@ type Plan struct {
 	layout  layout
 	via     half.Type // that the numbers were rounded to on the way; 0: none
 	len     int64     // bytes of the target
+	step    int64     // of a chunk
 	right   float64   // the share of samples that comes out
 
 	// One of these:
 	quantiser *quant.Quantiser
-	scales    []float32 // of all its groups, where it is FP8
+	scales    aside // of all its groups, where they lie apart and do not follow
 	to        recipe.Type
 }
 
@@ -34,7 +35,7 @@ func (p *Plan) block() (elems, size int64) {
 	if p.quantiser == nil {
 		return 1, int64(p.to.Size())
 	}
-	n, k := p.quantiser.Format.Block()
+	n, k := p.quantiser.Block()
 	return int64(n), int64(k)
 }
 
@@ -44,10 +45,10 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 		return nil
 	}
 	elems, size := p.block()
-	from := k * cas.ChunkSize
-	to := min(from+cas.ChunkSize, p.len)
+	from := k * p.step
+	to := min(from+p.step, p.len)
 	first, last := (from+size-1)/size, to/size // whole blocks
-	if last <= first {
+	if last <= first || (last-first)*elems > recipe.MaxValue/4 {
 		return nil
 	}
 	bases, runs := p.bases(first*elems, (last-first)*elems)
@@ -63,10 +64,10 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 	switch {
 	case p.quantiser != nil:
 		op := recipe.Quantise{Quantiser: *p.quantiser, Head: int(first*size - from)}
-		if op.Quantiser.Format.FP8() {
-			op.Quantiser.Scales.At = int(first)
-			for _, at := range op.Quantiser.Scales.Groups(int(last - first)) {
-				scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(p.scales[at]))
+		if op.Quantiser.Format.Apart() {
+			op.Quantiser.Scales.At = int(first * elems)
+			for _, x := range p.scaling(&op.Quantiser, int((last-first)*elems)) {
+				scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(x))
 			}
 		}
 		prog = append(prog, recipe.Widen{}, op)

@@ -16,6 +16,8 @@ const (
 	perPlace = 512 // elements, at least a block
 	maxHead  = 512 // rows of a head
 	mayBe    = 256 // elements that speak for or against a source at first
+
+	fewScales = 8 // that are looked at in a place
 )
 
 // places are those of a tensor that are looked at. Where heads begin and end, rows often stay where they are.
@@ -27,8 +29,18 @@ func formatOf(t *formats.Tensor) (quant.Format, bool) { return quant.ByName(stri
 // newPlan is how t is computed from sources by a layout, as far as that is known without looking; nil: it
 // cannot be.
 func newPlan(t *Target, sources []*source, l layout) (*Plan, error) {
-	p := &Plan{sources: sources, layout: l, len: t.Len}
-	if format, ok := formatOf(t.Tensor); ok {
+	p := &Plan{sources: sources, layout: l, len: t.Len, step: Step(t.Tensor)}
+	if t.coded != nil {
+		c := t.coded.of(sources[0])
+		if c == nil {
+			return nil, nil
+		}
+		p.quantiser, p.scales = &c.quantiser, c.scales
+		if c == t.coded {
+			p.quantiser = new(quant.Quantiser)
+			*p.quantiser = c.quantiser
+		}
+	} else if format, ok := formatOf(t.Tensor); ok {
 		p.quantiser = &quant.Quantiser{Format: format}
 		if format.FP8() {
 			if ok, err := p.scale(t); !ok || err != nil {
@@ -49,14 +61,17 @@ func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
 		return nil, err
 	}
 	elems, size := p.block()
-	per := (perPlace + elems - 1) / elems
-	blocks := t.Len / size
-	if blocks < per || blocks*elems != t.Tensor.NumElements() {
+	blocks, unit := t.Len/size, p.unit()
+	per, units := (perPlace+unit-1)/unit, blocks*elems/unit
+	if elems > 1 && elems == unit {
+		per = max(per, min(units, fewScales))
+	}
+	if units < per || blocks*elems != s.t.NumElements() {
 		return nil, nil
 	}
 	samples := make([]sample, len(places))
 	for i, at := range places {
-		samples[i] = sample{first: int64(float64(blocks-per)*at) * elems, n: per * elems}
+		samples[i] = sample{first: int64(float64(units-per)*at) * unit, n: per * unit}
 	}
 	if err := p.fill(t, samples); err != nil {
 		return nil, err
@@ -70,13 +85,28 @@ func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
 	return p, f.settle(t, p, blocks)
 }
 
+// unit is of how many elements samples are made: blocks, or whole groups where scales follow from them.
+func (p *Plan) unit() int64 {
+	elems, _ := p.block()
+	if p.quantiser != nil && p.quantiser.Format.Ruled() && p.scales.count() == 0 {
+		return int64(p.quantiser.Scales.Wide)
+	}
+	return elems
+}
+
 // fused is how many elements tell whether a quantiser rounds each product before it is added: that shows in
 // one of some ten thousand.
 const fused = 256 << 10
 
 // settle sets the variant of p's quantiser by more of the tensor, of so many blocks, where few elements tell.
 func (f *Finder) settle(t *Target, p *Plan, blocks int64) error {
-	if p.quantiser == nil || p.quantiser.Format.FP8() || p.quantiser.Format.Variants() == 1 {
+	if p.quantiser == nil {
+		return nil
+	}
+	if p.quantiser.Format.Ruled() {
+		f.rule(p)
+	}
+	if p.quantiser.Format.Apart() || p.quantiser.Format.Variants() == 1 {
 		return nil
 	}
 	elems, _ := p.block()
@@ -187,7 +217,8 @@ func (f *Finder) score(p *Plan, samples []sample) float64 {
 // however the numbers were rounded on the way, most of the codes are the same.
 func (p *Plan) may(s sample, x []float32) bool {
 	elems, size := p.block()
-	n := min(s.n, max(elems, mayBe/elems*elems))
+	unit := p.unit()
+	n := min(s.n, max(unit, mayBe/unit*unit))
 	s.n, s.bytes = n, s.bytes[:n/elems*size]
 	_, share := p.share([]sample{s}, s.bytes, x[:n])
 	return share >= Fits/2
@@ -195,7 +226,19 @@ func (p *Plan) may(s sample, x []float32) bool {
 
 // share is which share of the samples' codes follows from the numbers x.
 func (p *Plan) share(samples []sample, want []byte, x []float32) (q quant.Quantiser, share float64) {
-	if !p.quantiser.Format.FP8() {
+	if p.quantiser.Format == quant.ScalesOf {
+		q := *p.quantiser
+		g := &q.Scales
+		rows := g.Rows
+		g.Rows = len(x) / g.Wide // those of all samples lie one behind the other
+		q, share, err := quant.FitsScales(q, want, x)
+		q.Scales.Rows = rows
+		if err != nil {
+			return q, 0
+		}
+		return q, share
+	}
+	if !p.quantiser.Format.Apart() {
 		q, share, err := quant.Fits(*p.quantiser, want, x)
 		if err != nil {
 			return q, 0
@@ -207,7 +250,8 @@ func (p *Plan) share(samples []sample, want []byte, x []float32) (q quant.Quanti
 	at := 0
 	for _, s := range samples {
 		q := *p.quantiser
-		p.scalesOf(&q, int(s.first), int(s.n))
+		q.Scales.At = int(s.first)
+		q.Scales.Values = p.scaling(&q, int(s.n))
 		q, one, err := quant.Fits(q, s.bytes, x[at:at+int(s.n)])
 		if err != nil {
 			return found, 0
@@ -219,15 +263,6 @@ func (p *Plan) share(samples []sample, want []byte, x []float32) (q quant.Quanti
 		}
 	}
 	return found, share
-}
-
-// scalesOf sets the scales of q for n elements from first on.
-func (p *Plan) scalesOf(q *quant.Quantiser, first, n int) {
-	q.Scales.At = first
-	q.Scales.Values = nil
-	for _, at := range q.Scales.Groups(n) {
-		q.Scales.Values = append(q.Scales.Values, p.scales[at])
-	}
 }
 
 // widened are the numbers of src on the way that p's are.

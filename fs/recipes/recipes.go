@@ -8,6 +8,7 @@
 //	target        from                 program
 //	GGUF blocks   F32, BF16, F16       take, (widen, round,) widen, quantise
 //	F8_E4M3, …    the same             the same, with the scales that lie beside it
+//	I8, U8, I32   the same             the same, where they are codes (codes.go); and so their scales
 //	F32           BF16, F16            take, widen
 //	BF16, F16     F32, the other       take, widen, round
 //	any           the same type        take, where rows are in another order
@@ -31,6 +32,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/codec"
+	"ckptfs/cas/quant"
 	"ckptfs/cas/recipe"
 	"ckptfs/formats"
 	"ckptfs/index/manifest"
@@ -99,16 +101,17 @@ func MayBeTarget(t *formats.Tensor) bool {
 		return false
 	}
 	_, ok := types[t.DType]
-	if !ok {
-		_, ok = formatOf(t)
-	}
-	return ok
+	return ok || isQuantised(t) || mayBeScales(t)
+}
+
+func isQuantised(t *formats.Tensor) bool {
+	_, ok := formatOf(t)
+	return ok || mayBeCodes(t)
 }
 
 // Quantised reports whether a tensor has fewer bits than what it may have been computed from.
 func Quantised(t *formats.Tensor) bool {
-	_, ok := formatOf(t)
-	return ok && t.Region >= 0
+	return isQuantised(t) && t.Region >= 0
 }
 
 // Add adds a stored tensor, which fills its region; grid is the region's chunks, nil unless they lie on the
@@ -137,14 +140,32 @@ type Target struct {
 	Read func(off int64, n int) ([]byte, error)
 	// Beside is another tensor of its file, and its bytes; nil when there is none, or it is long.
 	Beside func(name string) (t *formats.Tensor, content []byte, err error)
+
+	asked bool // for coded
+	coded *coding
+}
+
+// may reports whether t may be computed, as far as its file tells. The error is of reading that.
+func (t *Target) may() (bool, error) {
+	if t.Len < minScales || !t.Tensor.Contiguous() || !MayBeTarget(t.Tensor) {
+		return false, nil
+	}
+	c, err := t.coding()
+	if err != nil || c == nil && mayBeCodes(t.Tensor) {
+		return false, err
+	}
+	return t.Len >= MinLen || c != nil && c.quantiser.Format == quant.ScalesOf, nil
 }
 
 // Of is how a tensor may be computed: of the first that explains the samples wholly, else of the one that
 // explains most of them, since what the one of several versions was made of the others explain, too, but for
 // some codes. nil: it cannot be, as far as is known. The error is of reading the target.
 func (f *Finder) Of(t *Target) (*Plan, error) {
-	if f.Empty() || t.Len < MinLen || !t.Tensor.Contiguous() || !MayBeTarget(t.Tensor) {
+	if f.Empty() {
 		return nil, nil
+	}
+	if ok, err := t.may(); !ok || err != nil {
+		return nil, err
 	}
 	short := t.Len <= cas.ChunkSize
 	if short && f.vain >= maxVain && f.vain%vainEvery != 0 {
@@ -163,11 +184,11 @@ func (f *Finder) Of(t *Target) (*Plan, error) {
 
 // nearest is Of for a tensor that is looked at, and how many sources were.
 func (f *Finder) nearest(t *Target) (best *Plan, tries int, err error) {
-	n := t.Tensor.NumElements()
+	name, may := t.sources()
 	var seen []*source
-	for _, key := range keys(t.Tensor.Name) {
+	for _, key := range keys(name) {
 		for _, s := range slices.Backward(f.byName[key]) {
-			if s.t.NumElements() != n || slices.Contains(seen, s) || !may(t.Tensor, s) || !f.use(s) {
+			if slices.Contains(seen, s) || !may(s) || !f.use(s) {
 				continue
 			}
 			if seen, tries = append(seen, s), tries+1; tries > maxCandidates {
@@ -188,10 +209,17 @@ func (f *Finder) nearest(t *Target) (best *Plan, tries int, err error) {
 	return best, tries, nil
 }
 
-// may reports whether t may be computed from s: a tensor of the same type is another version of it, which
-// has its own ways of being stored, unless a converter gave it another name.
-func may(t *formats.Tensor, s *source) bool {
-	return t.DType != s.t.DType || strings.HasPrefix(t.Name, layerOf) != strings.HasPrefix(s.t.Name, layerOf)
+// sources are those that t may be computed from: of which name, and which of these. A tensor of the same type
+// is another version of it, which has its own ways of being stored, unless a converter gave it another name.
+func (t *Target) sources() (name string, may func(*source) bool) {
+	if c := t.coded; c != nil {
+		return c.name, func(s *source) bool { return c.of(s) != nil }
+	}
+	x, n := t.Tensor, t.Tensor.NumElements()
+	return x.Name, func(s *source) bool {
+		return s.t.NumElements() == n && (x.DType != s.t.DType ||
+			strings.HasPrefix(x.Name, layerOf) != strings.HasPrefix(s.t.Name, layerOf))
+	}
 }
 
 // use reports whether s can be computed from: it is there, and no recipe itself.
@@ -213,17 +241,21 @@ func (f *Finder) read(s *source, first, n int64) []byte {
 	return ReadGrid(s.chunks, f.chunk, first*w, int(n*w))
 }
 
-// ReadGrid reads n bytes from off on of what lies in chunks on the grid of cas.ChunkSize; nil when they cannot
-// be read. chunk is a chunk's content, nil when that cannot be read.
+// ReadGrid reads n bytes from off on of what lies in chunks on a grid; nil when they cannot be read. chunk is a
+// chunk's content, nil when that cannot be read.
 func ReadGrid(chunks []manifest.Span, chunk func(cas.Hash) []byte, off int64, n int) []byte {
 	out := make([]byte, 0, n)
+	step := int64(cas.ChunkSize)
+	if len(chunks) > 1 {
+		step = int64(chunks[0].Len)
+	}
 	for n > 0 {
-		k := off / cas.ChunkSize
+		k := off / step
 		if k >= int64(len(chunks)) {
 			return nil
 		}
 		p := chunk(chunks[k].Hash)
-		at := int(off - k*cas.ChunkSize)
+		at := int(off - k*step)
 		if at >= len(p) {
 			return nil
 		}

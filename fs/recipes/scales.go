@@ -1,16 +1,9 @@
 package recipes
 
-import (
-	"encoding/binary"
-	"math"
-
-	"ckptfs/cas/half"
-	"ckptfs/cas/quant"
-	"ckptfs/formats"
-)
+import "ckptfs/cas/quant"
 
 // maxScales bounds the groups of a tensor.
-const maxScales = 1 << 22
+const maxScales = 1 << 24
 
 // scaleNames are what stands behind a tensor's name in that of its scales.
 var scaleNames = []string{"_scale", "_scale_inv"}
@@ -51,8 +44,8 @@ func (p *Plan) scale(t *Target) (ok bool, err error) {
 		default:
 			continue
 		}
-		var as bool
-		if g.Type, p.scales, as = scalesAs(s.DType, content); as {
+		if typ, ok := scaleTypes[s.DType]; ok && typ <= quant.F16 {
+			g.Type, p.scales = typ, aside{typ, content}
 			p.quantiser.Scales = g
 			return true, nil
 		}
@@ -60,25 +53,36 @@ func (p *Plan) scale(t *Target) (ok bool, err error) {
 	return false, nil
 }
 
-// scalesAs are numbers of a type that scales may have.
-func scalesAs(t formats.DType, p []byte) (as quant.Type, x []float32, ok bool) {
-	le := binary.LittleEndian
-	switch t {
-	case formats.F32:
-		for ; len(p) >= 4; p = p[4:] {
-			x = append(x, math.Float32frombits(le.Uint32(p)))
-		}
-		return quant.F32, x, true
-	case formats.BF16:
-		for ; len(p) >= 2; p = p[2:] {
-			x = append(x, half.FromBF16(le.Uint16(p)))
-		}
-		return quant.BF16, x, true
-	case formats.F16:
-		for ; len(p) >= 2; p = p[2:] {
-			x = append(x, half.FromF16(le.Uint16(p)))
-		}
-		return quant.F16, x, true
+// scaling are the scales that n elements have from where q's begin; nil: they follow.
+func (p *Plan) scaling(q *quant.Quantiser, n int) (x []float32) {
+	if p.scales.count() == 0 {
+		return nil
 	}
-	return 0, nil, false
+	for _, at := range q.Scales.Groups(n) {
+		x = append(x, p.scales.at(at))
+	}
+	return x
 }
+
+// rule sets the rule by which most of some scales in the middle follow.
+func (f *Finder) rule(p *Plan) {
+	g := &p.quantiser.Scales
+	if p.scales.count() == 0 || g.Tall != 1 {
+		return
+	}
+	all, size := int(p.scales.count()), p.scales.typ.Size()
+	n := max(1, min(all, ruled/g.Wide, 64))
+	at := (all - n) / 2
+	src := f.numbers(p, []sample{{first: int64(at * g.Wide), n: int64(n * g.Wide)}})
+	if src == nil {
+		return
+	}
+	of := quant.Quantiser{Format: quant.ScalesOf, Scales: *g}
+	of.Scales.Rows, of.Scales.Cols, of.Scales.At, of.Scales.Values = n, g.Wide, 0, nil
+	if of, _, err := quant.FitsScales(of, p.scales.raw[at*size:(at+n)*size], p.widened(src)); err == nil {
+		g.Rule = of.Scales.Rule
+	}
+}
+
+// ruled is how many elements tell by which rule scales follow.
+const ruled = 128 << 10

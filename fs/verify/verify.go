@@ -128,7 +128,8 @@ func (v *Verifier) tensor(ctx context.Context, f *File, t *formats.Tensor) (foll
 	if of == nil || err != nil {
 		return 0, 0, err
 	}
-	for k := int64(0); k*cas.ChunkSize < r.Len; k++ {
+	step := recipes.Step(t)
+	for k := int64(0); k*step < r.Len; k++ {
 		if err := ctx.Err(); err != nil {
 			return 0, 0, err
 		}
@@ -136,7 +137,7 @@ func (v *Verifier) tensor(ctx context.Context, f *File, t *formats.Tensor) (foll
 		if how == nil {
 			continue
 		}
-		raw, err := read(k*cas.ChunkSize, int(min(cas.ChunkSize, r.Len-k*cas.ChunkSize)))
+		raw, err := read(k*step, int(min(step, r.Len-k*step)))
 		if err != nil {
 			return 0, 0, err
 		}

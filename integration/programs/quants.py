@@ -7,7 +7,8 @@ llama-quantize writes. Prints a line of JSON a file, the base first:
 
     path         below DIR
     kind         HF, BF16, F16; a format of ggml or a mix of them (Q4_K_M); FP8 (a scale a row, as compressed-tensors),
-                 FP8-tensor, FP8-reciprocal (a tensor, as AutoFP8), FP8-block (128 by 128, as DeepSeek)
+                 FP8-tensor, FP8-reciprocal (a tensor, as AutoFP8), FP8-block (128 by 128, as DeepSeek); or what
+                 coded.py makes
     importance   quantised with an importance matrix
     fused        by the library with fused multiplications and additions
     seven        one of the folder of seven
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+import coded
 import ggml
 
 MAX = 448  # of float8_e4m3fn
@@ -308,6 +310,8 @@ folder.gguf("Q4_K_M")
 folder.fp8("-FP8-tensor", "FP8-tensor", by_tensor, quant_method="compressed-tensors", format="float-quantized")
 folder.fp8("-FP8", "FP8-reciprocal", by_reciprocal, quant_method="fp8", activation_scheme="dynamic")
 folder.fp8("-FP8-block", "FP8-block", by_block, scale="weight_scale_inv", quant_method="fp8", weight_block_size=[128, 128])
+coded.bitsandbytes(folder, args.minilm or os.path.join(args.dir, model.name))
+coded.compressed(folder)
 if not args.minilm:  # whose rows have no whole blocks of 256
     for kind in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4", "Q5_K", "Q4_K", "Q3_K", "Q2_K", "IQ4_NL", "IQ4_XS"):
         folder.gguf(kind, pure=True)
