@@ -17,7 +17,7 @@ const (
 	streams      = codeStream + codeGroups
 	groups       = 8
 	codeGroups   = 8
-	factorStream = 0 // of FP8: four planes
+	factorStream = 0 // of scales that lie apart: four planes
 )
 
 // FirstCorrection is the first of the Streams that correct codes; those before it are of scales and offsets.

@@ -53,7 +53,8 @@ func all() (qs []Quantiser) {
 // scaleTensors are q by all rules.
 func scaleTensors(q Quantiser) (qs []Quantiser) {
 	for kind, typ := range []Type{F32, E4M3, E4M3, E4M3, E8M0, BF16, BF16, F16, E4M3} {
-		q.Scales = Scales{Type: typ, Rows: 10_000, Cols: 16, Tall: 1, Wide: 16, At: 160, Rule: Rule{0, 6, 2688}}
+		q.Scales = Scales{Type: typ, Rows: 10_000, Cols: 16, Tall: 1, Wide: 16, At: 160}
+		q.Scales.Rule = Rule{0, 6, 2688}
 		if kind < ruleKinds {
 			q.Scales.Rule.Kind = RuleKind(kind)
 		}

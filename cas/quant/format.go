@@ -125,8 +125,8 @@ const (
 	Stored = 2
 )
 
-// The variants of FP8, of whole numbers, and of NVFP4 and MXFP4Pairs: what is rounded, of an element x and its
-// scale s.
+// The variants of FP8, of whole numbers, and of NVFP4 and MXFP4Pairs: what is rounded, of an element x and
+// its scale s.
 const (
 	Divide     = 0 // x/s
 	DivideBF16 = 1 // x/s, rounded to bfloat16

@@ -40,7 +40,14 @@
 //	IQ4_XS 256  136  d; 2 bytes: the upper two bits of eight scales of six bits, 32 more than they are; 4:
 //	                 their lower bits, two a byte, lo first; nibbles of each part
 //	MXFP4   32   17  e; nibbles
-//	F8_E4M3, F8_E5M2: a code each; their scales lie elsewhere (Scales)
+//
+// The scales of others lie elsewhere (Scales). They have a code a byte, or, in pairs, a byte for two elements
+// that lie beside each other.
+//
+//	F8_E4M3, F8_E5M2, INT8, UINT8   a code each; of UINT8 128 more than it is
+//	INT4, NVFP4, MXFP4 in pairs     pairs, the first lo; of INT4 8 more than they are
+//	NF4, FP4                        pairs, the first hi
+//	scales                          no codes: the scales of groups themselves, of a type
 //
 // Twelve bytes s of six-bit fields are those of the parts 0 to 3, scales s[j] mod 64, offsets s[j+4] mod 64;
 // and of the parts j from 4 on: scales s[j+4] mod 16 + 16 (s[j-4] / 64), offsets s[j+4] / 16 + 16 (s[j] /
@@ -62,6 +69,13 @@
 //	                  a negative one other than 0
 //	FP8               v below, clamped to 448 or 57344 of either sign, rounded to the type, ties to even; 0 of
 //	                  what is no number
+//	INT8, UINT8, INT4 clamp(rne(v), -128 or -8, 127 or 7); 0 of what is no number
+//	NVFP4, MXFP4 in pairs  |v| rounded to 0, 0.5, 1, 1.5, 2, 3, 4, 6, ties to the even code; 8 more for a
+//	                  negative v; 0 of 0 and of what is no number
+//	NF4, FP4          the one of the 16 numbers of bitsandbytes (tables.go) that is nearest to x (1/s),
+//	                  clamped to 1 of either sign, of two as near the lesser; s is at least 1e-38. Code 0 of
+//	                  what is no number. Of FP4 two codes stand for 0: the lower one is what is a little less
+//	                  than 0, in variant 1 what is a little more
 //
 // id is 1/d', or 0 where d' is 0. Where 1/d or 1/(d sc) would be 1/0 it is 0. d' and m' are, of the variants
 // Plain and Fused, what d and m are rounded from (below); of Stored they are d and m, and where d is 0 all
@@ -69,8 +83,9 @@
 // is 0 the quantiser's search left codes behind: d sc is then (max - min(min, 0)) / q, m mn is -min(min, 0);
 // of Q6_K and Q3_K it is first / -q; and where that is 0, codes are 0. q is in the next table.
 //
-// Of FP8 v is, by variant, of x and its scale s: 0 x/s; 1 bf16(x/s); 2 x (1/s); 3 bf16(x bf16(1/s)); 4
-// f16(x/s). bf16 is rounding to bfloat16.
+// v is, by variant, of x and its scale s: 0 x/s; 1 bf16(x/s); 2 x (1/s); 3 bf16(x bf16(1/s)); 4 f16(x/s); 5,
+// of whole numbers, x (127/s). bf16 is rounding to bfloat16. Of NVFP4 s is the scale divided by that of the
+// scales (Rule.Global).
 //
 // # Scales
 //
@@ -87,6 +102,7 @@
 //	MXFP4                     e: the exponent field of the greatest magnitude, less 2; 0 if that is less
 //	FP8                       the greatest magnitude among the finite ones of x in the group, / 448 or 57344,
 //	                          rounded to the type of the scales
+//	others that lie elsewhere the same magnitude a, by a Rule
 //
 // # Streams
 //
@@ -104,8 +120,9 @@
 //	14     a bit for each part, from the lowest of a byte on: whether codes of it are corrected
 //	15-22  corrections: codes, in stream 15 + group, of parts that are corrected
 //
-// FP8 has its scales' differences, byte by byte, in the streams 0 to 3 (0 and 1 where they have 16 bits), the
-// least significant first, and parts of 64 elements, at last fewer. A stream without a byte is zeros, as many
+// Scales that lie elsewhere have their differences, byte by byte, in the streams 0 to 3 (0 and 1 where they
+// have 16 bits, 0 where they have 8), the least significant first; those of 8 bits count as they are. Parts
+// of such formats have 64 elements, at last fewer. A stream without a byte is zeros, as many
 // as needed. Every other one is exactly as long as needed. Where stream 14 is empty and a later one is not,
 // all parts are corrected.
 //
@@ -127,7 +144,7 @@ import (
 type Quantiser struct {
 	Format  Format
 	Variant uint8
-	Scales  Scales // of FP8
+	Scales  Scales // of formats whose scales lie elsewhere
 }
 
 func (q *Quantiser) check(n int) error {

@@ -31,8 +31,7 @@ func newEarlier(st Store, m *manifest.Manifest) *earlier {
 // grid is the chunks of one of e's regions; nil unless they lie on the grid.
 func (e *earlier) grid(r *formats.Region) (spans []manifest.Span) { return e.stepped(r, cas.ChunkSize) }
 
-// stepped is the chunks of one of e's regions; nil unless they are as long as that, but for the last; or as the
-// first one where step is 0.
+// stepped is the chunks of one of e's regions; nil unless they are as long as that, but for the last.
 func (e *earlier) stepped(r *formats.Region, step int64) (spans []manifest.Span) {
 	i, found := slices.BinarySearch(e.starts, r.Off)
 	for end := r.Off + r.Len; found && i < len(e.starts) && e.starts[i] < end; i++ {
@@ -41,9 +40,6 @@ func (e *earlier) stepped(r *formats.Region, step int64) (spans []manifest.Span)
 			return nil
 		}
 		part, ok := e.list(e.m.Objects[x.Object])
-		if ok && step == 0 {
-			step = int64(part[0].Len)
-		}
 		if !ok || len(spans) > 0 && int64(spans[len(spans)-1].Len) != step {
 			return nil
 		}
@@ -55,6 +51,44 @@ func (e *earlier) stepped(r *formats.Region, step int64) (spans []manifest.Span)
 		spans = append(spans, part...)
 	}
 	return spans
+}
+
+// at is n bytes of the file from off on; nil when they cannot be read.
+func (e *earlier) at(off int64, n int) []byte {
+	out := make([]byte, 0, n)
+	i, found := slices.BinarySearch(e.starts, off)
+	if !found {
+		i--
+	}
+	for ; i >= 0 && i < len(e.starts) && len(out) < n; i++ {
+		x, skip := &e.m.Extents[i], off+int64(len(out))-e.starts[i]
+		m := min(x.Len-skip, int64(n-len(out)))
+		if x.Object < 0 {
+			out = append(out, make([]byte, m)...)
+			continue
+		}
+		spans, ok := e.list(e.m.Objects[x.Object])
+		if !ok {
+			return nil
+		}
+		skip += x.ObjOff
+		for _, s := range spans {
+			if m > 0 && skip < int64(s.Len) {
+				p, err := e.store.Get(s.Hash, nil)
+				if err != nil || len(p) != int(s.Len) {
+					return nil
+				}
+				part := p[skip:][:min(m, int64(len(p))-skip)]
+				out, m, skip = append(out, part...), m-int64(len(part)), 0
+				continue
+			}
+			skip -= int64(s.Len)
+		}
+	}
+	if len(out) != n {
+		return nil
+	}
+	return out
 }
 
 func (e *earlier) list(o manifest.Object) ([]manifest.Span, bool) {

@@ -64,18 +64,10 @@ var errGone = errors.New("it cannot be read")
 // reader reads a packed file.
 func (e *earlier) reader() *reader {
 	read := func(r *formats.Region, off int64, n int) ([]byte, error) {
-		chunk := func(h cas.Hash) []byte {
-			p, err := e.store.Get(h, nil)
-			if err != nil {
-				return nil
-			}
-			return p
+		if p := e.at(r.Off+off, n); p != nil {
+			return p, nil
 		}
-		out := recipes.ReadGrid(e.stepped(r, 0), chunk, off, n)
-		if out == nil {
-			return nil, errGone
-		}
-		return out, nil
+		return nil, errGone
 	}
 	return &reader{tensors: e.m.Tensors, regions: e.m.Regions, read: read}
 }

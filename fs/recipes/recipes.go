@@ -241,21 +241,17 @@ func (f *Finder) read(s *source, first, n int64) []byte {
 	return ReadGrid(s.chunks, f.chunk, first*w, int(n*w))
 }
 
-// ReadGrid reads n bytes from off on of what lies in chunks on a grid; nil when they cannot be read. chunk is a
-// chunk's content, nil when that cannot be read.
+// ReadGrid reads n bytes from off on of what lies in chunks on the grid of cas.ChunkSize; nil when they cannot
+// be read. chunk is a chunk's content, nil when that cannot be read.
 func ReadGrid(chunks []manifest.Span, chunk func(cas.Hash) []byte, off int64, n int) []byte {
 	out := make([]byte, 0, n)
-	step := int64(cas.ChunkSize)
-	if len(chunks) > 1 {
-		step = int64(chunks[0].Len)
-	}
 	for n > 0 {
-		k := off / step
+		k := off / cas.ChunkSize
 		if k >= int64(len(chunks)) {
 			return nil
 		}
 		p := chunk(chunks[k].Hash)
-		at := int(off - k*step)
+		at := int(off - k*cas.ChunkSize)
 		if at >= len(p) {
 			return nil
 		}

@@ -105,8 +105,12 @@ func interleaved(x []float32, cols, head int) (y []float32) {
 func computed(t *testing.T, st contents, plan *Plan, raw []byte) (share float64, size int) {
 	t.Helper()
 	done := 0
-	for k := 0; k*cas.ChunkSize < len(raw); k++ {
-		want := raw[k*cas.ChunkSize : min((k+1)*cas.ChunkSize, len(raw))]
+	step := cas.ChunkSize
+	if plan != nil {
+		step = int(plan.step)
+	}
+	for k := 0; k*step < len(raw); k++ {
+		want := raw[k*step : min((k+1)*step, len(raw))]
 		r := plan.Chunk(int64(k))
 		if r == nil {
 			continue
@@ -203,7 +207,6 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestGone: what is not in the store, or is computed itself, is no base.
 // TestOfNearest: of several versions of a tensor it is the one that it was made of.
 func TestOfNearest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))

@@ -6,6 +6,10 @@
     NVFP4, MXFP4-packed          compressed-tensors, numbers of four bits
 """
 
+import contextlib
+import os
+import sys
+
 import torch
 
 BITSANDBYTES = {
@@ -32,10 +36,11 @@ def bitsandbytes(folder, source):
     for kind, how in BITSANDBYTES.items():
         if not folder.wants(kind):
             continue
-        model = (AutoModelForCausalLM if causal else AutoModel).from_pretrained(
-            source, dtype="auto", device_map="cpu", quantization_config=BitsAndBytesConfig(**how))
         path = folder.path(f"{folder.model.name}-{kind}", "model.safetensors")
-        model.save_pretrained(path.removesuffix("/model.safetensors"))
+        with contextlib.redirect_stdout(sys.stderr):  # deepspeed says that there is no GPU
+            model = (AutoModelForCausalLM if causal else AutoModel).from_pretrained(
+                source, dtype="auto", device_map="cpu", quantization_config=BitsAndBytesConfig(**how))
+            model.save_pretrained(os.path.dirname(path))
         folder.say(path, kind)
 
 

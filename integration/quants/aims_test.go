@@ -21,6 +21,15 @@ var aims = map[string]struct{ plain, importance float64 }{
 	"FP8-tensor":     {plain: 0.5},
 	"FP8-reciprocal": {plain: 0.5},
 	"FP8-block":      {plain: 0.5},
+
+	"NF4":          {plain: 0.3},
+	"FP4":          {plain: 0.3},
+	"INT8":         {plain: 0.3},
+	"W4A16":        {plain: 0.3},
+	"W8A16":        {plain: 0.3},
+	"W8A8":         {plain: 0.3},
+	"NVFP4":        {plain: 0.4},
+	"MXFP4-packed": {plain: 0.3},
 }
 
 // wantAims fails the test for each of these kinds that takes more than is aimed at; all if none are named.

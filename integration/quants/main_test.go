@@ -1,6 +1,7 @@
 // Package quants tests what models take that are stored in many precisions: safetensors and GGUF in half
-// precision, GGUF quantised by ggml's own code, FP8. Whatever a store makes of them, each file reads back as
-// it was saved: whether the base came first or last, after the base is gone, and from the segments alone.
+// precision, GGUF quantised by ggml's own code, FP8, and what bitsandbytes and compressed-tensors make.
+// Whatever a store makes of them, each file reads back as it was saved: whether the base came first or last,
+// after the base is gone, and from the segments alone.
 package quants
 
 import (

@@ -186,6 +186,10 @@ func TestAtOnce(t *testing.T) {
 	s.same("packed", m.files)
 }
 
+// edited are kinds that TestEdited edits besides the folder of seven.
+var edited = []string{"Q4_0", "MXFP4", "FP8-block", "NF4", "NF4-nested", "INT8", "W4A16", "NVFP4",
+	"MXFP4-packed"}
+
 // TestEdited: files that are nearly what a quantiser makes, beside what they were made from: some of their
 // bytes changed, cut off, continued.
 func TestEdited(t *testing.T) {
@@ -195,7 +199,7 @@ func TestEdited(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	want := map[string][]byte{}
 	for _, f := range m.files[2:] {
-		if !f.Seven && f.Kind != "Q4_0" && f.Kind != "MXFP4" && f.Kind != "FP8-block" {
+		if !f.Seven && !slices.Contains(edited, f.Kind) {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(m.dir, f.Path))
@@ -230,6 +234,10 @@ func TestEdited(t *testing.T) {
 	s.Run("check", "--read-data", s.Dir)
 }
 
+// libraries are the kinds that programs/coded.py makes.
+var libraries = []string{"NF4", "NF4-nested", "FP4", "INT8", "W4A16", "W8A16", "W8A8", "NVFP4",
+	"MXFP4-packed"}
+
 // TestMiniLM: real weights in single precision, from which GGUF comes by way of half precision; most of the
 // rows have no whole blocks of 256.
 func TestMiniLM(t *testing.T) {
@@ -238,11 +246,13 @@ func TestMiniLM(t *testing.T) {
 	if _, err := os.Stat(weights); err != nil {
 		t.Skip("no weights of MiniLM here: scripts/setup-peers fetches them")
 	}
-	m := makeModel(t, t.TempDir(), "--minilm", weights, "--only", "F16,Q8_0,Q6_K,Q5_K_M,Q4_K_M,FP8")
+	m := makeModel(t, t.TempDir(), "--minilm", weights, "--only",
+		"F16,Q8_0,Q6_K,Q5_K_M,Q4_K_M,FP8,"+strings.Join(libraries, ","))
 	s := newStore(t, m)
 	s.add(m.files)
 	s.report()
-	s.wantAims("Q8_0", "FP8") // the others are mixes in which Q5_0 and Q5_1 have an importance matrix
+	s.wantAims(append(libraries, "Q8_0", "FP8")...)
+	// The others are mixes in which Q5_0 and Q5_1 have an importance matrix.
 	s.same("packed", m.files)
 	s.Run("check", "--read-data", s.Dir)
 }

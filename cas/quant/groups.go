@@ -92,16 +92,17 @@ func (t Type) value(b uint32) float32 {
 	return math.Float32frombits(b)
 }
 
-// Scales says which elements of a tensor in FP8 share a scale: those of a group. The tensor is a matrix of
-// Rows by Cols, of which the elements at hand begin at At. Groups are Tall by Wide, at the lower and right
-// edge less. Where Tall is 0 there are no scales: 1 stands for all.
+// Scales says which elements of a tensor share a scale that lies apart: those of a group. The tensor is a
+// matrix of Rows by Cols, of which the elements at hand begin at At. Groups are Tall by Wide, at the lower
+// and right edge less. Where Tall is 0 there are no scales: 1 stands for all.
 type Scales struct {
 	Type       Type
 	Rows, Cols int
 	Tall, Wide int
 	At         int
-	Rule       Rule      // by which they follow from elements; not of FP8
-	Values     []float32 // given to Differ: one for each of Groups, a number of Type. nil, but of FP8: they follow
+	Rule       Rule // by which they follow from elements; not of FP8
+	// Values are given to Differ: one for each of Groups, a number of Type. nil, but of FP8: they follow.
+	Values []float32
 }
 
 const maxSide = 1 << 30
