@@ -151,15 +151,10 @@ func (c *coder) grouped(i int, v []byte, predicted *[16]byte, bits uint, other *
 	c.wrong = c.wrong || all&^mask != 0
 }
 
-// ordinal orders numbers of binary16 by value.
-func ordinal(h uint16) uint16 { return h ^ (uint16(int16(h)>>15) | 0x8000) }
-
-func fromOrdinal(o uint16) uint16 { return o ^ (uint16(^int16(o)>>15) | 0x8000) }
-
 // half is a scale in binary16; its eight middle bits are in stream i, the highest in the next.
 func (c *coder) half(i int, v, predicted uint16) uint16 {
 	if !c.reads {
-		r := int16(ordinal(v) - ordinal(predicted))
+		r := int16(half.Ordinal16(v) - half.Ordinal16(predicted))
 		z := uint16(r<<1) ^ uint16(r>>15)
 		c.nibble(byte(z & 15))
 		c.byte(i, byte(z>>4))
@@ -173,7 +168,7 @@ func (c *coder) half(i int, v, predicted uint16) uint16 {
 	}
 	z |= uint16(top) << 12
 	r := z>>1 ^ -(z & 1)
-	return fromOrdinal(ordinal(predicted) + r)
+	return half.FromOrdinal16(half.Ordinal16(predicted) + r)
 }
 
 // word is a scale that lies apart, of 32 bits, 16 or 8. Its bytes lie in streams of their own, the lowest
@@ -184,10 +179,10 @@ func (c *coder) word(v, predicted uint32, size int) uint32 {
 	case 1:
 		z = uint32(zigzag(int8(v - predicted)))
 	case 2:
-		r := int16(ordinal(uint16(v)) - ordinal(uint16(predicted)))
+		r := int16(half.Ordinal16(uint16(v)) - half.Ordinal16(uint16(predicted)))
 		z = uint32(uint16(r<<1) ^ uint16(r>>15))
 	default:
-		r := int32(ordinal32(v) - ordinal32(predicted))
+		r := int32(half.Ordinal32(v) - half.Ordinal32(predicted))
 		z = uint32(r<<1) ^ uint32(r>>31)
 	}
 	var got uint32
@@ -199,14 +194,10 @@ func (c *coder) word(v, predicted uint32, size int) uint32 {
 	case 1:
 		return (predicted + r) & 0xff
 	case 2:
-		return uint32(fromOrdinal(ordinal(uint16(predicted)) + uint16(r)))
+		return uint32(half.FromOrdinal16(half.Ordinal16(uint16(predicted)) + uint16(r)))
 	}
-	return fromOrdinal32(ordinal32(predicted) + r)
+	return half.FromOrdinal32(half.Ordinal32(predicted) + r)
 }
-
-func ordinal32(x uint32) uint32 { return x ^ (uint32(int32(x)>>31) | 1<<31) }
-
-func fromOrdinal32(o uint32) uint32 { return o ^ (uint32(^int32(o)>>31) | 1<<31) }
 
 // done reports whether all was taken that the streams have, and nothing else.
 func (c *coder) done() bool {

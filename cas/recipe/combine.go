@@ -183,21 +183,20 @@ func narrow(dst []byte, src []float32, t Type) {
 	}
 }
 
-// ordinal maps floats of w bytes to integers of the same order, and unordinal back.
+// ordinal is the place of a float of w bytes in the order of all (package half), and unordinal the float
+// there.
 func ordinal(x uint32, w int) uint32 {
-	top := uint32(1) << (8*w - 1)
-	if x&top != 0 {
-		return ^x & (top<<1 - 1)
+	if w == 2 {
+		return uint32(half.Ordinal16(uint16(x)))
 	}
-	return x | top
+	return half.Ordinal32(x)
 }
 
-func unordinal(x uint32, w int) uint32 {
-	top := uint32(1) << (8*w - 1)
-	if x&top == 0 {
-		return ^x & (top<<1 - 1)
+func unordinal(o uint32, w int) uint32 {
+	if w == 2 {
+		return uint32(half.FromOrdinal16(uint16(o)))
 	}
-	return x &^ top
+	return half.FromOrdinal32(o)
 }
 
 func element(p []byte, i, w int) uint32 {
@@ -254,7 +253,7 @@ func (m *machine) correct(p []byte, w int) error {
 			u |= uint32(planes[k][i]) << (8 * k)
 		}
 		d := uint32(int32(u>>1) ^ -int32(u&1))
-		x := unordinal((ordinal(element(p, i, w), w)+d)&(1<<(8*w-1)<<1-1), w)
+		x := unordinal(ordinal(element(p, i, w), w)+d, w)
 		if w == 2 {
 			le.PutUint16(p[2*i:], uint16(x))
 		} else {

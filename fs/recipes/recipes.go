@@ -8,7 +8,7 @@
 //	target        from                 program
 //	GGUF blocks   F32, BF16, F16       take, (widen, round,) widen, quantise
 //	F8_E4M3, …    the same             the same, with the scales that lie beside it
-//	I8, U8, I32   the same             the same, where they are codes (codes.go); and so their scales
+//	I8, U8, I32   the same             the same, where they are codes (coded.go); and so their scales
 //	F32           BF16, F16            take, widen
 //	BF16, F16     F32, the other       take, widen, round
 //	any           the same type        take, where rows are in another order
