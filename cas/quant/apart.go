@@ -49,25 +49,47 @@ func (q *Quantiser) predictApart(codes []byte, x []float32, scales []float32) {
 
 // codes are those of elements that share a factor.
 func (q *Quantiser) codes(codes []byte, x []float32, s float32) {
-	x = x[:len(codes)]
-	switch q.Format {
-	case NF4, FP4:
-		t := tableOf(q.Format, q.Variant)
-		for i, x := range x {
-			codes[i] = t.code(float32(x * s))
+	var some [256]float32
+	for len(codes) > 0 {
+		n := min(len(some), len(codes))
+		v, to := some[:n], codes[:n]
+		q.quotients(v, x[:n], s)
+		switch q.Format {
+		case NF4, FP4:
+			tableOf(q.Format, q.Variant).all(to, v)
+		case NVFP4, MXFP4Pairs:
+			for i, v := range v {
+				to[i] = e2m1Even(v)
+			}
+		default:
+			lo, hi, zero := q.Format.whole()
+			for i, v := range v {
+				if v != v {
+					v = 0
+				}
+				n := int32(bits(clamp(v, lo, hi)+magic)) - magicBits
+				to[i] = byte(n + zero)
+			}
 		}
-	case NVFP4, MXFP4Pairs:
+		codes, x = codes[n:], x[n:]
+	}
+}
+
+// quotients sets v to what unrounded8 makes of x, or for tables to products.
+func (q *Quantiser) quotients(v, x []float32, s float32) {
+	x = x[:len(v)]
+	switch {
+	case q.Format == NF4 || q.Format == FP4 || q.Variant == Times || q.Variant == Times127:
 		for i, x := range x {
-			codes[i] = e2m1Even(q.unrounded8(x, s))
+			v[i] = float32(x * s)
+		}
+	case q.Variant == Divide:
+		for i, x := range x {
+			v[i] = x / s
 		}
 	default:
-		lo, hi, zero := q.Format.whole()
 		for i, x := range x {
-			if v := q.unrounded8(x, s); v == v {
-				codes[i] = byte(round(v, lo, hi) + zero)
-			} else {
-				codes[i] = byte(zero)
-			}
+			v[i] = q.unrounded8(x, s)
 		}
 	}
 }
@@ -195,8 +217,5 @@ func e2m1Even(v float32) byte {
 	const t0, t1, t2, t3 = 0x3e800000, 0x3f3fffff, 0x3fa00000, 0x3fdfffff // 0.25, 0.75-, 1.25, 1.75-
 	const t4, t5, t6 = 0x40200000, 0x405fffff, 0x40a00000                 // 2.5, 3.5-, 5
 	n := (t0-m)>>31 + (t1-m)>>31 + (t2-m)>>31 + (t3-m)>>31 + (t4-m)>>31 + (t5-m)>>31 + (t6-m)>>31
-	if m == 0 {
-		return 0
-	}
-	return byte(n | bits(v)>>28&8)
+	return byte(n | bits(v)>>28&8&-((0-m)>>31|m>>31))
 }

@@ -1,6 +1,8 @@
 package quant
 
 import (
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -102,5 +104,59 @@ func TestApartGoldens(t *testing.T) {
 			}
 			restores(t, &of, &left, stored, x)
 		})
+	}
+}
+
+// TestCodeTables: codes are those of the nearest numbers, at and next to every bound, and between.
+func TestCodeTables(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	for k, table := range []*codeTable{tableNF4, tablesFP[0], tablesFP[1]} {
+		var v []float32
+		for i, x := range table.values {
+			v = append(v, x)
+			if i < 15 {
+				v = append(v, (x+table.values[i+1])/2)
+			}
+		}
+		for _, x := range v {
+			v = append(v, math.Nextafter32(x, 2), math.Nextafter32(x, -2))
+		}
+		for range 300_000 {
+			v = append(v, float32(r.NormFloat64()/3), math.Float32frombits(r.Uint32()))
+		}
+		v = append(v, inf, -inf, nan, 0, math.Float32frombits(1<<31))
+		codes := make([]byte, len(v))
+		table.all(codes, v)
+		for i, x := range v {
+			want := 0
+			for want < 15 && x > (table.values[want]+table.values[want+1])/2 {
+				want++
+			}
+			if codes[i] != table.codes[want] {
+				t.Fatalf("table %d: %v is %d, want %d", k, x, codes[i], table.codes[want])
+			}
+		}
+	}
+}
+
+// TestE2M1: numbers of four bits are the nearest, of two as near those with even codes, and keep signs.
+func TestE2M1(t *testing.T) {
+	for c := range byte(7) {
+		a, b := twiceE2M1[c]/2, twiceE2M1[c+1]/2
+		middle := (a + b) / 2
+		for v, want := range map[float32]byte{math.Nextafter32(a, 9): c, middle: c + c&1, b: c + 1,
+			math.Nextafter32(middle, 0): c, math.Nextafter32(middle, 9): c + 1} {
+			if e2m1Even(v) != want || e2m1Even(-v) != want|8 {
+				t.Errorf("%v is %d, and negative %d, want %d", v, e2m1Even(v), e2m1Even(-v), want)
+			}
+		}
+	}
+	for v, want := range map[float32]byte{0: 0, math.Float32frombits(1 << 31): 0, inf: 7, -inf: 15, 1e9: 7} {
+		if e2m1Even(v) != want {
+			t.Errorf("%v is %d", v, e2m1Even(v))
+		}
+	}
+	if e2m1Even(nan) != 0 {
+		t.Error("what is no number is not 0")
 	}
 }

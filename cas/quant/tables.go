@@ -1,31 +1,40 @@
 package quant
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // A codeTable is of a format whose codes stand for any numbers between -1 and 1.
 type codeTable struct {
 	values [16]float32 // rising
 	codes  [16]byte    // of these
 	place  [16]byte    // of a code among them
-	bounds [16]float32 // between a value and the next; behind the last none
-	from   [2*cells + 2]byte
+	bounds [16]int64   // between a value and the next, in the order of all numbers; behind the last none
+	from   [4 * cells]byte
 }
 
-// cells is how many parts the numbers from 0 to 1 are cut into. from has for each of them a place that is not
-// behind that of any number in it.
-const cells = 256
+// cells is how many parts the numbers from 0 to 1 are cut into. from has for each of them the place of the
+// least number in the one before it: what is counted from may have been rounded up. In two of them there is
+// one bound at most.
+const cells = 1024
 
-// code is that of the number nearest to v, of two as near the lower one; 0 is nearest to what is none.
-func (t *codeTable) code(v float32) byte {
-	if v != v {
-		return 0
+// all sets codes to those of the numbers that are nearest to v, of two as near the lower one; to 0 of what is
+// none.
+func (t *codeTable) all(codes []byte, v []float32) {
+	v = v[:len(codes)]
+	for i, v := range v {
+		v = clamp(v, -1, 1) // also what is none
+		n := t.from[uint32(int32((v+1)*cells))&(4*cells-1)] & 15
+		n += byte(uint64(t.bounds[n]-inOrder(v)) >> 63)
+		codes[i] = t.codes[n&15]
 	}
-	v = clamp(v, -1, 1)
-	n := t.from[int32((v+1)*cells)&(2*cells+1)]
-	for n < 15 && v > t.bounds[n] {
-		n++
-	}
-	return t.codes[n&15]
+}
+
+// inOrder is a whole number for v: less for what is less.
+func inOrder(v float32) int64 {
+	b := int32(bits(v))
+	return int64(b ^ b>>31&math.MaxInt32)
 }
 
 func newTable(values [16]float32, order func(a, b int) int) *codeTable {
@@ -39,10 +48,11 @@ func newTable(values [16]float32, order func(a, b int) int) *codeTable {
 		t.values[i], t.codes[i], t.place[code] = values[code], byte(code), byte(i)
 	}
 	for i := range 15 {
-		t.bounds[i] = (t.values[i] + t.values[i+1]) / 2
+		t.bounds[i] = inOrder((t.values[i] + t.values[i+1]) / 2)
 	}
+	t.bounds[15] = math.MaxInt64
 	for i := range t.from {
-		edge := float32(i-1-cells) / cells // a part before: what is counted from may have been rounded up
+		edge := inOrder(float32(i-1-cells) / cells)
 		for t.from[i] < 15 && t.bounds[t.from[i]] < edge {
 			t.from[i]++
 		}
