@@ -18,7 +18,7 @@ func TestFineSteps(t *testing.T) {
 		{Name: "a.weight", DType: formats.U8, Shape: []int64{300_000, 1}},
 		{Name: "a.weight.absmax", DType: formats.F32, Shape: []int64{20_000}},
 		{Name: "b.weight_packed", DType: formats.I32, Shape: []int64{100, 1000}},
-		{Name: "b.weight_scale", DType: formats.BF16, Shape: []int64{9000, 1}},
+		{Name: "b.weight_scale", DType: formats.BF16, Shape: []int64{900, 10}},
 		{Name: "b.weight_shape", DType: formats.I64, Shape: []int64{2}},
 		{Name: "c.bias", DType: formats.F32, Shape: []int64{7}},
 	}

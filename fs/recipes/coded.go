@@ -42,12 +42,16 @@ const (
 )
 
 // Step is how many bytes of a tensor a chunk has: fewer than of others where its numbers are the scales of
-// many elements each, and so may be computed of that many.
+// many elements each, and so may be computed of that many. Those of rows are few.
 func Step(t *formats.Tensor) int64 {
+	cols := int64(0)
+	if n := len(t.Shape); n > 1 {
+		cols = t.Shape[n-1]
+	}
 	switch {
 	case strings.HasSuffix(t.Name, absmax) && t.DType == formats.F32:
 		return fineLen
-	case !strings.HasSuffix(t.Name, weight+scaleOf):
+	case !strings.HasSuffix(t.Name, weight+scaleOf) || cols < 2:
 		return cas.ChunkSize
 	case t.DType == formats.U8, t.DType == formats.F8E4M3, t.DType == formats.F32:
 		return fineLen
@@ -73,7 +77,10 @@ func mayBeCodes(t *formats.Tensor) bool {
 
 // mayBeScales reports whether a tensor may have the scales of codes.
 func mayBeScales(t *formats.Tensor) bool {
-	return Step(t) < cas.ChunkSize || strings.HasSuffix(t.Name, rowMax) && t.DType == formats.F32
+	if _, ok := scaleTypes[t.DType]; ok && strings.HasSuffix(t.Name, weight+scaleOf) {
+		return true
+	}
+	return t.DType == formats.F32 && (strings.HasSuffix(t.Name, absmax) || strings.HasSuffix(t.Name, rowMax))
 }
 
 // coding is how a tensor has codes or their scales, as its file tells.

@@ -192,10 +192,14 @@ func TestSteps(t *testing.T) {
 	for _, dtype := range []formats.DType{formats.F32, formats.BF16, formats.F16, formats.U8, formats.F8E4M3,
 		formats.I64} {
 		for _, name := range []string{"a.weight.absmax", "a.weight_scale", "a.weight", "a.bias_scale", ""} {
-			step := Step(&formats.Tensor{Name: name, DType: dtype})
-			if !slices.Contains([]int64{16 << 10, 32 << 10, 256 << 10}, step) ||
-				(step < 256<<10) != mayBeScales(&formats.Tensor{Name: name, DType: dtype}) {
-				t.Errorf("%s, %s: %d", name, dtype, step)
+			for _, shape := range [][]int64{{5000}, {5000, 1}, {500, 10}} {
+				x := &formats.Tensor{Name: name, DType: dtype, Shape: shape}
+				step := Step(x)
+				if !slices.Contains([]int64{16 << 10, 32 << 10, 256 << 10}, step) ||
+					step < 256<<10 && !mayBeScales(x) ||
+					name == "a.weight_scale" && dtype != formats.I64 && (step < 256<<10) != (len(shape) > 1 && shape[1] > 1) {
+					t.Errorf("%s, %s, %v: %d", name, dtype, shape, step)
+				}
 			}
 		}
 	}
