@@ -12,7 +12,7 @@ import (
 // neighbours are computed of the same, in part. Invariants, under mu:
 //
 //	bytes ≤ max    when no decode is under way
-//	refs           of an entry counts its place in all, and whoever waits for it or copies from it
+//	refs           of an entry counts its place in all, and the calls that wait for it or copy from it
 type Contents struct {
 	mu    locks.Mutex[placesLock]
 	all   *simplelru.LRU[cas.Hash, *content]

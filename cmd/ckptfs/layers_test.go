@@ -278,7 +278,7 @@ var layers = []struct {
 	{"cmd/ckptfs/ui/moves", []string{"cmd/ckptfs/ui/known", "cmd/ckptfs/ui/layers", "fs/control"}},
 	{"cmd/ckptfs/ui", []string{"cmd/ckptfs/args", "cmd/ckptfs/place", "cmd/ckptfs/text", "cmd/ckptfs/ui/curve",
 		"cmd/ckptfs/ui/known", "cmd/ckptfs/ui/layers", "cmd/ckptfs/ui/moves", "formats",
-		"formats/numbers", "fs/control", "index/runs"}},
+		"formats/numbers", "fs/control", "fs/steps", "index/runs"}},
 	{"cmd/ckptfs/holder", nil},
 	{"cmd/ckptfs/later", nil},
 	{"cmd/ckptfs/man", nil},

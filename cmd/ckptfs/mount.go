@@ -36,7 +36,6 @@ type mountConfig struct {
 	noDelta       bool
 	noRecipes     bool
 	noIDs         bool
-	noViews       bool
 	allowOther    bool
 	nonEmpty      bool
 	mkdir         bool
@@ -50,8 +49,12 @@ type mountConfig struct {
 	logLevel   string
 	options    []string // -o, as given
 	kernel     []string // those of them that the kernel keeps, in order
+	shown
 	untold
 }
+
+// shown is what is shown of what is in the tree.
+type shown struct{ noViews, hideTorn bool }
 
 // untold is what no help tells of: mount(8) says it, or ckptfs adopt.
 type untold struct {
@@ -120,6 +123,7 @@ line of /etc/fstab mounts at boot:
 	f.BoolVar(&c.noDelta, "no-delta", false, "store every changed tensor whole, not as its difference from an earlier checkpoint's")
 	f.BoolVar(&c.noRecipes, "no-recipes", false, "do not store quantised, converted and merged tensors as computed from those that they were made of")
 	f.BoolVar(&c.noIDs, "no-ids", false, "compute artifact ids when a program asks for them, not of every packed file while the daemon is idle")
+	f.BoolVar(&c.hideTorn, "hide-torn", false, "list no steps in runs/RUN that are torn, or not complete yet; their names are found")
 	f.BoolVar(&c.noViews, "no-views", false, "do not show X.safetensors beside X.pt (X.npz, X.h5, …) below runs/")
 	f.BoolVar(&c.allowOther, "allow-other", false, "let other users see the mount (unless root: user_allow_other in /etc/fuse.conf)")
 	f.BoolVarP(&c.readOnly, "read-only", "r", false, "change nothing in the store, and mount it beside other readers")

@@ -11,6 +11,7 @@ import (
 var settable = map[string]bool{
 	"hot-size": true, "max-unpacked": true, "memory": true, "cache-size": true, "pack-cpus": true,
 	"no-passthrough": true, "no-delta": true, "no-recipes": true, "no-ids": true, "no-views": true,
+	"hide-torn":   true,
 	"allow-other": true,
 	"mkdir":       true, "non-empty": true, "read-only": true, "log-file": true, "log-format": true,
 	"log-level": true, "metrics-listen": true, "foreign": true, "push": true, "push-rate": true,

@@ -53,7 +53,7 @@ func (d *Detector) Why(name string, r io.ReaderAt, size int64, keeps func(*forma
 			len(l.Tensors))
 	case err == nil && len(l.Tensors) > 0:
 		return fmt.Sprintf("%s: its %d tensors were not seen when it was stored, for want of --memory or by an "+
-			"earlier version; written anew, it has them", l.Format, len(l.Tensors))
+			"earlier version; written again, it has them", l.Format, len(l.Tensors))
 	case errors.Is(err, formats.ErrNotFormat):
 		return strings.Replace(err.Error(), formats.ErrNotFormat.Error()+": ", "", 1)
 	}

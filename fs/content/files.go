@@ -99,7 +99,8 @@ type Inode interface {
 // Events is told what becomes of a file. Its methods are called with the file's mu held: they take leaf locks
 // at most, and wait for nothing.
 type Events interface {
-	Writing(f *File, open bool)        // the first writer came; the last one went
+	Writing(f *File)                   // the first writer came
+	Written(f *File, torn bool)        // the last one went; torn: one was killed before it was done
 	Dirty(f *File)                     // it is to be packed: its last writer went, or a writer could not come
 	Plain(f *File)                     // it stays as it is
 	Packed(f *File)                    // it has a manifest now

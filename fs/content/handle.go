@@ -22,12 +22,13 @@ type Handle struct {
 	noatime bool         // O_NOATIME
 	sync    uint32       // O_SYNC or O_DSYNC: what this process writes is durable before it answers
 	flushed bool         // a descriptor was closed; guarded by File.mu
+	since   time.Time    // see wroteLocked; guarded by File.mu
 	read    atomic.Int64 // bytes
 }
 
 // Flush notes a close(2) of one of a writer's descriptors, and returns how many bytes of the file are not
-// packed.
-func (h *Handle) Flush() (unpacked int64) {
+// packed. killed: no program called it, but a signal ended one. What was written since then is torn.
+func (h *Handle) Flush(killed bool) (unpacked int64) {
 	f := h.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -35,7 +36,24 @@ func (h *Handle) Flush() (unpacked int64) {
 		h.flushed = true
 		f.users.flushed++
 	}
+	switch {
+	case !killed:
+		h.since = f.c.now()
+	case h.wroteLocked():
+		f.users.torn = true
+	}
 	return f.UnpackedLocked()
+}
+
+// clockTick is by how much the times that the kernel gives to files may be behind.
+const clockTick = 10 * time.Millisecond
+
+// wroteLocked reports whether the file may have been written to since the handle was opened, or since a
+// program closed a descriptor of it. A child of a program that saves may have copies of its descriptors, and
+// be killed when the file is whole.
+func (h *Handle) wroteLocked() bool {
+	var st unix.Stat_t
+	return h.f.node.Stat(&st) != nil || time.Unix(0, st.Mtim.Nano()).After(h.since)
 }
 
 // Sync is fsync(2), of whichever descriptor: see File.Sync. As long as bytes of the file are known to be lost
@@ -65,7 +83,8 @@ func (h *Handle) Release() {
 		f.c.Kernel().UnregisterBacking(f.users.backing)
 	}
 	if lastWriter {
-		f.c.events.Writing(f, false)
+		f.c.events.Written(f, f.users.torn)
+		f.users.torn = false
 		f.writersGoneLocked()
 	}
 	if h.Writes {

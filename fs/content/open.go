@@ -136,6 +136,7 @@ func asOpened(f *File, flags uint32) *Handle {
 	return &Handle{
 		f: f, Writes: flags&unix.O_ACCMODE != unix.O_RDONLY, sync: flags & (unix.O_SYNC | unix.O_DSYNC),
 		program: flags&openedToExecute != 0, noatime: flags&unix.O_NOATIME != 0,
+		since: f.c.now().Add(-clockTick),
 	}
 }
 
@@ -145,7 +146,7 @@ func enterLocked(f *File, h *Handle) {
 		f.c.Count.OpenFiles.Add(1)
 	}
 	if firstWriter := f.users.enter(h); firstWriter {
-		f.c.events.Writing(f, true)
+		f.c.events.Writing(f)
 	}
 	f.node.Pin()
 	f.c.Count.Opens[h.Mode].Add(1)

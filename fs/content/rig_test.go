@@ -344,7 +344,8 @@ func (e *recorder) want(t *testing.T, after string, told ...string) {
 	e.told = nil
 }
 
-func (e *recorder) Writing(f *File, open bool)    { e.add(f, "writing", open) }
+func (e *recorder) Writing(f *File)               { e.add(f, "writing", true) }
+func (e *recorder) Written(f *File, torn bool)    { e.add(f, "writing", false) }
 func (e *recorder) Dirty(f *File)                 { e.add(f, "dirty") }
 func (e *recorder) Plain(f *File)                 { e.add(f, "plain") }
 func (e *recorder) Packed(f *File)                { e.add(f, "packed") }

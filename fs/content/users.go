@@ -26,9 +26,10 @@ type users struct {
 	backing int32 // the kernel's id of the local copy while pass > 0
 	stale   bool  // the kernel may have cached pages of older bytes
 
-	writers  int // handles that may write
-	flushed  int // of these, those that saw a close(2); see AwaitRelease
-	programs int // handles of processes that execute the file
+	writers  int  // handles that may write
+	flushed  int  // of these, those that saw a close(2); see AwaitRelease
+	torn     bool // one of the writers was killed before it was done
+	programs int  // handles of processes that execute the file
 }
 
 // open reports whether a program has the file open.

@@ -58,7 +58,7 @@ type Run struct {
 const (
 	StepComplete = "complete" // all its files were closed
 	StepWriting  = "writing"  // a file of it is open for writing, or it has a name that says so
-	StepTorn     = "torn"     // a file of it was open for writing when a daemon died
+	StepTorn     = "torn"     // a file of it was open for writing when a daemon or its program was killed
 	StepArriving = "arriving" // it names files that are not there: other ranks have not published them yet
 )
 

@@ -24,6 +24,8 @@ type StoredAs struct {
 	Form  string `json:"form,omitempty"` // how bases are combined: "sum", "mean", "lerp", "task"
 	// in the order in which they are combined
 	Bases []BaseTensor `json:"bases"`
+	// there may be other bases: not all chunks of the tensor were looked at
+	MoreBases bool `json:"more_bases,omitempty"`
 
 	Bytes int64 `json:"bytes"` // that the tensor's chunks take in the segments
 	// the share of the tensor's bytes that are stored so; the others are stored otherwise
@@ -35,7 +37,7 @@ type StoredAs struct {
 
 // BaseTensor is a tensor that another is stored with the help of.
 type BaseTensor struct {
-	Path        string  `json:"path"` // "": of no file that is there
+	Path        string  `json:"path"` // "": of a file that was removed, or is not found
 	Tensor      string  `json:"tensor,omitempty"`
 	Coefficient float64 `json:"coefficient,omitempty"` // that it is combined with
 }
@@ -43,19 +45,37 @@ type BaseTensor struct {
 func (b *BaseTensor) String() string {
 	switch {
 	case b.Path == "":
-		return "a removed file"
+		return unnamed
 	case b.Tensor == "":
 		return b.Path
 	}
 	return b.Path + ":" + b.Tensor
 }
 
+// unnamed is a base of which no file is found.
+const unnamed = "a file that is not found"
+
+// of is what a tensor is made of, unless it is combined.
+func (s *StoredAs) of() string {
+	if len(s.Bases) == 0 {
+		return unnamed
+	}
+	of := s.Bases[0].String()
+	switch n := len(s.Bases) - 1; {
+	case n == 0:
+		return of
+	case s.MoreBases:
+		return "parts of " + of + " and others"
+	case n == 1:
+		return "parts of " + of + " and 1 other"
+	default:
+		return fmt.Sprintf("parts of %s and %d others", of, n)
+	}
+}
+
 // String is what people read.
 func (s *StoredAs) String() string {
-	of := "a removed file"
-	if len(s.Bases) > 0 {
-		of = s.Bases[0].String()
-	}
+	of := s.of()
 	switch {
 	case s.Order == "":
 	case strings.HasSuffix(s.Order, "permuted"):
@@ -76,7 +96,11 @@ func (s *StoredAs) String() string {
 	case "difference":
 		out = "difference from " + of
 	case "taken":
-		if s.Order == "" {
+		switch {
+		case s.Order != "" || len(s.Bases) > 1:
+		case len(s.Bases) == 0 || s.Bases[0].Path == "":
+			out = "numbers of " + of
+		default:
 			out = "the same as " + of
 		}
 	}
@@ -140,8 +164,8 @@ func term(c float64) string {
 	return sign + number(math.Abs(c)) + " "
 }
 
-// number is one of single precision, in as few digits as it takes.
-func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 32) }
+// number is one of single precision, in as many digits as people compare; Bases have all of it.
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 4, 32) }
 
 // Reproduction says that nearly all of a file's tensors follow from those of others.
 type Reproduction struct {

@@ -2,10 +2,11 @@
 // difference from: for one tensor (Way), and for a file as a whole (Reproduction).
 //
 // Records are looked at, never decoded: where a tensor's chunks lie, and of one of these, of the kind that
-// most of its bytes are of, the names of its bases and its program. A base is a chunk. Which tensor of which
-// file it is of, is told by the files' manifests: those of the files that explain most of the bytes, of equals
-// the ones that come first (sources.go). Lists of chunks are read of tensors that may be it by their name or
-// number of elements alone, and no more than maxLists of them.
+// most of its bytes are of, the names of its bases and its program; of a few others of this kind the names of
+// their bases, which may be of other tensors. A base is a chunk. Which tensor of which file it is of, is told
+// by the files' manifests: those of the files that explain most of the bytes, of equals the ones that come
+// first (sources.go). Lists of chunks are read of tensors that may be it by their name or number of elements,
+// in the file's own folder of any, and no more than maxLists of them.
 package derived
 
 import (
@@ -58,9 +59,14 @@ type Way struct {
 	program recipe.Program
 	first   int64 // of the chunk that was looked at, in bytes of the region
 	bases   []cas.Hash
-	sizes   []int64   // of the bases' contents
-	at      []*source // of bases; nil: not found
+	sizes   []int64    // of the bases' contents
+	rest    []cas.Hash // bases of other chunks of the tensor
+	some    bool       // of which not all were looked at
+	at      []*source  // of bases, then of rest; nil: not found
 }
+
+// maxLooks is how many chunks of a tensor are looked at.
+const maxLooks = 8
 
 // Follows reports whether the tensor is a function of its bases, and of little else.
 func (w *Way) Follows() bool { return w != nil && w.Op != opDifference }
@@ -133,27 +139,68 @@ func wayOf(st Store, t *formats.Tensor, spans []manifest.Span) (*Way, error) {
 		return nil, nil
 	}
 	w.so, w.taken, w.Share = raw[k], taken[k], float64(raw[k])/float64(w.raw)
+	var so []int // chunks
 	for i, l := range locs {
 		if l.Segment != 0 && slices.Contains(kinds[k], l.Codec) {
-			if err := w.look(st, hashes[i], l); err != nil || len(w.bases) == 0 {
-				return nil, nil // damaged or just moved, and not what was asked about
-			}
-			return w, nil
+			so = append(so, i)
+		} else if len(so) == 0 {
+			w.first += int64(spans[i].Len)
 		}
-		w.first += int64(spans[i].Len)
 	}
-	return nil, nil
+	if err := w.look(st, hashes[so[0]], locs[so[0]]); err != nil || len(w.bases) == 0 {
+		return nil, nil // damaged or just moved, and not what was asked about
+	}
+	w.lookOn(st, hashes, locs, so)
+	return w, nil
+}
+
+// lookOn reads the bases of further chunks: so are those that are stored alike.
+func (w *Way) lookOn(st Store, hashes []cas.Hash, locs []cas.Location, so []int) {
+	n := min(len(so), maxLooks)
+	w.some = n < len(so)
+	for i := 1; i < n; i++ {
+		at := so[i*(len(so)-1)/(n-1)]
+		base, err := readBase(st, hashes[at], locs[at])
+		if err != nil {
+			w.some = true
+			continue
+		}
+		for _, h := range base.Hashes() {
+			if !slices.Contains(w.bases, h) && !slices.Contains(w.rest, h) {
+				w.rest = append(w.rest, h)
+			}
+		}
+	}
+}
+
+// readBase reads what a record is computed or differs from.
+func readBase(st Store, h cas.Hash, loc cas.Location) (base segment.Base, err error) {
+	err = st.With(h, loc, func(r *segment.Reader, at cas.Location) (err error) {
+		base, err = r.ReadBase(at, h)
+		return err
+	})
+	if loc.Codec == codec.LowRank {
+		base.Second = cas.Hash{} // the columns
+	}
+	return base, err
 }
 
 // look reads what the record of one chunk says.
 func (w *Way) look(st Store, h cas.Hash, loc cas.Location) error {
+	w.Op = opDifference
+	if loc.Codec != codec.Recipe {
+		base, err := readBase(st, h, loc)
+		if err != nil {
+			return err
+		}
+		if loc.Codec == codec.Rounded {
+			w.Op, w.Format = opRounded, string(w.tensor.DType)
+		}
+		return w.of(st, base)
+	}
 	var base segment.Base
 	var payload []byte
 	err := st.With(h, loc, func(r *segment.Reader, at cas.Location) (err error) {
-		if at.Codec != codec.Recipe {
-			base, err = r.ReadBase(at, h)
-			return err
-		}
 		if at.Stored > cas.MaxChunk {
 			return cas.ErrTooLarge
 		}
@@ -167,16 +214,14 @@ func (w *Way) look(st Store, h cas.Hash, loc cas.Location) error {
 	if err != nil {
 		return err
 	}
-	switch w.Op = opDifference; {
-	case payload != nil:
-		if err := w.read(payload[base.Size():], float64(loc.Raw)); err != nil {
-			return err
-		}
-	case loc.Codec == codec.Rounded:
-		w.Op, w.Format = opRounded, string(w.tensor.DType)
-	case loc.Codec == codec.LowRank:
-		base.Second = cas.Hash{} // the columns
+	if err := w.read(payload[base.Size():], float64(loc.Raw)); err != nil {
+		return err
 	}
+	return w.of(st, base)
+}
+
+// of sets what the chunk that is looked at is computed or differs from.
+func (w *Way) of(st Store, base segment.Base) error {
 	w.bases = base.Hashes()
 	locs := make([]cas.Location, len(w.bases))
 	if err := st.Locate(w.bases, locs); err != nil {

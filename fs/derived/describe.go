@@ -12,6 +12,7 @@ func (w *Way) Describe() *control.StoredAs {
 	out := w.StoredAs
 	out.Order = w.order()
 	out.Bases = w.named()
+	out.MoreBases = w.some && len(out.Bases) > 1 && w.Op != opCombined
 	return &out
 }
 
@@ -25,7 +26,7 @@ func (w *Way) named() (all []control.BaseTensor) {
 		}
 		return all
 	}
-	for k := range w.bases {
+	for k := range w.at {
 		if b := w.base(k); !slices.Contains(all, b) {
 			all = append(all, b)
 		}

@@ -155,7 +155,12 @@ func (k *tally) add(w *Way, group func(string) string) {
 			terms[i].Path, terms[i].Tensor = group(terms[i].Path), ""
 		}
 		text = control.Combined(w.Form, terms)
-		if w.Form == "lerp" && len(terms) == 2 {
+		if w.Form == "mean" && terms[0].Coefficient > 0 {
+			each := 1 / terms[0].Coefficient
+			for i := range terms {
+				terms[i].Coefficient = each
+			}
+		} else if w.Form == "lerp" && len(terms) == 2 {
 			terms[0].Coefficient = 1 - terms[1].Coefficient
 		} else if w.Form == "task" && len(terms) == 3 {
 			terms[0].Coefficient, terms[2].Coefficient = 1, -terms[1].Coefficient
@@ -177,6 +182,18 @@ func most(m map[string]int64) []string {
 	return slices.DeleteFunc(keys, func(s string) bool { return m[s] < all/100 })
 }
 
+// op is how most of it follows. What is computed says more than what is the same, however much that is: an
+// embedding that a quantised model has as it was does not make it the same weights.
+func (k *tally) op() string {
+	ops := most(k.ops)
+	for _, op := range ops {
+		if op != opTaken && op != opWidened {
+			return op
+		}
+	}
+	return ops[0]
+}
+
 // tell sets what r is.
 func (k *tally) tell(r *control.Reproduction) {
 	names := make([]string, len(r.From))
@@ -184,7 +201,7 @@ func (k *tally) tell(r *control.Reproduction) {
 		names[i] = r.From[i].Path
 	}
 	of := strings.Join(names, ", ")
-	switch op := most(k.ops)[0]; op {
+	switch op := k.op(); op {
 	case opQuantised:
 		r.Kind, r.What = "quantised", strings.Join(most(k.formats[op]), ", ")+" of "+of
 	case opCombined:

@@ -3,6 +3,7 @@ package derived
 import (
 	"cmp"
 	"iter"
+	"path"
 	"slices"
 
 	"ckptfs/cas"
@@ -34,6 +35,9 @@ type wanted struct {
 	in     []source
 }
 
+// all are the bases, and those of other chunks.
+func (w *Way) all() []cas.Hash { return slices.Concat(w.bases, w.rest) }
+
 // search looks for bases among files.
 type search struct {
 	st    Store
@@ -41,7 +45,8 @@ type search struct {
 	want  map[cas.Hash]*wanted
 	keys  map[string]bool // names of the tensors that need them, and what these are known as
 	elems map[int64]bool
-	lists int // that may still be read
+	any   bool // tensor is looked at, whatever it is called
+	lists int  // that may still be read
 }
 
 // Name finds which tensors the bases of ways are of: ways of tensors of f, and files, from which they may be,
@@ -53,9 +58,9 @@ func Name(st Store, f *File, ways []*Way, files iter.Seq[*File]) {
 		if w == nil || w.at != nil {
 			continue
 		}
-		w.at = make([]*source, len(w.bases))
+		w.at = make([]*source, len(w.bases)+len(w.rest))
 		heavy = append(heavy, w)
-		for _, h := range w.bases {
+		for _, h := range w.all() {
 			if s.want[h] == nil {
 				s.want[h] = &wanted{}
 			}
@@ -73,12 +78,15 @@ func Name(st Store, f *File, ways []*Way, files iter.Seq[*File]) {
 // look looks through files.
 func (s *search) look(heavy []*Way, files iter.Seq[*File]) {
 	samples, all := heavy[:min(len(heavy), maxSamples)], s.want
-	var others, whole []*File
+	var others, whole, near []*File
 	s.focus(samples)
 	looked := 0
 	for f := range files {
 		if looked++; looked > maxUnsure && s.explained() {
 			break
+		}
+		if path.Dir(f.Path) == path.Dir(s.of.Path) {
+			near = append(near, f)
 		}
 		switch {
 		case f.Manifest == s.of.Manifest:
@@ -99,10 +107,19 @@ func (s *search) look(heavy []*Way, files iter.Seq[*File]) {
 	}
 	for _, f := range append(others, s.of) {
 		if s.explained() || s.lists <= 0 {
-			return
+			break
 		}
 		if f.doc(s.st) != nil && !s.in(f, len(f.Doc.Tensors)) && f != s.of {
 			f.Doc = nil
+		}
+	}
+	s.any = true // a flat buffer has no tensor's name, and the elements of many
+	for _, f := range near {
+		if s.explained() || s.lists <= 0 {
+			return
+		}
+		if f.doc(s.st) != nil {
+			s.in(f, len(f.Doc.Tensors))
 		}
 	}
 }
@@ -122,7 +139,7 @@ func (s *search) focus(some []*Way) {
 	all := s.want
 	s.want, s.keys, s.elems = map[cas.Hash]*wanted{}, map[string]bool{}, map[int64]bool{}
 	for _, w := range some {
-		for _, h := range w.bases {
+		for _, h := range w.all() {
 			s.want[h] = all[h]
 		}
 		s.elems[w.tensor.NumElements()] = true
@@ -144,7 +161,7 @@ func (s *search) in(f *File, like int) (found bool) {
 			if t.Region < 0 || seen[t.Region] || named != s.named(t.Name) {
 				continue
 			}
-			if !named {
+			if !named && !s.any {
 				if found && like <= maxLike {
 					return true
 				}
@@ -183,7 +200,7 @@ func (s *search) assign(ways []*Way) {
 		}
 	}
 	for _, w := range ways {
-		for i, h := range w.bases {
+		for i, h := range w.all() {
 			var best *source
 			for k := range s.want[h].in {
 				if at := &s.want[h].in[k]; best == nil || weight[at.file] > weight[best.file] {

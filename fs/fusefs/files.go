@@ -236,7 +236,7 @@ func (s *Server) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) 
 // query is answered in it (Handle.Answer).
 func (s *Server) Flush(_ <-chan struct{}, in *fuse.FlushIn) fuse.Status {
 	if h := s.handles.file(in.Fh); h != nil {
-		s.v.Flush(h)
+		s.v.Flush(h, func() bool { return killed(in.Pid) })
 		return s.status(h.Answer(context.Background()))
 	}
 	return fuse.OK

@@ -50,7 +50,7 @@ func (ins *Inspector) Verify(ctx context.Context, a, b string,
 	}
 	if len(from) == 0 {
 		return nil, &fs.PathError{Op: "verify", Path: b, Err: control.NoData(
-			"no packed file with tensors is there, but what is to be verified: `ckptfs sync` packs what waits")}
+			"no packed file with tensors is there, but what is to be verified: `ckptfs sync` packs the others")}
 	}
 	v := verify.New(ins.store, from)
 	for _, f := range of {

@@ -165,7 +165,7 @@ var ofStats = []metric[whole]{
 		func(s *whole) float64 { return float64(s.PlainBytes) }),
 	gauge("runs", "Runs, which are the folders in runs/ with files.",
 		func(s *whole) float64 { return float64(len(s.Runs)) }),
-	gauge("torn_steps", "Steps of which a file was being written when a daemon died.",
+	gauge("torn_steps", "Steps of which a file was being written when a daemon died, or its program was killed.",
 		func(s *whole) float64 { return float64(s.torn) }),
 }
 

@@ -41,10 +41,10 @@ func (n *Node) OpenDir() (*DirHandle, error) {
 // Release closes it.
 func (d *DirHandle) Release() { d.Node.Unpin() }
 
-// Entries returns the names from position pos on, for a caller; position 0 reads the directory again. What
-// more returns, given the names of a directory of the tree, is listed too. Views come first.
+// Entries returns the names from position pos on, for a caller; position 0 reads the directory again. Of a
+// directory of the tree what shown makes of its names is listed. Views come first.
 func (d *DirHandle) Entries(
-	c tree.Caller, pos uint64, more func(dir *Node, real []tree.DirEntry) []tree.DirEntry,
+	c tree.Caller, pos uint64, shown func(dir *Node, real []tree.DirEntry) []tree.DirEntry,
 ) ([]Listed, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +54,7 @@ func (d *DirHandle) Entries(
 			return nil, err
 		}
 		if d.Node.synth == nil {
-			names = append(more(d.Node, names), names...)
+			names = shown(d.Node, names)
 		}
 		d.entries, d.loaded = inOrder(names), true
 	}

@@ -28,15 +28,15 @@ func TestEntries(t *testing.T) {
 		t.Errorf("%d references", n.Refs())
 	}
 	calls := 0
-	more := func(dir *Node, real []tree.DirEntry) []tree.DirEntry {
+	shown := func(dir *Node, real []tree.DirEntry) []tree.DirEntry {
 		if calls++; dir != n || len(real) < 302 {
 			t.Errorf("%s, %d names", dir.Path(), len(real))
 		}
-		return []tree.DirEntry{{Name: "first", Mode: unix.S_IFREG, View: true}}
+		return append(real, tree.DirEntry{Name: "first", Mode: unix.S_IFREG, View: true})
 	}
 	seen := map[string]int{}
 	for pos := uint64(0); ; {
-		l, err := d.Entries(r.me, pos, more)
+		l, err := d.Entries(r.me, pos, shown)
 		r.must("read", err)
 		if len(l) == 0 {
 			break
@@ -56,7 +56,7 @@ func TestEntries(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("read %d times", calls)
 	}
-	l, err := d.Entries(r.me, 0, more)
+	l, err := d.Entries(r.me, 0, shown)
 	if err != nil || len(l) != 303 || l[2].Name != "first" || calls != 2 {
 		t.Errorf("%d entries after a rewind, %v", len(l), err)
 	}
@@ -72,11 +72,11 @@ func TestEntries(t *testing.T) {
 	// A handle that has read nothing yet reads it now, wherever it is to start.
 	e, err := n.OpenDir()
 	r.must("open", err)
-	if l, err := e.Entries(r.me, l[299].Pos, more); err != nil || len(l) != 3 {
+	if l, err := e.Entries(r.me, l[299].Pos, shown); err != nil || len(l) != 3 {
 		t.Errorf("%d entries, %v", len(l), err)
 	}
 	e.Release()
-	if l, err := d.Entries(r.me, 1<<63-1, more); err != nil || len(l) != 0 {
+	if l, err := d.Entries(r.me, 1<<63-1, shown); err != nil || len(l) != 0 {
 		t.Errorf("%d entries, %v", len(l), err)
 	}
 	r.must("fsync", d.Fsync())
@@ -96,7 +96,7 @@ func TestPositions(t *testing.T) {
 	for pos, round := uint64(0), 0; ; round++ {
 		d, err := n.OpenDir()
 		r.must("open", err)
-		l, err := d.Entries(r.me, pos, func(*Node, []tree.DirEntry) []tree.DirEntry { return nil })
+		l, err := d.Entries(r.me, pos, func(_ *Node, real []tree.DirEntry) []tree.DirEntry { return real })
 		d.Release()
 		r.must("read", err)
 		if len(l) == 0 {

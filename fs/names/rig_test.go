@@ -343,7 +343,8 @@ func (r *rig) listing(p string) (out []string) {
 // events wants to know of nothing.
 type events struct{}
 
-func (events) Writing(*content.File, bool)      {}
+func (events) Writing(*content.File)            {}
+func (events) Written(*content.File, bool)      {}
 func (events) Dirty(*content.File)              {}
 func (events) Plain(*content.File)              {}
 func (events) Packed(*content.File)             {}

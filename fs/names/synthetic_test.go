@@ -158,8 +158,8 @@ func TestSyntheticDirectory(t *testing.T) {
 	defer n.Unpin()
 	d, err := n.OpenDir()
 	r.must("open", err)
-	more := func(*Node, []tree.DirEntry) []tree.DirEntry { t.Error("more of a synthetic one"); return nil }
-	l, err := d.Entries(r.me, 0, more)
+	shown := func(*Node, []tree.DirEntry) []tree.DirEntry { t.Error("what is shown of a synthetic one"); return nil }
+	l, err := d.Entries(r.me, 0, shown)
 	want := inOrder([]tree.DirEntry{
 		{Name: ".", Ino: n.Ino(), Mode: unix.S_IFDIR}, {Name: "..", Ino: r.Root().Ino(), Mode: unix.S_IFDIR},
 		{Name: "x", Ino: InoOf(n, "x"), Mode: unix.S_IFREG},
@@ -169,7 +169,7 @@ func TestSyntheticDirectory(t *testing.T) {
 	}
 	r.must("fsync", d.Fsync())
 	s.err = unix.EIO
-	_, err = d.Entries(r.me, 0, more)
+	_, err = d.Entries(r.me, 0, shown)
 	r.want("list", err, unix.EIO)
 	d.Release()
 	if ids := r.FixedIDs(); !slices.Equal(ids, []content.NodeID{n.ID()}) {

@@ -123,7 +123,7 @@ func TestGrowsWhileItWaits(t *testing.T) {
 	r := newRig(t, maxUnpacked(2*mib))
 	r.backlog.patience = 10 * time.Millisecond
 	closes := func(h *content.Handle, name string) (waits bool) {
-		own := h.Flush()
+		own := h.Flush(false)
 		r.MakeRoom(r.file(name), own)
 		h.Release()
 		waits, r.lines = r.reported("packing stands still"), nil
@@ -207,12 +207,12 @@ func TestCloseOfLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := func() int64 { return r.o.Store.Stats().Chunks.Raw }
-	r.MakeRoom(r.file("large"), h.Flush())
+	r.MakeRoom(r.file("large"), h.Flush(false))
 	if got := held(); got < 3*mib || r.packed("large") || r.backlog.bytes != 0 || len(r.packing) > 0 {
 		t.Errorf("after the close %d bytes are in the store, %d wait", got, r.backlog.bytes)
 	}
 	read := r.backlog.read.Load()
-	r.MakeRoom(r.file("large"), h.Flush())
+	r.MakeRoom(r.file("large"), h.Flush(false))
 	if r.backlog.read.Load() != read {
 		t.Error("read again")
 	}
@@ -229,7 +229,7 @@ func TestCloseOfLarge(t *testing.T) {
 	if _, err := h.Write(random(3*mib, 1), 0); err != nil {
 		t.Fatal(err)
 	}
-	r.MakeRoom(r.file("large"), h.Flush())
+	r.MakeRoom(r.file("large"), h.Flush(false))
 	if n := r.o.Store.Stats().Totals; n.Chunks.Records != 0 || !r.reported("a close waits no longer") ||
 		!r.reported("free at least") {
 		t.Errorf("without room: %+v, %q", n, r.lines)

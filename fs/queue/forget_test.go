@@ -178,7 +178,7 @@ func TestForgetAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { r.MakeRoom(r.file("large"), h.Flush()); close(done) }()
+	go func() { r.MakeRoom(r.file("large"), h.Flush(false)); close(done) }()
 	r.eventually("it is packed ahead", func() bool { return asked.Load() > 0 })
 	r.remove("large", 1) // the handle's
 	<-done

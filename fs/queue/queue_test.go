@@ -258,7 +258,7 @@ func TestConcurrent(t *testing.T) {
 				if _, err := h.Write(random(70<<10, uint64(i)), 0); err != nil {
 					t.Error(err)
 				}
-				r.MakeRoom(r.file(name), h.Flush())
+				r.MakeRoom(r.file(name), h.Flush(false))
 				h.Release()
 			}
 		})

@@ -226,7 +226,8 @@ type events struct{ r *rig }
 func (e events) Dirty(f *content.File)           { e.r.Add(f) }
 func (e events) Plain(f *content.File)           { e.r.NotePlain(f) }
 func (e events) Packed(*content.File)            { e.r.NotePacked() }
-func (events) Writing(*content.File, bool)       {}
+func (events) Writing(*content.File)             {}
+func (events) Written(*content.File, bool)       {}
 func (events) Unpacked(*content.File, cas.Hash)  {}
 func (events) Resident(*content.File, int64)     {}
 func (events) Opened(*content.File, int)         {}

@@ -46,6 +46,7 @@ type Options struct {
 	Writing *tree.Writing // which files have writers
 	// Released waits, for a bounded time, until every writer that was closed is released.
 	Released func(ctx context.Context)
+	HideTorn bool // folders of runs are to be listed without Hidden
 }
 
 // Steps are the runs and steps of a tree.
@@ -104,11 +105,11 @@ func (s *Steps) Begin(ino uint64) {
 	s.alter() // Settle may have begun in between
 }
 
-// End notes that a file has no writer any more.
-func (s *Steps) End(ino uint64) {
+// End notes that a file has no writer any more. torn: not all that was to be written was.
+func (s *Steps) End(ino uint64, torn bool) {
 	s.Alter() // what was written is told of behind that
 	defer s.Altered()
-	s.Writing.End(ino)
+	s.Writing.End(ino, torn)
 	s.Changed(ino)
 }
 

@@ -19,9 +19,10 @@ import (
 // WritingFile is the file of Writing, in the store's folder.
 const WritingFile = "writing"
 
-// Writing knows which files have writers, and which had one when a daemon died: those are torn, until
-// a program writes them to an end or they go. It is a file that is written to and never synced: what a killed
-// process wrote is there. After a power cut it may lack names, and a file may pass for whole that is not.
+// Writing knows which files have writers, and which had one that ended before it was done: as a daemon died,
+// or as the program was killed. Those are torn, until a program writes them to an end or they go. It is a
+// file that is written to and never synced: what a killed process wrote is there. After a power cut it may
+// lack names, and a file may pass for whole that is not.
 //
 //	offset size
 //	     0    8  "ckptopen"
@@ -196,11 +197,17 @@ func (w *Writing) Gone(ino uint64) {
 	}
 }
 
-// End notes that a file has no writer any more.
-func (w *Writing) End(ino uint64) {
+// End notes that a file has no writer any more. torn: not all that was to be written was.
+func (w *Writing) End(ino uint64, torn bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.endLocked(ino)
+	at, ok := w.slots[ino]
+	if !torn || !ok {
+		w.endLocked(ino)
+		return
+	}
+	w.torn[ino] = true
+	w.setLocked(at, ino|writingTorn)
 }
 
 func (w *Writing) endLocked(ino uint64) {
@@ -277,7 +284,7 @@ func (w *Writing) noteLocked(note cas.Hash) {
 	}
 }
 
-// State reports whether a file has a writer now, and whether it had one when a daemon died.
+// State reports whether a file has a writer now, and whether it is torn.
 func (w *Writing) State(ino uint64) (open, torn bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -285,7 +292,7 @@ func (w *Writing) State(ino uint64) (open, torn bool) {
 	return slot && !w.torn[ino], w.torn[ino]
 }
 
-// All is State of every file that has a writer, or had one when a daemon died: whether it is torn.
+// All is whether it is torn, of every file that is, or has a writer.
 func (w *Writing) All() map[uint64]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

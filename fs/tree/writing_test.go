@@ -31,10 +31,10 @@ func TestWriting(t *testing.T) {
 	for ino := uint64(1); ino <= 5; ino++ {
 		w.Begin(ino)
 	}
-	w.End(2)
+	w.End(2, false)
 	w.Begin(6) // in the place of 2
-	w.End(4)
-	w.End(77)
+	w.End(4, false)
+	w.End(77, false)
 	state(w, 1, true, false)
 	state(w, 2, false, false)
 
@@ -52,7 +52,7 @@ func TestWriting(t *testing.T) {
 	}
 	w.Begin(1) // written again
 	state(w, 1, true, false)
-	w.End(1)
+	w.End(1, false)
 	w.Gone(3)
 	w.Begin(5)
 	w = openWriting(t, dir, false, false)
@@ -76,7 +76,7 @@ func TestWritingFull(t *testing.T) {
 		t.Error("a file without a slot is not known")
 	}
 	for ino := range uint64(writingSlots + 100) {
-		w.End(ino + 1)
+		w.End(ino+1, false)
 	}
 	w.Begin(1)
 	if w = openWriting(t, dir, false, false); w.Torn() != 1 {

@@ -19,6 +19,7 @@
 //	.ckptfs/query/NAME                  write a GRAPH.json, read the match; see queryRoot
 //	.ckptfs/lcp/RUN/STEP                the match of a stored model; see lcpRoot
 //	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
+//	.ckptfs/latest/RUN                  a symbolic link to a run's last whole step; see latestRoot
 //	.ckptfs/artifacts/ID.safetensors    the tensors of an artifact id; see artifactDir
 //	.ckptfs/conflicts/PATH@WRITER       what others published by a name that another has; see conflictDir
 //
@@ -36,6 +37,7 @@
 //	artifacts/ID.safetensors      may read one of the files of the id, by the folders above it
 //	best/RUN                      may look up runs/RUN
 //	best/RUN/METRIC.min           may list runs/RUN and read the metrics of one step; of those steps, the best
+//	latest/RUN                    may list runs/RUN
 //	lcp, query, conflicts         is the daemon's user, or root: these name the files of all
 //	the list of ids               likewise
 //
@@ -163,6 +165,7 @@ var (
 	}}
 	Best      = Kind{"best", bestRoot{}.entry}
 	Conflicts = Kind{"conflicts", conflictDir("").entry}
+	Latest    = Kind{"latest", latestRoot{}.entry}
 	LCP       = Kind{"lcp", lcpRoot{}.entry}
 	Query     = Kind{"query", queryRoot{}.entry}
 	Tensors   = Kind{"tensors", func(v *Virtual) entry {

@@ -3,8 +3,10 @@ package volume
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"ckptfs/cas/quant"
@@ -125,11 +127,41 @@ func TestDerived(t *testing.T) {
 
 	// What was removed has no name.
 	r.unlink(ofC)
-	if got := r.storedAs("q.safetensors", "y.1.w"); got != "F8_E4M3 of a removed file" {
+	if got := r.storedAs("q.safetensors", "y.1.w"); got != "F8_E4M3 of a file that is not found" {
 		t.Error(got)
 	}
 	_, err := r.Lineage(context.Background(), "q.safetensors")
 	if control.AsError(err).Code != control.CodeNotFound {
 		t.Error(err)
+	}
+}
+
+// A tensor that several others have the parts of is told as that, and a file is told by what was computed of
+// it, though most of its bytes were not.
+func TestDerivedParts(t *testing.T) {
+	r := newRig(t)
+	var some []tensor
+	var flat []byte
+	for i := range 12 {
+		p := halves(t, singles(uint64(20+i), 40_000))
+		some = append(some, tensor{fmt.Sprintf("x.%d.w", i), "BF16", p})
+		flat = append(flat, p...)
+	}
+	large, small := halves(t, singles(40, 2*elems)), singles(41, elems)
+	some = append(some, tensor{"embed.w", "BF16", large}, tensor{"y.0.w", "F32", small})
+	r.mkdir("m")
+	r.write("m/all.safetensors", fileOf(t, some...))
+	r.sync()
+	r.write("m/flat.safetensors", fileOf(t, tensor{"params", "BF16", flat}))
+	codes, scale := eights(t, small)
+	r.write("m/fp8.safetensors", fileOf(t, tensor{"embed.w", "BF16", large},
+		tensor{"y.0.w", "F8_E4M3", codes}, tensor{"y.0.w_scale", "F32", scale}))
+	r.sync()
+	got := r.storedAs("m/flat.safetensors", "params")
+	if !strings.HasPrefix(got, "parts of m/all.safetensors:x.") || !strings.HasSuffix(got, ".w and 11 others") {
+		t.Errorf("%q", got)
+	}
+	if got, _ := r.reproduced("m/fp8.safetensors"); got != "F8_E4M3 of m/all.safetensors" {
+		t.Errorf("%q", got)
 	}
 }

@@ -177,7 +177,7 @@ func TestFilesystemIsAsked(t *testing.T) {
 	}
 }
 
-// A file that may have lost bytes is named by every daemon until it was written anew, and by check.
+// A file that may have lost bytes is named by every daemon until it was written again, and by check.
 func TestLostIsNamed(t *testing.T) {
 	r := newRig(t)
 	fails := true

@@ -11,15 +11,13 @@ import (
 // File.mu is held in all of them.
 type events struct{ v *Volume }
 
-func (e events) Writing(f *content.File, open bool) {
+func (e events) Writing(f *content.File) { e.v.steps.Begin(f.Node().Ino()) }
+
+func (e events) Written(f *content.File, torn bool) {
 	ino := f.Node().Ino()
-	if open {
-		e.v.steps.Begin(ino)
-	} else {
-		e.v.steps.End(ino)
-		e.v.usage.Changed(ino)
-		e.v.sharing.touch(nodeOf(f))
-	}
+	e.v.steps.End(ino, torn)
+	e.v.usage.Changed(ino)
+	e.v.sharing.touch(nodeOf(f))
 }
 
 func (e events) Dirty(f *content.File) { e.v.queue.Add(f) }

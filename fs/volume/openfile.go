@@ -23,7 +23,7 @@ type openFile interface {
 	Release()
 
 	fsync() error
-	closing(v *Volume)                // a close(2)
+	closing(v *Volume, killed bool)   // a close(2)
 	answer(ctx context.Context) error // what a close(2) finds, as Handle.Answer has it
 	source() content.Source           // to copy from
 }
@@ -39,9 +39,9 @@ func (t *treeFile) answer(context.Context) error { return nil }
 func (t *treeFile) source() content.Source       { return t.Handle }
 
 // closing counts the close of a writer, and has it wait for the queue.
-func (t *treeFile) closing(v *Volume) {
+func (t *treeFile) closing(v *Volume, killed bool) {
 	if t.Writes {
-		v.queue.MakeRoom(t.file, t.Flush())
+		v.queue.MakeRoom(t.file, t.Flush(killed))
 	}
 }
 
@@ -82,6 +82,6 @@ func (s *synthetic) Release() {
 }
 
 func (s *synthetic) fsync() error                     { return nil }
-func (s *synthetic) closing(*Volume)                  {}
+func (s *synthetic) closing(*Volume, bool)            {}
 func (s *synthetic) answer(ctx context.Context) error { return s.Flush(ctx) }
 func (s *synthetic) source() content.Source           { return s }

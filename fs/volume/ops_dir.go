@@ -2,10 +2,13 @@ package volume
 
 import (
 	"context"
+	"log/slog"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
 
@@ -20,6 +23,25 @@ func (v *Volume) Entries(c tree.Caller, d *names.DirHandle, pos uint64) ([]names
 	}
 	by := &tree.Asker{Caller: c}
 	return d.Entries(c, pos, func(dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
-		return v.virtual.Views(by, dir, real)
+		real = withoutTorn(v, dir, real)
+		return append(v.virtual.Views(by, dir, real), real...)
 	})
+}
+
+// withoutTorn are the names of a directory without the steps that are to be hidden. Whoever knows a name
+// finds it.
+func withoutTorn(v *Volume, dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
+	if !v.steps.HideTorn || !dir.Below(steps.Dir) {
+		return real
+	}
+	p := dir.Path()
+	if _, err := steps.RunOf(p); err != nil {
+		return real
+	}
+	hidden, err := v.steps.Hidden(context.Background(), p)
+	if err != nil {
+		v.report(slog.LevelWarn, "which steps are torn is not known, and all are listed", "run", p, "reason", err)
+		return real
+	}
+	return slices.DeleteFunc(real, func(e tree.DirEntry) bool { return hidden[e.Name] })
 }

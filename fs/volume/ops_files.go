@@ -8,6 +8,7 @@ import (
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
 
@@ -90,8 +91,11 @@ func (h *Handle) Write(p []byte, off int64) (int, error) { return h.as.Write(p, 
 
 // Flush is a close(2) of one of a writer's descriptors. Its RELEASE may come later. The close waits while
 // more than Options.MaxUnpacked bytes wait to be packed (queue.MakeRoom). Handle.Answer comes next. The
-// kernel tells of no close(2) of a reader.
-func (v *Volume) Flush(h *Handle) { h.as.closing(v) }
+// kernel tells of no close(2) of a reader. killed: the caller is ending by a signal, and what it wrote may
+// not be all. It is asked for files of steps alone.
+func (v *Volume) Flush(h *Handle, killed func() bool) {
+	h.as.closing(v, h.Node.Below(steps.Dir) && killed())
+}
 
 // Answer runs the query of a handle that wrote one (virtual/query.go): it parses the graph and looks for the
 // model that matches best. EINVAL when it is no graph. Every close(2) that Flush is told of comes here, too.

@@ -29,8 +29,8 @@ type Options struct {
 	Foreign bool   // the store may belong to another user than the caller and root
 	// ReadOnly changes nothing at all, beside other readers; ErrNeedsRecovery if the store is not in order.
 	ReadOnly bool
-	NoViews  bool  // no synthesised files
-	HotSize  int64 // bytes of packed files to keep resident; -1: DefaultHotSize
+	Shown
+	HotSize int64 // bytes of packed files to keep resident; -1: DefaultHotSize
 	// MaxUnpacked bytes may wait to be packed before closes wait; 0: a quarter of the free disk; -1: no
 	// bound.
 	MaxUnpacked int64
@@ -64,6 +64,12 @@ type Options struct {
 	Disk queue.Space
 	Now  func() time.Time                                // nil: time.Now
 	Log  func(level slog.Level, msg string, args ...any) // nil: silent
+}
+
+// Shown says what is shown of what is in the tree.
+type Shown struct {
+	NoViews  bool // no synthesised files
+	HideTorn bool // folders of runs list no steps that nobody is to go on from (steps.Hidden)
 }
 
 // Alone says what is not stored with the help of others.

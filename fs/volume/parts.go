@@ -117,7 +117,8 @@ func (v *Volume) openVirtual(o Options) {
 		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: o.NoViews,
 		IndexBytes: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
 		Kinds: []virtual.Kind{
-			virtual.Artifacts, virtual.Best, virtual.Conflicts, virtual.LCP, virtual.Query, virtual.Tensors,
+			virtual.Artifacts, virtual.Best, virtual.Conflicts, virtual.Latest, virtual.LCP, virtual.Query,
+			virtual.Tensors,
 		},
 		Losers: v.sharing.losers,
 	})
@@ -279,13 +280,13 @@ func (v *Volume) reclaim(ctx context.Context) (freed int64, err error) {
 }
 
 // openSteps makes the list of runs and steps, and begins to follow which files are written.
-func (v *Volume) openSteps() {
+func (v *Volume) openSteps(o Options) {
 	writing, err := tree.OpenWriting(v.folder, v.lock.Before.Clean || v.lock.Before.PID == 0, v.readOnly)
 	if err != nil {
 		v.report(slog.LevelWarn, "which checkpoints a crash leaves torn will not be known", "reason", err)
 	}
 	v.steps = steps.New(steps.Options{
-		Files: stepFiles{files{v}}, Writing: writing, Released: v.awaitReleases,
+		Files: stepFiles{files{v}}, Writing: writing, Released: v.awaitReleases, HideTorn: o.HideTorn,
 	})
 }
 

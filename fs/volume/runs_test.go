@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -207,6 +208,79 @@ func TestTornSteps(t *testing.T) {
 
 	r.rename("runs/a/2", "runs/a/tmp-checkpoint-2")
 	state(r, "tmp-checkpoint-2", control.StepWriting)
+}
+
+// A step is torn if a program was killed that was writing it, and is not if that closed a copy of a
+// descriptor of what was whole.
+func TestStepOfKilledProgram(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs/a/1")
+	state := func(want string) {
+		t.Helper()
+		if got := r.runLog("runs/a")["1"].State; got != want {
+			t.Errorf("the step is %q, want %q", got, want)
+		}
+	}
+	const p = "runs/a/1/model.bin"
+	tear := func() {
+		t.Helper()
+		h := r.open(p, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+		r.writeAt(h, random(10<<10, 2), 0)
+		r.Flush(h, dying)
+		h.Release()
+		state(control.StepTorn)
+	}
+	tear()
+	r.reopen()
+	state(control.StepTorn)
+	r.write(p, random(20<<10, 2))
+	state(control.StepComplete)
+
+	tear()
+	h := r.open(p, unix.O_WRONLY) // as touch does
+	r.release(h)
+	state(control.StepComplete)
+
+	// A child that was started meanwhile has copies of the saver's descriptors.
+	h = r.open(p, unix.O_WRONLY)
+	written := func() time.Time {
+		st, err := os.Stat(r.at("tree", p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.ModTime()
+	}
+	r.writeAt(h, random(10<<10, 3), 0)
+	r.Flush(h, alive) // the child closes its own, and the saver goes on
+	closed := time.Now()
+	r.eventually("the clock of files goes on", func() bool {
+		r.writeAt(h, random(10<<10, 4), 10<<10)
+		return written().After(closed)
+	})
+	state(control.StepWriting)
+	r.Flush(h, dying)
+	h.Release()
+	state(control.StepTorn)
+
+	h = r.open(p, unix.O_WRONLY)
+	r.writeAt(h, random(10<<10, 3), 0)
+	r.Flush(h, alive)
+	r.Flush(h, dying) // the child is killed when the saver is done
+	h.Release()
+	state(control.StepComplete)
+
+	r.eventually("what was written is older", func() bool { return time.Since(written()) > 100*time.Millisecond })
+	h = r.open(p, unix.O_WRONLY) // of who writes nothing
+	r.Flush(h, dying)
+	h.Release()
+	state(control.StepComplete)
+
+	tear()
+	if err := r.remove(r.dirNode("runs/a/1"), "model.bin", 0); err != nil {
+		t.Fatal(err)
+	}
+	r.write("runs/a/1/fresh.bin", random(1000, 1))
+	state(control.StepComplete)
 }
 
 // dirNode finds a directory; it stays known.

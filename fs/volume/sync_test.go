@@ -87,8 +87,8 @@ func TestSyncAwaitsRelease(t *testing.T) {
 	r := newRig(t)
 	h := r.open("f", unix.O_WRONLY|unix.O_CREAT)
 	r.writeAt(h, random(100<<10, 1), 0)
-	r.Flush(h)
-	r.Flush(h) // a descriptor that was duplicated
+	r.Flush(h, alive)
+	r.Flush(h, alive) // a descriptor that was duplicated
 	before := h.Node.Refs()
 	synced := make(chan error, 1)
 	go func() { synced <- r.Sync(context.Background(), nil) }()

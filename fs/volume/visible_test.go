@@ -196,6 +196,8 @@ func (s sources) sees(p string) bool {
 		return s.reach(rest)
 	case kind == "artifacts":
 		return s.read(s.ids[strings.TrimSuffix(rest, ".safetensors")])
+	case kind == "latest":
+		return s.ls("runs/" + rest)
 	case kind == "best" && path.Dir(rest) == ".":
 		return s.reach("runs/" + rest)
 	case kind == "best":
@@ -211,7 +213,7 @@ func (s sources) lists(p string) bool {
 	switch kind {
 	case "tensors":
 		return s.read(rest)
-	case "best":
+	case "best", "latest":
 		return s.read(path.Join("runs", rest))
 	}
 	return p == ".ckptfs"

@@ -158,7 +158,7 @@ func (v *Volume) open(o Options) error {
 	if o.MaxUnpacked == 0 {
 		o.MaxUnpacked = queue.DefaultMaxUnpacked(v.folder.Here())
 	}
-	v.openSteps()
+	v.openSteps(o)
 	v.usage = usage.New()
 	if err := v.storage.open(o, v.usage.Watch); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (v *Volume) recover(o Options) error {
 	}
 	if resume != nil {
 		if s.Unbelieved {
-			return errors.New("the disk that the store lies on was mounted again since the mount was made: unmount it, and mount it anew")
+			return errors.New("the disk that the store lies on was mounted again since the mount was made: unmount it, and mount it again")
 		}
 		if err := resume(v); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -155,6 +156,44 @@ func TestTornStep(t *testing.T) {
 		state("complete")
 		if said := m.Run("best", m.Path("runs/a"), "loss"); !strings.Contains(said, "runs/a/1 ") {
 			t.Errorf("best said %q", said)
+		}
+	})
+}
+
+// TestStepOfKilledProgram: a step is torn whose program was killed while it wrote, and no other.
+func TestStepOfKilledProgram(t *testing.T) {
+	t.Parallel()
+	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
+		m.Must(os.MkdirAll(m.Path("runs/a/1"), 0o755))
+		state := func(what, want string) {
+			t.Helper()
+			if s := runLog(m, m.Path("runs/a")); s["1"].State != want {
+				t.Errorf("%s: %s, want %s", what, s["1"].State, want)
+			}
+		}
+		// end is what the program does when half of its file is written, and the file open.
+		write := func(end string) {
+			t.Helper()
+			program := "import os, sys, threading, time\n" +
+				"f = open(sys.argv[1], 'wb', 0)\n" +
+				"f.write(b'x' * 1000000)\n" + end
+			c := exec.Command("python3", "-c", program, m.Path("runs/a/1/model.bin"))
+			if out, err := c.CombinedOutput(); len(out) > 0 {
+				t.Fatalf("%v, %s", err, out)
+			}
+		}
+		thread := "threading.Thread(target=time.sleep, args=[60], daemon=True).start()\n"
+		for what, end := range map[string]string{"killed": "os.kill(os.getpid(), 9)\n",
+			"terminated, with threads": thread + "os.kill(os.getpid(), 15)\n",
+			"killed by a thread":       "threading.Thread(target=os.kill, args=[os.getpid(), 9]).start()\ntime.sleep(60)\n",
+			"aborted":                  "os.abort()\n"} {
+			write(end)
+			state(what, "torn")
+			for what, end := range map[string]string{"closed": "f.close()\n", "ended": "sys.exit(1)\n",
+				"ended at once, with threads": thread + "os._exit(0)\n"} {
+				write(end)
+				state(what, "complete")
+			}
 		}
 	})
 }

@@ -195,10 +195,16 @@ func (p *program) wait() (string, error) {
 	}
 }
 
-// RunPython runs a program to its end and fails the test when it fails.
+// TryPython runs a program to its end; an error says what it said.
+func TryPython(t *testing.T, name string, args ...string) (string, error) {
+	t.Helper()
+	return spawn(t, "", name, args...).wait()
+}
+
+// RunPython is TryPython of what must not fail.
 func RunPython(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	out, err := spawn(t, "", name, args...).wait()
+	out, err := TryPython(t, name, args...)
 	if err != nil {
 		t.Fatalf("%v\n(arguments: %s)", err, strings.Join(args, " "))
 	}

@@ -54,4 +54,11 @@ func TestDeltas(t *testing.T) {
 	if s := deltas(st); s != "949 chunks of 176 MiB, stored as differences of 90.0 MiB; they need 25.0 MiB of chunks that no file has" {
 		t.Error(s)
 	}
+	st.Encodings = []control.Encoding{{Codec: "recipe", Records: 900, RawBytes: 170 << 20, Bytes: 1 << 20}}
+	if s := recipes(st); s != "900 chunks of 170 MiB, computed from others by recipes of 1.00 MiB" {
+		t.Error(s)
+	}
+	if s := deltas(st); s != "49 chunks of 6.00 MiB, stored as differences of 89.0 MiB; they need 25.0 MiB of chunks that no file has" {
+		t.Error(s)
+	}
 }

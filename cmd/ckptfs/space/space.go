@@ -37,6 +37,7 @@ func Stats(w io.Writer, st *control.Stats) {
 		"unique", text.Bytes(st.UniqueBytes),
 		"stored", stored(st),
 		"deltas", deltas(st),
+		"recipes", recipes(st),
 		"local", local(st),
 		"on disk", text.Bytes(st.StoredBytes+st.LocalBytes)+", stored and local",
 		"ratio", ratio,
@@ -64,12 +65,36 @@ func stored(st *control.Stats) string {
 	return fmt.Sprintf("%s (%s)", text.Bytes(st.StoredBytes), strings.Join(parts, "; "))
 }
 
-func deltas(st *control.Stats) string {
-	if st.Deltas == 0 {
+// computed are the chunks that are stored as recipes. They count among the deltas of Stats.
+func computed(st *control.Stats) (e control.Encoding) {
+	for i := range st.Encodings {
+		if st.Encodings[i].Codec == "recipe" {
+			e = st.Encodings[i]
+		}
+	}
+	return e
+}
+
+func recipes(st *control.Stats) string {
+	e := computed(st)
+	if e.Records == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("%s of %s, stored as differences of %s", text.Plural(st.Deltas, "chunk"),
-		text.Bytes(st.DeltaRawBytes), text.Bytes(st.DeltaBytes))
+	return fmt.Sprintf("%s of %s, computed from others by recipes of %s", text.Plural(e.Records, "chunk"),
+		text.Bytes(e.RawBytes), text.Bytes(e.Bytes))
+}
+
+func deltas(st *control.Stats) string {
+	e := computed(st)
+	n := st.Deltas - e.Records
+	if n <= 0 {
+		if st.BaseBytes > 0 {
+			return fmt.Sprintf("none; recipes need %s of chunks that no file has", text.Bytes(st.BaseBytes))
+		}
+		return ""
+	}
+	s := fmt.Sprintf("%s of %s, stored as differences of %s", text.Plural(n, "chunk"),
+		text.Bytes(st.DeltaRawBytes-e.RawBytes), text.Bytes(st.DeltaBytes-e.Bytes))
 	if st.BaseBytes > 0 {
 		s += fmt.Sprintf("; they need %s of chunks that no file has", text.Bytes(st.BaseBytes))
 	}

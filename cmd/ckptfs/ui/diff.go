@@ -21,7 +21,6 @@ type diffBody struct {
 	A, B string
 	Full bool
 	Part string
-	All  string // the page that reads all
 }
 
 func (s *server) diff(_ context.Context, r *http.Request) (*page, error) {
@@ -36,7 +35,6 @@ func (s *server) diff(_ context.Context, r *http.Request) (*page, error) {
 		full = []string{"full", "1"}
 	}
 	b.Part = withQuery("/part/diff", append([]string{"a", b.A, "b", b.B}, full...)...)
-	b.All = exactURL(b.A, b.B)
 	sample := " --sample 1MiB"
 	if b.Full {
 		sample = ""

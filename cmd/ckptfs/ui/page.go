@@ -37,7 +37,8 @@ type page struct {
 	JSON     string   // its URL
 	Refresh  int      // seconds until it is to be fetched again; 0: not
 	Body     any
-	Data     any // with ?json=1; a later is called for it
+	Data     any  // with ?json=1; a later is called for it
+	Part     bool // of a page that has a heading
 
 	Mount string
 	Store string
@@ -67,6 +68,8 @@ var functions = template.FuncMap{
 	"at":     pathURL,
 	"shape":  shape,
 	"shared": sharedText,
+	"stored": storedAs,
+	"place":  func(text, to string) link { return link{text, to} },
 	"share":  func(f float64) string { return fmt.Sprintf("%.3g %%", 100*f) },
 	"hash":   func(h string) string { return h[:min(len(h), 12)] },
 }
@@ -272,6 +275,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	s.render(w, r, status, &page{Name: "problem", Title: http.StatusText(status),
+		Part: strings.HasPrefix(r.URL.Path, "/part/"),
 		Body: problem{cut(e.Message, mostTitle), s.advice(err, e)}})
 }
 

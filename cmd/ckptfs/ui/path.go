@@ -91,6 +91,8 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 	}
 	if step >= 0 {
 		b.Step = stepOf(run, step)
+		b.Name = "Step " + b.Step.Name + " of " + run.Run
+		out.Title = shown(b.Name)
 	}
 	if step >= 0 || e.Mode&modeType == modeFile {
 		b.Tensors = withQuery("/part/tensors", "path", p, "prefix", r.URL.Query().Get("prefix"))

@@ -110,13 +110,13 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	b.Rows, b.Pages, b.PageNow = paged(rows, r.URL)
 	p := &page{Name: "runs", Title: "Runs", Here: "runs", Body: b, Data: list,
 		Commands: []string{"ckptfs runs " + s.root()}}
-	if b.Metric != "" && len(b.Rows) > 0 {
+	if i := slices.IndexFunc(b.Rows, func(r runRow) bool { return r.Best != nil }); i >= 0 {
 		mode := ""
 		if b.Greatest {
 			mode = " --mode max"
 		}
 		p.Commands = append(p.Commands,
-			"ckptfs best "+s.full("runs/"+b.Rows[0].Run.Run)+" "+text.Word(b.Metric)+mode)
+			"ckptfs best "+s.full("runs/"+b.Rows[i].Run.Run)+" "+text.Word(b.Metric)+mode)
 	}
 	if n, done := s.runs.Warmed(); !done {
 		b.Warm = fmt.Sprintf("reading the logs of runs: %d of %d", n, len(list.Runs))

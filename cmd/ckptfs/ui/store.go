@@ -143,7 +143,7 @@ func savings(st *control.Stats) []saving {
 		"patch":    "text and structure, as the difference from an earlier version",
 		"rounded":  "half precision that is another file's, rounded",
 		"low rank": "a difference of low rank: adapters that were merged",
-		"recipe":   "computed from other tensors: quantised, cut or in another order",
+		"recipe":   "computed from other tensors: quantised, merged, cut, in another order",
 		"planes":   "numbers, compressed by significance",
 		"zstd":     "the rest, compressed",
 		"raw":      "stored as it is: random, or small",

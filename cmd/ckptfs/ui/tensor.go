@@ -22,6 +22,7 @@ type tensorBody struct {
 	T      control.Tensor
 	Owner  *control.Model
 	Shares []sharer
+	Parts  []link // the tensors that it has parts of, where it is made of several
 	More   int
 	Values string // the part with what its elements are
 }
@@ -85,6 +86,13 @@ func (s *server) tensor(ctx context.Context, r *http.Request) (*page, error) {
 		b.Shares = append(b.Shares, sharer{Path: p, URL: withQuery("/path", "path", p)})
 	}
 	b.More = max(b.T.Shared, len(b.T.SharedWith)) - len(b.Shares)
+	if as := b.T.StoredAs; as != nil && len(as.Bases) > 1 && as.Op != "combined" {
+		for i := range as.Bases {
+			if as.Bases[i].Path != "" {
+				b.Parts = append(b.Parts, baseLink(&b.T, &as.Bases[i]))
+			}
+		}
+	}
 	full, commands := s.full(file), []string(nil)
 	if len(name) <= mostTitle { // else it is too long for a command line
 		commands = []string{"ckptfs cat-tensor " + full + " " + text.Word(name) + " --npy > tensor.npy",

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 )
 
 // tensorsBody is the tensors of a file, or of a set of files, below a prefix of their names.
@@ -16,6 +17,7 @@ type tensorsBody struct {
 	Tree   []*node
 	Prefix string
 	Up     string // the part with the prefix above
+	Files  []link // the checkpoints of a folder of several; the others are not set then
 }
 
 // node is a tensor, or what the names of several have in common.
@@ -48,6 +50,11 @@ func (s *server) tensorsPart(ctx context.Context, r *http.Request) (*page, error
 	p, prefix := q.Get("path"), q.Get("prefix")
 	o, err := s.c.Outline(ctx, control.OutlineOptions{Path: p, Prefix: prefix, Most: mostTree,
 		Names: mostKids})
+	if err != nil && control.AsError(err).Code == control.CodeInvalid {
+		if e, there := s.c.Entry(ctx, p); there == nil && e.Mode&modeType == modeDir {
+			return s.checkpoints(ctx, p)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +73,21 @@ func (s *server) tensorsPart(ctx context.Context, r *http.Request) (*page, error
 		b.Up = withQuery("/path", "path", p, "prefix", up)
 	}
 	return &page{Name: "tensors", Body: b, Data: o}, nil
+}
+
+// checkpoints are those of a folder that is not one itself.
+func (s *server) checkpoints(ctx context.Context, p string) (*page, error) {
+	entries, err := s.entries(ctx, p, &pathBody{})
+	if err != nil {
+		return nil, err
+	}
+	b := &tensorsBody{Outline: &control.Outline{File: &control.File{Path: p}}, Files: []link{}}
+	for i := range entries {
+		if name := string(entries[i].Name); entries[i].Mode&modeType == modeFile && steps.IsCheckpoint(name) {
+			b.Files = append(b.Files, link{shown(name), pathURL(path.Join(p, name))})
+		}
+	}
+	return &page{Name: "tensors", Body: b, Data: map[string]any{"entries": entries}}, nil
 }
 
 // levelOf is one level of names.
@@ -117,7 +139,7 @@ func tree(all []control.Owned, prefix string) *node {
 }
 
 func (n *node) joined() *node {
-	for n.T == nil && len(n.Kids) == 1 && n.Kids[0].T == nil {
+	for n.T == nil && len(n.Kids) == 1 {
 		k := n.Kids[0]
 		k.Name = n.Name + n.Prefix[len(n.Prefix)-1:] + k.Name
 		n = k
@@ -140,11 +162,16 @@ func (b *tensorsBody) about(all []*node) {
 		} else if len(n.Prefix) <= mostTitle {
 			n.URL = withQuery("/path", "path", b.File.Path, "prefix", n.Prefix)
 		}
-		if b.about(n.Kids); len(n.Kids) > 0 { // who stored all of them
+		if b.about(n.Kids); len(n.Kids) > 0 { // who stored all of them; it is said once
 			n.Owner, n.Here = n.Kids[0].Owner, n.Kids[0].Here
 			for _, k := range n.Kids[1:] {
 				if k.Owner != n.Owner || k.Here != n.Here {
 					n.Owner, n.Here = nil, false
+				}
+			}
+			for _, k := range n.Kids {
+				if n.Owner != nil || n.Here {
+					k.Owner, k.Here = nil, false
 				}
 			}
 		}

@@ -69,7 +69,7 @@ pages except with --write. A store that is not mounted is open, and cannot be mo
 				open = s.Change
 			}
 			if !loopback {
-				fmt.Fprintln(cmd.ErrOrStderr(), "ckptfs: whoever has this URL can look at the store, and the "+
+				fmt.Fprintln(cmd.ErrOrStderr(), "ckptfs: everybody who has this URL can look at the store, and the "+
 					"connection is not encrypted: docs/pages.md has a tunnel")
 			}
 			return open(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {

@@ -137,22 +137,34 @@
       return o;
     },
 
-    graph(d) {
+    // Each run has a lane, and each step a column that is wide enough for its name: a long graph is scrolled.
+    graph(d, box) {
       const o = frame(d);
       const colors = palette();
+      const columns = 1 + d.nodes.reduce((a, n) => Math.max(a, n.column), 0);
+      const few = d.nodes.length < 200;
+      const wide = Math.max(box.parentElement.clientWidth, few ? columns * 110 : 0);
+      const lane = few ? 64 : 24;
+      box.style.width = wide + "px";
+      box.style.height = Math.max(d.runs.length, 2) * lane + 20 + "px";
+      const step = wide / columns;
       o.tooltip.trigger = "item";
-      o.tooltip.formatter = (p) => (p.dataType === "edge" ? p.data.how : p.data.path);
+      o.tooltip.formatter = (p) => (p.dataType !== "edge" ? p.data.path + (p.data.href ? "" : ", removed")
+        : p.data.what ? p.data.how + ": " + p.data.what : p.data.how);
       o.series = [{
-        type: "graph", layout: "none", roam: true, edgeSymbol: ["none", "arrow"], edgeSymbolSize: 7, symbolSize: 14,
-        label: { show: d.nodes.length < 80, position: "bottom", color: color("--front"), formatter: (p) => p.data.label },
+        type: "graph", layout: "none", roam: !few, edgeSymbol: ["none", "arrow"], edgeSymbolSize: 7, symbolSize: 14,
+        left: step / 2, right: step / 2, top: 16, bottom: lane + 4, // what is left has the shape of the steps: they stay round
+        label: { show: few, position: "bottom", color: color("--front"), width: step - 12, overflow: "truncate" },
         data: d.nodes.map((n, i) => ({
-          id: String(i), name: String(i), path: n.path, x: n.column * 140, y: n.run * 70, label: { show: d.nodes.length < 80 },
-          itemStyle: { color: n.retired ? color("--line") : colors[n.run % colors.length] },
+          id: String(i), name: String(i), path: n.path, x: n.column * step, y: n.run * lane,
+          itemStyle: n.retired ? { color: color("--line"), borderColor: color("--soft"), borderWidth: 1 } : { color: colors[n.run % colors.length] },
+          label: { formatter: () => n.path.replace(/^runs\//, "") },
           href: n.retired ? "" : "/path?path=" + encodeURIComponent(n.path),
-        })).map((n, i) => { n.label.formatter = () => d.nodes[i].path.replace(/^runs\//, ""); return n; }),
+        })),
         edges: d.edges.map((e) => ({
-          source: String(e.from), target: String(e.to), how: e.how,
-          lineStyle: { type: e.how === "step" ? "solid" : "dashed", color: e.how === "step" ? color("--soft") : color("--c1"), curveness: e.how === "step" ? 0 : 0.15 },
+          source: String(e.from), target: String(e.to), how: e.how, what: e.what,
+          label: { show: few && !!e.label, formatter: () => e.label, color: color("--front"), fontSize: 11 },
+          lineStyle: { opacity: 0.9, type: e.how === "step" ? "solid" : "dashed", color: e.how === "step" ? color("--soft") : color("--c1"), curveness: e.how === "step" ? 0 : 0.15 },
         })),
       }];
       return o;
@@ -176,6 +188,7 @@
     const box = figure.querySelector(".canvas");
     let c = charts.get(figure);
     if (!c) {
+      if (figure.dataset.kind === "graph") draw.graph(d, box); // it says how large the box is
       c = { chart: echarts.init(box, null, { renderer: "canvas" }) };
       c.chart.on("click", (p) => {
         const name = p.data && p.data.name;
@@ -186,7 +199,9 @@
       charts.set(figure, c);
     }
     c.data = d;
-    c.chart.setOption(draw[figure.dataset.kind](d), true);
+    const o = draw[figure.dataset.kind](d, box);
+    c.chart.resize();
+    c.chart.setOption(o, true);
     figure.dataset.drawn = "1";
   }
 
@@ -262,7 +277,12 @@
   }
   refresh();
 
-  addEventListener("resize", () => { for (const c of charts.values()) c.chart.resize(); });
+  addEventListener("resize", () => {
+    for (const [figure, c] of charts) {
+      if (figure.dataset.kind === "graph") put(figure, c.data);
+      else c.chart.resize();
+    }
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     for (const [figure, c] of charts) put(figure, c.data);
   });
