@@ -6,6 +6,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/anchor"
+	"ckptfs/cas/chunk"
 	"ckptfs/cas/codec"
 	"ckptfs/formats"
 	"ckptfs/fs/recipes"
@@ -29,6 +30,7 @@ const (
 	maxNearest   = 8  // candidates that are compared with a tensor
 	maxCompared  = 64 // chunks that are read for that, for a file
 	maxBesides   = 512
+	maxSure      = 4  // tensors of a file that are compared with a version which its path tells
 	maxWrong     = 4  // tensors of a file that are compared with others in vain
 	maxKnown     = 64 // tensors of a file that the store has, and that are asked for nevertheless
 )
@@ -44,6 +46,7 @@ type seeker struct {
 	known int // whose beginnings were in the store already
 	wrong int // that had something in common with others, but were not made of them
 	found int
+	sure  int // that are near a version which their paths tell
 	left  int // chunks that may be read for comparing
 	won   cas.Hash
 	files map[cas.Hash]*earlier
@@ -116,6 +119,26 @@ func (s *seeker) holds(h cas.Hash) bool {
 	return s.store.Locate([]cas.Hash{h}, at[:]) == nil && at[0].Segment != 0
 }
 
+// holdsAll reports whether the store holds r, which begins with head, as far as its first chunk, its last one
+// and the one in the middle tell. What is joined of several mostly begins with a chunk of the first.
+func (s *seeker) holdsAll(r *formats.Region, head []byte) (bool, error) {
+	if !s.holds(cas.Sum(head)) {
+		return false, nil
+	}
+	chunks := chunk.GridLen(r.Len)
+	for _, k := range []int64{chunks - 1, chunks / 2} {
+		if k == 0 {
+			continue
+		}
+		off, n := chunk.GridSpan(r.Len, k)
+		p, err := s.file.read(r, off, n)
+		if err != nil || !s.holds(cas.Sum(p)) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // may reports whether t, all of r, is looked for.
 func (s *seeker) may(t *formats.Tensor, r *formats.Region) bool {
 	if s == nil || t == nil || t.NumElements() < anchor.MinElements || !fills(t, r) || !t.Contiguous() {
@@ -135,9 +158,15 @@ func (s *seeker) region(t *formats.Tensor, r *formats.Region) (recipe recipeOfCh
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.own.IsZero() && s.holds(cas.Sum(head)) {
-		s.known++
-		return nil, nil, nil
+	if s.own.IsZero() {
+		known, err := s.holdsAll(r, head)
+		if err != nil {
+			return nil, nil, err
+		}
+		if known {
+			s.known++
+			return nil, nil, nil
+		}
 	}
 	s.asked++
 	hits, err := s.hits(t, r)
@@ -237,10 +266,11 @@ func (s *seeker) manifest(h cas.Hash, quantised bool) *earlier {
 	return e
 }
 
-// far reports whether what was found of a region by names alone is of little help for it.
+// far reports whether what was found of a region is of little help for it: names were all that told, or it is
+// the same part of another rank, whose path looks like that of a step before.
 func (s *seeker) far(t *formats.Tensor, r *formats.Region, was origin) (bool, error) {
 	switch {
-	case !s.may(t, r) || !was.doubted:
+	case !s.may(t, r) || was.of == nil || !was.doubted && s.sure >= maxSure:
 		return false, nil
 	case recipes.Quantised(t):
 		return true, nil // versions have little in common
@@ -257,7 +287,13 @@ func (s *seeker) far(t *formats.Tensor, r *formats.Region, was origin) (bool, er
 		return true, nil
 	}
 	alone, share := codec.Estimate(head, base, hintOf(t))
-	return share > near*alone, nil
+	if share > near*alone {
+		return true, nil
+	}
+	if !was.doubted {
+		s.sure++
+	}
+	return false, nil
 }
 
 // nearest is the version of t, which begins with head, among hits that differs least from it, if that pays.

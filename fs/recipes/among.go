@@ -111,8 +111,9 @@ func ofOneType(all []*source) []*source {
 // same reports whether a layout is that of the same numbers at the same places: a version, or a copy.
 func same(t *Target, l layout, sources []*source) bool {
 	p, ok := l.(pieces)
-	if !ok || t.Tensor.DType != sources[0].t.DType {
-		return false
+	if !ok || t.Tensor.DType != sources[0].t.DType || p[0].source < 0 ||
+		t.Tensor.NumElements() != sources[p[0].source].t.NumElements() {
+		return false // also of what is the beginning of a source, or longer than it
 	}
 	return !slices.ContainsFunc(p, func(p piece) bool { return p.at != p.first || p.source != l.(pieces)[0].source })
 }
