@@ -165,7 +165,7 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 		return f.alikeTo(signs)
 	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
-	rel.Sources, rel.NoRecipes = f.sourcesOf(p, l), f.o.NoRecipes
+	rel.Sources, rel.NoRecipes = f.sourcesOf(p, l, nil), f.o.NoRecipes
 	rel.Anchors = f.anchors(nil, nil)
 	return rel, was, end
 }
@@ -179,7 +179,7 @@ func (f *Finder) RelatedAmong(p string, l *formats.Layout, named, not func(cas.H
 		return rel, nil
 	}
 	rel, was = f.earlier(p, l, not, among.of)
-	rel.Masters, rel.Sources, rel.NoRecipes = f.mastersOf(p, l), f.sourcesOf(p, l), f.o.NoRecipes
+	rel.Masters, rel.Sources, rel.NoRecipes = f.mastersOf(p, l), f.sourcesOf(p, l, not), f.o.NoRecipes
 	rel.Anchors = f.anchors(named, not)
 	return rel, was
 }

@@ -30,15 +30,16 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil
 	}
-	ms, _ = f.nearOrAlike(p, l, maxMasters, f.alikeTo, func(tensors []formats.Tensor) bool {
+	ms, _ = f.nearOrAlike(p, l, maxMasters, f.alikeTo, func(_ cas.Hash, tensors []formats.Tensor) bool {
 		return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return t.DType == "F32" })
 	})
 	return ms
 }
 
 // sourcesOf are files in which the tensors may be that those of the file at p were made of: numbers that were
-// quantised or converted, or codes of which these are what they stand for.
-func (f *Finder) sourcesOf(p string, l *formats.Layout) (ms []*manifest.Manifest) {
+// quantised or converted, or codes of which these are what they stand for. not, if not nil, says of one that
+// the same numbers in another type are not stored with its help.
+func (f *Finder) sourcesOf(p string, l *formats.Layout, not func(cas.Hash) bool) (ms []*manifest.Manifest) {
 	anyNumbers := slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool {
 		return recipes.Quantised(&t) || l.Format == converted && recipes.MayBeTarget(&t)
 	})
@@ -54,12 +55,12 @@ func (f *Finder) sourcesOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 		}
 		return all
 	}
-	ms, near := f.nearOrAlike(p, l, maxSources, alike, func(tensors []formats.Tensor) bool {
+	ms, near := f.nearOrAlike(p, l, maxSources, alike, func(h cas.Hash, tensors []formats.Tensor) bool {
 		if isQuantised(tensors) {
 			return codes
 		}
 		is := mostly(tensors)
-		return is != "" && (anyNumbers || is != own)
+		return is != "" && (anyNumbers || is != own && (not == nil || !not(h)))
 	})
 	// Those that come last are asked first: the near ones, then what was packed last.
 	slices.Reverse(ms[near:])
@@ -100,7 +101,7 @@ func isQuantised(tensors []formats.Tensor) bool {
 // nearOrAlike are files of a kind: near ones, that are in the folder of the file at p, or in the step that it
 // belongs to; behind them at most so many that are alike.
 func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, alike func([]uint64) []cas.Hash,
-	kind func([]formats.Tensor) bool) (ms []*manifest.Manifest, near int) {
+	kind func(cas.Hash, []formats.Tensor) bool) (ms []*manifest.Manifest, near int) {
 	var seen []cas.Hash
 	add := func(h cas.Hash) {
 		if slices.Contains(seen, h) {
@@ -108,7 +109,7 @@ func (f *Finder) nearOrAlike(p string, l *formats.Layout, most int, alike func([
 		}
 		seen = append(seen, h)
 		m, err := f.o.Store.Manifest(h)
-		if err == nil && kind(m.Tensors) {
+		if err == nil && kind(h, m.Tensors) {
 			ms = append(ms, m)
 		}
 	}

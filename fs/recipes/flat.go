@@ -19,6 +19,7 @@ const (
 type windowOf struct {
 	tensor int
 	at     int64
+	end    bool // of the end of the tensor
 }
 
 // placed is a tensor in another, which begins at an element that may lie before the first.
@@ -27,6 +28,11 @@ type placed struct {
 	at     int64
 }
 
+// ballot is how many windows say so: at the beginning of the tensor, and at its end.
+type ballot struct{ begin, end int }
+
+func (b ballot) sum() int { return b.begin + b.end }
+
 // sought are windows that are looked for.
 type sought struct {
 	set anchor.Set
@@ -34,7 +40,7 @@ type sought struct {
 }
 
 // add adds some windows of p, numbers of bfloat16, which begin at an element of a tensor.
-func (s *sought) add(tensor int, first int64, p []byte) {
+func (s *sought) add(tensor int, first int64, p []byte, end bool) {
 	n := 0
 	for i := 0; i+anchor.Width <= len(p) && n < perEnd; i += anchor.Width {
 		k, ok := anchor.WindowKey(p[i:])
@@ -45,18 +51,25 @@ func (s *sought) add(tensor int, first int64, p []byte) {
 			s.of = map[anchor.Key][]windowOf{}
 		}
 		s.set.Add(k)
-		s.of[k] = append(s.of[k], windowOf{tensor, first + int64(i/2)})
+		s.of[k] = append(s.of[k], windowOf{tensor, first + int64(i/2), end})
 		n++
 	}
 }
 
 // in looks for the windows in p, numbers of bfloat16 that begin at an element, and counts where their tensors
 // begin then.
-func (s *sought) in(p []byte, first int64, votes map[placed]int) {
+func (s *sought) in(p []byte, first int64, votes map[placed]ballot) {
 	s.set.In(p, func(i int, k anchor.Key) {
 		for _, w := range s.of[k] {
-			if len(votes) < maxPlaces {
-				votes[placed{w.tensor, first + int64(i) - w.at}]++
+			at := placed{w.tensor, first + int64(i) - w.at}
+			b := votes[at]
+			if w.end {
+				b.end++
+			} else {
+				b.begin++
+			}
+			if len(votes) < maxPlaces || b.sum() > 1 {
+				votes[at] = b
 			}
 		}
 	})
@@ -73,9 +86,9 @@ func (f *Finder) flat(t *Target, sources []*source) (layout, error) {
 	var of sought
 	for i, s := range sources {
 		all := s.t.NumElements()
-		of.add(i, 0, f.halves(s, 0, min(all, ends)))
+		of.add(i, 0, f.halves(s, 0, min(all, ends)), false)
 		if all > ends {
-			of.add(i, all-ends, f.halves(s, all-ends, ends))
+			of.add(i, all-ends, f.halves(s, all-ends, ends), true)
 		}
 	}
 	numbers := asNumbers(t.Tensor)
@@ -87,7 +100,7 @@ func (f *Finder) flat(t *Target, sources []*source) (layout, error) {
 		}
 		return numbers.AsBF16(make([]byte, len(p)), p), nil
 	}
-	votes := map[placed]int{}
+	votes := map[placed]ballot{}
 	const over = anchor.Width/2 - 1
 	for at := int64(0); at < n && of.set.Len() > 0; at += atOnce / size {
 		p, err := read(at, min(n-at, atOnce/size+over))
@@ -104,7 +117,7 @@ func (f *Finder) flat(t *Target, sources []*source) (layout, error) {
 			return nil, err
 		}
 		var own sought
-		own.add(0, 0, head)
+		own.add(0, 0, head, false)
 		l = f.within(l, &own, sources, n)
 	}
 	return f.pad(l, n, func(first, n int64) ([]byte, error) { return t.Read(first*size, int(n*size)) }, size)
@@ -115,7 +128,7 @@ func (f *Finder) within(l pieces, own *sought, sources []*source, n int64) piece
 	left := int64(maxScan)
 	for i, s := range sources {
 		all, size := s.t.NumElements(), int64(s.typ.Size())
-		votes := map[placed]int{}
+		votes := map[placed]ballot{}
 		for at := int64(0); at < all && left > 0 && own.set.Len() > 0; at += atOnce / size {
 			p := f.halves(s, at, min(all-at, atOnce/size+anchor.Width/2-1))
 			if p == nil {
@@ -137,25 +150,57 @@ func (f *Finder) within(l pieces, own *sought, sources []*source, n int64) piece
 }
 
 // lay makes pieces of what is where, of n elements, where enough windows say so: those of most votes first.
-func lay(votes map[placed]int, n int64, is func(p placed) (tensor int, at, length int64)) (l pieces) {
+// A tensor of which only the beginning is found ends where the next one begins, if it does not end before; one
+// of which only the end is found begins where the one before ends: each rank may have a part of every tensor.
+func lay(votes map[placed]ballot, n int64, is func(p placed) (tensor int, at, length int64)) (l pieces) {
 	var all []placed
 	for p, v := range votes {
-		if v >= minVotes {
+		if v.sum() >= minVotes {
 			all = append(all, p)
 		}
 	}
 	slices.SortFunc(all, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(votes[b], votes[a]), cmp.Compare(a.at, b.at), cmp.Compare(a.tensor, b.tensor))
+		return cmp.Or(cmp.Compare(votes[b].sum(), votes[a].sum()), cmp.Compare(a.at, b.at),
+			cmp.Compare(a.tensor, b.tensor))
 	})
+	// What is sure of each is where its windows are.
+	type sure struct {
+		from, to   int64 // of the target
+		tensor     int
+		at, length int64
+		begin, end bool
+	}
+	var found []sure
 	for _, p := range all {
-		tensor, at, length := is(p)
-		from, end := max(0, at), min(n, at+length)
-		i, found := slices.BinarySearchFunc(l, from, func(p piece, at int64) int { return cmp.Compare(p.at, at) })
-		if found || from >= end || i > 0 && l[i-1].at+l[i-1].n > from || i < len(l) && l[i].at < end ||
-			len(l) == maxPieces {
+		x := sure{begin: votes[p].begin > 0, end: votes[p].end > 0}
+		x.tensor, x.at, x.length = is(p)
+		x.from, x.to = x.at, x.at+x.length
+		if !x.begin {
+			x.from = max(x.from, x.to-ends)
+		}
+		if !x.end {
+			x.to = min(x.to, x.from+ends)
+		}
+		x.from, x.to = max(0, x.from), min(n, x.to)
+		i, same := slices.BinarySearchFunc(found, x.from, func(y sure, at int64) int {
+			return cmp.Compare(y.from, at)
+		})
+		if same || x.from >= x.to || i > 0 && found[i-1].to > x.from || i < len(found) && found[i].from < x.to ||
+			len(found) == maxPieces {
 			continue
 		}
-		l = slices.Insert(l, i, piece{from, end - from, tensor, from - at})
+		found = slices.Insert(found, i, x)
+	}
+	last := int64(0)
+	for i, x := range found {
+		from, to := max(last, x.at), min(n, x.at+x.length)
+		if i+1 < len(found) {
+			to = min(to, found[i+1].from)
+		}
+		if from < to {
+			l = append(l, piece{from, to - from, x.tensor, from - x.at})
+			last = to
+		}
 	}
 	return l
 }
