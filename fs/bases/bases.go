@@ -93,7 +93,8 @@ type Finder struct {
 	o        Options
 	paths    *lru.Cache[string, cas.Hash] // the last manifest of each path, which may not be published yet
 	alike    Signatures
-	sources  Signatures // those of alike of which others may be made
+	sources  Signatures // of those of which others may be made
+	masters  Signatures // of those with tensors of which others may be the rounding
 	underway underway
 	folders  *folders
 	recalled sync.Once
@@ -144,6 +145,9 @@ func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
 		if isSource(l.Tensors) {
 			f.sources.Note(signs, h, was)
 		}
+		if isMaster(l.Tensors) {
+			f.masters.Note(signs, h, was)
+		}
 	}
 }
 
@@ -192,6 +196,12 @@ func (f *Finder) sourcesAlike(signs []uint64) []cas.Hash {
 	return f.sources.of(signs)
 }
 
+// mastersAlike is alikeTo for those with tensors of which others may be the rounding.
+func (f *Finder) mastersAlike(signs []uint64) []cas.Hash {
+	f.recalled.Do(f.recall)
+	return f.masters.of(signs)
+}
+
 // maxLately is the number of files whose signs are read after a start.
 const maxLately = 128
 
@@ -203,6 +213,9 @@ func (f *Finder) recall() {
 			f.alike.recall(signs, h)
 			if isSource(m.Tensors) {
 				f.sources.recall(signs, h)
+			}
+			if isMaster(m.Tensors) {
+				f.masters.recall(signs, h)
 			}
 		}
 	}

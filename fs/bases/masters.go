@@ -30,9 +30,12 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil
 	}
-	return f.nearOrAlike(p, l, maxMasters, f.alikeTo, func(tensors []formats.Tensor) bool {
-		return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return t.DType == "F32" })
-	})
+	return f.nearOrAlike(p, l, maxMasters, f.mastersAlike, isMaster)
+}
+
+// isMaster reports whether a file has tensors of which others may be the rounding.
+func isMaster(tensors []formats.Tensor) bool {
+	return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return t.DType == formats.F32 })
 }
 
 // sourcesOf are files in which the tensors may be that those of the file at p were made of.
