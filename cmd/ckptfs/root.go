@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"ckptfs/cas/simd"
+	"ckptfs/cmd/ckptfs/args"
 	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/files"
 	"ckptfs/cmd/ckptfs/inout"
@@ -108,7 +109,7 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the result as one JSON object, and errors too")
 	root.PersistentFlags().BoolVar(&a.foreign, "foreign", false, "open a store that belongs to another user than you and root; that user has to be trusted")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return exit.Wrong(cmd, err.Error()+nearFlag(cmd, err))
+		return exit.Wrong(cmd, args.Flag(err).Error()+nearFlag(cmd, err))
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, g := range a.groups() {

@@ -62,3 +62,23 @@ func TestFlagsNearby(t *testing.T) {
 		}
 	}
 }
+
+// A flag with a wrong value is answered with its name, the value and what it takes.
+func TestFlagsWrong(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"prune", "--grace", "foo", "m"}, `--grace: "foo" is not a time, such as 0, 90s, 24h or 7d`},
+		{[]string{"prune", "--grace=-5s", "m"}, `--grace: "-5s" is not a time, such as 0, 90s, 24h or 7d`},
+		{[]string{"forget", "--keep-last", "x", "r"}, `--keep-last: "x" is not a whole number, such as 3`},
+		{[]string{"forget", "--dry-run=x", "r"}, `--dry-run: "x" is not true or false`},
+		{[]string{"status", "--watch=x", "m"}, `--watch: "x" is not a time, such as 90s, 5m or 24h`},
+		{[]string{"prune", "--max-unused", "x", "m"}, "--max-unused: "},
+	} {
+		code, _, errs := command(t, c.args...)
+		if code != exit.Usage || !strings.Contains(errs, c.want) || strings.Contains(errs, "parsing") {
+			t.Errorf("%q: exit %d, %s", c.args, code, errs)
+		}
+	}
+}

@@ -93,8 +93,9 @@ type Finder struct {
 	o        Options
 	paths    *lru.Cache[string, cas.Hash] // the last manifest of each path, which may not be published yet
 	alike    Signatures
-	sources  Signatures // those of alike of whose numbers others may be made
-	codes    Signatures // those of alike that have codes
+	sources  Signatures // of those of whose numbers others may be made
+	codes    Signatures // of those that have codes
+	masters  Signatures // of those with tensors of which others may be the rounding
 	underway underway
 	folders  *folders
 	recalled sync.Once
@@ -147,6 +148,9 @@ func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
 			f.sources.Note(signs, h, was)
 		case isQuantised(l.Tensors):
 			f.codes.Note(signs, h, was)
+		}
+		if isMaster(l.Tensors) {
+			f.masters.Note(signs, h, was)
 		}
 	}
 }
@@ -202,6 +206,12 @@ func (f *Finder) codesAlike(signs []uint64) []cas.Hash {
 	return f.codes.of(signs)
 }
 
+// mastersAlike is alikeTo for those with tensors of which others may be the rounding.
+func (f *Finder) mastersAlike(signs []uint64) []cas.Hash {
+	f.recalled.Do(f.recall)
+	return f.masters.of(signs)
+}
+
 // maxLately is the number of files whose signs are read after a start.
 const maxLately = 128
 
@@ -216,6 +226,9 @@ func (f *Finder) recall() {
 				f.sources.recall(signs, h)
 			case isQuantised(m.Tensors):
 				f.codes.recall(signs, h)
+			}
+			if isMaster(m.Tensors) {
+				f.masters.recall(signs, h)
 			}
 		}
 	}

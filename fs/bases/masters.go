@@ -30,10 +30,15 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil
 	}
-	ms, _ = f.nearOrAlike(p, l, maxMasters, f.alikeTo, func(_ cas.Hash, tensors []formats.Tensor) bool {
-		return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return t.DType == "F32" })
+	ms, _ = f.nearOrAlike(p, l, maxMasters, f.mastersAlike, func(_ cas.Hash, tensors []formats.Tensor) bool {
+		return isMaster(tensors)
 	})
 	return ms
+}
+
+// isMaster reports whether a file has tensors of which others may be the rounding.
+func isMaster(tensors []formats.Tensor) bool {
+	return slices.ContainsFunc(tensors, func(t formats.Tensor) bool { return t.DType == formats.F32 })
 }
 
 // sourcesOf are files in which the tensors may be that those of the file at p were made of: numbers that were

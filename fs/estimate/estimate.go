@@ -28,12 +28,12 @@
 //
 // # Order
 //
-// Files come the oldest first, as in a compaction, and the steps of a series by their numbers. Each is packed
-// alone: what its bases are does not depend on which worker was faster.
+// Files come in the order in which a store packs what an adopt finds (fs/order). Each is packed alone: what
+// its bases are does not depend on which worker was faster.
 //
 // # Memory
 //
-// A file costs some 250 bytes and its path. Tensors cost nothing while their file is not looked at; chunks
+// A file costs some 300 bytes and its path. Tensors cost nothing while their file is not looked at; chunks
 // lie in tables that the kernel may write out (cas/dry).
 package estimate
 

@@ -1,14 +1,12 @@
 package estimate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -16,7 +14,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/dry"
-	"ckptfs/index/runs"
+	"ckptfs/fs/order"
 )
 
 // openLock guards the files that are open. Nothing is locked under it.
@@ -111,8 +109,7 @@ func (e *estimator) walk(ctx context.Context, paths []string) error {
 		}
 	}
 	w.follow()
-	e.sort()
-	return nil
+	return e.sort(ctx)
 }
 
 // within reports whether an absolute path is dir or below it.
@@ -195,32 +192,38 @@ func (w *walker) follow() {
 	}
 }
 
-// sort puts the files in the order in which they are packed: the oldest first, those of a series by their
-// numbers, in the places that they have.
-func (e *estimator) sort() {
-	slices.SortFunc(e.files, func(a, b *file) int {
-		return cmp.Or(cmp.Compare(a.mtime, b.mtime), runs.Compare(a.path, b.path))
-	})
-	series := map[string][]int{}
-	for i, f := range e.files {
-		if _, numbers := runs.Numbers(f.path); len(numbers) > 0 {
-			s := runs.Series(f.path)
-			series[s] = append(series[s], i)
+// sort puts the files in the order in which a store packs those that come at once.
+func (e *estimator) sort(ctx context.Context) error {
+	var files order.Files
+	for _, f := range e.files {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		files.Add(f.path, f.mtime, e.look(f))
 	}
-	for _, places := range series {
-		if len(places) < 2 {
-			continue
-		}
-		steps := make([]*file, len(places))
-		for k, i := range places {
-			steps[k] = e.files[i]
-		}
-		slices.SortFunc(steps, func(a, b *file) int { return runs.Compare(a.path, b.path) })
-		for k, i := range places {
-			e.files[i] = steps[k]
-		}
+	sorted := make([]*file, 0, len(e.files))
+	for _, i := range files.Sorted() {
+		sorted = append(sorted, e.files[i])
 	}
+	e.files = sorted
+	return nil
+}
+
+// look looks at a file's tensors. One that cannot be read has none: its turn tells more.
+func (e *estimator) look(f *file) order.Model {
+	if f.size < order.LeastModel {
+		return order.Model{}
+	}
+	raw, err := openRegular(filepath.Join(e.root, f.path))
+	if err != nil {
+		return order.Model{}
+	}
+	defer raw.Close()
+	st, err := raw.Stat()
+	if err != nil {
+		return order.Model{}
+	}
+	return order.Look(raw, st.Size())
 }
 
 // openRegular opens a file for reading. What became something else meanwhile is not waited for.

@@ -44,6 +44,7 @@ var errStopped = errors.New("stopped")
 // Run looks at every file. It is called once.
 func (s *Survey) Run() {
 	defer s.ended.Store(true)
+	defer s.Passes.Queue.Settle()
 	t := s.Passes.with(s.look)
 	if s.Repair {
 		t.Turn = nil
@@ -116,7 +117,7 @@ func (s *Survey) file(n *names.Node, found *unix.Stat_t) error {
 			return nil
 		}
 		f.SetDirtyLocked()
-		p.Queue.Add(f)
+		p.Queue.Found(f, st.Mtim.Nano())
 	case is.Record.Hollow:
 		switch {
 		case !s.Repair || is.Hydrating || is.InUse: // in use already: a read goes by the manifest

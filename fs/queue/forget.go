@@ -14,7 +14,10 @@ func (q *Queue) Forget(f *content.File) {
 	defer q.mu.Unlock()
 	if q.waits[f] {
 		delete(q.waits, f)
-		if i := slices.Index(q.queued, f); i >= 0 { // near the front, where a folder of files is removed
+		if _, is := q.found.files[f]; is {
+			delete(q.found.files, f)
+			f.Unpin()
+		} else if i := slices.Index(q.queued, f); i >= 0 { // near the front, where a folder is removed
 			copy(q.queued[1:], q.queued[:i])
 			q.queued[0], q.queued = nil, q.queued[1:]
 			f.Unpin()
@@ -28,6 +31,7 @@ func (q *Queue) Forget(f *content.File) {
 		delete(q.ahead, f)
 		f.Unpin()
 	}
+	delete(q.found.family, f)
 	q.backlog.forget(f)
 	if d := q.delayed[f]; d != nil {
 		d.timer.Stop()

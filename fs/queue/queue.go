@@ -3,8 +3,8 @@
 //
 // # The files that wait
 //
-// A file waits from the close of its last writer on, or from a start that finds it unpacked (Queue.Add). It
-// waits once, however often it is written meanwhile.
+// A file waits from the close of its last writer on (Queue.Add), or from a start that finds it unpacked, or
+// since its folder came (Queue.Found). It waits once, however often it is written meanwhile.
 //
 //	    last close           its turn            packed, or found to stay plain
 //	plain ──────────▶ Queued ────────▶ Packing ───────────────────────────────▶ out
@@ -19,11 +19,18 @@
 //
 // # Order
 //
-// Files are packed in the order in which their last writers closed them, with one exception. A file is passed
-// over while what may be the version before it is not in the store yet: a file that was closed earlier and
-// has a lower number in its path (index/runs). Without that version it would find nothing to be stored
-// against. A file that was closed later is not waited for, so each has its turn. The paths are those of the
-// moment in which a group is made, because programs rename what they have saved.
+// Files are packed in the order in which their last writers closed them. Those that are found come behind
+// what is queued once all of them are found (Settle), or 131,072, and a worker has put them in order: the
+// oldest first, and what others may be made of ahead of these (fs/order). What programs close meanwhile is
+// packed meanwhile. There are two exceptions.
+//
+// A file is passed over while what may be the version before it is not in the store yet: a file that was
+// closed earlier and has a lower number in its path (index/runs). Without that version it would find nothing
+// to be stored against. A file that was closed later is not waited for, so each has its turn. The paths are
+// those of the moment in which a group is made, because programs rename what they have saved.
+//
+// Of a family of models that were found, one is packed at a time, in order. Those that are alike would wait
+// for each other anyway (fs/bases), in whatever order they came.
 //
 // # Groups
 //
@@ -135,6 +142,7 @@ type Queue struct {
 
 	positions positions
 	backlog   backlog
+	found     found
 	closed    closedFile // that packAhead had last
 	unsynced  unsynced
 	lost      lost
@@ -184,6 +192,7 @@ func New(o Options) *Queue {
 		unsynced:  unsynced{plain: map[*content.File]bool{}},
 		lost:      lost{files: map[*content.File]*loss{}},
 		positions: newPositions(),
+		found:     newFound(),
 	}
 	q.cond.L = &q.mu
 	q.ctx, q.cancel = context.WithCancel(context.Background())
@@ -217,6 +226,10 @@ func (q *Queue) Stop() {
 	for _, f := range q.queued {
 		f.Unpin()
 	}
+	for f := range q.found.files {
+		delete(q.found.files, f)
+		f.Unpin()
+	}
 	for f := range q.crowded {
 		q.crowdOutLocked(f)
 	}
@@ -231,7 +244,13 @@ func (q *Queue) Stop() {
 
 // Add queues a file that changed and has no writer, unless it waits already. f's mutex is held.
 func (q *Queue) Add(f *content.File) {
-	if !f.StateLocked().Dirty || q.has(f) { // q.waits gains a file with the file's mutex held only
+	enter(q, f, func(int64) { q.queued = append(q.queued, f) })
+}
+
+// enter has a file wait, and calls into, with mu held and the file's size, to say where; unless it waits
+// already. f's mutex is held.
+func enter(q *Queue, f *content.File, into func(size int64)) {
+	if !f.StateLocked().Dirty || waits(q, f) { // q.waits gains a file with the file's mutex held only
 		return
 	}
 	size := f.UnpackedLocked()
@@ -243,12 +262,12 @@ func (q *Queue) Add(f *content.File) {
 	q.waits[f] = true
 	f.Pin()
 	q.backlog.add(f, size, q.o.Now())
-	q.queued = append(q.queued, f)
+	into(size)
 	q.changedLocked()
 }
 
-// has reports whether a file has its turn still before it.
-func (q *Queue) has(f *content.File) bool {
+// waits reports whether a file has its turn still before it.
+func waits(q *Queue, f *content.File) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waits[f]
@@ -271,7 +290,7 @@ func (q *Queue) wake() {
 // restsLocked reports whether no file is packed or queued.
 func (q *Queue) restsLocked() bool {
 	q.mu.AssertHeld()
-	return len(q.queued) == 0 && len(q.packing) == 0
+	return len(q.queued) == 0 && len(q.packing) == 0 && len(q.found.files) == 0
 }
 
 // Rests waits until no file is packed or queued; the error is that of ctx.

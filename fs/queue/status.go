@@ -30,6 +30,9 @@ func (q *Queue) Pending() map[*content.File]Stage {
 	for _, f := range q.queued {
 		all[f] = Queued
 	}
+	for f := range q.found.files {
+		all[f] = Queued
+	}
 	for f := range all {
 		f.Pin()
 	}

@@ -36,7 +36,7 @@ func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) erro
 	for {
 		before := q.o.Count.PackedFiles.Load()
 		q.packed(ctx, start, report)
-		if ctx.Err() != nil || !q.wantsRoom() {
+		if ctx.Err() != nil || !wantsRoom(q) {
 			return ctx.Err()
 		}
 		// What was packed since one failed may have made room for it.
@@ -79,7 +79,7 @@ func (q *Queue) packed(ctx context.Context, start progress, report func(control.
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) }
 
 // wantsRoom reports whether a file is not packed for want of room.
-func (q *Queue) wantsRoom() (wants bool) {
+func wantsRoom(q *Queue) (wants bool) {
 	q.Failures(func(_ *content.File, err error, _ time.Time, _ int) { wants = wants || isFull(err) })
 	return wants
 }
@@ -160,6 +160,6 @@ func (q *Queue) progressLocked(start progress) control.Progress {
 	done := q.done.files - start.files
 	return control.Progress{
 		DoneBytes: q.done.bytes - start.bytes, TotalBytes: q.done.bytes - start.bytes + q.backlog.bytes,
-		DoneFiles: done, TotalFiles: done + len(q.queued) + len(q.packing),
+		DoneFiles: done, TotalFiles: done + len(q.queued) + len(q.found.files) + len(q.packing),
 	}
 }

@@ -34,7 +34,7 @@ func (q *Queue) work() {
 // await waits for files, and then until the throttle lets some be packed. It is false when the queue stops.
 func (q *Queue) await() bool {
 	q.mu.Lock()
-	for len(q.queued) == 0 && !q.stopping {
+	for len(q.queued) == 0 && !q.found.isDue() && !q.stopping {
 		q.cond.Wait()
 	}
 	q.mu.Unlock()
@@ -47,6 +47,10 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.stopping {
+		if q.found.isDue() {
+			arrangeLocked(q)
+			continue
+		}
 		seen, files := q.changes, slices.Clone(q.queued[:min(len(q.queued), maxAhead)])
 		q.mu.Unlock()
 		positions := make(map[*content.File]runs.Position, len(files))
@@ -87,8 +91,8 @@ func (p positions) of(path string) runs.Position {
 // nextLocked takes a group out of the queue: no more than a share of it, so that the other workers get
 // something too, and only of the files whose positions are known. It passes over a file that is still being
 // packed, because it was written again meanwhile, and over a file that another one ahead of it may be the
-// version before. What is packed at a time fits into room bytes of the disk, but for a file that is packed
-// alone.
+// version before, or is of the same family. What is packed at a time fits into room bytes of the disk, but
+// for a file that is packed alone.
 func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64) []*content.File {
 	q.mu.AssertHeld()
 	if q.alone {
@@ -97,9 +101,10 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 	room -= q.backlog.packed()
 	most := min(groupFiles, (len(q.queued)+q.groups-1)/q.groups)
 	var group []*content.File
-	before := runs.Upcoming{}
-	for _, at := range q.ahead {
+	before, upcoming := runs.Upcoming{}, map[int32]bool{} // families
+	for f, at := range q.ahead {
 		before.Add(at)
+		upcoming[q.found.family[f]] = true
 	}
 	left, looked := q.queued[:0], 0
 	for i, f := range q.queued {
@@ -113,8 +118,10 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 			continue
 		}
 		looked++
-		if q.packing[f] != nil || before.HasBefore(at) {
+		family := q.found.family[f]
+		if q.packing[f] != nil || before.HasBefore(at) || family > 0 && upcoming[family] {
 			before.Add(at)
+			upcoming[family] = true
 			left = append(left, f)
 			continue
 		}
@@ -182,12 +189,15 @@ func (q *Queue) begin(f *content.File) bool {
 	return true
 }
 
-// stored notes that a file of a group is in the store: the files after it in its series may be packed.
+// stored notes that a file of a group is in the store: the files after it in its series and in its family may
+// be packed.
 func (q *Queue) stored(f *content.File) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	_, kin := q.found.family[f]
+	delete(q.found.family, f)
 	delete(q.ahead, f)
-	if len(q.ahead) == 0 {
+	if kin || len(q.ahead) == 0 {
 		q.changedLocked()
 	}
 }
@@ -218,6 +228,7 @@ func (q *Queue) endLocked(f *content.File, bytes int64) *turn {
 	}
 	delete(q.packing, f)
 	delete(q.ahead, f)
+	delete(q.found.family, f)
 	q.backlog.end(f)
 	q.done.files++
 	q.done.bytes += bytes

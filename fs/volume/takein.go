@@ -55,6 +55,7 @@ func (q *Requests) TakeIn(ctx context.Context, from, to string) error {
 	v.bases.Came(dir.Ino(), name)
 	v.sharing.touchIn(dir, name)
 	v.content.Kernel().InvalidateName(dir.ID(), name)
+	defer v.queue.Settle()
 	return errors.Join(v.folder.SyncDir(path.Join(tree.TreeDir, to)),
 		v.folder.SyncDir(path.Join(tree.TreeDir, above)), up.Sync(),
 		v.names.WalkBelow(ctx, to, n, func(_ string, n *names.Node) error { return queueFound(v, n) }))
@@ -68,9 +69,10 @@ func queueFound(v *Volume, n *names.Node) error {
 	if err := f.LoadLocked(); err != nil {
 		return nil // who opens it is told
 	}
-	if is := f.StateLocked(); !is.Packed() && is.Writers == 0 && is.Damage == nil {
+	var st unix.Stat_t
+	if is := f.StateLocked(); !is.Packed() && is.Writers == 0 && is.Damage == nil && n.Stat(&st) == nil {
 		f.SetDirtyLocked()
-		v.queue.Add(f)
+		v.queue.Found(f, st.Mtim.Nano())
 	}
 	v.usage.Changed(n.Ino())
 	return nil

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"ckptfs/integration/mounttest"
 )
@@ -87,5 +88,45 @@ func TestEstimate(t *testing.T) {
 	said, code := m.RunFails("estimate", dir) // which has the store and its mount
 	if code != 7 {
 		t.Errorf("exit code %d: %s", code, said)
+	}
+}
+
+// TestAdoptFamilies: families of models that are adopted take what was estimated, and no compaction makes
+// them smaller, though what half precision was rounded from is the youngest file.
+func TestAdoptFamilies(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	models := filepath.Join(dir, "models")
+	mounttest.RunPython(t, "families.py", models, "512")
+	m := mounttest.Prepare(t, dir)
+	now := time.Now()
+	m.Must(os.Chtimes(filepath.Join(models, "precision", "single.safetensors"), now, now))
+	var e estimated
+	m.JSON(&e, "estimate", "--json", "--full", models)
+	plain := int64(0)
+	for _, f := range e.Formats {
+		if f.Name == "plain" {
+			plain += f.Stored
+		}
+	}
+	m.Must(m.Start())
+	m.Run("adopt", models, "--into", m.Path("in"))
+	m.Sync()
+	takes := func() float64 {
+		t.Helper()
+		var s struct {
+			Stored int64 `json:"stored_bytes"`
+			Dead   int64 `json:"dead_bytes"`
+		}
+		m.JSON(&s, "stats", "--json", m.Dir)
+		return 100 * float64(s.Stored-s.Dead+plain) / float64(e.Bytes)
+	}
+	said, adopted := 100*float64(e.Stored)/float64(e.Bytes), takes()
+	m.Run("compact", m.Dir)
+	compacted := takes()
+	t.Logf("of %d bytes the store takes %.2f %%, %.2f after a compaction; everything says %.2f", e.Bytes, adopted,
+		compacted, said)
+	if math.Abs(adopted-said) > 3 || adopted-compacted > 3 {
+		t.Error("files were packed in another order than was estimated")
 	}
 }

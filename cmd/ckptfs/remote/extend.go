@@ -147,9 +147,9 @@ func (s *Span) Set(text string) error {
 		}
 	}
 	d, err := time.ParseDuration(text)
-	if err == nil && d < 0 {
-		err = errors.New("give a time span such as 24h or 7d, or 0")
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is not a time, such as 0, 90s, 24h or 7d", text)
 	}
 	*s = Span(d)
-	return err
+	return nil
 }
