@@ -57,6 +57,7 @@ type Way struct {
 	taken  int64 // what these take
 
 	program recipe.Program
+	beside  bool  // scales of the bases lie apart
 	first   int64 // of the chunk that was looked at, in bytes of the region
 	bases   []cas.Hash
 	sizes   []int64    // of the bases' contents
@@ -165,7 +166,11 @@ func (w *Way) lookOn(st Store, hashes []cas.Hash, locs []cas.Location, so []int)
 			w.some = true
 			continue
 		}
-		for _, h := range base.Hashes() {
+		bases := base.Hashes()
+		if w.beside { // the last ones have the scales
+			bases = bases[:len(bases)-1]
+		}
+		for _, h := range bases {
 			if !slices.Contains(w.bases, h) && !slices.Contains(w.rest, h) {
 				w.rest = append(w.rest, h)
 			}
@@ -231,7 +236,7 @@ func (w *Way) of(st Store, base segment.Base) error {
 		w.sizes = append(w.sizes, int64(l.Raw))
 	}
 	if k := w.scalesFrom(); k > 0 && k < len(w.bases) {
-		w.bases, w.sizes = w.bases[:k], w.sizes[:k]
+		w.bases, w.sizes, w.beside = w.bases[:k], w.sizes[:k], true
 	}
 	return nil
 }
@@ -250,9 +255,10 @@ func (w *Way) scalesFrom() int {
 	for _, g := range take.Groups {
 		for k := range g.Repeat {
 			for _, s := range g.Stretches {
-				if at += s.Len; at > d.N {
-					return w.baseOf(int64(s.First + k*s.Step))
+				if at+s.Len > d.N { // what goes on in the next base is one stretch
+					return w.baseOf(int64(s.First + k*s.Step + d.N - at))
 				}
+				at += s.Len
 			}
 		}
 	}
