@@ -4,6 +4,7 @@ import (
 	"ckptfs/cas/half"
 	"ckptfs/cas/quant"
 	"ckptfs/cas/recipe"
+	"ckptfs/formats"
 )
 
 // codes are what a source has that is quantised: blocks, or codes whose scales lie in another tensor of its
@@ -18,11 +19,14 @@ type codes struct {
 // file is one of which tensors were added.
 type file struct {
 	scales map[string]*source // those that hold the scales of others
-	vain   int                // tensors in a row that were looked for, or passed over, and nothing found
+	// vain is how many tensors of a type in a row were looked for, or passed over, and nothing found.
+	vain map[formats.DType]int
 }
 
 // Next says that what is added from now on is of another file.
-func (f *Finder) Next() { f.file = &file{scales: map[string]*source{}} }
+func (f *Finder) Next() { f.file = newFile() }
+
+func newFile() *file { return &file{map[string]*source{}, map[formats.DType]int{}} }
 
 // addCodes makes s one of codes, if it is quantised, or notes that it may be scales.
 func (s *source) addCodes() (known bool) {

@@ -51,8 +51,8 @@ const (
 	maxSources    = 64 // tensors under one name
 	maxCandidates = 24 // that are looked at for a tensor
 
-	// A look costs a chunk, or a few. A file in which so many tensors in a row were looked at in vain is asked
-	// for every so manieth only.
+	// A look costs a chunk, or a few. A file in which so many tensors of a type in a row were looked at in vain
+	// is asked for every so manieth of these only.
 	maxVain   = 16
 	vainEvery = 16
 )
@@ -75,7 +75,6 @@ type Finder struct {
 	reads int
 	file  *file // that is being added
 	won   *file // that explained a tensor last
-	vain  int   // tensors in a row, no longer than a chunk, that no source explains, or that were passed over
 }
 
 // source is a stored tensor.
@@ -206,7 +205,7 @@ func (f *Finder) nearest(t *Target) (best *Plan, err error) {
 	})
 	tries := 0
 	for _, s := range all {
-		if !s.file.worth() || !f.use(s) {
+		if !s.file.worth(t) || !f.use(s) {
 			continue
 		}
 		if tries++; tries > maxCandidates {
@@ -219,7 +218,7 @@ func (f *Finder) nearest(t *Target) (best *Plan, err error) {
 		if p == nil {
 			continue
 		}
-		s.file.vain = 0
+		s.file.vain[t.Tensor.DType] = 0
 		if best == nil || p.right > best.right {
 			best, f.won = p, s.file
 		}
@@ -231,9 +230,10 @@ func (f *Finder) nearest(t *Target) (best *Plan, err error) {
 }
 
 // worth reports whether a file is asked for a tensor, which is in vain until it is said otherwise.
-func (f *file) worth() bool {
-	f.vain++
-	return f.vain <= maxVain || f.vain%vainEvery == 0
+func (f *file) worth(t *Target) bool {
+	n := f.vain[t.Tensor.DType] + 1
+	f.vain[t.Tensor.DType] = n
+	return n <= maxVain || n%vainEvery == 0
 }
 
 // sources are those that t may be computed from: of which name, and which of these. A tensor of the same type

@@ -271,6 +271,14 @@ func TestVain(t *testing.T) {
 		if k == many-1 && looks > maxVain+many/vainEvery+1 {
 			t.Errorf("%d looks", looks)
 		}
+		if k == many { // nothing was found out of tensors of another type
+			raw := asF16(Floats(asBF16(x), formats.BF16))
+			plan, err := f.Of(&Target{Tensor: tensor(k, formats.F16), Len: int64(len(raw)),
+				Read: func(off int64, n int) ([]byte, error) { return raw[off:][:n], nil }})
+			if err != nil || plan == nil {
+				t.Error(plan, err)
+			}
+		}
 	}
 	if found < many-vainEvery {
 		t.Errorf("%d of %d are found", found, many)
