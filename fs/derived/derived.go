@@ -82,6 +82,9 @@ const (
 	opDifference  = "difference"
 )
 
+// scales is the format of scales that lie beside codes.
+var scales = quant.ScalesOf.String()
+
 // Ways are how tensors of f are stored, by their places in its manifest; nil where one is stored by itself, or
 // nothing is known. Bases are named by Name.
 func Ways(st Store, f *File, tensors []int) ([]*Way, error) {

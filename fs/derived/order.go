@@ -17,7 +17,7 @@ const (
 
 // order says which elements of the base are taken, and in which order; "": all of them, as they are.
 func (w *Way) order() string {
-	if len(w.program) == 0 || w.Op == opCombined || w.Op == opDequantised {
+	if len(w.program) == 0 || w.Op == opCombined || w.Op == opDequantised || w.Format == scales {
 		return ""
 	}
 	take, ok := w.program[0].(recipe.Take)

@@ -203,7 +203,11 @@ func (k *tally) tell(r *control.Reproduction) {
 	of := strings.Join(names, ", ")
 	switch op := k.op(); op {
 	case opQuantised:
-		r.Kind, r.What = "quantised", strings.Join(most(k.formats[op]), ", ")+" of "+of
+		formats := most(k.formats[op])
+		if len(formats) > 1 { // those of its codes
+			formats = slices.DeleteFunc(formats, func(s string) bool { return s == scales })
+		}
+		r.Kind, r.What = "quantised", strings.Join(formats, ", ")+" of "+of
 	case opCombined:
 		r.Kind, r.What = "merged", "merge of "+strings.Join(names, " and ")
 		ways := most(k.combined)
