@@ -54,11 +54,11 @@ func (f *Finder) sourcesOf(p string, l *formats.Layout, not func(cas.Hash) bool)
 	}
 	codes := own != "" && !isQuantised(l.Tensors)
 	alike := func(signs []uint64) []cas.Hash {
-		all := f.sourcesAlike(signs)
-		if codes {
-			all = append(all, f.codesAlike(signs)...)
+		if !codes {
+			return f.sourcesAlike(signs)
 		}
-		return all
+		// Many of the ones do not hide the others.
+		return inTurns(f.sourcesAlike(signs), f.codesAlike(signs))
 	}
 	ms, near := f.nearOrAlike(p, l, maxSources, alike, func(h cas.Hash, tensors []formats.Tensor) bool {
 		if isQuantised(tensors) {
@@ -70,6 +70,18 @@ func (f *Finder) sourcesOf(p string, l *formats.Layout, not func(cas.Hash) bool)
 	// Those that come last are asked first: the near ones, then what was packed last.
 	slices.Reverse(ms[near:])
 	return slices.Concat(ms[near:], ms[:near])
+}
+
+// inTurns are those of a and b, one of each in turn.
+func inTurns(a, b []cas.Hash) (all []cas.Hash) {
+	for i := range max(len(a), len(b)) {
+		for _, hashes := range [2][]cas.Hash{a, b} {
+			if i < len(hashes) {
+				all = append(all, hashes[i])
+			}
+		}
+	}
+	return all
 }
 
 // mostly is the type of float that most numbers of tensors have that others may be computed from; "": there
