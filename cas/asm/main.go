@@ -39,6 +39,7 @@ func main() {
 	case "half":
 		round()
 		roundAVX2()
+		widenBF16()
 	case "lowrank":
 		lowRank()
 		lowRankAVX2()

@@ -73,3 +73,25 @@ func roundF16(x VecVirtual) {
 	VPBLENDVB(isLarge, x, small, x)
 	VPOR(sign, x, x)
 }
+
+// widenBF16 makes the kernels that widen bfloat16, for AVX-512 and for AVX2.
+func widenBF16() {
+	for _, v := range []vectors{{true, 16}, {false, 8}} {
+		v.begin("widenBF16", "func(dst *float32, src *byte, blocks int)",
+			"sets 16 numbers of dst for each block of 32 bytes of src, bfloat16.")
+		dst, src, blocks := Load(Param("dst"), GP64()), Load(Param("src"), GP64()),
+			Load(Param("blocks"), GP64())
+		countdown("block", blocks, func() {
+			for i := 0; i < 16; i += v.lanes {
+				x := v.reg()
+				VPMOVZXWD(Mem{Base: src, Disp: 2 * i}, x)
+				VPSLLD(Imm(16), x, x)
+				VMOVUPS(x, Mem{Base: dst, Disp: 4 * i})
+			}
+			ADDQ(Imm(32), src)
+			ADDQ(Imm(64), dst)
+		})
+		VZEROUPPER()
+		RET()
+	}
+}

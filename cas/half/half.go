@@ -36,6 +36,21 @@ func roundPortable(dst, src []byte, to Type) {
 	}
 }
 
+// widenPortable sets dst to the numbers that src begins with, of bfloat16.
+func widenPortable(dst []float32, src []byte) {
+	for len(dst) >= 4 && len(src) >= 8 { // four in a load
+		v, d := le.Uint64(src), dst[:4]
+		d[0] = math.Float32frombits(uint32(v) << 16)
+		d[1] = math.Float32frombits(uint32(v) &^ 0xffff)
+		d[2] = math.Float32frombits(uint32(v>>32) << 16)
+		d[3] = math.Float32frombits(uint32(v>>32) &^ 0xffff)
+		dst, src = dst[4:], src[8:]
+	}
+	for i := range dst {
+		dst[i] = FromBF16(le.Uint16(src[2*i:]))
+	}
+}
+
 // ToBF16 rounds a number of single precision with the bits x to bfloat16.
 func ToBF16(x uint32) uint16 {
 	if IsNaN(x) {

@@ -90,6 +90,39 @@ func TestRoundAll(t *testing.T) {
 	}
 }
 
+// Widening is exact, also of what is no number.
+func TestWiden(t *testing.T) {
+	src := make([]byte, 2<<16)
+	for i := range 1 << 16 {
+		le.PutUint16(src[2*i:], uint16(i))
+	}
+	codectest.Levels(func(how string) {
+		for _, n := range []int{0, 1, 3, 15, 16, 17, 33, 1 << 16} {
+			from := src[len(src)-2*n:]
+			dst := make([]float32, n+1)
+			dst[n] = 7
+			Widen(dst[:n], from)
+			for i := range n {
+				if got, want := math.Float32bits(dst[i]), uint32(le.Uint16(from[2*i:]))<<16; got != want {
+					t.Fatalf("%s: %x, want %x", how, got, want)
+				}
+			}
+			if dst[n] != 7 {
+				t.Errorf("%s: more than %d", how, n)
+			}
+		}
+	})
+}
+
+func BenchmarkWiden(b *testing.B) {
+	raw := codectest.Weights(cas.ChunkSize, 4)
+	dst := make([]float32, len(raw)/2)
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		Widen(dst, raw)
+	}
+}
+
 func BenchmarkRound(b *testing.B) {
 	base := codectest.Weights(cas.ChunkSize, 4)
 	for name, to := range map[string]Type{"BF16": BF16, "F16": F16} {

@@ -23,3 +23,13 @@ func roundBF16AVX2(dst *byte, src *byte, blocks int) (left int)
 //
 //go:noescape
 func roundF16AVX2(dst *byte, src *byte, blocks int) (left int)
+
+// widenBF16AVX512 sets 16 numbers of dst for each block of 32 bytes of src, bfloat16.
+//
+//go:noescape
+func widenBF16AVX512(dst *float32, src *byte, blocks int)
+
+// widenBF16AVX2 sets 16 numbers of dst for each block of 32 bytes of src, bfloat16.
+//
+//go:noescape
+func widenBF16AVX2(dst *float32, src *byte, blocks int)

@@ -238,3 +238,42 @@ DATA dwords_7c00<>+20(SB)/4, $0x00007c00
 DATA dwords_7c00<>+24(SB)/4, $0x00007c00
 DATA dwords_7c00<>+28(SB)/4, $0x00007c00
 GLOBL dwords_7c00<>(SB), RODATA|NOPTR, $32
+
+// func widenBF16AVX512(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX512F
+TEXT ·widenBF16AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	VPMOVZXWD (CX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (AX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       block
+	VZEROUPPER
+	RET
+
+// func widenBF16AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2
+TEXT ·widenBF16AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+block:
+	VPMOVZXWD (CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)
+	VPMOVZXWD 16(CX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	ADDQ      $0x20, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       block
+	VZEROUPPER
+	RET

@@ -19,17 +19,7 @@ func widen(dst []float32, src []byte, t Type) {
 			dst[i] = math.Float32frombits(le.Uint32(src[4*i:]))
 		}
 	case BF16:
-		for len(dst) >= 4 && len(src) >= 8 { // four in a load
-			v, d := le.Uint64(src), dst[:4]
-			d[0] = math.Float32frombits(uint32(v) << 16)
-			d[1] = math.Float32frombits(uint32(v) &^ 0xffff)
-			d[2] = math.Float32frombits(uint32(v>>32) << 16)
-			d[3] = math.Float32frombits(uint32(v>>32) &^ 0xffff)
-			dst, src = dst[4:], src[8:]
-		}
-		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(le.Uint16(src[2*i:])) << 16)
-		}
+		half.Widen(dst, src)
 	case F16:
 		t := f16s()
 		for i := range dst {
