@@ -55,23 +55,49 @@ func Recipe(p *[]byte, b *segment.Base, program, bases, raw []byte, hint codec.H
 	if len(b.Others) < 2 && !deep {
 		gain = Gain
 	}
-	most := int(gain*alone(raw, hint)) - b.Size()
+	takes, sure := roughly(raw, hint)
+	most := int(gain*takes) - b.Size()
 	if most <= 0 {
 		return false
 	}
 	out := (*p)[:head+b.Size()]
 	b.Put(out[head:])
-	if out, ok = recipe.Encode(out, program, raw, bases, most); ok {
-		*p = out
+	if out, ok = recipe.Encode(out, program, raw, bases, most); !ok {
+		return false
 	}
-	return ok
+	if n := float64(len(out) - head); !sure && n > takes/rough && n > gain*encoded(raw, hint) {
+		return false
+	}
+	*p = out
+	return true
 }
 
-// alone is how many bytes raw takes alone, as a sample tells, or, where there is none, the encoding itself.
-func alone(raw []byte, hint codec.Hint) float64 {
+const (
+	// rough is by how much less than what a part of the content tells it has to be for that to be believed.
+	rough = 8
+	// parts of so many bytes are looked at.
+	roughParts, roughPart = 8, 2 << 10
+)
+
+// roughly is how many bytes raw takes alone: as a sample tells or, where there is none, the encoding itself;
+// or as parts of it tell, which is not sure: they do not tell of what is alike far apart.
+func roughly(raw []byte, hint codec.Hint) (takes float64, sure bool) {
 	if share, _ := codec.Estimate(raw, raw, hint); share < 1 {
-		return share * float64(len(raw))
+		return share * float64(len(raw)), true
 	}
+	if len(raw) < 4*roughParts*roughPart {
+		return encoded(raw, hint), true
+	}
+	var parts [roughParts * roughPart]byte
+	for i := range roughParts {
+		at := (len(raw) - roughPart) / (roughParts - 1) * i &^ 7
+		copy(parts[roughPart*i:], raw[at:at+roughPart])
+	}
+	return encoded(parts[:], hint) * float64(len(raw)) / float64(len(parts)), false
+}
+
+// encoded is how many bytes the encoding of raw takes.
+func encoded(raw []byte, hint codec.Hint) float64 {
 	q := scratch.Get()
 	defer scratch.Put(q)
 	_, *q = codec.Encode((*q)[:0], raw, hint)

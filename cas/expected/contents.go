@@ -1,11 +1,12 @@
 package expected
 
 import (
+	"slices"
+
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"ckptfs/cas"
 	"ckptfs/cas/locks"
-	"ckptfs/cas/scratch"
 )
 
 // Contents are the contents of the chunks that were decoded last because others are computed of them:
@@ -18,17 +19,22 @@ type Contents struct {
 	all   *simplelru.LRU[cas.Hash, *content]
 	bytes int64
 	max   int64
+	free  [][]byte // that entries had; at most maxFree
 }
 
 // content is what one chunk has.
 type content struct {
 	refs  int
 	ready chan struct{} // closed once it was decoded, or was not; from then on
-	buf   *[]byte       // has it; nil: it was not
+	buf   []byte        // has it; nil: it was not
 }
 
 // maxContents bounds how many entries there are, beside their bytes.
 const maxContents = 1 << 12
+
+// maxFree is how many buffers wait for the next entries. They are no longer than what they had: those of
+// package scratch may have room for all bases of a recipe.
+const maxFree = 8
 
 // Init has no more than so many bytes stay.
 func (c *Contents) Init(bytes int64) {
@@ -48,7 +54,7 @@ func (c *Contents) Append(dst []byte, h cas.Hash,
 		<-e.ready
 		here := e.buf != nil
 		if here {
-			dst = append(dst, *e.buf...)
+			dst = append(dst, e.buf...)
 		}
 		c.mu.Lock()
 		c.dropLocked(e)
@@ -66,8 +72,7 @@ func (c *Contents) Append(dst []byte, h cas.Hash,
 	out, sure, err := decode(dst)
 	sure = sure && err == nil && int64(len(out)-n) <= c.max
 	if sure {
-		e.buf = scratch.Get()
-		*e.buf = append((*e.buf)[:0], out[n:]...)
+		e.buf = append(c.room(len(out)-n), out[n:]...)
 	}
 	close(e.ready)
 	c.mu.Lock()
@@ -92,7 +97,22 @@ func (c *Contents) leave(_ cas.Hash, e *content) { c.dropLocked(e) }
 func (c *Contents) dropLocked(e *content) {
 	c.mu.AssertHeld()
 	if e.refs--; e.refs == 0 && e.buf != nil {
-		c.bytes -= int64(len(*e.buf))
-		scratch.Put(e.buf)
+		c.bytes -= int64(len(e.buf))
+		if len(c.free) < maxFree {
+			c.free = append(c.free, e.buf[:0])
+		}
 	}
+}
+
+// room is memory for n bytes.
+func (c *Contents) room(n int) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := len(c.free) - 1; i >= 0; i-- {
+		if p := c.free[i]; cap(p) >= n && cap(p) < n+n/4 {
+			c.free = slices.Delete(c.free, i, i+1)
+			return p
+		}
+	}
+	return make([]byte, 0, n)
 }

@@ -90,6 +90,7 @@ type machine struct {
 	wides   []float32
 	factors []float32 // scales
 	check   []byte
+	other   []byte // a stream in another encoding
 	quantiser
 	combiner combiner
 }
@@ -165,7 +166,13 @@ func (m *machine) write(p []byte) {
 		return
 	}
 	at := len(m.out)
-	id, out := codec.Encode(m.out, p, codec.Hint{DType: "U8", Elem: 1})
+	id, out := codec.Encode(m.out, p, codec.Hint{DType: "F8_E4M3", Elem: 1})
+	if n := len(out) - at; n > 16 && n < len(p)/32 { // nearly all is one byte: what repeats may take less
+		if other, to := codec.Encode(m.other[:0], p, codec.Hint{DType: "U8", Elem: 1}); len(to) < n {
+			id, out = other, append(out[:at], to...)
+			m.other = to
+		}
+	}
 	var head [1 + binary.MaxVarintLen64]byte
 	head[0] = id
 	k := 1 + binary.PutUvarint(head[1:], uint64(len(out)-at))

@@ -134,7 +134,7 @@ func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 // read reads the bases of b. The first lies at a place, zero: unknown; had is perhaps its content. Nothing is
 // pinned yet: a record that proves to be no delta needs no base. nil: they are not available.
 func (s *Store) read(b segment.Base, at cas.Location, had []byte) *against {
-	a := &against{Base: b, raw: scratch.Get()}
+	a := &against{Base: b, raw: scratch.Room(len(b.Hashes()) * cas.ChunkSize)}
 	*a.raw = (*a.raw)[:0]
 	for _, base := range b.Hashes() {
 		if !s.readBase(base, at, a, had) || len(*a.raw) > segment.MaxRecipe {

@@ -208,7 +208,7 @@ func (r *reader) decode(by access, rec *segment.Record, payload, dst []byte, bel
 	if b.Number >= below {
 		return fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
 	}
-	buf := scratch.Get()
+	buf := scratch.Room(len(b.Hashes()) * cas.ChunkSize)
 	defer scratch.Put(buf)
 	var first int
 	*buf, first, err = delta.Gather((*buf)[:0], &b, func(p []byte, base cas.Hash) ([]byte, error) {
