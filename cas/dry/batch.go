@@ -185,9 +185,9 @@ func (b *Batch) recipe(h cas.Hash, raw []byte, hint codec.Hint, rel *cas.Recipe,
 	if !ok {
 		return base, false
 	}
-	q := scratch.Get()
+	q := scratch.Room(len(rel.Bases) * cas.ChunkSize)
 	defer scratch.Put(q)
-	if *q, ok = b.s.contents((*q)[:0], &base, nil); !ok || len(*q) > segment.MaxRecipe {
+	if *q, ok = b.s.contents(*q, &base, nil); !ok || len(*q) > segment.MaxRecipe {
 		return base, false
 	}
 	return base, delta.Recipe(p, &base, rel.Program, *q, raw, hint, deep)

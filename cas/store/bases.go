@@ -135,7 +135,6 @@ func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 // pinned yet: a record that proves to be no delta needs no base. nil: they are not available.
 func (s *Store) read(b segment.Base, at cas.Location, had []byte) *against {
 	a := &against{Base: b, raw: scratch.Room(len(b.Hashes()) * cas.ChunkSize)}
-	*a.raw = (*a.raw)[:0]
 	for _, base := range b.Hashes() {
 		if !s.readBase(base, at, a, had) || len(*a.raw) > segment.MaxRecipe {
 			scratch.Put(a.raw)

@@ -211,7 +211,7 @@ func (r *reader) decode(by access, rec *segment.Record, payload, dst []byte, bel
 	buf := scratch.Room(len(b.Hashes()) * cas.ChunkSize)
 	defer scratch.Put(buf)
 	var first int
-	*buf, first, err = delta.Gather((*buf)[:0], &b, func(p []byte, base cas.Hash) ([]byte, error) {
+	*buf, first, err = delta.Gather(*buf, &b, func(p []byte, base cas.Hash) ([]byte, error) {
 		err := r.base(access{locked: by.locked, keep: by.keep}, base, b.Number, &p)
 		return p, err
 	})

@@ -142,15 +142,8 @@ func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
 	if f != nil {
 		f.paths.Add(p, h)
 		signs := pack.Signs(l.Tensors)
-		f.alike.Note(signs, h, was)
-		switch {
-		case isSource(l.Tensors):
-			f.sources.Note(signs, h, was)
-		case isQuantised(l.Tensors):
-			f.codes.Note(signs, h, was)
-		}
-		if isMaster(l.Tensors) {
-			f.masters.Note(signs, h, was)
+		for _, s := range f.kinds(l.Tensors) {
+			s.Note(signs, h, was)
 		}
 	}
 }
@@ -166,7 +159,7 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 	}
 	rel, was = f.earlier(p, l, nil, func(signs []uint64) []cas.Hash {
 		end = f.underway.come(ctx, signs)
-		return f.alikeTo(signs)
+		return f.alikeTo(&f.alike, signs)
 	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
 	rel.Sources, rel.NoRecipes = f.sourcesOf(p, l, nil), f.o.NoRecipes
@@ -188,28 +181,25 @@ func (f *Finder) RelatedAmong(p string, l *formats.Layout, named, not func(cas.H
 	return rel, was
 }
 
-// alikeTo lists the manifests that were noted last of files with tensors of such signs.
-func (f *Finder) alikeTo(signs []uint64) []cas.Hash {
+// alikeTo lists the manifests that were noted last in s of files with tensors of such signs.
+func (f *Finder) alikeTo(s *Signatures, signs []uint64) []cas.Hash {
 	f.recalled.Do(f.recall)
-	return f.alike.of(signs)
+	return s.of(signs)
 }
 
-// sourcesAlike is alikeTo for those of whose numbers others may be made.
-func (f *Finder) sourcesAlike(signs []uint64) []cas.Hash {
-	f.recalled.Do(f.recall)
-	return f.sources.of(signs)
-}
-
-// codesAlike is alikeTo for those that have codes.
-func (f *Finder) codesAlike(signs []uint64) []cas.Hash {
-	f.recalled.Do(f.recall)
-	return f.codes.of(signs)
-}
-
-// mastersAlike is alikeTo for those with tensors of which others may be the rounding.
-func (f *Finder) mastersAlike(signs []uint64) []cas.Hash {
-	f.recalled.Do(f.recall)
-	return f.masters.of(signs)
+// kinds are the signatures that a file of such tensors is noted in.
+func (f *Finder) kinds(tensors []formats.Tensor) []*Signatures {
+	all := []*Signatures{&f.alike}
+	switch {
+	case isSource(tensors):
+		all = append(all, &f.sources)
+	case isQuantised(tensors):
+		all = append(all, &f.codes)
+	}
+	if isMaster(tensors) {
+		all = append(all, &f.masters)
+	}
+	return all
 }
 
 // maxLately is the number of files whose signs are read after a start.
@@ -220,15 +210,8 @@ func (f *Finder) recall() {
 	for _, h := range f.o.Store.Latest(maxLately) {
 		if m, err := f.o.Store.Manifest(h); err == nil {
 			signs := pack.Signs(m.Tensors)
-			f.alike.recall(signs, h)
-			switch {
-			case isSource(m.Tensors):
-				f.sources.recall(signs, h)
-			case isQuantised(m.Tensors):
-				f.codes.recall(signs, h)
-			}
-			if isMaster(m.Tensors) {
-				f.masters.recall(signs, h)
+			for _, s := range f.kinds(m.Tensors) {
+				s.recall(signs, h)
 			}
 		}
 	}

@@ -30,7 +30,8 @@ func (f *Finder) mastersOf(p string, l *formats.Layout) (ms []*manifest.Manifest
 	if !slices.ContainsFunc(l.Tensors, func(t formats.Tensor) bool { return isHalf(&t) }) {
 		return nil
 	}
-	ms, _ = f.nearOrAlike(p, l, maxMasters, f.mastersAlike, func(_ cas.Hash, tensors []formats.Tensor) bool {
+	alike := func(signs []uint64) []cas.Hash { return f.alikeTo(&f.masters, signs) }
+	ms, _ = f.nearOrAlike(p, l, maxMasters, alike, func(_ cas.Hash, tensors []formats.Tensor) bool {
 		return isMaster(tensors)
 	})
 	return ms
@@ -54,11 +55,11 @@ func (f *Finder) sourcesOf(p string, l *formats.Layout, not func(cas.Hash) bool)
 	}
 	codes := own != "" && !isQuantised(l.Tensors)
 	alike := func(signs []uint64) []cas.Hash {
+		sources := f.alikeTo(&f.sources, signs)
 		if !codes {
-			return f.sourcesAlike(signs)
+			return sources
 		}
-		// Many of the ones do not hide the others.
-		return inTurns(f.sourcesAlike(signs), f.codesAlike(signs))
+		return inTurns(sources, f.alikeTo(&f.codes, signs)) // many of the ones do not hide the others
 	}
 	ms, near := f.nearOrAlike(p, l, maxSources, alike, func(h cas.Hash, tensors []formats.Tensor) bool {
 		if isQuantised(tensors) {

@@ -47,15 +47,8 @@ func isScales(name string) bool {
 
 // geometry is which elements of t share which of the scales s; ok is false where they are not its scales.
 func geometry(t, s *formats.Tensor) (g quant.Scales, ok bool) {
-	rows, cols := int64(1), int64(1)
-	for i, n := range t.Shape {
-		if i < len(t.Shape)-1 {
-			rows *= n
-		} else {
-			cols = n
-		}
-	}
-	if rows < 1 || cols < 1 || rows > 1<<30 || cols > 1<<30 || s.NumElements() > maxScales {
+	rows, cols, ok := matrix(t.Shape)
+	if !ok || s.NumElements() > maxScales {
 		return g, false
 	}
 	g = quant.Scales{Type: scaleTypes[s.DType], Rows: int(rows), Cols: int(cols)}

@@ -16,7 +16,7 @@ func (s *Steps) Last(all []*Step) *Step {
 	if of := numbered(all); len(of) > 0 {
 		all = of
 	}
-	for _, st := range slices.Backward(s.whole(all)) {
+	for _, st := range slices.Backward(whole(all, s.States())) {
 		if st != nil {
 			return st
 		}
@@ -40,7 +40,7 @@ func (s *Steps) Hidden(ctx context.Context, p string) (map[string]bool, error) {
 	}
 	of := numbered(all)
 	later := true
-	for i, st := range slices.Backward(s.whole(of)) {
+	for i, st := range slices.Backward(whole(of, state)) {
 		later = later && st == nil
 		if later || state(of[i]) != control.StepComplete {
 			hidden[of[i].Name] = true
@@ -62,10 +62,10 @@ func numbered(all []*Step) (some []*Step) {
 // before is how many complete steps tell what the next one has to have.
 const before = 3
 
-// whole are the steps that are complete and have what most of the steps before them have, in their places;
-// nil for the others. A program that was killed between two files left no file that is torn.
-func (s *Steps) whole(all []*Step) []*Step {
-	whole, state := make([]*Step, len(all)), s.States()
+// whole are the steps that are complete, as state says, and have what most of the steps before them have, in
+// their places; nil for the others. A program that was killed between two files left no file that is torn.
+func whole(all []*Step, state func(*Step) string) []*Step {
+	whole := make([]*Step, len(all))
 	var last []map[string]bool
 	for i, st := range all {
 		if state(st) != control.StepComplete {

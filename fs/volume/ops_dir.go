@@ -28,8 +28,8 @@ func (v *Volume) Entries(c tree.Caller, d *names.DirHandle, pos uint64) ([]names
 	})
 }
 
-// withoutTorn are the names of a directory without the steps that are to be hidden. Whoever knows a name
-// finds it.
+// withoutTorn are the names of a directory without the steps that are to be hidden. A name that is known
+// is found.
 func withoutTorn(v *Volume, dir *names.Node, real []tree.DirEntry) []tree.DirEntry {
 	if !v.steps.HideTorn || !dir.Below(steps.Dir) {
 		return real

@@ -131,7 +131,7 @@ func (r *rig) writeAt(h *Handle, data []byte, off int64) {
 	}
 }
 
-// alive says that whoever closes a descriptor is not ending by a signal; dying, that it is.
+// alive says that the caller of close(2) is not ending by a signal; dying, that it is.
 func alive() bool { return false }
 func dying() bool { return true }
 
