@@ -89,14 +89,19 @@ func ggufOf(t testing.TB, name string, format quant.Format, id uint32, x []float
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ggufFile(name, id, len(x)/wide, blocks)
+}
+
+// ggufFile is a file of one tensor of a type that GGUF has a number for.
+func ggufFile(name string, id uint32, rows int, data []byte) []byte {
 	le := binary.LittleEndian
 	p := le.AppendUint32([]byte("GGUF"), 3)
 	p = le.AppendUint64(le.AppendUint64(p, 1), 0)
 	p = append(le.AppendUint64(p, uint64(len(name))), name...)
-	p = le.AppendUint64(le.AppendUint64(le.AppendUint32(p, 2), wide), uint64(len(x)/wide))
+	p = le.AppendUint64(le.AppendUint64(le.AppendUint32(p, 2), wide), uint64(rows))
 	p = le.AppendUint64(le.AppendUint32(p, id), 0)
 	p = append(p, make([]byte, (32-len(p)%32)%32)...)
-	return append(p, blocks...)
+	return append(p, data...)
 }
 
 // otherwise are files made of the weights q, k and v, under other names, each with the share of its bytes

@@ -7,6 +7,8 @@
 //	  change 0, 1, … n-1: goes on ────────▶   works
 //	  change n: SIGKILL                       is gone; change n was not made
 //
+// Fail has changes fail instead, as on a disk that is full.
+//
 // A change is a system call that changes a name, an attribute or what a regular file holds. The kernel stops
 // the child at each (seccomp_unotify(2)). Nothing of the child needs to know where it may be killed. What a
 // child writes by a mapping, or has the kernel copy, is no change.
@@ -98,6 +100,19 @@ func Watch() error {
 // Run runs a child and kills it before the change n, counted from 0; if it makes no more than n, once it is
 // done, which it says by killing itself. It returns the changes until then, the one that was not made last.
 func Run(cmd *exec.Cmd, n int) (changes []Change, killed bool, err error) {
+	return run(cmd, func(i int, _ Change) (unix.Errno, bool) { return 0, i >= n })
+}
+
+// Fail runs a child until it is done. how says, of each change by its number, with which error it fails; 0:
+// it is made. It returns all of them.
+func Fail(cmd *exec.Cmd, how func(i int, c Change) unix.Errno) (changes []Change, err error) {
+	changes, _, err = run(cmd, func(i int, c Change) (unix.Errno, bool) { return how(i, c), false })
+	return changes, err
+}
+
+// run runs a child. before says of each change with which error it fails, or that the child is killed.
+func run(cmd *exec.Cmd, before func(i int, c Change) (unix.Errno, bool)) (
+	changes []Change, killed bool, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, false, err
@@ -114,7 +129,7 @@ func Run(cmd *exec.Cmd, n int) (changes []Change, killed bool, err error) {
 	}
 	fd, err := listener(pair[0])
 	if err == nil {
-		changes, killed, err = watch(cmd.Process, fd, n)
+		changes, killed, err = watch(cmd.Process, fd, before)
 		unix.Close(fd)
 	}
 	cmd.Process.Kill()
@@ -163,8 +178,9 @@ type answer struct {
 	flags uint32
 }
 
-// watch lets the child make n changes.
-func watch(child *os.Process, fd, n int) (changes []Change, killed bool, err error) {
+// watch asks before each change of the child.
+func watch(child *os.Process, fd int, before func(i int, c Change) (unix.Errno, bool)) (
+	changes []Change, killed bool, err error) {
 	for {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		if _, err := unix.Poll(p, -1); err == unix.EINTR {
@@ -183,12 +199,17 @@ func watch(child *os.Process, fd, n int) (changes []Change, killed bool, err err
 		default:
 			return changes, false, err
 		}
+		a := answer{id: of.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 		if c, ok := of.change(); ok {
-			if changes = append(changes, c); len(changes) > n {
+			errno, kill := before(len(changes), c)
+			changes = append(changes, c)
+			if kill {
 				return changes, true, child.Kill()
 			}
+			if errno != 0 {
+				a.flags, a.errno = 0, -int32(errno)
+			}
 		}
-		a := answer{id: of.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 		switch err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)); err {
 		case 0, unix.ENOENT:
 		default:

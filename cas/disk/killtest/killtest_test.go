@@ -1,6 +1,7 @@
 package killtest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,6 +46,38 @@ func TestRun(t *testing.T) {
 		if names := []int{0, 1, 2, 2, 3, 3}; len(there) != names[n] || err != nil {
 			t.Errorf("%d: %v, %v", n, there, err)
 		}
+	}
+}
+
+// A child that makes changes finds that one fails, and goes on.
+func TestFail(t *testing.T) {
+	if dir := os.Getenv(where); dir != "" {
+		if err := Watch(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		err := os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o600)
+		if !errors.Is(err, unix.ENOSPC) || os.Mkdir(filepath.Join(dir, "d"), 0o700) != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	dir := t.TempDir()
+	changes, err := Fail(again("TestFail", dir), func(i int, c Change) unix.Errno {
+		if c.Call == "write" {
+			return unix.ENOSPC
+		}
+		return 0
+	})
+	if err != nil || len(changes) != 3 {
+		t.Error(changes, err)
+	}
+	if p, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || len(p) > 0 {
+		t.Errorf("%q, %v", p, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "d")); err != nil {
+		t.Error(err)
 	}
 }
 
