@@ -213,6 +213,19 @@ func (r *Reader) ReadBase(loc cas.Location, h cas.Hash) (Base, error) {
 	return r.Base(p, loc, h)
 }
 
+// SummedBase is ReadBase of a record whose payload is compared with its checksum.
+func (r *Reader) SummedBase(loc cas.Location, h cas.Hash) (Base, error) {
+	if loc.Stored > cas.MaxChunk {
+		return Base{}, cas.ErrTooLarge
+	}
+	var rec Record
+	payload, err := r.ReadRecord(loc, h, &rec, make([]byte, RecordHeaderSize+int(loc.Stored)))
+	if err != nil {
+		return Base{}, err
+	}
+	return ParseBase(rec.Codec, payload)
+}
+
 // Base is ReadBase with the bytes at hand.
 func (r *Reader) Base(p []byte, loc cas.Location, h cas.Hash) (Base, error) {
 	var rec Record

@@ -89,7 +89,7 @@ func (c *Compaction) begin(ctx context.Context) error {
 
 // against notes what a delta is written against.
 func (c *Compaction) against(d deltaRecord) error {
-	b, err := c.s.reader.baseAt(d.loc, d.hash)
+	b, _, err := c.s.reader.baseOf(d.hash, d.loc)
 	if errors.Is(err, cas.ErrCorrupt) {
 		return nil
 	}

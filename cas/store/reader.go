@@ -335,7 +335,10 @@ func (r *reader) baseOf(h cas.Hash, loc cas.Location) (b segment.Base, at cas.Lo
 		if !now.Delta {
 			return nil
 		}
-		b, err = r.baseAt(now, h)
+		if b, err = r.baseAt(now, h); err == nil && !r.held(&b) {
+			r.known.Remove(place{now.Segment, now.Off}) // a name that nothing has may have been read wrong
+			err = r.with(now, func(f *segment.Reader) error { b, err = f.SummedBase(now, h); return err })
+		}
 		return err
 	})
 	return b, at, err
@@ -344,8 +347,7 @@ func (r *reader) baseOf(h cas.Hash, loc cas.Location) (b segment.Base, at cas.Lo
 // baseAt is baseOf for a delta's record at this very place.
 func (r *reader) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error) {
 	p := place{loc.Segment, loc.Off}
-	b, ok := r.known.Get(p)
-	if ok {
+	if b, ok := r.known.Get(p); ok {
 		return b, nil
 	}
 	err = r.with(loc, func(f *segment.Reader) (err error) {
@@ -365,14 +367,17 @@ func (r *reader) baseAt(loc cas.Location, h cas.Hash) (b segment.Base, err error
 	return b, err
 }
 
+// held reports whether all bases of b are somewhere.
+func (r *reader) held(b *segment.Base) bool {
+	return !slices.ContainsFunc(b.Hashes(), func(h cas.Hash) bool {
+		at, err := r.in.locateNow(true, h) // a caller may hold one of the store's locks
+		return err == nil && at.Segment == 0
+	})
+}
+
 // hashAt is the whole hash of the record at loc, of which the index has a part.
 func (r *reader) hashAt(loc cas.Location) (cas.Hash, error) {
-	f, err := r.files.Get(loc.Segment)
-	if err != nil {
-		return cas.Hash{}, err
-	}
-	defer r.files.Put(f)
 	var rec segment.Record
-	err = f.HeaderAt(loc.Off, &rec)
+	err := r.with(loc, func(f *segment.Reader) error { return f.HeaderAt(loc.Off, &rec) })
 	return rec.Hash, err
 }
