@@ -3,6 +3,7 @@ package kept_test
 import (
 	"bytes"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -197,6 +198,69 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
+// sweep sweeps what files do not name.
+func (r *rig) sweep() error {
+	_, err := r.s.Sweep(r.t.Context(), store.SweepOptions{MaxUnused: 0.5},
+		func(_ context.Context, m *store.Marking) error {
+			for h := range r.named {
+				m.Keep(h)
+			}
+			return nil
+		})
+	return err
+}
+
+// apart is what a prune does: it stores alone what pays, some at a time, and sweeps in between. It returns
+// how many were.
+func (r *rig) apart() (n int, err error) {
+	k, err := kept.Find(r.t.Context(), r.s, nil, func() (func(cas.Hash) bool, error) {
+		return func(h cas.Hash) bool { _, ok := r.named[h]; return ok }, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	c, err := r.s.Compact(r.t.Context(), false)
+	if err != nil {
+		return 0, err
+	}
+	defer c.End()
+	for {
+		some, _, err := k.Choose(20 << 10)
+		if err != nil || !some {
+			return n, err
+		}
+		b := r.s.Begin()
+		all := slices.SortedFunc(maps.Keys(r.named),
+			func(a, b cas.Hash) int { return bytes.Compare(a[:], b[:]) })
+		for _, h := range all {
+			var ok bool
+			if !k.Chosen(h) {
+				continue
+			}
+			if ok, err = c.Recode(b, h, codec.Hint{}, cas.Related{},
+				func(was *segment.Base) bool { return was.Number == segment.RecipeNumber }); err != nil {
+				break
+			}
+			if ok {
+				n++
+			}
+		}
+		if err == nil {
+			err = b.Commit()
+		}
+		b.Release()
+		if err == nil {
+			err = c.Retire(r.t.Context())
+		}
+		if err == nil {
+			err = r.sweep()
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
 // What is chosen and stored apart lets the sweep have what was held for it.
 func TestApart(t *testing.T) {
 	r := newRig(t)
@@ -207,13 +271,7 @@ func TestApart(t *testing.T) {
 	r.remove(a...)
 	sweep := func() int64 {
 		t.Helper()
-		if _, err := r.s.Sweep(t.Context(), store.SweepOptions{MaxUnused: 0.5},
-			func(_ context.Context, m *store.Marking) error {
-				for h := range r.named {
-					m.Keep(h)
-				}
-				return nil
-			}); err != nil {
+		if err := r.sweep(); err != nil {
 			t.Fatal(err)
 		}
 		return r.s.Stats().Chunks.Stored
@@ -221,38 +279,9 @@ func TestApart(t *testing.T) {
 	if n := sweep(); n < 20*64<<10 {
 		t.Errorf("%d bytes", n)
 	}
-	k, _ := r.find()
-	c, err := r.s.Compact(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
+	if n, err := r.apart(); err != nil || n != 10 {
+		t.Errorf("%d are stored alone, %v", n, err)
 	}
-	for {
-		some, _, err := k.Choose(20 << 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !some {
-			break
-		}
-		b := r.s.Begin()
-		for h := range r.named {
-			if k.Chosen(h) {
-				if ok, err := c.Recode(b, h, codec.Hint{}, cas.Related{},
-					func(was *segment.Base) bool { return true }); !ok || err != nil {
-					t.Error(ok, err)
-				}
-			}
-		}
-		if err := b.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		b.Release()
-		if err := c.Retire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		sweep()
-	}
-	c.End()
 	if n := sweep(); n > 10*9<<10 {
 		t.Errorf("%d bytes are left", n)
 	}
