@@ -28,6 +28,25 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add(append(p.Append(nil), 0), 4096)
 	}
+	add := func(streams, n int, ops ...Op) {
+		f.Add(append(Program(append([]Op{Run(BF16, 0, 512), Widen{}}, ops...)).Append(nil),
+			make([]byte, streams)...), n)
+	}
+	add(1+2, 512, Combine{Form: Sum, C: []float32{0.5, 0.5}, To: BF16})
+	add(1+4, 512, Combine{Form: MeanEach, C: []float32{4, 0, 0, 0}, To: F32})
+	for _, q := range []quant.Quantiser{
+		{Format: quant.Q8_0}, {Format: quant.Q5_1, Variant: quant.Fused}, {Format: quant.Q4_0,
+			Variant: quant.Stored}, {Format: quant.Q2_K}, {Format: quant.Q3_K}, {Format: quant.Q4_K},
+		{Format: quant.Q6_K}, {Format: quant.IQ4_NL}, {Format: quant.IQ4_XS}, {Format: quant.MXFP4},
+		{Format: quant.F8E4M3, Scales: quant.Scales{Rows: 8, Cols: 64, Tall: 1, Wide: 64}},
+		{Format: quant.F8E5M2, Variant: quant.TimesBF16},
+		{Format: quant.NF4, Scales: quant.Scales{Rows: 8, Cols: 64, Tall: 1, Wide: 64}},
+		{Format: quant.Int8, Scales: quant.Scales{Rows: 8, Cols: 64, Tall: 1, Wide: 64}},
+		{Format: quant.NVFP4, Scales: quant.Scales{Rows: 8, Cols: 64, Tall: 1, Wide: 16}},
+	} {
+		elems, size := q.Block()
+		add(2+len(quant.Streams{}), 512/elems*size, Quantise{Quantiser: q})
+	}
 	f.Fuzz(func(t *testing.T, stored []byte, n int) {
 		if n < 0 || n > 1<<20 {
 			return
