@@ -12,14 +12,18 @@ import (
 func safetensors(ts []tensor) []byte {
 	type entry struct {
 		DType   string `json:"dtype"`
-		Shape   [1]int `json:"shape"`
+		Shape   []int  `json:"shape"`
 		Offsets [2]int `json:"data_offsets"`
 	}
 	header := map[string]entry{}
 	var data [][]byte
 	off := 0
 	for _, t := range ts {
-		header[t.name] = entry{"F32", [1]int{len(t.data) / 4}, [2]int{off, off + len(t.data)}}
+		dtype, shape := t.dtype, t.shape
+		if dtype == "" {
+			dtype, shape = "F32", []int{len(t.data) / 4}
+		}
+		header[t.name] = entry{dtype, shape, [2]int{off, off + len(t.data)}}
 		off += len(t.data)
 		data = append(data, t.data)
 	}

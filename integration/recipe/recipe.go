@@ -18,13 +18,19 @@ const (
 	Noise       Kind = "noise"       // does not compress
 	Text        Kind = "text"        // compresses well
 	Zeros       Kind = "zeros"       //
+
+	// What is made of one model, so that a store can compute the one from the other (kin.go).
+	Half  Kind = "half"  // the model, and fine-tunes of it, in bfloat16 as safetensors
+	Quant Kind = "quant" // one of these as GGUF, quantised or with rows in llama.cpp's order
+	Merge Kind = "merge" // two fine-tunes, merged
 )
 
 // Kinds are all of them.
-var Kinds = []Kind{Torch, Safetensors, Noise, Text, Zeros}
+var Kinds = []Kind{Torch, Safetensors, Noise, Text, Zeros, Half, Quant, Merge}
 
 // Recipe is a file. Checkpoints of the same Seed share most of their tensors' bytes; those of another Step
-// differ in the rest.
+// differ in the rest. Of kin, Step tells which fine-tune and which quant it is; only those of about the same
+// Size are made of each other.
 type Recipe struct {
 	Kind  Kind   `json:"kind"`
 	Seed  uint64 `json:"seed"`
@@ -87,6 +93,8 @@ func (r Recipe) base() []byte {
 		return torch(r.tensors())
 	case Safetensors:
 		return safetensors(r.tensors())
+	case Half, Quant, Merge:
+		return r.kin()
 	case Noise:
 		return noise(r.Seed, r.Size)
 	case Zeros:
@@ -101,10 +109,12 @@ func (r Recipe) base() []byte {
 	panic("no such kind: " + r.Kind)
 }
 
-// tensor is a vector of 32-bit floats.
+// tensor is a vector of 32-bit floats, or of another type a matrix.
 type tensor struct {
-	name string
-	data []byte
+	name  string
+	data  []byte
+	dtype string // "": F32
+	shape []int  // nil: a vector
 }
 
 const tensorsEach = 6
@@ -117,7 +127,7 @@ func (r Recipe) tensors() []tensor {
 		if i >= tensorsEach-2 { // trained on
 			seed += r.Step * 1_000_000_007
 		}
-		ts[i] = tensor{fmt.Sprintf("layers.%d.weight", i), floats(seed, n)}
+		ts[i] = tensor{name: fmt.Sprintf("layers.%d.weight", i), data: floats(seed, n)}
 	}
 	return ts
 }

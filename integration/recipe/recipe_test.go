@@ -16,8 +16,13 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: not the same twice", k)
 		}
 		l, err := detect.Detect(bytes.NewReader(p), int64(len(p)))
-		want := map[Kind]string{Torch: "torch-zip", Safetensors: "safetensors"}[k]
-		if want != "" && (err != nil || l.Format != want || len(l.Tensors) != tensorsEach) {
+		want := map[Kind]string{Torch: "torch-zip", Safetensors: "safetensors", Half: "safetensors",
+			Quant: "gguf", Merge: "safetensors"}[k]
+		n := tensorsEach
+		if k == Half || k == Quant || k == Merge {
+			n = len(kinNames)
+		}
+		if want != "" && (err != nil || l.Format != want || len(l.Tensors) != n) {
 			t.Errorf("%s: parsed as %+v, %v", k, l, err)
 		}
 	}

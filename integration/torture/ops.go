@@ -103,6 +103,11 @@ func (w *writer) recipe() (r recipe.Recipe, ext string) {
 		ext = ".pt"
 	case recipe.Safetensors:
 		ext = ".safetensors"
+	case recipe.Half, recipe.Quant, recipe.Merge: // few models, so that many files are made of one
+		ext, r.Seed, r.Size = ".safetensors", 1+r.Seed%2, 64<<10<<w.rng.IntN(2)
+		if r.Kind == recipe.Quant {
+			ext = ".gguf"
+		}
 	case recipe.Noise:
 		ext, r.Seed = ".bin", w.rng.Uint64()
 	case recipe.Text:

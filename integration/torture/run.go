@@ -46,8 +46,14 @@ type run struct {
 	alone    alone
 
 	cycles, kills, unmounts, interrupted, stores int
-	acked, fsynced, verified, ran                int
-	bytes                                        int64
+	acked, fsynced, ran                          int
+	seen                                         seen
+}
+
+// seen counts what was compared with the log, and the most chunks of a store that were computed of others.
+type seen struct {
+	files, computed int
+	bytes           int64
 }
 
 // alone counts the deaths of the daemon alone, and what writers saw of them.
@@ -59,9 +65,10 @@ func newRun(o options) *run {
 
 func (r *run) summary() string {
 	s := fmt.Sprintf("torture: seed %d: %d cycles survived (%d kill -9, %d of them of a mount that was starting; %d unmounts; %d stores), "+
-		"%d operations acknowledged (%d by fsync), %d commands beside them, %d files verified (%.1f GB), %d losses",
-		r.Seed, r.cycles, r.kills, r.interrupted, r.unmounts, r.stores, r.acked, r.fsynced, r.ran, r.verified,
-		float64(r.bytes)/1e9, len(r.losses))
+		"%d operations acknowledged (%d by fsync), %d commands beside them, %d files verified (%.1f GB), "+
+		"up to %d chunks computed of others, %d losses",
+		r.Seed, r.cycles, r.kills, r.interrupted, r.unmounts, r.stores, r.acked, r.fsynced, r.ran,
+		r.seen.files, float64(r.seen.bytes)/1e9, r.seen.computed, len(r.losses))
 	if r.alone.struck == 0 {
 		return s
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
@@ -31,6 +32,29 @@ func (r *run) verify() {
 	if r.commands["check"] {
 		if _, err := r.d.CLI("check", r.d.Dir); err != nil {
 			r.lose("check: %v", err)
+		}
+	}
+	r.countComputed()
+}
+
+// countComputed notes how many chunks of the store are computed of others, if there were never more.
+func (r *run) countComputed() {
+	var st struct {
+		Encodings []struct {
+			Codec   string
+			Records int
+		}
+	}
+	out, err := r.d.CLI("stats", "--json", r.d.Dir)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &st)
+	}
+	if err != nil {
+		r.lose("stats: %v", err)
+	}
+	for _, e := range st.Encodings {
+		if e.Codec == "recipe" {
+			r.seen.computed = max(r.seen.computed, e.Records)
 		}
 	}
 }
@@ -189,8 +213,8 @@ func (r *run) compareFile(m *model, name string, f *file) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.verified++
-	r.bytes += int64(len(p))
+	r.seen.files++
+	r.seen.bytes += int64(len(p))
 }
 
 // view reports whether name can be a synthesised file beside one that is there.
@@ -199,7 +223,7 @@ func view(m *model, name string) bool {
 	if !ok || !strings.HasPrefix(name, "runs/") {
 		return false
 	}
-	for _, ext := range []string{".pt", ".pth", ".bin", ".ckpt"} {
+	for _, ext := range []string{".pt", ".pth", ".bin", ".ckpt", ".gguf"} {
 		if _, ok := m.Names[path.Clean(stem+ext)]; ok {
 			return true
 		}

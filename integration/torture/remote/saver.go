@@ -100,7 +100,8 @@ func (m *machine) remove(dir string) error {
 }
 
 func (m *machine) bytes(rng *rand.Rand, seed, step uint64) []byte {
-	kinds := []recipe.Kind{recipe.Torch, recipe.Safetensors, recipe.Noise, recipe.Text}
+	kinds := []recipe.Kind{recipe.Torch, recipe.Safetensors, recipe.Noise, recipe.Text, recipe.Half,
+		recipe.Quant, recipe.Merge}
 	return recipe.Recipe{Kind: kinds[rng.IntN(len(kinds))], Seed: 1 + seed, Step: step,
 		Size: 1 + rng.IntN(m.r.size)}.Bytes()
 }
