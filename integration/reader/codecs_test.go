@@ -87,6 +87,11 @@ func TestCodecs(t *testing.T) {
 	c.rounded()
 	c.lowRank()
 	c.recipes()
+	c.quantised()
+	c.eights()
+	c.ruled()
+	c.dequantised()
+	c.combined()
 	for _, id := range known() {
 		if !slices.ContainsFunc(c.all, func(p payload) bool { return p.Codec == id }) {
 			t.Errorf("codec %d is not among the payloads", id)

@@ -16,10 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/segment"
 	"ckptfs/fs/tree"
 	"ckptfs/integration/mounttest"
+	"ckptfs/integration/recipe"
 )
 
 // file is what is to be the same of a file.
@@ -182,6 +184,10 @@ func TestMounted(t *testing.T) {
 		want[name] = f
 	}
 	m.Kill()
+	counts := map[byte]int{}
+	if codecsOf(t, m.Store, counts); counts[codec.Recipe] < 5 {
+		t.Errorf("%d records are recipes", counts[codec.Recipe])
+	}
 	same(t, copyOut(t, m.Store), want)
 	m.Must(m.Start())
 	m.Must(m.Stop())
@@ -224,6 +230,14 @@ func fill(m *mounttest.Mount) {
 		for k := i; k < len(weights); k += 64 {
 			weights[k]++
 		}
+	}
+	// A model and fine-tunes of it, quants and a merge: chunks that are computed of others.
+	for i, r := range []recipe.Recipe{{Kind: recipe.Half}, {Kind: recipe.Quant},
+		{Kind: recipe.Quant, Step: 1}, {Kind: recipe.Quant, Step: 2}, {Kind: recipe.Half, Step: 1},
+		{Kind: recipe.Half, Step: 2}, {Kind: recipe.Merge}} {
+		r.Seed, r.Size = 1, 128<<10
+		m.Write(fmt.Sprintf("kin/%d", i), r.Bytes())
+		m.Sync()
 	}
 	m.Write("zeros", make([]byte, 3<<20))
 	m.Write("holes", append(make([]byte, 2<<20), "the end"...))

@@ -18,13 +18,14 @@ out of it, and DEST is made new.
 import argparse
 import errno
 import functools
+import math
 import os
 import re
 import stat
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 FORMAT_VERSION, SEGMENT_VERSIONS, RECORD_VERSION = 4, (8, 9), 2
 MAX_CHUNK = (16 << 20) - 1  # bytes of a record, stored or decoded
@@ -791,10 +792,723 @@ def low_rank(stored, base, columns, raw):
     return delta(r.rest(), predict(base, sums, exponent, kind), raw)
 
 
-# Recipes (package recipe). Ops that quantise, dequantise and combine are not known here.
+# Single precision. Python has doubles: of two numbers of single precision, what one operation makes in double
+# precision, rounded to single precision, is what single precision makes.
+
+def single(x):
+    return array("f", (x,))[0]
+
+
+def bits_of(values):
+    """The bits of numbers of single precision."""
+    return struct.unpack(f"={len(values)}I", singles(values))
+
+
+def floats(bits):
+    return struct.unpack(f"={len(bits)}f", array("I", bits))
+
+
+def bits(x):
+    return bits_of((x,))[0]
+
+
+def float_of(x):
+    return floats((x,))[0]
+
+
+def quotient(x, y):
+    """Single precision, also of a division by zero."""
+    if y:
+        return single(x / y)
+    return math.copysign(math.inf, x) * math.copysign(1, y) if x and x == x else math.nan
+
+
+def fused(x, a, c):
+    """x a + c, rounded once: in double precision to odd, then to single precision."""
+    p = x * a
+    s = p + c
+    back = s - p
+    rest = (p - (s - back)) + (c - back)
+    if rest and rest == rest and not struct.unpack("=Q", struct.pack("=d", s))[0] & 1:
+        s = math.nextafter(s, math.copysign(math.inf, rest))
+    return single(s)
+
+
+def ordinal(x, width):
+    """Numbers in the order of their values, -0 before 0; and back."""
+    top = 1 << width - 1
+    return x ^ (2 * top - 1 if x & top else top)
+
+
+def unordinal(x, width):
+    top = 1 << width - 1
+    return x ^ (top if x & top else 2 * top - 1)
+
+
+def unzigzag(z):
+    return z >> 1 ^ -(z & 1)
+
+
+# Quantised formats (package quant)
+
+Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, E4M3, E5M2 = range(1, 16)
+NF4, FP4, INT8, UINT8, INT4, NVFP4, MXFP4_PAIRS, SCALES_OF = range(16, 24)
+FUSED, STORED = 1, 2
+DIVIDE_BF16, TIMES, TIMES_BF16, DIVIDE_F16, TIMES_127 = range(1, 6)
+OVER, GLOBAL, GLOBAL_BF16, GLOBAL_F16, POWER, OVER_OR = range(6)
+SHAPES = {  # elements and bytes of a block, elements of a part, bits of a code, variants
+    Q8_0: (32, 34, 32, 8, 3), Q4_0: (32, 18, 32, 4, 3), Q4_1: (32, 20, 32, 4, 3), Q5_0: (32, 22, 32, 5, 3),
+    Q5_1: (32, 24, 32, 5, 3), Q2_K: (256, 84, 16, 2, 1), Q3_K: (256, 110, 16, 3, 1), Q4_K: (256, 144, 32, 4, 1),
+    Q5_K: (256, 176, 32, 5, 1), Q6_K: (256, 210, 16, 6, 1), IQ4_NL: (32, 18, 32, 4, 1),
+    IQ4_XS: (256, 136, 32, 4, 1), MXFP4: (32, 17, 32, 4, 1), E4M3: (1, 1, 64, 8, 5), E5M2: (1, 1, 64, 8, 5),
+    NF4: (2, 1, 64, 4, 1), FP4: (2, 1, 64, 4, 2), INT8: (1, 1, 64, 8, 6), UINT8: (1, 1, 64, 8, 6),
+    INT4: (2, 1, 64, 4, 6), NVFP4: (2, 1, 64, 4, 5), MXFP4_PAIRS: (2, 1, 64, 4, 5), SCALES_OF: (1, 1, 1, 8, 1)}
+STREAMS, LOW, D, M, SCALE, GROUP, MASK, CODE = 23, 0, 1, 3, 5, 6, 14, 15
+NONLINEAR = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+TWICE_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12)
+BETWEEN_E2M1 = (0.5, 1.5, 2.5, 3.5, 5, 7, 10)
+SURE = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 3 / 8)
+
+
+class Streams:
+    """What blocks have that does not follow. A stream without a byte is zeros."""
+
+    def __init__(self, parts):
+        self.parts, self.at, self.low = parts, [0] * STREAMS, 0
+
+    def byte(self, i):
+        part, at = self.parts[i], self.at[i]
+        if not part:
+            return 0
+        need(at < len(part), "a stream of a quantised tensor ends too early")
+        self.at[i] = at + 1
+        return part[at]
+
+    def nibble(self):
+        at, high = divmod(self.low, 2)
+        self.low += 1
+        if not self.parts[LOW]:
+            return 0
+        need(at < len(self.parts[LOW]), "a stream of a quantised tensor ends too early")
+        self.at[LOW] = at + 1
+        return self.parts[LOW][at] >> 4 * high & 15
+
+    def half(self, i, predicted):
+        """A scale in binary16."""
+        z = self.nibble() | self.byte(i) << 4
+        top = self.byte(i + 1)
+        need(top < 16, "a scale that is too large")
+        z |= top << 12
+        return unordinal(ordinal(predicted, 16) + unzigzag(z) & 0xFFFF, 16)
+
+    def word(self, predicted, size):
+        """A scale that lies apart."""
+        z = sum(self.byte(k) << 8 * k for k in range(size))
+        if size == 1:
+            return predicted + unzigzag(z) & 0xFF
+        return unordinal(ordinal(predicted, 8 * size) + unzigzag(z) & (1 << 8 * size) - 1, 8 * size)
+
+    def field(self, i, predicted, width, turn=False):
+        """A number of so many bits, and what is stored of it."""
+        z = self.byte(i)
+        need(z >> width == 0, "a field that is too large")
+        r = unzigzag(z)
+        return predicted + (-r if turn else r) & (1 << width) - 1, z
+
+    def fields(self, i, predicted, width):
+        both = [self.field(i, p, width) for p in predicted]
+        return [v for v, _ in both], [z for _, z in both]
+
+    def grouped(self, predicted, width, other):
+        return [self.field(GROUP + min(k, 7), p, width)[0] for p, k in zip(predicted, other)]
+
+    def end(self, parts):
+        mask = self.parts[MASK]
+        need(not mask or len(mask) == (parts + 7) // 8, "a mask of another length")
+        need(not mask or parts % 8 == 0 or mask[-1] >> parts % 8 == 0, "bits past the end of a mask")
+        self.at[MASK] = len(mask)
+        need(all(len(p) in (0, at) for p, at in zip(self.parts, self.at)), "a stream is longer than it has to be")
+        if self.low % 2 and self.parts[LOW]:
+            need(self.parts[LOW][-1] >> 4 == 0, "bits past the end of a stream")
+
+
+def reciprocal(x):
+    return x and single(1 / x)
+
+
+def nearest(v, low, high):
+    """The whole number next to v, the even one of two; low of what is no number."""
+    if not v > low:
+        return low
+    return round(min(v, high))
+
+
+def steady(values, by, low, high):
+    return [nearest(v, low, high) for v in singles(v * by for v in values)]
+
+
+def group_of(d):
+    """How sure a code is of which the number is off by so many steps; and whether it is the next one above."""
+    left = single(0.5 - abs(d))
+    return (bisect_right(SURE, left) if left > -1 / 128 else 7), d > 0
+
+
+def among(v, i, table):
+    """group_of in a table of rising numbers."""
+    d = single(v - table[i])
+    if d > 0 and i + 1 < len(table):
+        return group_of(single(d / (table[i + 1] - table[i])))
+    if d < 0 and i > 0:
+        return group_of(single(d / (table[i] - table[i - 1])))
+    return 7, False
+
+
+class Blocks:
+    """Makes blocks of numbers, each with the scales that follow, and what streams say."""
+
+    def __init__(self, kind, variant, streams):
+        self.kind, self.variant, self.streams = kind, variant, streams
+        self.elements, self.size, self.sub, self.width, _ = SHAPES[kind]
+        self.corrected = any(streams.parts[MASK:])
+        self.parts = 0  # that there were
+
+    def make(self, x):
+        out = bytearray()
+        for at in range(0, len(x), self.elements):
+            out += self.block(x[at : at + self.elements])
+        self.streams.end(self.parts)
+        return bytes(out)
+
+    def block(self, x):
+        parts = [x[i : i + self.sub] for i in range(0, len(x), self.sub)]
+        whole = [all(map(math.isfinite, p)) for p in parts]
+        self.least = [min(p) + 0.0 if w else 0.0 for p, w in zip(parts, whole)]
+        self.most = [max(p) + 0.0 if w else 0.0 for p, w in zip(parts, whole)]
+        head, factors = self.scales(parts, whole)
+        codes = []
+        for p, w, (a, b) in zip(parts, whole, factors):
+            usable = w and a == a
+            v = self.unrounded(p, a, b) if usable else [math.nan] * len(p)
+            guess = [self.code(y) for y in v] if usable else [0] * len(p)
+            codes += self.correct(v, guess) if self.corrected else guess
+        return self.packed(head, codes)
+
+    def correct(self, v, codes):
+        k = self.parts
+        self.parts += 1
+        mask = self.streams.parts[MASK]
+        if mask:
+            need(k // 8 < len(mask), "a mask of another length")
+            if not mask[k // 8] >> k % 8 & 1:
+                return codes
+        return [self.streams.field(CODE + group, c, self.width, up)[0]
+                for c, (group, up) in ((c, self.distance(y, c)) for y, c in zip(v, codes))]
+
+    def first(self, part, whole):
+        """The first of the numbers of greatest magnitude."""
+        most = max(map(abs, part)) if whole else 0.0
+        return next(v for v in part if abs(v) == most) + 0.0 if whole else 0.0
+
+    def scales(self, parts, whole):
+        """The scales of a block, and for each part what its codes are computed from."""
+        kind, s = self.kind, self.streams
+        if kind in (Q4_K, Q5_K, Q2_K):
+            return self.ranges(whole)
+        if kind in (Q6_K, Q3_K, IQ4_XS):
+            return self.magnitudes(parts, whole)
+        if kind == MXFP4:
+            top = bits(max(self.most[0], -self.least[0])) >> 23
+            e, _ = s.field(SCALE, max(top - 2, 0), 8)
+            return [e], [(float_of(255 - e << 23), 0.0)]
+        if kind in (Q4_1, Q5_1):
+            levels = 15 if kind == Q4_1 else 31
+            step, least = single(single(self.most[0] - self.least[0]) / levels), self.least[0]
+        else:
+            least = 0.0
+            if kind == Q8_0:
+                step = single(max(self.most[0], -self.least[0]) / 127)
+            else:
+                step = single(self.first(parts[0], whole[0]) / {Q4_0: -8, Q5_0: -16, IQ4_NL: -127}[kind])
+        d = s.half(D, to_f16(bits(step)))
+        m = s.half(M, to_f16(bits(least))) if kind in (Q4_1, Q5_1) else 0
+        if self.variant == STORED or kind == IQ4_NL:
+            step, least = float_of(from_f16(d)), float_of(from_f16(m))
+        a = reciprocal(step)
+        if self.variant == STORED and kind in (Q4_0, Q5_0) and step == 0:
+            a = math.nan
+        return [d, m], [(a, least)]
+
+    def ranges(self, whole):
+        kind, s = self.kind, self.streams
+        levels, field, width = {Q4_K: (15, 63, 6), Q5_K: (31, 63, 6), Q2_K: (3, 15, 4)}[kind]
+        low = [min(v, 0.0) for v in self.least]
+        spans = singles(hi - lo for hi, lo in zip(self.most, low))
+        offsets = [0 - v for v in low]
+        d = s.half(D, to_f16(bits(single(single(max(spans) / levels) / field))))
+        m = s.half(M, to_f16(bits(single(max(offsets) / field))))
+        step, least = float_of(from_f16(d)), float_of(from_f16(m))
+        sc, stored = s.fields(SCALE, steady(spans, reciprocal(single(step * levels)), 0, field), width)
+        mn = s.grouped(steady(offsets, reciprocal(least), 0, field), width, stored)
+        factors = []
+        for x, y, span, offset in zip(sc, mn, spans, offsets):
+            a, b = single(step * x), single(least * y)
+            if a == 0:
+                a, b = single(span / levels), offset
+            factors.append((a or math.nan, b))
+        return [d, m, sc, mn], factors
+
+    def magnitudes(self, parts, whole):
+        kind, s = self.kind, self.streams
+        levels, low, high = {Q6_K: (32, -128, 127), Q3_K: (4, -32, 31), IQ4_XS: (127, -32, 31)}[kind]
+        firsts = [self.first(p, w) for p, w in zip(parts, whole)]
+        top = max(firsts, key=abs)
+        d = s.half(D, to_f16(bits(single(top / (-low * levels)))))
+        step = float_of(from_f16(d))
+        predicted = steady(firsts, -reciprocal(single(step * levels)), low, high)
+        if kind != Q6_K:
+            predicted = [p + 32 for p in predicted]
+        if step == 0 and kind != IQ4_XS:
+            predicted = [0] * len(predicted)
+        if kind == Q6_K:
+            sc = s.grouped(predicted, 8, [(-1 - p if p < 0 else p) >> 4 for p in predicted])
+            numbers = [v - 256 if v > 127 else v for v in sc]
+        else:
+            sc, _ = s.fields(SCALE, predicted, 6)
+            numbers = [v - 32 for v in sc]
+        factors = []
+        for n, first in zip(numbers, firsts):
+            a = single(step * n)
+            if kind == IQ4_XS:
+                factors.append((reciprocal(a), 0.0))
+            else:
+                factors.append(((a or single(first / -levels)) or math.nan, 0.0))
+        return [d, 0, sc, []], factors
+
+    def unrounded(self, part, a, b):
+        """What the codes of a part are rounded from, or cut off."""
+        kind = self.kind
+        if kind in (Q4_K, Q5_K, Q2_K, Q6_K, Q3_K):
+            return singles(v / a for v in singles(v + b for v in part))
+        if kind in (Q4_0, Q5_0, Q4_1, Q5_1):
+            more = {Q4_0: 8.5, Q5_0: 16.5}.get(kind, 0.5)
+            if kind in (Q4_1, Q5_1):
+                part = singles(v - b for v in part)
+            if self.variant == FUSED:
+                return [fused(v, a, more) for v in part]
+            return singles(v + more for v in singles(v * a for v in part))
+        return singles(v * a for v in part)
+
+    def code(self, v):
+        kind = self.kind
+        if kind in (Q6_K, Q3_K):
+            low = -32 if kind == Q6_K else -4
+            return nearest(v, low, -low - 1) - low
+        if kind in (Q4_K, Q5_K, Q2_K):
+            return nearest(v, 0, (1 << self.width) - 1)
+        if kind == Q8_0:
+            if v != v:
+                return 0
+            v = max(-128.0, min(v, 127.0))
+            return int(single(v + math.copysign(float_of(0x3EFFFFFF), v))) & 0xFF
+        if kind in (IQ4_NL, IQ4_XS):
+            if not v > NONLINEAR[0]:
+                return 0
+            if v >= NONLINEAR[15]:
+                return 15
+            i = bisect_right(NONLINEAR, v)
+            return i - (single(v - NONLINEAR[i - 1]) < single(NONLINEAR[i] - v))
+        if kind == MXFP4:
+            n = sum(abs(v) > t for t in BETWEEN_E2M1)
+            return n | 8 if n and math.copysign(1, v) < 0 else n
+        return int(min(v, (1 << self.width) - 1)) if v > 0 else 0
+
+    def distance(self, v, code):
+        kind = self.kind
+        if kind in (Q6_K, Q3_K):
+            return group_of(single(v - (code - (32 if kind == Q6_K else 4))))
+        if kind in (Q4_K, Q5_K, Q2_K):
+            return group_of(single(v - code))
+        if kind == Q8_0:
+            return group_of(single(v - (code - 256 if code > 127 else code)))
+        if kind in (IQ4_NL, IQ4_XS):
+            return among(v, code, NONLINEAR)
+        if kind == MXFP4:
+            return among(-v if code & 8 or code == 0 and v < 0 else v, code & 7, TWICE_E2M1)
+        return group_of(single(single(v - 0.5) - code))
+
+    def packed(self, head, codes):
+        kind, p = self.kind, bytearray(self.size)
+        halves = {Q4_0: 2, IQ4_NL: 2, Q4_1: 4, MXFP4: 1, Q5_0: 6, Q5_1: 8}.get(kind)
+        if kind == MXFP4:
+            p[0] = head[0]
+        else:
+            at = {Q2_K: 80, Q3_K: 108, Q6_K: 208}.get(kind, 0)
+            struct.pack_into("<H", p, at, head[0])
+            if kind in (Q4_1, Q5_1, Q4_K, Q5_K, Q2_K):
+                struct.pack_into("<H", p, at + 2, head[1])
+        if kind == Q8_0:
+            p[2:] = codes
+        elif halves:
+            p[halves:] = nibbles(codes)
+            if kind in (Q5_0, Q5_1):
+                struct.pack_into("<I", p, halves - 4, sum(c >> 4 << j for j, c in enumerate(codes)))
+        else:
+            self.superblock(p, *head[2:], codes)
+        return p
+
+    def superblock(self, p, sc, mn, codes):
+        kind = self.kind
+        if kind == IQ4_XS:
+            struct.pack_into("<H", p, 2, sum((v >> 4) << 2 * j for j, v in enumerate(sc)))
+            p[4:8] = bytes(a & 15 | (b & 15) << 4 for a, b in zip(sc[::2], sc[1::2]))
+            for j in range(8):
+                p[8 + 16 * j : 24 + 16 * j] = nibbles(codes[32 * j : 32 * j + 32])
+        elif kind in (Q4_K, Q5_K):
+            for j in range(4):
+                p[4 + j] = sc[j] | sc[j + 4] >> 4 << 6
+                p[8 + j] = mn[j] | mn[j + 4] >> 4 << 6
+                p[12 + j] = sc[j + 4] & 15 | (mn[j + 4] & 15) << 4
+            for j, c in enumerate(codes):
+                p[self.size - 128 + j // 64 * 32 + j % 32] |= (c & 15) << j // 32 % 2 * 4
+                if kind == Q5_K:
+                    p[16 + j % 32] |= c >> 4 << j // 32
+        elif kind == Q6_K:
+            p[192:208] = sc
+            for j, c in enumerate(codes):
+                l, part = j % 32, j // 32 % 4
+                p[j // 128 * 64 + part % 2 * 32 + l] |= (c & 15) << part // 2 * 4
+                p[128 + j // 128 * 32 + l] |= c >> 4 << 2 * part
+        else:
+            if kind == Q2_K:
+                p[:16] = bytes(a | b << 4 for a, b in zip(sc, mn))
+            else:
+                for j, v in enumerate(sc):
+                    p[96 + j % 8] |= (v & 15) << j // 8 * 4
+                    p[104 + j % 4] |= v >> 4 << j // 4 * 2
+            for j, c in enumerate(codes):
+                p[(16 if kind == Q2_K else 32) + j // 128 * 32 + j % 32] |= (c & 3) << j // 32 % 4 * 2
+                if kind == Q3_K:
+                    p[j % 32] |= c >> 2 << j // 32
+
+
+def nibbles(codes):
+    return bytes(a & 15 | (b & 15) << 4 for a, b in zip(codes[:16], codes[16:]))
+
+
+EIGHTS = {E4M3: (3, 7, 448.0), E5M2: (2, 15, 57344.0)}  # bits of the mantissa, bias, the greatest number
+
+
+def to_eight(v, kind):
+    """The code of a number of eight bits, of what is too large the greatest; 0 of what is no number."""
+    mantissa, bias, greatest = EIGHTS[kind]
+    if v != v:
+        return 0
+    sign, v = (0x80 if math.copysign(1, v) < 0 else 0), min(abs(v), greatest)
+    e = max(math.frexp(v)[1] - 1, 1 - bias) if v else 1 - bias
+    return sign | (e + bias - 1 << mantissa) + round(v * 2.0 ** (mantissa - e))
+
+
+def magnitude(code, kind):
+    """The number of a code without its sign, as if all stood for numbers."""
+    mantissa, bias, _ = EIGHTS[kind]
+    exponent, fraction = divmod(code & 0x7F, 1 << mantissa)
+    if exponent:
+        fraction += 1 << mantissa
+    return fraction * 2.0 ** (max(exponent, 1) - bias - mantissa)
+
+
+SCALES = (4, 2, 2, 1, 1)  # bytes of a scale: single precision, bfloat16, binary16, E4M3, an exponent
+
+
+def scale_bits(x, kind):
+    if kind == 3:
+        return to_eight(x, E4M3)
+    x = bits(x)
+    return (x, to_bf16(x), to_f16(x), None, x >> 23 & 0xFF)[kind]
+
+
+def scale_number(b, kind):
+    if kind == 3:
+        return float_of(from_e4m3(b))
+    if kind == 4:
+        return 2.0 ** (b - 127) if b < 255 else math.nan
+    return float_of((b, b << 16, from_f16(b & 0xFFFF))[kind])
+
+
+def stretches(n, geometry):
+    """From where to where n elements of a matrix share a scale, and the number of that."""
+    kind, rows, cols, tall, wide, start = geometry
+    need(kind < len(SCALES), "scales of a type that this program does not know")
+    if tall == 0:
+        return [(0, n, 0)]
+    need(all(1 <= v <= 1 << 30 for v in (rows, cols, tall, wide)) and start <= rows * cols - n,
+         "scales of another shape")
+    across, runs, at = -(-cols // wide), [], start
+    while at < start + n:
+        row, column = divmod(at, cols)
+        end = min(at - column + min((column // wide + 1) * wide, cols), start + n)
+        runs.append((at - start, end - start, row // tall * across + column // wide))
+        at = end
+    return runs
+
+
+class Eights(Blocks):
+    """Makes numbers of eight bits, whose scales lie elsewhere: each of the part of a matrix that shares it."""
+
+    def __init__(self, kind, variant, streams, geometry):
+        super().__init__(kind, variant, streams)
+        self.geometry = geometry
+
+    def make(self, x):
+        runs, v, codes = stretches(len(x), self.geometry), [], []
+        scales = self.values(x, runs) if self.geometry[3] else {0: 1.0}
+        for first, last, group in runs:
+            v += self.scaled(x[first:last], self.factor(scales[group]))
+        for at in range(0, len(v), self.sub):
+            part = v[at : at + self.sub]
+            guess = [self.code(y) for y in part]
+            codes += self.correct(part, guess) if self.corrected else guess
+        self.streams.end(-(-len(x) // self.sub))
+        return self.laid(codes)
+
+    def values(self, x, runs):
+        """The scale of each group, in the order of the groups."""
+        kind = self.geometry[0]
+        return {group: scale_number(b, kind) for group, b in self.words(x, runs)}
+
+    def words(self, x, runs):
+        """The bits of the scales."""
+        top, kind = {}, self.geometry[0]
+        for first, last, group in runs:
+            most = max((abs(v) for v in x[first:last] if math.isfinite(v)), default=0.0)
+            top[group] = max(top.get(group, 0.0), most)
+        return [(group, self.streams.word(self.predicted(top[group], kind), SCALES[kind])) for group in sorted(top)]
+
+    def predicted(self, top, kind):
+        """The bits of the scale of a group whose greatest magnitude is so much."""
+        return scale_bits(single(top / EIGHTS[self.kind][2]), kind)
+
+    def factor(self, s):
+        """What elements are divided by, or multiplied with."""
+        if self.variant == TIMES_BF16:
+            return float_of(to_bf16(bits(quotient(1.0, s))) << 16)
+        if self.variant == TIMES_127:
+            return quotient(127.0, s)
+        return quotient(1.0, s) if self.variant == TIMES else s
+
+    def scaled(self, x, s):
+        """What is rounded to the type."""
+        if self.variant in (TIMES, TIMES_BF16, TIMES_127):
+            v = singles(y * s for y in x)
+        else:
+            v = [quotient(y, s) for y in x]
+        if self.variant in (DIVIDE_BF16, TIMES_BF16):
+            return list(floats([to_bf16(b) << 16 for b in bits_of(v)]))
+        if self.variant == DIVIDE_F16:
+            return list(floats([from_f16(to_f16(b)) for b in bits_of(v)]))
+        return list(v)
+
+    def code(self, v):
+        return to_eight(v, self.kind)
+
+    def distance(self, v, code):
+        v, code = abs(v), code & 0x7F
+        d = single(v - magnitude(code, self.kind))
+        at = code - 1 if d < 0 and code else code
+        return group_of(single(d / (magnitude(at + 1, self.kind) - magnitude(at, self.kind))))
+
+    def laid(self, codes):
+        return bytes(codes)
+
+
+OF_NF4 = [single(v) for v in (
+    -1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1)]
+OF_FP4 = [single(v) for v in (0, 0.0052083334885537624, 0.6666666865348816, 1, 0.3333333432674408, 0.5,
+                              0.1666666716337204, 0.25)]
+OF_FP4 += [0 - v for v in OF_FP4]
+WHOLE = {INT8: (-128, 127, 0), UINT8: (-128, 127, 128), INT4: (-8, 7, 8)}  # the least, the greatest, the code of 0
+LEAST = single(1e-38)
+
+
+class Ruled(Eights):
+    """Makes codes whose scales follow by a rule, or the scales themselves."""
+
+    def __init__(self, kind, variant, streams, geometry, rule):
+        super().__init__(kind, variant, streams, geometry)
+        self.rule, self.levels, self.whole = rule
+        need(self.rule < 6, "scales by a rule that this program does not know")
+        need(all(0 < v < math.inf for v in (self.levels, self.whole)) and
+             (self.rule == POWER) == (geometry[0] == 4), "scales by no rule")
+        if kind in (NF4, FP4):
+            numbers = OF_NF4 if kind == NF4 else OF_FP4
+            self.codes = sorted(range(16), key=lambda c: (numbers[c], -c if variant else c))
+            self.numbers = [numbers[c] for c in self.codes]
+            self.bounds = [single(single(a + b) / 2) for a, b in zip(self.numbers, self.numbers[1:])]
+
+    def make(self, x):
+        if self.kind != SCALES_OF:
+            return super().make(x)
+        kind, _, cols, tall, wide, start = self.geometry
+        runs = stretches(len(x), self.geometry)
+        need(tall == 1 and cols == wide and start % wide == 0, "scales of another shape")
+        out = b"".join(b.to_bytes(SCALES[kind], "little") for _, b in self.words(x, runs))
+        self.streams.end(len(x))
+        return out
+
+    def predicted(self, top, kind):
+        if self.rule == POWER:
+            return max((bits(top) + (1 << 21) >> 23) - 2, 0)
+        a = single(top / self.levels)
+        if self.rule in (OVER, OVER_OR):
+            b = scale_bits(a, kind)
+            return b if b or self.rule == OVER else scale_bits((2.0**-23, 2.0**-7, 2.0**-10, 2.0**-3)[kind], kind)
+        if self.rule == GLOBAL_BF16:
+            a = float_of(to_bf16(bits(a)) << 16)
+        elif self.rule == GLOBAL_F16:
+            a = float_of(from_f16(to_f16(bits(a))))
+        return scale_bits(single(self.whole * a), kind) or scale_bits(0.125, kind)
+
+    def factor(self, s):
+        if self.kind in (NF4, FP4):
+            return quotient(1.0, LEAST if s < LEAST else s)
+        return super().factor(quotient(s, self.whole) if self.kind == NVFP4 else s)
+
+    def scaled(self, x, s):
+        return list(singles(y * s for y in x)) if self.kind in (NF4, FP4) else super().scaled(x, s)
+
+    def code(self, v):
+        if self.kind in (NF4, FP4):
+            return self.codes[bisect_left(self.bounds, v) if v == v else 0]
+        if self.kind in WHOLE:
+            least, most, zero = WHOLE[self.kind]
+            return nearest(0.0 if v != v else v, least, most) + zero & 0xFF
+        if v != v:
+            return 0
+        n = sum(abs(v) > t for t in (0.25, 1.25, 2.5, 5)) + sum(abs(v) >= t for t in (0.75, 1.75, 3.5))
+        return n | 8 if v and math.copysign(1, v) < 0 else n
+
+    def distance(self, v, code):
+        if self.kind in (NF4, FP4):
+            return among(v, self.codes.index(code), self.numbers)
+        if self.kind in WHOLE:
+            number = code - 256 if self.kind == INT8 and code > 127 else code - WHOLE[self.kind][2]
+            return group_of(single(v - number))
+        return among(single(2 * (-v if code & 8 or v < 0 else v)), code & 7, TWICE_E2M1)
+
+    def laid(self, codes):
+        if self.elements == 1:
+            return bytes(codes)
+        if self.kind in (NF4, FP4):
+            return bytes(a << 4 | b for a, b in zip(codes[::2], codes[1::2]))
+        return bytes(a | b << 4 for a, b in zip(codes[::2], codes[1::2]))
+
+
+# What quantised formats stand for
+
+def low_and_high(p):
+    return [b & 15 for b in p] + [b >> 4 for b in p]
+
+
+def unpacked(kind, p):
+    """The codes of a block."""
+    if kind == Q8_0:
+        return list(struct.unpack("32b", p[2:]))
+    if kind == IQ4_XS:
+        return [c for j in range(8) for c in low_and_high(p[8 + 16 * j : 24 + 16 * j])]
+    if kind not in (Q2_K, Q3_K, Q4_K, Q5_K, Q6_K):
+        codes = low_and_high(p[-16:])
+        if kind in (Q5_0, Q5_1):
+            high = int.from_bytes(p[-20:-16], "little")
+            codes = [c | (high >> j & 1) << 4 for j, c in enumerate(codes)]
+        return codes
+    codes = []
+    for j in range(256):
+        l, part = j % 32, j // 32
+        if kind in (Q4_K, Q5_K):
+            c = p[len(p) - 128 + part // 2 * 32 + l] >> part % 2 * 4 & 15
+            codes.append(c | (p[16 + l] >> part & 1) << 4 if kind == Q5_K else c)
+        elif kind == Q6_K:
+            half, part = part // 4, part % 4
+            c = p[64 * half + part % 2 * 32 + l] >> part // 2 * 4 & 15
+            codes.append(c | (p[128 + 32 * half + l] >> 2 * part & 3) << 4)
+        else:
+            c = p[(16 if kind == Q2_K else 32) + part // 4 * 32 + l] >> part % 4 * 2 & 3
+            codes.append(c | (p[l] >> part & 1) << 2 if kind == Q3_K else c)
+    return codes
+
+
+def scales_of(kind, p):
+    """The scales of a block's parts, and the offsets."""
+    if kind in (Q4_K, Q5_K):
+        s = p[4:16]
+        return ([s[j] & 63 for j in range(4)] + [s[j + 8] & 15 | s[j] >> 6 << 4 for j in range(4)],
+                [s[j + 4] & 63 for j in range(4)] + [s[j + 8] >> 4 | s[j + 4] >> 6 << 4 for j in range(4)])
+    if kind == Q2_K:
+        return [b & 15 for b in p[:16]], [b >> 4 for b in p[:16]]
+    if kind == Q3_K:
+        return [(p[96 + j % 8] >> j // 8 * 4 & 15 | (p[104 + j % 4] >> j // 4 * 2 & 3) << 4) - 32
+                for j in range(16)], [0] * 16
+    if kind == Q6_K:
+        return struct.unpack("16b", p[192:208]), [0] * 16
+    if kind == IQ4_XS:
+        high = int.from_bytes(p[2:4], "little")
+        return [(p[4 + j // 2] >> j % 2 * 4 & 15 | (high >> 2 * j & 3) << 4) - 32 for j in range(8)], [0] * 8
+    return [1], [-1]
+
+
+def stands_for(kind, p):
+    """The numbers of a block."""
+    codes = unpacked(kind, p)
+    if kind == MXFP4:
+        d = 2.0 ** (p[0] - 128)
+        return singles(-TWICE_E2M1[c & 7] * d if c > 8 else TWICE_E2M1[c & 7] * d for c in codes)
+    at = {Q2_K: 80, Q3_K: 108, Q6_K: 208}.get(kind, 0)
+    d, m = float_of(from_f16(int.from_bytes(p[at : at + 2], "little"))), 0.0
+    if kind in (Q4_1, Q5_1, Q2_K, Q4_K, Q5_K):
+        m = float_of(from_f16(int.from_bytes(p[at + 2 : at + 4], "little")))
+    if kind in (IQ4_NL, IQ4_XS):
+        codes = [NONLINEAR[c] for c in codes]
+    else:
+        zero = {Q4_0: 8, Q5_0: 16, Q6_K: 32, Q3_K: 4}.get(kind, 0)
+        codes = [c - zero for c in codes]
+    out, sub = array("f"), SHAPES[kind][2]
+    for i, (scale, offset) in enumerate(zip(*scales_of(kind, p))):
+        a, part = d * scale, codes[sub * i : sub * i + sub]
+        if kind in (Q4_1, Q5_1, Q2_K, Q4_K, Q5_K):
+            out += singles(a * c - m * offset for c in part)
+        else:
+            out += singles(a * c for c in part)
+    return out
+
+
+def dequantised(value, kind, geometry, n):
+    """The bits of the numbers of blocks, or of n codes and the scales behind them."""
+    if geometry:
+        size = SCALES[geometry[0]] if geometry[0] < len(SCALES) else 1
+        need(n <= len(value) and n <= MAX_VALUE // 4, "too few elements")
+        runs = stretches(n, geometry)
+        groups = sorted({group for _, _, group in runs}) if geometry[3] and n else []
+        need(len(value) - n == size * len(groups), "another number of scales")
+        scales = {group: scale_number(int.from_bytes(value[n + size * i : n + size * i + size], "little"),
+                                      geometry[0]) for i, group in enumerate(groups)}
+        wide = floats([from_e4m3(c) if kind == E4M3 else from_f16(c << 8) for c in value[:n]])
+        out = singles(v * scales.get(group, 1.0) for first, last, group in runs for v in wide[first:last])
+    else:
+        elements, size = SHAPES[kind][:2]
+        need(len(value) % size == 0 and len(value) // size * elements <= MAX_VALUE // 4, "no blocks, or too many")
+        out = array("f")
+        for at in range(0, len(value), size):
+            out += stands_for(kind, value[at : at + size])
+    return [b if b & 0x7FFFFFFF <= 0x7F800000 else 0x7FC00000 for b in bits_of(out)]
+
+
+# Recipes (package recipe)
 
 ELEMENTS = {1: 4, 2: 2, 3: 2, 4: 1, 5: 1, 6: 1, 7: 2, 8: 4, 9: 8}  # bytes of one, by type
-TAKE, WIDEN, ROUND = 1, 2, 3
+TAKE, WIDEN, ROUND, QUANTISE, DEQUANTISE, COMBINE = range(1, 7)
+SUM, MEAN, LERP, TASK = 0, 2, 4, 6  # one more: every operation is rounded to the type
 
 
 def widened(exponent, mantissa, bits, bias):
@@ -843,24 +1557,42 @@ def program(r):
                 times, stretches = r.number(), []
                 for _ in range(r.number()):
                     first, length, step = r.number(), r.number(), r.number()
-                    stretches.append((first, length, step >> 1 ^ -(step & 1)))
+                    stretches.append((first, length, unzigzag(step)))
                 groups.append((times, stretches))
             ops.append((op, kind, groups))
         elif op == WIDEN:
             ops.append((op,))
-        else:
-            need(op == ROUND, f"op {op} of a recipe, which this program does not know")
+        elif op == ROUND:
             ops.append((op, r.byte()))
+        elif op == QUANTISE:
+            kind, variant, head = r.byte(), r.byte(), r.number()
+            need(kind in SHAPES and variant < SHAPES[kind][4],
+                 f"variant {variant} of quantised format {kind}, which this program does not know")
+            geometry = [r.byte()] + [r.number() for _ in range(5)] if kind >= E4M3 else None
+            rule = (r.byte(), *struct.unpack("<2f", r.take(8))) if kind >= NF4 else None
+            ops.append((op, kind, variant, head, geometry, rule))
+        elif op == DEQUANTISE:
+            kind = r.byte()
+            need(kind in SHAPES and kind < NF4, f"quantised format {kind}, which this program does not know")
+            geometry = [r.byte()] + [r.number() for _ in range(5)] if kind in EIGHTS else None
+            ops.append((op, kind, geometry, r.number() if geometry else 0))
+        else:
+            need(op == COMBINE, f"op {op} of a recipe, which this program does not know")
+            form, kind, vectors = r.byte(), r.byte(), r.byte()
+            need(form < 8 and 1 <= kind <= 3, f"form {form} of a combination, which this program does not know")
+            need(1 <= vectors <= 8 and {LERP: 2, TASK: 3}.get(form & ~1, vectors) == vectors,
+                 "another number of vectors")
+            ops.append((op, form, kind, struct.unpack(f"<{vectors}f", r.take(4 * vectors))))
     return ops
 
 
-def told(r):
-    """What a program leaves to be told: one stream."""
+def told(r, most=MAX_CHUNK):
+    """What a program leaves to be told: one stream, of so many bytes at most."""
     n = r.number()
     if n == 0:
         return b""
     codec = r.byte()
-    need(codec not in BASED and n <= MAX_CHUNK, "a stream that needs a base, or is too long")
+    need(codec not in BASED and n <= min(most, MAX_CHUNK), "a stream that needs a base, or is too long")
     return decode(codec, r.take(r.number()), n)
 
 
@@ -879,9 +1611,85 @@ def taken(kind, groups, bases, more):
     return bytes(out)
 
 
+def quantised(r, x, raw, kind, variant, head, geometry, rule):
+    """Blocks of numbers; where the chunk's edges cut some, their parts are told."""
+    elements, size, sub, _, _ = SHAPES[kind]
+    if kind == SCALES_OF:  # a block is a group
+        need(geometry[0] < len(SCALES) and 1 <= geometry[4] <= 1 << 30, "scales of another shape")
+        elements, size = geometry[4], SCALES[geometry[0]]
+    need(len(x) % elements == 0 and head < size, "numbers that are no blocks")
+    tail = raw - head - len(x) // elements * size
+    need(0 <= tail < size, "blocks of another length")
+    around = told(r, head + tail)
+    need(len(around) == head + tail, "another number of bytes around the blocks")
+    if geometry:
+        left = 5 * len(x) + len(x) // sub + 1
+    else:
+        left = len(x) // elements * (5 + 2 * elements // sub) + len(x) + len(x) // sub + 1
+    parts = []
+    for _ in range(STREAMS):
+        parts.append(told(r, left))
+        left -= len(parts[-1])
+    if rule:
+        blocks = Ruled(kind, variant, Streams(parts), geometry, rule)
+    elif geometry:
+        blocks = Eights(kind, variant, Streams(parts), geometry)
+    else:
+        blocks = Blocks(kind, variant, Streams(parts))
+    return around[:head] + blocks.make(x) + around[head:]
+
+
+def narrowed(values, kind):
+    """Numbers of single precision as the bits of a type, as to_bf16 and to_f16 round them."""
+    half = {1: int, 2: to_bf16, 3: to_f16}[kind]
+    return [half(x) for x in bits_of(values)]
+
+
+def combined(form, kind, c, x):
+    n = len(x) // len(c)
+    vectors = [x[k * n : (k + 1) * n] for k in range(len(c))]
+
+    def each(values):
+        values = singles(values)
+        if form & 1 == 0 or kind == 1:
+            return values
+        wide = (lambda b: b << 16) if kind == 2 else from_f16
+        return floats([wide(b) for b in narrowed(values, kind)])
+
+    if form & ~1 == SUM:
+        out = each(c[0] * v for v in vectors[0])
+        for k, vector in zip(c[1:], vectors[1:]):
+            out = each(a + b for a, b in zip(out, each(k * v for v in vector)))
+    elif form & ~1 == MEAN:
+        out = vectors[0]
+        for vector in vectors[1:]:
+            out = each(a + b for a, b in zip(out, vector))
+        out = each(quotient(v, c[0]) for v in out)
+    else:
+        start = vectors[2 if form & ~1 == TASK else 0]
+        steps = each(c[1] * d for d in each(b - a for b, a in zip(vectors[1], start)))
+        out = each(a + step for a, step in zip(vectors[0], steps))
+    nan = float_of(0x7FC00000)
+    return narrowed([nan if v != v else v for v in out], kind)
+
+
+def corrected(r, numbers, width):
+    """What is told of them: by how many places each differs."""
+    planes = [told(r, len(numbers)) for _ in range(width)]
+    need(all(len(p) == len(planes[0]) for p in planes) and len(planes[0]) in (0, len(numbers)),
+         "another number of differences")
+    if not planes[0]:
+        return numbers
+    mask = (1 << 8 * width) - 1
+    return [unordinal(ordinal(x, 8 * width) + unzigzag(int.from_bytes(z, "little")) & mask, 8 * width)
+            for x, z in zip(numbers, map(bytes, zip(*planes)))]
+
+
 def recipe(stored, bases, raw):
     r, value = Cursor(stored), None
-    for op, *fields in program(r):
+    ops = program(r)
+    for i, (op, *fields) in enumerate(ops):
+        last = i == len(ops) - 1
         if op == TAKE:
             need(value is None, "what was taken is taken again")
             kind, groups = fields
@@ -890,10 +1698,23 @@ def recipe(stored, bases, raw):
             need(isinstance(value, bytes) and kind <= 5, "no floats are widened")
             need(len(value) // ELEMENTS[kind] <= MAX_VALUE // 4, "a value that is too long")
             value = singles_of(value, kind)
-        else:
+        elif op == ROUND:
             need(isinstance(value, list) and fields[0] in (BF16, F16), "what cannot be rounded")
             half, kind = (to_bf16, 2) if fields[0] == BF16 else (to_f16, 3)
             value = struct.pack(f"<{len(value)}H", *(half(x) for x in value))
+        elif op == QUANTISE:
+            need(isinstance(value, list) and last, "what cannot be quantised")
+            value = quantised(r, floats(value), raw, *fields)
+        elif op == DEQUANTISE:
+            need(isinstance(value, bytes) and kind == 6, "what cannot be dequantised")
+            value = dequantised(value, *fields)
+        else:
+            form, kind, c = fields
+            width = ELEMENTS[kind]
+            need(isinstance(value, list) and last and len(value) % len(c) == 0, "what cannot be combined")
+            need(len(value) // len(c) * width == raw, "a combination of another length")
+            numbers = corrected(r, combined(form, kind, c, floats(value)), width)
+            value = struct.pack(f"<{len(numbers)}{'H' if width == 2 else 'I'}", *numbers)
     r.end()
     if isinstance(value, list):
         value = struct.pack(f"<{len(value)}I", *value)
