@@ -85,6 +85,8 @@ type Options struct {
 	Failed func(error)
 	// NoRecipes: no file is computed from others.
 	NoRecipes bool
+	// Alone reports whether the file at a path is stored without the help of others; nil: none is.
+	Alone func(p string) bool
 }
 
 // Finder finds what files may be stored against. A nil Finder finds nothing. It may be used by several
@@ -104,6 +106,9 @@ type Finder struct {
 // New makes a Finder that remembers nothing yet.
 func New(o Options) *Finder {
 	f := &Finder{o: o, folders: newFolders()}
+	if f.o.Alone == nil {
+		f.o.Alone = func(string) bool { return false }
+	}
 	f.paths, _ = lru.New[string, cas.Hash](rememberedPaths) // the size is positive
 	return f
 }
@@ -157,6 +162,9 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 	if f == nil {
 		return rel, nil, end
 	}
+	if f.o.Alone(p) {
+		return pack.Related{NoRecipes: true}, nil, end
+	}
 	rel, was = f.earlier(p, l, nil, func(signs []uint64) []cas.Hash {
 		end = f.underway.come(ctx, signs)
 		return f.alikeTo(&f.alike, signs)
@@ -174,6 +182,9 @@ func (f *Finder) RelatedAmong(p string, l *formats.Layout, named, not func(cas.H
 	among *Signatures) (rel pack.Related, was []cas.Hash) {
 	if f == nil {
 		return rel, nil
+	}
+	if f.o.Alone(p) {
+		return pack.Related{NoRecipes: true}, nil
 	}
 	rel, was = f.earlier(p, l, not, among.of)
 	rel.Masters, rel.Sources, rel.NoRecipes = f.mastersOf(p, l), f.sourcesOf(p, l, not), f.o.NoRecipes

@@ -189,7 +189,7 @@ func (f *Finder) earlier(p string, l *formats.Layout, not func(cas.Hash) bool,
 // it, and the version before it; nil when it is none.
 func (f *Finder) Presume(p string, raw io.ReaderAt,
 	size int64) (l *formats.Layout, rel pack.Related, err error) {
-	if f == nil {
+	if f == nil || f.o.Alone(p) {
 		return nil, rel, nil
 	}
 	as, err := detect.Presume(raw, size)

@@ -126,6 +126,8 @@ type Parts struct {
 	Now      func() time.Time
 	Report   func(level slog.Level, msg string, args ...any)
 	Events   Events
+	// Plain reports whether the file at a path is never to be packed; nil: none is.
+	Plain func(path string) bool
 }
 
 // Around is whether files are read and written around this process.
@@ -161,14 +163,17 @@ type Files struct {
 
 	parsing locks.Mutex[parseLock] // see parseAlone
 
-	// Step is called before each change of the disk by a transition; for tests.
-	Step func(what string) error
-	// Fsync is fsync(2) of an inode, or with data set fdatasync(2); tests have it fail.
-	Fsync func(fd int, data bool) error
-	// Failed is tree.WritebackFailed, and Punch tree.Punch; for tests.
-	Failed, Punch func(fd int) error
-	// Past opens an inode for reads past the page cache; for tests.
-	Past func(Inode) (*os.File, error)
+	plain func(path string) bool
+	Seams
+}
+
+// Seams are what tests replace.
+type Seams struct {
+	Step   func(what string) error       // called before each change of the disk by a transition
+	Fsync  func(fd int, data bool) error // fsync(2) of an inode, or with data set fdatasync(2)
+	Failed func(fd int) error            // tree.WritebackFailed
+	Punch  func(fd int) error            // tree.Punch
+	Past   func(Inode) (*os.File, error) // opens an inode for reads past the page cache
 }
 
 // Doubt is set when bytes may be resident that may be wrong; see LoadLocked.
@@ -188,8 +193,14 @@ func New(p Parts) *Files {
 	c := &Files{
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: reader{p.Assemble, p.Remote}, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
-		copiers: newCopiers(), Step: func(string) error { return nil }, Fsync: fsync,
-		Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
+		copiers: newCopiers(), plain: p.Plain,
+		Seams: Seams{
+			Step: func(string) error { return nil }, Fsync: fsync,
+			Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
+		},
+	}
+	if c.plain == nil {
+		c.plain = func(string) bool { return false }
 	}
 	c.SetKernel(noKernel{})
 	c.Doubt.Tell, c.Doubt.Counted = func() {}, func(uint64) bool { return false }

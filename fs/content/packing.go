@@ -158,8 +158,8 @@ func (p *Packing) overtakenLocked() bool {
 	return p.f.bytes.gen != p.gen || p.f.users.writers > 0 || p.f.Dead()
 }
 
-// staysPlain reports whether a file is left as it is: it is small and no checkpoint, or has holes, which the
-// host keeps for nothing, or its times are out of a record's range.
+// staysPlain reports whether a file is left as it is: it is never to be packed, or small and no checkpoint, or
+// has holes, which the host keeps for nothing, or its times are out of a record's range.
 func (p *Packing) staysPlain() (bool, error) {
 	head, err := readHead(p.Raw, p.Size)
 	if err != nil {
@@ -170,11 +170,14 @@ func (p *Packing) staysPlain() (bool, error) {
 	}
 	_, mok := tree.Nanoseconds(p.st.Mtim)
 	_, cok := tree.Nanoseconds(p.st.Ctim)
-	if !mok || !cok {
+	if !mok || !cok || p.f.NeverPacked() {
 		return true, nil
 	}
 	return staysPlain(p.Raw, head, p.Size)
 }
+
+// NeverPacked reports whether the file is never to be packed, by the path that it has now.
+func (f *File) NeverPacked() bool { return f.c.plain(f.Path()) }
 
 // staysAsIs notes that a file needs no packing.
 func (p *Packing) staysAsIs() error {

@@ -26,6 +26,9 @@
 //	POST /v1/compact[?dry_run=1]     stream of a Compacted
 //	POST /v1/check?…                 stream of a Checked; CheckOptions
 //
+//	GET  /v1/policy[?count=1]        Policy
+//	POST /v1/policy?do=D&pattern=P…  Policy; PolicyChange
+//
 //	GET  /v1/show?path=P             File
 //	POST /v1/inspect?path=P…         stream of a File; InspectOptions
 //	GET  /v1/outline?path=P&…        Outline; OutlineOptions

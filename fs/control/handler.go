@@ -40,12 +40,13 @@ type Mount struct {
 
 // Services answer the protocol's requests. All but Volume may be nil: their requests are not known then.
 type Services struct {
-	Volume  Volume
-	Models  Models
-	Tensors Tensors
-	Remote  Remote
-	Files   Files
-	Folders Folders
+	Volume   Volume
+	Models   Models
+	Tensors  Tensors
+	Remote   Remote
+	Files    Files
+	Folders  Folders
+	Policies Policies
 }
 
 // Handler serves the protocol for one volume.
@@ -89,6 +90,9 @@ func NewHandler(s Services, m Mount) *Handler {
 	}
 	if s.Files != nil {
 		h.files(s.Files)
+	}
+	if s.Policies != nil {
+		h.policies(s.Policies)
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &Error{Code: CodeInvalid, Message: fmt.Sprintf(

@@ -58,6 +58,7 @@ type Stats struct {
 	LocalBytes   int64 `json:"resident_bytes"`
 	PlainBytes   int64 `json:"plain_bytes"`
 	RemoteBytes  int64 `json:"remote_bytes,omitempty"`
+	PinnedBytes  int64 `json:"pinned_bytes,omitempty"` // the part of LocalBytes that rules of the store hold
 
 	Waiting Waiting `json:"waiting"` // files that wait to be packed, or are being packed
 
@@ -140,6 +141,7 @@ type Status struct {
 	Loss     *Loss     `json:"loss,omitempty"`     // what the disk did not take; nil: nothing is known
 	Recovery string    `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
 	Refused
+	Ruled
 	Upkeep
 }
 

@@ -105,7 +105,8 @@ func (q *Queue) putAhead(ctx context.Context, b *store.Batch, f *content.File) e
 	q.mu.Lock()
 	known := q.closed == now
 	q.mu.Unlock()
-	if holes, err := tree.HasHoles(int(raw.Fd()), st.Size); known || packed || holes || err != nil {
+	if holes, err := tree.HasHoles(int(raw.Fd()), st.Size); known || packed || holes || err != nil ||
+		f.NeverPacked() {
 		return err
 	}
 	layout, err := f.Detect(raw, st.Size)

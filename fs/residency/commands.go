@@ -33,6 +33,8 @@ func Evict(ctx context.Context, walk Walk, l *LRU, h *Hydrator, path string,
 		}
 		if skip != "" || err != nil {
 			size = 0
+		} else {
+			l.dismiss(f)
 		}
 		switch skip {
 		case content.SkipOpen, content.SkipInUse:

@@ -11,21 +11,30 @@ import (
 	"ckptfs/fs/throttle"
 )
 
-// Shrink evicts until the bound holds and the disk is not short. Files that are in use are passed over.
+// Shrink evicts until the bound holds and the disk is not short. Files that are in use are passed over, and
+// those that a rule holds as long as others can go.
 func (l *LRU) Shrink() {
 	for _, f := range l.wanted() {
 		l.evict(f)
+		l.dismiss(f)
 		f.Unpin()
 	}
-	if l.Bytes() == 0 {
+	if l.Bytes() == 0 && l.HeldBytes() == 0 {
 		return
 	}
 	short := l.Short()
 	l.free(func() bool { return short || l.over() })
+	if short {
+		l.yield(func() bool { return !l.Short() })
+	}
 }
 
-// Free evicts the least recently opened files that nothing uses, until enough is true.
-func (l *LRU) Free(enough func() bool) { l.free(func() bool { return !enough() }) }
+// Free evicts the least recently opened files that nothing uses, until enough is true; last of all those that
+// a rule holds.
+func (l *LRU) Free(enough func() bool) {
+	l.free(func() bool { return !enough() })
+	l.yield(enough)
+}
 
 // wanted are the files that are to go whatever room there is, each with one Pin more.
 func (l *LRU) wanted() (all []*content.File) {
@@ -186,7 +195,8 @@ func (l *LRU) number() int {
 func (l *LRU) size(ino uint64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.of[ino].size
+	size, _ := l.sizeLocked(ino)
+	return size
 }
 
 // failed notes that the bytes of a file cannot be evicted, and puts the next attempt off.
@@ -195,7 +205,7 @@ func (l *LRU) failed(f *content.File, err error) {
 	l.Report(slog.LevelWarn, "eviction failed; it is tried again", "path", f.Path(), "reason", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, is := l.of[f.Node().Ino()]; !is {
+	if _, is := l.sizeLocked(f.Node().Ino()); !is {
 		return
 	}
 	n := l.noteLocked(f)

@@ -116,6 +116,17 @@ func (h *Hydrator) wait() bool {
 
 // left is for how long the file that came first has to wait at least, if there is one.
 func (h *Hydrator) left() (time.Duration, bool) {
+	quiet, now := h.quiet(), h.now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.queue) == 0 || h.still <= 0 {
+		return 0, len(h.queue) > 0
+	}
+	return min(quiet, h.queue[0].since.Add(maxHydrateWait).Sub(now)), true
+}
+
+// quiet is for how long no program is to read packed files yet; not above 0: they are not read.
+func (h *Hydrator) quiet() time.Duration {
 	reads := h.count.ReadPacked.Calls.Load() + h.count.Views.Calls.Load()
 	now := h.now()
 	h.mu.Lock()
@@ -123,10 +134,7 @@ func (h *Hydrator) left() (time.Duration, bool) {
 	if reads != h.reads {
 		h.reads, h.since = reads, now
 	}
-	if len(h.queue) == 0 || h.still <= 0 {
-		return 0, len(h.queue) > 0
-	}
-	return min(h.since.Add(h.still).Sub(now), h.queue[0].since.Add(maxHydrateWait).Sub(now)), true
+	return h.since.Add(h.still).Sub(now)
 }
 
 // next takes the file that came first, with its reference; nil: none waits any more.

@@ -34,6 +34,7 @@ type LRU struct {
 	clock int64      // the greatest use so far
 	next  candidates // to go
 	vain  vain       // which are not looked for
+	held  held
 	// since when an eighth more than the bound is resident; zero: it is not
 	behind time.Time
 
@@ -78,6 +79,9 @@ type Options struct {
 	Report func(level slog.Level, msg string, args ...any)
 	Count  *content.Counters
 	Short  func() bool // the disk is nearly full: whatever can be evicted is
+	// Holds reports whether a rule of the store has a file keep its local copy; nil: none does. File.mu may be
+	// held.
+	Holds func(*content.File) bool
 	// Ready is closed once all local copies are known that earlier processes left: which is the oldest is not
 	// known before. nil: all are.
 	Ready <-chan struct{}
@@ -92,6 +96,7 @@ type Options struct {
 func NewLRU(o Options) *LRU {
 	l := &LRU{
 		Options: o, of: map[uint64]localCopy{}, notes: map[uint64]*note{}, kick: make(chan struct{}, 1),
+		held: held{of: map[uint64]int64{}, dismissed: map[uint64]bool{}},
 	}
 	l.stopped, l.stop = context.WithCancel(context.Background())
 	return l
@@ -126,8 +131,9 @@ func (l *LRU) Stop() {
 // Add counts the resident bytes of a packed file in, as the most recently used. File.mu is held.
 func (l *LRU) Add(f *content.File, size int64) {
 	l.Grew.Store(true)
+	holds := l.holds(f)
 	l.mu.Lock()
-	l.countLocked(f, localCopy{size, l.tickLocked()})
+	l.enterLocked(f, localCopy{size, l.tickLocked()}, holds)
 	gone := l.unwantLocked(f)
 	if f.StateLocked().Kept > 0 { // how often is forgotten with the file
 		l.noteLocked(f)
@@ -140,9 +146,10 @@ func (l *LRU) Add(f *content.File, size int64) {
 // Found counts in the local copy of a file that an earlier process left, and that a program used last at
 // used, in nanoseconds since 1970. File.mu is held.
 func (l *LRU) Found(f *content.File, size, used int64) {
+	holds := l.holds(f)
 	l.mu.Lock()
-	if _, is := l.of[f.Node().Ino()]; !is {
-		l.countLocked(f, localCopy{size, max(1, min(used, l.tickLocked()))})
+	if _, is := l.sizeLocked(f.Node().Ino()); !is {
+		l.enterLocked(f, localCopy{size, max(1, min(used, l.tickLocked()))}, holds)
 		l.next = candidates{}
 	}
 	l.mu.Unlock()
@@ -197,13 +204,20 @@ func (l *LRU) Wake() {
 // Remove forgets the bytes of an inode that are no cache any more.
 func (l *LRU) Remove(ino uint64) {
 	l.mu.Lock()
-	l.bytes -= l.of[ino].size
-	delete(l.of, ino)
-	l.noteBehindLocked()
+	l.leaveLocked(ino)
+	l.held.forget(ino)
+	delete(l.held.dismissed, ino)
 	n := l.notes[ino]
 	delete(l.notes, ino)
 	l.mu.Unlock()
 	n.drop()
+}
+
+// leaveLocked takes an inode's bytes out of what is bounded.
+func (l *LRU) leaveLocked(ino uint64) {
+	l.bytes -= l.of[ino].size
+	delete(l.of, ino)
+	l.noteBehindLocked()
 }
 
 // Used is when an inode was used last that is counted in, in nanoseconds since 1970; 0: it is not.
@@ -217,28 +231,38 @@ func (l *LRU) Used(ino uint64) int64 {
 func (l *LRU) Knows(ino uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, is := l.of[ino]
+	_, is := l.sizeLocked(ino)
 	return is
+}
+
+// sizeLocked is how many bytes of an inode are resident, if that is known.
+func (l *LRU) sizeLocked(ino uint64) (size int64, known bool) {
+	if size, known = l.held.of[ino]; known {
+		return size, true
+	}
+	is, known := l.of[ino]
+	return is.size, known
 }
 
 // Touch makes a resident file the most recently used. File.mu is held.
 func (l *LRU) Touch(f *content.File) {
 	size := l.sizeOf(f)
+	holds := l.holds(f)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.countLocked(f, localCopy{size, l.tickLocked()})
+	l.enterLocked(f, localCopy{size, l.tickLocked()}, holds)
 }
 
 // sizeOf is how many bytes a file's local copy is counted with. One that was not found when it was to be
 // evicted, or that the survey has not come to, is looked at. File.mu is held.
 func (l *LRU) sizeOf(f *content.File) int64 {
 	l.mu.Lock()
-	is, ok := l.of[f.Node().Ino()]
+	size, ok := l.sizeLocked(f.Node().Ino())
 	l.mu.Unlock()
 	if !ok {
 		return f.UnpackedLocked()
 	}
-	return is.size
+	return size
 }
 
 // Want has a file evicted that is in use now.
@@ -251,7 +275,7 @@ func (l *LRU) Want(f *content.File) {
 	size := l.sizeOf(f)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, is := l.of[f.Node().Ino()]; !is {
+	if _, is := l.sizeLocked(f.Node().Ino()); !is {
 		l.countLocked(f, localCopy{size, l.tickLocked()})
 	}
 	l.noteLocked(f).wanted = true
@@ -294,7 +318,7 @@ func (l *LRU) Released(f *content.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ino := f.Node().Ino()
-	if _, is := l.of[ino]; !is {
+	if _, is := l.sizeLocked(ino); !is {
 		return
 	}
 	if n := l.notes[ino]; n != nil && n.wanted || l.overLocked() {
@@ -328,7 +352,7 @@ func (l *LRU) overLocked() bool {
 	return l.bytes > l.Max || l.Files > 0 && len(l.of) > l.Files
 }
 
-// Bytes is how many bytes of packed files are resident.
+// Bytes is how many bytes of packed files are resident, those aside that rules hold.
 func (l *LRU) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -42,7 +42,7 @@ var ownNames = []struct {
 	{IndexDir, true},
 	{CatalogueFile, false}, {LostFound, true}, {LogFile, false}, {WritingFile, false}, {ReserveFile, false},
 	{UpkeepFile, false}, {"moving", false}, {ArrivingDir, true}, {"remote", false}, {"remote.db", false},
-	{"remote.log", false},
+	{"remote.log", false}, {PolicyFile, false},
 }
 
 // OpenStore opens the folder of a store, for all that is done in it. It looks at the names in it that are the

@@ -157,6 +157,7 @@ const (
 	UpkeepFile    = "upkeep"
 	LostFound     = "lost+found"
 	LogFile       = "log"
+	PolicyFile    = "policy"
 )
 
 // MountID names the mount that dir lies on, 0 where the kernel does not tell: a filesystem that was shut down

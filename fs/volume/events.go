@@ -44,8 +44,11 @@ func (e events) Resident(f *content.File, bytes int64) {
 	e.v.usage.Changed(f.Node().Ino())
 	if bytes > 0 {
 		e.v.hot.Add(f, bytes)
-	} else {
-		e.v.hot.Remove(f.Node().Ino())
+		return
+	}
+	e.v.hot.Remove(f.Node().Ino())
+	if f.StateLocked().Record.Hollow {
+		e.v.hot.Missed(f)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/policy"
 	"ckptfs/fs/queue"
 	"ckptfs/fs/residency"
 	"ckptfs/fs/steps"
@@ -154,7 +155,7 @@ func (v *Volume) atRest(after time.Duration) idle.Options {
 func (v *Volume) stored(f *content.File) {
 	v.artifacts.Keep(identified{f})
 	v.ids.Add(f)
-	if v.hot.Behind() {
+	if v.hot.Behind() && !v.holds(f) {
 		_, _ = f.Evict() // what is in use stays
 	}
 }
@@ -191,6 +192,7 @@ func (v *Volume) openContent(o Options) {
 	v.content = content.New(content.Parts{
 		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
 		Now: v.now, Report: v.report, Events: events{v}, Remote: v.reads,
+		Plain: func(path string) bool { return v.rules.Is(policy.Plain, path) },
 	})
 	v.content.Outsiders.Store(o.Outsiders)
 }
@@ -244,17 +246,19 @@ func (v *Volume) openWorkers(o Options) {
 	cache := residency.Options{
 		Max: o.HotSize, Files: o.Most.Resident, Still: o.HydrateAfter, Now: v.now, Report: v.report,
 		Count: &v.content.Count, Short: v.reserve.Short, Ready: v.surveyed,
-		Known: nodes{v.names}.known, Seek: nodes{v.names}.seek,
+		Known: nodes{v.names}.known, Seek: nodes{v.names}.seek, Holds: v.holds,
 	}
 	if v.store.Stats().Segments == 0 { // no earlier process left a copy, as of a folder that was adopted
 		cache.Ready = nil
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
+	openRules(v, o)
 	v.content.Doubt.Counted = v.hot.Knows
 	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
 	v.ids = newIdentifier(v, o.IDsAfter)
 	if !o.NoDelta {
 		v.bases = bases.New(bases.Options{Store: manifests{v}, Root: v.names.RootFd(), Parents: v.parents,
+			Alone:     func(path string) bool { return v.rules.Is(policy.Alone, path) },
 			NoRecipes: o.NoRecipes, Anchors: v.anchors, Failed: func(err error) {
 				v.report(slog.LevelWarn, "what is made of a file may not be found", "reason", err)
 			}})

@@ -25,7 +25,8 @@ func (v *Volume) Requests() *Requests { return &Requests{v} }
 // Services are the services of the volume in the control protocol.
 func (v *Volume) Services() control.Services {
 	q := v.Requests()
-	return control.Services{Volume: q, Models: q, Tensors: q, Remote: q, Files: q, Folders: q}
+	return control.Services{Volume: q, Models: q, Tensors: q, Remote: q, Files: q, Folders: q,
+		Policies: policies{v}}
 }
 
 // Stats counts what the store holds and what it costs.
@@ -35,6 +36,7 @@ func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) {
 		return nil, err
 	}
 	s.Waiting = control.Waiting{Queue: backlogOf(q.v).all, Why: q.v.queue.Status().Waits}
+	s.PinnedBytes = q.v.hot.HeldBytes()
 	return s, nil
 }
 

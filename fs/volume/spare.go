@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,8 +90,11 @@ func (s *sharing) reclaimed(ctx context.Context) bool {
 	return err == nil
 }
 
-// lastUse is when a file was used last: opened, saved or pulled.
+// lastUse is when a file was used last: opened, saved or pulled. One that a rule holds is in use.
 func (s *sharing) lastUse(n *names.Node) (int64, error) {
+	if n.File() != nil && s.v.holds(n.File()) {
+		return math.MaxInt64, nil
+	}
 	var st unix.Stat_t
 	if err := n.Stat(&st); err != nil {
 		return 0, err

@@ -113,5 +113,7 @@ func (q *Requests) Status(ctx context.Context) (*control.Status, error) {
 	s.Remote = q.v.sharing.status(ctx)
 	s.Unidentified.Files, s.Unidentified.More = q.v.ids.Pending()
 	s.ResidentBytes = q.v.hot.Bytes()
+	s.Ruled = control.Ruled{PolicyProblem: q.v.rules.Problem(), PinnedFiles: q.v.hot.Held(),
+		PinnedBytes: q.v.hot.HeldBytes()}
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"ckptfs/cas/disk"
 	"ckptfs/cas/store"
 	"ckptfs/fs/assemble"
+	"ckptfs/fs/policy/live"
 	"ckptfs/fs/queue"
 	"ckptfs/fs/tree"
 	"ckptfs/index/anchors"
@@ -27,6 +28,7 @@ type storage struct {
 
 	id      [16]byte
 	lock    *tree.Lock
+	rules   *live.Live
 	reserve *queue.Reserve
 	index   *chunks.DB
 	anchors *anchors.Index // nil: there is none

@@ -39,6 +39,7 @@ import (
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
 	"ckptfs/fs/pack"
+	"ckptfs/fs/policy/live"
 	"ckptfs/fs/queue"
 	"ckptfs/fs/residency"
 	"ckptfs/fs/steps"
@@ -84,6 +85,7 @@ type workers struct {
 	queue      *queue.Queue
 	hot        *residency.LRU
 	hydrator   *residency.Hydrator
+	hold       *residency.Hold
 	sums       *idle.Checksums
 	ids        *identifier
 	keeper     *maintenance.Keeper
@@ -135,7 +137,7 @@ func openIn(folder *disk.Folder, o Options) (*Volume, error) {
 	v := &Volume{
 		storage: storage{
 			folder: folder, readOnly: o.ReadOnly, now: o.Now, report: o.Log, id: format.ID, lock: lock,
-			reserve: queue.NewReserve(folder, o.Disk, o.Log),
+			reserve: queue.NewReserve(folder, o.Disk, o.Log), rules: live.Open(folder, o.ReadOnly),
 		},
 		started: o.Now(), surveyed: make(chan struct{}),
 	}
@@ -272,9 +274,13 @@ func (v *Volume) Names() *names.Names { return v.names }
 func (v *Volume) Folder() *disk.Folder { return v.folder }
 
 // Attach connects the volume with the kernel that it is mounted by. passthrough reports whether the kernel
-// itself may read and write plain and resident files. mode and reason are for Status.
+// itself may read and write plain and resident files. mode and reason are for Status. What rules hold is
+// hydrated from now on: a command that opens a store for itself does not wait for that.
 func (v *Volume) Attach(k content.Kernel, mountpoint string, passthrough bool, mode, reason string) {
 	v.content.SetKernel(k)
 	v.mounted.Store(&mount{mountpoint, mode, reason})
 	v.content.Passthrough.Store(passthrough)
+	if !v.readOnly && !v.survey.Still {
+		v.hold.Start()
+	}
 }

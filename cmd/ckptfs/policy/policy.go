@@ -1,0 +1,345 @@
+// Package policy has the commands about the rules of a store: policy, pin and unpin; and warm, which gets
+// files into memory.
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/place"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
+	"ckptfs/fs/policy"
+)
+
+// Shell is the program to the commands of this package.
+type Shell interface {
+	// Show prints a result, as JSON if that was asked for, and Say a line on standard error.
+	Show(v any, human func(io.Writer)) error
+	Say(format string, args ...any)
+	// Usage is the error of a command line that makes no sense.
+	Usage(cmd *cobra.Command, message string) error
+	// Progress shows on a terminal how far something is; done takes it away. update is nil elsewhere.
+	Progress(doing string) (update func(control.Progress), done func())
+	// Look connects to the volume that a path lies in, to change nothing, and Change to change it.
+	Look(ctx context.Context, path string, do func(c *control.Client, at *place.Place) error) error
+	Change(ctx context.Context, path string, do func(c *control.Client, at *place.Place) error) error
+	// Left names what was left as it is, and Partial is the error of that.
+	Left([]control.Skip)
+	Partial() error
+}
+
+// Commands are policy, pin, unpin and warm.
+func Commands(s Shell) []*cobra.Command {
+	return []*cobra.Command{policyCmd(s), pinCmd(s), unpinCmd(s), warmCmd(s)}
+}
+
+func policyCmd(s Shell) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy [PATH]",
+		Short: "List the rules of a store, and what they cover",
+		Long: `Prints the rules of the store that PATH, or the current folder, is in or is, with the files that each of them decides
+about. They are lines of the file STORE/policy:
+
+    ckptfs policy 1
+    *.gguf          plain          # never packed
+    runs/prod/**    hydrated       # always has its local copy, whatever --hot-size says
+    serving/**      alone          # no deltas, no recipes: read without other files' chunks
+
+Patterns are those of .gitignore, over paths below the mount. Of the rules of one kind that cover a file the last one
+decides; one that begins with ! says not. A rule is of files that are packed from now on: what was packed before stays
+as it is. docs/policy.md says more.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := "."
+			if len(args) == 1 {
+				path = args[0]
+			}
+			return s.Look(cmd.Context(), path, func(c *control.Client, _ *place.Place) error {
+				p, err := c.Policy(cmd.Context(), true)
+				if err != nil {
+					return err
+				}
+				return show(s, p)
+			})
+		},
+	}
+	cmd.AddCommand(addCmd(s), removeCmd(s), loadCmd(s))
+	return cmd
+}
+
+// inside gives a command the flag --in.
+func inside(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().String("in", ".", "the store, or a path in it")
+	return cmd
+}
+
+// change changes the rules of the store that --in says, and prints them.
+func change(s Shell, cmd *cobra.Command, do control.PolicyChange) error {
+	path, err := cmd.Flags().GetString("in")
+	if err != nil {
+		return err
+	}
+	return s.Change(cmd.Context(), path, func(c *control.Client, _ *place.Place) error {
+		p, err := c.ChangePolicy(cmd.Context(), do)
+		if err != nil {
+			return err
+		}
+		return show(s, p)
+	})
+}
+
+func addCmd(s Shell) *cobra.Command {
+	return inside(&cobra.Command{
+		Use:   "add PATTERN RULE…",
+		Short: "Add a rule behind all others",
+		Long: `Adds a rule behind all others, in place of one of the same pattern and kind. RULE is plain, hydrated or alone.
+
+    ckptfs policy add --in /mnt/ckpt '*.gguf' plain`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return s.Usage(cmd, "policy add takes a pattern and a rule")
+			}
+			return change(s, cmd, control.PolicyChange{Do: control.PolicyAdd, Pattern: args[0],
+				Rule: strings.Join(args[1:], " ")})
+		},
+	})
+}
+
+func removeCmd(s Shell) *cobra.Command {
+	return inside(&cobra.Command{
+		Use:   "remove PATTERN [KIND]",
+		Short: "Remove the rules of a pattern",
+		Long:  "Removes the rules of exactly this PATTERN, of one kind or of all. What they did stays done.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return s.Usage(cmd, "policy remove takes a pattern, and the kind of the rule if not all are to go")
+			}
+			return change(s, cmd, control.PolicyChange{Do: control.PolicyRemove, Pattern: args[0],
+				Rule: strings.Join(args[1:], "")})
+		},
+	})
+}
+
+func loadCmd(s Shell) *cobra.Command {
+	return inside(&cobra.Command{
+		Use:   "load",
+		Short: "Read the file again that was edited by hand",
+		Long: `Has the daemon read STORE/policy again. Nothing else looks whether it was edited. If it cannot be read the rules hold
+that held before.`,
+		Args: args.None,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return change(s, cmd, control.PolicyChange{Do: control.PolicyLoad})
+		},
+	})
+}
+
+// show prints rules.
+func show(s Shell, p *control.Policy) error {
+	if p.Problem != "" {
+		s.Say("%s; the rules below are those that hold", p.Problem)
+	}
+	return s.Show(p, func(w io.Writer) {
+		if len(p.Rules) == 0 {
+			fmt.Fprintf(w, "%s has no rules\n", text.Printable(p.File))
+			return
+		}
+		head, rows := []string{"PATTERN", "RULE"}, make([][]string, len(p.Rules))
+		counted := p.Rules[0].Covered != nil
+		if counted {
+			head = append(head, ">FILES", ">SIZE", ">COPIES")
+		}
+		for i, r := range p.Rules {
+			rows[i] = []string{text.Printable(r.Pattern), r.Rule}
+			if c := r.Covered; counted && c != nil {
+				rows[i] = append(rows[i], strconv.FormatInt(c.Files, 10), text.Bytes(c.Bytes), text.Bytes(c.ResidentBytes))
+			}
+		}
+		text.Table(w, head, rows)
+	})
+}
+
+// pinned is what pin and unpin print.
+type pinned struct {
+	Paths []string `json:"paths"` // relative to the mount's root
+	control.Moved
+	Mounted bool `json:"mounted"` // else the next mount hydrates them
+}
+
+func pinCmd(s Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "pin PATH…",
+		Short: "Keep the local copy of files, whatever --hot-size says",
+		Long: `Adds to the store's policy that the files at or below PATH keep their local copies, and restores those that are
+missing. Such copies do not count against --hot-size. On a disk that runs full they are evicted last, with a warning in
+the log, and come back once there is room. What is saved below PATH later is kept, too.
+
+The rule is of the path: a file that is moved away is not kept any more, and one that comes to PATH is.
+ckptfs evict still evicts such a file; it is hydrated again when the rules change, or by the next mount. In a store that
+is not mounted, the next mount hydrates.`,
+		Args: args.Some,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			out := &pinned{Moved: control.Moved{Skipped: []control.Skip{}}}
+			for _, path := range paths {
+				if err := pin(cmd.Context(), s, path, out); err != nil {
+					return err
+				}
+			}
+			err := s.Show(out, func(w io.Writer) {
+				s.Left(out.Skipped)
+				fmt.Fprintf(w, "pinned %s, ", text.Plural(int64(len(out.Paths)), "path"))
+				if out.Mounted {
+					fmt.Fprintf(w, "%s hydrated, %s copied\n", text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes))
+				} else {
+					fmt.Fprintln(w, "which the next mount hydrates")
+				}
+			})
+			if err == nil && len(out.Skipped) > 0 {
+				err = s.Partial()
+			}
+			return err
+		},
+	}
+}
+
+// ruleOf is the pattern of exactly a path.
+func ruleOf(arg string, at *place.Place) (string, error) {
+	if at.Path == "" {
+		return "**", nil
+	}
+	pattern := policy.Exact(at.Path)
+	if pattern == "" {
+		return "", control.Invalid("%s: its name has a line's end, or is not UTF-8: no rule can name it", arg)
+	}
+	return pattern, nil
+}
+
+func pin(ctx context.Context, s Shell, path string, out *pinned) error {
+	return s.Change(ctx, path, func(c *control.Client, at *place.Place) error {
+		pattern, err := ruleOf(path, at)
+		if err != nil {
+			return err
+		}
+		st, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		out.Mounted = st.Mode != control.ModeUnmounted
+		_, err = c.ChangePolicy(ctx, control.PolicyChange{Do: control.PolicyAdd, Pattern: pattern,
+			Rule: string(policy.Hydrated)})
+		if err != nil {
+			return err
+		}
+		out.Paths = append(out.Paths, at.Path)
+		if !out.Mounted {
+			return nil
+		}
+		update, done := s.Progress("hydrating")
+		m, err := c.Hydrate(ctx, at.Path, update)
+		done()
+		if err != nil {
+			return fmt.Errorf("%s is pinned, and not all of it is hydrated yet: %w", path, err)
+		}
+		out.Files += m.Files
+		out.Bytes += m.Bytes
+		out.Skipped = append(out.Skipped, m.Skipped...)
+		return nil
+	})
+}
+
+func unpinCmd(s Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unpin PATH…",
+		Short: "End what pin began",
+		Long: `Removes from the store's policy what ckptfs pin PATH added. The local copies stay as a cache: they count against
+--hot-size again, and the least recently used are evicted first.`,
+		Args: args.Some,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			out := struct {
+				Paths []string `json:"paths"`
+			}{[]string{}}
+			for _, path := range paths {
+				at, err := unpin(cmd.Context(), s, path)
+				if err != nil {
+					return err
+				}
+				out.Paths = append(out.Paths, at)
+			}
+			return s.Show(out, func(w io.Writer) {
+				fmt.Fprintf(w, "unpinned %s\n", text.Plural(int64(len(out.Paths)), "path"))
+			})
+		},
+	}
+}
+
+// unpin takes a path, which may be gone.
+func unpin(ctx context.Context, s Shell, path string) (unpinned string, err error) {
+	there, rest, err := place.Existing(path)
+	if err != nil {
+		return "", err
+	}
+	err = s.Change(ctx, there, func(c *control.Client, at *place.Place) error {
+		at.Path = filepath.Join(at.Path, rest)
+		unpinned = at.Path
+		pattern, err := ruleOf(path, at)
+		if err != nil {
+			return err
+		}
+		p, err := c.ChangePolicy(ctx, control.PolicyChange{Do: control.PolicyRemove, Pattern: pattern,
+			Rule: string(policy.Hydrated)})
+		if isNotFound(err) {
+			return fmt.Errorf("%s is not pinned%s: %w", path, byRule(ctx, c, at.Path), err)
+		}
+		if err != nil {
+			return err
+		}
+		if by := holding(p, at.Path); by != nil {
+			s.Say("%s is still held by the rule %s %s of line %d", path, by.Pattern, by.What(), by.Line)
+		}
+		return nil
+	})
+	return unpinned, err
+}
+
+func isNotFound(err error) bool {
+	var e *control.Error
+	return errors.As(err, &e) && e.Code == control.CodeNotFound
+}
+
+// byRule says which rule holds a path that no pin does.
+func byRule(ctx context.Context, c *control.Client, path string) string {
+	p, err := c.Policy(ctx, false)
+	if err != nil {
+		return ""
+	}
+	if by := holding(p, path); by != nil {
+		return fmt.Sprintf(" by its path: the rule %s %s of line %d holds it", by.Pattern, by.What(), by.Line)
+	}
+	return ""
+}
+
+// holding is the rule that holds the files at a path; nil: none does.
+func holding(p *control.Policy, path string) *policy.Rule {
+	lines := []string{policy.Head}
+	for _, r := range p.Rules {
+		lines = slices.Grow(lines, r.Line)
+		for len(lines) < r.Line-1 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, r.Pattern+"\t"+r.Rule)
+	}
+	rules, err := policy.Parse([]byte(strings.Join(lines, "\n") + "\n"))
+	if err != nil {
+		return nil
+	}
+	return rules.Of(policy.Hydrated, path)
+}

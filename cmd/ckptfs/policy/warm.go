@@ -1,0 +1,217 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/place"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/fs/control"
+)
+
+// warmed is what warm prints.
+type warmed struct {
+	Files         int     `json:"files"`
+	Bytes         int64   `json:"bytes"`
+	HydratedFiles int     `json:"hydrated_files"`
+	HydratedBytes int64   `json:"hydrated_bytes"`
+	Seconds       float64 `json:"seconds"`
+}
+
+func warmCmd(s Shell) *cobra.Command {
+	var hydrate bool
+	cmd := &cobra.Command{
+		Use:   "warm PATH…",
+		Short: "Get files into memory, before a program loads them",
+		Long: `Restores the local copies of the packed files at or below PATH in a mount, and reads all files there once, so that what
+loads them next finds them in memory. What a remote has is fetched. It returns when all was read: run it before the
+server, as an init container does. Files that do not fit in memory are left where they are read at the speed of the
+disk.
+
+With --hydrate=false no local copies are made: packed files are read through the mount, and only memory has their bytes.
+
+It keeps nothing there: programs that need memory push out what is not used. ckptfs pin keeps the local copies.`,
+		Args: args.Some,
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			out, start := &warmed{}, time.Now()
+			for _, path := range paths {
+				if err := warm(cmd.Context(), s, path, hydrate, out); err != nil {
+					return err
+				}
+			}
+			out.Seconds = time.Since(start).Seconds()
+			return s.Show(out, func(w io.Writer) {
+				fmt.Fprintf(w, "read %s, %s, in %.1f s", text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes), out.Seconds)
+				if out.HydratedFiles > 0 {
+					fmt.Fprintf(w, "; hydrated %s, %s", text.Plural(int64(out.HydratedFiles), "file"),
+						text.Bytes(out.HydratedBytes))
+				}
+				fmt.Fprintln(w)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&hydrate, "hydrate", true, "restore the local copies of packed files first")
+	return cmd
+}
+
+func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) error {
+	var root string
+	err := s.Look(ctx, path, func(c *control.Client, at *place.Place) error {
+		if at.Mount == nil {
+			if point := place.MountpointOf(at.Store); point != "" {
+				root = filepath.Join(point, at.Path)
+			} else {
+				return control.Invalid("%s is in no mount: memory is warmed for programs that read it there; `ckptfs mount` first", path)
+			}
+		} else {
+			root = inMount(at)
+		}
+		if !hydrate {
+			return nil
+		}
+		update, done := s.Progress("hydrating")
+		m, err := c.Hydrate(ctx, at.Path, update)
+		done()
+		if errors.Is(err, syscall.EROFS) {
+			s.Say("%s is mounted read-only: what is packed is read through the mount", path)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		out.HydratedFiles += m.Files
+		out.HydratedBytes += m.Bytes
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	files, size, err := filesBelow(root)
+	if err != nil {
+		return err
+	}
+	if free := available(); free > 0 && size > free {
+		s.Say("%s has %s, and %s of memory are free: what does not fit is read from the disk", path, text.Bytes(size),
+			text.Bytes(free))
+	}
+	update, done := s.Progress("reading")
+	defer done()
+	w := &reading{update: update, all: control.Progress{TotalBytes: size, TotalFiles: len(files)},
+		buf: make([]byte, 8<<20)}
+	for _, f := range files {
+		if err := w.file(ctx, f); err != nil {
+			return err
+		}
+	}
+	out.Files += w.all.DoneFiles
+	out.Bytes += w.all.DoneBytes
+	return nil
+}
+
+// inMount is where this process finds a place: the mount may be one of a folder of the store.
+func inMount(at *place.Place) string {
+	root := at.Mount.Root
+	rel, err := filepath.Rel(root, "/"+at.Path)
+	if err != nil {
+		rel = at.Path
+	}
+	return filepath.Join(at.Mount.Mountpoint, rel)
+}
+
+// viewXattr is what a view has, which is no file of its own.
+const viewXattr = "user.ckptfs.view"
+
+// filesBelow are the regular files at or below a path, but for views and virtual files that are not named.
+func filesBelow(root string) (files []string, size int64, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && d.Name() == ".ckptfs" {
+			return filepath.SkipDir
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		if path != root {
+			if _, err := unix.Lgetxattr(path, viewXattr, nil); err == nil {
+				return nil
+			}
+		}
+		st, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			files, size = append(files, path), size+st.Size()
+		}
+		return err
+	})
+	return files, size, err
+}
+
+// reading is the reading of files.
+type reading struct {
+	update func(control.Progress) // or nil
+	all    control.Progress
+	buf    []byte
+}
+
+// file reads a file from begin to end. One that went is passed over.
+func (r *reading) file(ctx context.Context, path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r.all.Current = path
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := f.Read(r.buf)
+		r.all.DoneBytes += int64(n)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if r.update != nil {
+			r.update(r.all)
+		}
+	}
+	r.all.DoneFiles++
+	return nil
+}
+
+// available is how many bytes of memory programs may have without that others are pushed out to swap; 0: it
+// is not known.
+func available() int64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	var kib int64
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if n, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); n == 1 && err == nil {
+			return kib << 10
+		}
+	}
+	return 0
+}
