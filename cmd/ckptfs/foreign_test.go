@@ -28,6 +28,7 @@ func onStore(store, mountpoint string) [][]string {
 		{"runs", store}, {"log", store},
 		{"lineage", file},
 		{"ancestor", file, file}, {"match", "--like", file}, {"evict", file}, {"hydrate", file},
+		{"pin", file}, {"unpin", file}, {"warm", file}, {"policy", store},
 		{"umount", store}, {"forget", "--keep-last", "1", file}, {"forget", "--drop-optimizer", file},
 		{"retire", file}, {"mount", store, mountpoint}, {"mount", "--read-only", store, mountpoint},
 	}
@@ -51,9 +52,9 @@ func inTime(t *testing.T, args []string) (code int, said string) {
 // A FIFO in the place of one of a store's own names, or of what looks like one above it, stops no command.
 func TestFIFOs(t *testing.T) {
 	for _, name := range []string{"format", "lock", "tree", "segments", "index.db", "catalogue", "lost+found",
-		"log", "writing", "reserve", "control.sock", "control.sock.new", "writing.new", "catalogue.new",
-		"format.new", "index.db.new", "segments/00000001.seg", "segments/00000002.seg", "lost+found/x", "tree/fifo",
-		"../format"} {
+		"log", "writing", "reserve", "policy", "control.sock", "control.sock.new", "writing.new",
+		"catalogue.new", "format.new", "index.db.new", "segments/00000001.seg", "segments/00000002.seg",
+		"lost+found/x", "tree/fifo", "../format"} {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
 			mountpoint := filepath.Join(placetest.RealDir(t), "none") // so that no mount comes about
 			store := packedStore(t)

@@ -157,9 +157,9 @@ func (a *app) groups() []group {
 		{"look", "Look:", slices.Concat(files.Commands(shell{a}), remote.Extend(shell{a}, a.statsCmd()),
 			tensors.Commands(shell{a}), []*cobra.Command{ui.Command(shell{a})})},
 		{"runs", "Runs and models:", models.Commands(shell{a})},
-		{"space", "Space:", append(policy.Commands(shell{a}), space.Du(shell{a}), a.evictCmd(), a.hydrateCmd(),
-			models.Forget(shell{a}), remote.Extend(shell{a}, a.pruneCmd())[0], a.compactCmd(),
-			space.Estimate(shell{a}))},
+		{"space", "Space:", append(policy.Commands(shell{a}), space.Du(shell{a}), a.evictCmd(),
+			a.hydrateCmd(), models.Forget(shell{a}), remote.Extend(shell{a}, a.pruneCmd())[0],
+			a.compactCmd(), space.Estimate(shell{a}))},
 		{"repair", "Repair:", remote.Extend(shell{a}, a.checkCmd(), a.repairCmd())},
 		{"remote", "Many machines:", append(remote.Commands(shell{a}), remote.Command(shell{a}))},
 	}

@@ -164,6 +164,8 @@ type Files struct {
 	parsing locks.Mutex[parseLock] // see parseAlone
 
 	plain func(path string) bool
+	// Ending is set once nobody waits for a hydration any more: one that is under way ends with an error.
+	Ending atomic.Bool
 	Seams
 }
 

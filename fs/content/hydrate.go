@@ -182,6 +182,9 @@ type sourceError struct {
 func (e *sourceError) Error() string { return fmt.Sprintf("at %d: %v", e.off, e.err) }
 func (e *sourceError) Unwrap() error { return e.err }
 
+// ErrEnding: the store is closed before the file is hydrated.
+var ErrEnding = errors.New("the store is being closed")
+
 // copyParallel copies size bytes by a few workers, each in steps of 4 MiB.
 func (c *Files) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
 	const step = 4 << 20
@@ -189,6 +192,9 @@ func (c *Files) copyParallel(dst *os.File, src io.ReaderAt, size int64) error {
 	g.SetLimit(4)
 	for off := int64(0); off < size; off += step {
 		g.Go(func() error {
+			if c.Ending.Load() {
+				return ErrEnding
+			}
 			buf := c.copyBufs.Get().(*[]byte)
 			defer c.copyBufs.Put(buf)
 			p := (*buf)[:min(step, size-off)]

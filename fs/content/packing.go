@@ -158,8 +158,8 @@ func (p *Packing) overtakenLocked() bool {
 	return p.f.bytes.gen != p.gen || p.f.users.writers > 0 || p.f.Dead()
 }
 
-// staysPlain reports whether a file is left as it is: it is never to be packed, or small and no checkpoint, or
-// has holes, which the host keeps for nothing, or its times are out of a record's range.
+// staysPlain reports whether a file is left as it is: it is never to be packed, or it is small and no
+// checkpoint, or has holes, which the host keeps for nothing, or its times are out of a record's range.
 func (p *Packing) staysPlain() (bool, error) {
 	head, err := readHead(p.Raw, p.Size)
 	if err != nil {

@@ -37,6 +37,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ckptfs/index/runs"
 )
 
 // Head is the first line of the file.
@@ -84,21 +86,9 @@ func (r *Rule) What() string {
 		s += " keep-last=" + strconv.Itoa(r.KeepLast)
 	}
 	if r.OlderThan > 0 {
-		s += " older-than=" + span(r.OlderThan)
+		s += " older-than=" + runs.FormatAge(r.OlderThan)
 	}
 	return s
-}
-
-// span is a time span as ParseAge reads it.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d%day == 0:
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	case d%time.Hour == 0:
-		return strconv.FormatInt(int64(d/time.Hour), 10) + "h"
-	}
-	return d.String()
 }
 
 // Error is what is wrong with a policy.
@@ -274,28 +264,15 @@ func (r *Rule) option(w string) error {
 		}
 		r.KeepLast = n
 	case ok && name == "older-than":
-		d, err := parseAge(value)
-		if err != nil {
-			return err
+		d, err := runs.ParseAge(value)
+		if err != nil || d == 0 {
+			return fmt.Errorf("older-than is an age such as 30d or 1w2d, not %s", word(value))
 		}
 		r.OlderThan = d
 	default:
 		return fmt.Errorf("%s takes keep-last=N and older-than=30d, not %s", Drop, word(w))
 	}
 	return nil
-}
-
-// parseAge reads a number of weeks, days or hours.
-func parseAge(s string) (time.Duration, error) {
-	const most = 1 << 16
-	units := map[byte]time.Duration{'w': 7 * 24 * time.Hour, 'd': 24 * time.Hour, 'h': time.Hour}
-	if len(s) > 1 {
-		n, err := strconv.Atoi(s[:len(s)-1])
-		if u := units[s[len(s)-1]]; err == nil && u > 0 && n > 0 && n <= most && s[0] != '+' {
-			return time.Duration(n) * u, nil
-		}
-	}
-	return 0, fmt.Errorf("older-than is an age such as 30d, 4w or 36h, not %s", word(s))
 }
 
 // Rules are all rules, in the order of the file.

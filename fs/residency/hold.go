@@ -176,7 +176,7 @@ func (w *Hold) hydrate(path string) error {
 		if !w.Room(st.Size) {
 			return errNoRoom
 		}
-		if _, err := f.Hydrate(); err != nil {
+		if _, err := f.Hydrate(); err != nil && !errors.Is(err, content.ErrEnding) {
 			w.hydrator.count.HydrateErrs.Add(1)
 			w.lru.Report(slog.LevelWarn, "a file that a rule of the store holds could not be hydrated; it is read from the segments",
 				"path", p, "reason", err)

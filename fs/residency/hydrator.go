@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -67,7 +68,7 @@ func (h *Hydrator) Start() {
 			if f == nil {
 				continue
 			}
-			if _, err := f.Hydrate(); err != nil {
+			if _, err := f.Hydrate(); err != nil && !errors.Is(err, content.ErrEnding) {
 				h.count.HydrateErrs.Add(1)
 				h.report(slog.LevelWarn, "hydration failed; the file is read from the segments as before", "path", f.Path(), "reason", err)
 			}

@@ -79,8 +79,8 @@ type Options struct {
 	Report func(level slog.Level, msg string, args ...any)
 	Count  *content.Counters
 	Short  func() bool // the disk is nearly full: whatever can be evicted is
-	// Holds reports whether a rule of the store has a file keep its local copy; nil: none does. File.mu may be
-	// held.
+	// Holds reports whether a rule of the store has a file keep its local copy; nil: none does. File.mu may
+	// be held.
 	Holds func(*content.File) bool
 	// Ready is closed once all local copies are known that earlier processes left: which is the oldest is not
 	// known before. nil: all are.

@@ -52,6 +52,7 @@ func (e ending) stop() {
 	if !v.abandoned.Load() {
 		v.models.Finish()
 	}
+	v.content.Ending.Store(true)
 	v.hold.Stop()
 	v.hydrator.Stop()
 	v.hot.Stop()

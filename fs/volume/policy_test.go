@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,7 +136,8 @@ func TestPolicyProblem(t *testing.T) {
 	}
 	r = openRig(t, dir)
 	s, err := r.Status(t.Context())
-	if err != nil || !strings.Contains(s.PolicyProblem, "line 2") || !r.log.has("policy cannot be read", "line 2") {
+	if err != nil || !strings.Contains(s.PolicyProblem, "line 2") ||
+		!r.log.has("policy cannot be read", "line 2") {
 		t.Errorf("%q, %v", s.PolicyProblem, err)
 	}
 	if err := os.WriteFile(file, []byte("ckptfs policy 1\n*.pt plain\n"), 0o600); err != nil {
@@ -154,7 +156,8 @@ func TestPolicyAlone(t *testing.T) {
 		before := r.stats().Deltas
 		r.mkdir(dir)
 		for step := range uint64(3) {
-			r.write(dir+"/"+string(rune('0'+step))+".safetensors", shardsOf(t, weightsOf(model, step), 1, "")[0])
+			file := fmt.Sprintf("%s/%d.safetensors", dir, step)
+			r.write(file, shardsOf(t, weightsOf(model, step), 1, "")[0])
 			r.sync()
 		}
 		return r.stats().Deltas - before

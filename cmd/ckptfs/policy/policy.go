@@ -161,7 +161,8 @@ func show(s Shell, p *control.Policy) error {
 		for i, r := range p.Rules {
 			rows[i] = []string{text.Printable(r.Pattern), r.Rule}
 			if c := r.Covered; counted && c != nil {
-				rows[i] = append(rows[i], strconv.FormatInt(c.Files, 10), text.Bytes(c.Bytes), text.Bytes(c.ResidentBytes))
+				rows[i] = append(rows[i], strconv.FormatInt(c.Files, 10), text.Bytes(c.Bytes),
+					text.Bytes(c.ResidentBytes))
 			}
 		}
 		text.Table(w, head, rows)

@@ -67,19 +67,16 @@ It keeps nothing there: programs that need memory push out what is not used. ckp
 }
 
 func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) error {
-	var root string
-	err := s.Look(ctx, path, func(c *control.Client, at *place.Place) error {
-		if at.Mount == nil {
-			if point := place.MountpointOf(at.Store); point != "" {
-				root = filepath.Join(point, at.Path)
-			} else {
-				return control.Invalid("%s is in no mount: memory is warmed for programs that read it there; `ckptfs mount` first", path)
-			}
-		} else {
-			root = inMount(at)
+	var find func(p string) string
+	var files []string
+	var size int64
+	err := s.Look(ctx, path, func(c *control.Client, at *place.Place) (err error) {
+		if find = finder(at); find == nil {
+			return control.Invalid("%s is in no mount, and memory is warmed for programs that read it in one: `ckptfs mount %s MOUNTPOINT` first",
+				path, at.Store)
 		}
-		if !hydrate {
-			return nil
+		if files, size, err = below(ctx, c, at.Path); err != nil || !hydrate {
+			return err
 		}
 		update, done := s.Progress("hydrating")
 		m, err := c.Hydrate(ctx, at.Path, update)
@@ -98,10 +95,6 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 	if err != nil {
 		return err
 	}
-	files, size, err := filesBelow(root)
-	if err != nil {
-		return err
-	}
 	if free := available(); free > 0 && size > free {
 		s.Say("%s has %s, and %s of memory are free: what does not fit is read from the disk", path, text.Bytes(size),
 			text.Bytes(free))
@@ -111,7 +104,7 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 	w := &reading{update: update, all: control.Progress{TotalBytes: size, TotalFiles: len(files)},
 		buf: make([]byte, 8<<20)}
 	for _, f := range files {
-		if err := w.file(ctx, f); err != nil {
+		if err := w.file(ctx, find(f)); err != nil {
 			return err
 		}
 	}
@@ -120,45 +113,55 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 	return nil
 }
 
-// inMount is where this process finds a place: the mount may be one of a folder of the store.
-func inMount(at *place.Place) string {
-	root := at.Mount.Root
-	rel, err := filepath.Rel(root, "/"+at.Path)
-	if err != nil {
-		rel = at.Path
+// finder says where this process finds paths of the place's store, whose mount may be of a folder of it; nil:
+// it is not mounted here.
+func finder(at *place.Place) func(p string) string {
+	if at.Mount != nil {
+		return func(p string) string {
+			inside := strings.TrimPrefix("/"+p, strings.TrimSuffix(at.Mount.Root, "/"))
+			return filepath.Join(at.Mount.Mountpoint, inside)
+		}
 	}
-	return filepath.Join(at.Mount.Mountpoint, rel)
+	if point := place.MountpointOf(at.Store); point != "" {
+		return func(p string) string { return filepath.Join(point, p) }
+	}
+	return nil
 }
 
-// viewXattr is what a view has, which is no file of its own.
-const viewXattr = "user.ckptfs.view"
-
-// filesBelow are the regular files at or below a path, but for views and virtual files that are not named.
-func filesBelow(root string) (files []string, size int64, err error) {
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && path != root && d.Name() == ".ckptfs" {
-			return filepath.SkipDir
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		if path != root {
-			if _, err := unix.Lgetxattr(path, viewXattr, nil); err == nil {
-				return nil
+// below are the regular files at or below a path, relative to the mount's root, but for views and virtual
+// files that are not named themselves.
+func below(ctx context.Context, c *control.Client, path string) (files []string, size int64, err error) {
+	e, err := c.Entry(ctx, path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if e.Mode&unix.S_IFMT == unix.S_IFREG {
+		return []string{path}, e.Size, nil
+	}
+	if e.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil, 0, nil
+	}
+	todo := []string{path}
+	for len(todo) > 0 && err == nil {
+		dir := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		err = c.Entries(ctx, dir, func(some []control.Entry) error {
+			for i := range some {
+				e, at := &some[i], filepath.Join(dir, string(some[i].Name))
+				switch kind := e.Mode & unix.S_IFMT; {
+				case e.View || at == ".ckptfs":
+				case kind == unix.S_IFDIR:
+					todo = append(todo, at)
+				case kind == unix.S_IFREG:
+					files, size = append(files, at), size+e.Size
+				}
 			}
-		}
-		st, err := d.Info()
-		if errors.Is(err, fs.ErrNotExist) {
 			return nil
+		})
+		if dir != path && errors.Is(err, fs.ErrNotExist) {
+			err = nil // it went meanwhile
 		}
-		if err == nil {
-			files, size = append(files, path), size+st.Size()
-		}
-		return err
-	})
+	}
 	return files, size, err
 }
 

@@ -104,7 +104,10 @@ func deltas(st *control.Stats) string {
 // local is what lies in the tree: files that are not packed, and a cache.
 func local(st *control.Stats) string {
 	s := text.Bytes(st.LocalBytes)
-	if copies := st.LocalBytes - st.PlainBytes; copies > 0 && st.Packed > 0 {
+	if st.PinnedBytes > 0 {
+		s += ", pinned " + text.Bytes(st.PinnedBytes)
+	}
+	if copies := st.LocalBytes - st.PlainBytes - st.PinnedBytes; copies > 0 && st.Packed > 0 {
 		s += fmt.Sprintf(", of it %s copies of packed files (a cache: `ckptfs evict`, `mount --hot-size`)",
 			text.Bytes(copies))
 	}

@@ -86,10 +86,14 @@ func Status(w io.Writer, st *control.Status) {
 		"pruned", prunedText(st.LastPrune),
 		"checked", checkedText(st.LastCheck, paint),
 		"copies", fmt.Sprintf("%s of packed files, %s", Bytes(st.ResidentBytes), hot),
+		"pinned", pinnedText(st),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", Printable(st.Recovery),
 		"remote", remoteText(st.Remote, paint),
 	)
+	if st.PolicyProblem != "" {
+		fmt.Fprintf(w, paint.Doubtful("policy")+": %s; mend it, then `ckptfs policy load`\n", Printable(st.PolicyProblem))
+	}
 	for _, s := range st.Sidecars {
 		fmt.Fprintf(w, paint.Doubtful("refused")+": %s\n", Printable(s))
 	}
@@ -98,6 +102,15 @@ func Status(w io.Writer, st *control.Status) {
 	}
 	NamePlain(w, st)
 	NameFailures(w, st)
+}
+
+// pinnedText says what rules hold besides; nothing where none do.
+func pinnedText(st *control.Status) string {
+	if st.PinnedFiles == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s of copies that rules hold, beside those", Plural(int64(st.PinnedFiles), "file"),
+		Bytes(st.PinnedBytes))
 }
 
 // readsText says that reads take longer, why, and until when; nothing where they do not.

@@ -11,12 +11,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/disk"
+	"ckptfs/cas/locks"
 	"ckptfs/fs/policy"
 	"ckptfs/fs/tree"
 )
@@ -32,8 +32,13 @@ type Live struct {
 	// before the first one; nil: nobody asks.
 	Changed func(before, now *policy.Policy)
 
-	mu sync.Mutex // held while the file is changed
+	mu locks.Mutex[changeLock] // held while the file is changed
 }
+
+// changeLock is Live.mu: the workers that Changed tells are under it.
+type changeLock struct{}
+
+func (changeLock) Rank() (int, string) { return locks.Volume + 10, "Live.mu" }
 
 // Open reads the policy of a store. A file that cannot be read is a Problem, and there are no rules then.
 func Open(folder *disk.Folder, readOnly bool) *Live {

@@ -10,8 +10,8 @@ import (
 	"ckptfs/fs/policy"
 )
 
-// What a user writes holds once it was read, what cannot be read changes nothing, and no change loses what was
-// written by hand.
+// What a user writes holds once it was read, what cannot be read changes nothing, and no change loses what
+// was written by hand.
 func TestLive(t *testing.T) {
 	dir := t.TempDir()
 	folder, err := disk.OpenFolder(dir)
@@ -58,7 +58,8 @@ func TestLive(t *testing.T) {
 		t.Error("a start takes rules that it cannot read")
 	}
 	write(policy.Head + "\n# by hand\n*.gguf plain\n")
-	if n, err := l.Remove("*.gguf", ""); n != 1 || err != nil || l.Problem() != "" || l.Is(policy.Plain, "a.gguf") {
+	if n, err := l.Remove("*.gguf", ""); n != 1 || err != nil || l.Problem() != "" ||
+		l.Is(policy.Plain, "a.gguf") {
 		t.Error(n, err, l.Problem())
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != policy.Head+"\n# by hand\n" {
