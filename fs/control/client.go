@@ -131,6 +131,12 @@ func (c *Client) Forgot(ctx context.Context, run string, steps []string) error {
 	return err
 }
 
+// Dropped has the log say that files of a run lost their optimizer state.
+func (c *Client) Dropped(ctx context.Context, run string, files []string) error {
+	_, err := ask[struct{}](ctx, c, http.MethodPost, "dropped", url.Values{"path": {run}, "file": files})
+	return err
+}
+
 // Show is Volume.Show.
 func (c *Client) Show(ctx context.Context, path string, tensors Passes) (*File, error) {
 	t, err := ask[told](ctx, c, http.MethodGet, "show", url.Values{"path": {path}})

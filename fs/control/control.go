@@ -22,6 +22,7 @@
 //	POST /v1/upgrade?program=P&…     {} when the daemon is about to end for that program; handover
 //
 //	POST /v1/forgot?path=P&step=S…   {} once the log has it that steps of a run were removed
+//	POST /v1/dropped?path=P&file=F…  {} once the log has it that files of a run lost optimizer state
 //	POST /v1/prune?…                 stream of a Pruned; PruneOptions
 //	POST /v1/compact[?dry_run=1]     stream of a Compacted
 //	POST /v1/check?…                 stream of a Checked; CheckOptions

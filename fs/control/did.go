@@ -34,6 +34,16 @@ func (h *Handler) forgot(r *http.Request) (any, error) {
 	return struct{}{}, nil
 }
 
+// dropped logs files whose optimizer state a command has removed, as any program may.
+func (h *Handler) dropped(r *http.Request) (any, error) {
+	p, err := pathOf(r)
+	if err != nil {
+		return nil, err
+	}
+	h.did(r, "optimizer state was removed by the policy", "run", p, "files", r.URL.Query()["file"])
+	return struct{}{}, nil
+}
+
 func (h *Handler) evict(r *http.Request, progress func(Progress)) (any, error) {
 	v, err := moving(h.vol.Evict)(r, progress)
 	if m, ok := v.(*Moved); ok && err == nil {

@@ -73,6 +73,7 @@ func NewHandler(s Services, m Mount) *Handler {
 	h.mux.HandleFunc("POST /v1/evict", stream(h.evict))
 	h.mux.HandleFunc("POST /v1/hydrate", stream(moving(v.Hydrate)))
 	h.mux.HandleFunc("POST /v1/forgot", plain(h.forgot))
+	h.mux.HandleFunc("POST /v1/dropped", plain(h.dropped))
 	h.mux.HandleFunc("POST /v1/prune", stream(h.prune))
 	h.mux.HandleFunc("POST /v1/compact", stream(h.compact))
 	h.mux.HandleFunc("POST /v1/check", stream(h.check))

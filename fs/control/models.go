@@ -69,6 +69,8 @@ func (s *Step) Unfinished() bool { return s.State == StepWriting || s.State == S
 type RunLog struct {
 	Run   string `json:"run"`
 	Steps []Step `json:"steps"`
+	// the step that the run can be gone on from; "": there is none, or it was not asked for (Log)
+	Last string `json:"last,omitempty"`
 }
 
 // Step is one directory of a run.

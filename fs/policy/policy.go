@@ -59,7 +59,7 @@ const (
 	Plain    Kind = "plain"          // the file is never packed
 	Hydrated Kind = "hydrated"       // it always has its local copy
 	Alone    Kind = "alone"          // it is stored without deltas and recipes
-	Drop     Kind = "drop-optimizer" // optimizer state of old steps is removed
+	Drop     Kind = "drop-optimizer" // a command removes optimizer state of old steps
 )
 
 // Kinds are all kinds, in the order of the documents.
@@ -70,8 +70,8 @@ type Rule struct {
 	Line    int    // from 1
 	Pattern string // as it is written, with its !
 	Kind    Kind
-	// of Drop: how many of the last whole steps of a run keep it, 1 at least, and how old a step is at least
-	// that loses it
+	// of Drop: how many of the last whole steps of a run keep it, 2 at least, and how old a step is at least
+	// that loses it. What a step has to have is told from the ones before it (package steps).
 	KeepLast  int
 	OlderThan time.Duration
 }
@@ -259,8 +259,8 @@ func (r *Rule) option(w string) error {
 		return fmt.Errorf("%s takes nothing behind it, not %s", r.Kind, word(w))
 	case ok && name == "keep-last":
 		n, err := strconv.Atoi(value)
-		if err != nil || n < 1 || n > 1e9 || strconv.Itoa(n) != value {
-			return fmt.Errorf("keep-last is a number of steps, 1 or more, not %s", word(value))
+		if err != nil || n < 2 || n > 1e9 || strconv.Itoa(n) != value {
+			return fmt.Errorf("keep-last is a number of steps, 2 or more, not %s", word(value))
 		}
 		r.KeepLast = n
 	case ok && name == "older-than":
@@ -273,6 +273,22 @@ func (r *Rule) option(w string) error {
 		return fmt.Errorf("%s takes keep-last=N and older-than=30d, not %s", Drop, word(w))
 	}
 	return nil
+}
+
+// Lines is a policy of n rules, each of which stands in a line.
+func Lines(n int, rule func(i int) (line int, pattern, what string)) (*Policy, error) {
+	lines := []string{Head}
+	for i := range n {
+		line, pattern, what := rule(i)
+		if line > MaxBytes {
+			return nil, &Error{line, "it is no line of a policy"}
+		}
+		for len(lines) < line-1 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, pattern+"\t"+what)
+	}
+	return Parse([]byte(strings.Join(lines, "\n") + "\n"))
 }
 
 // Rules are all rules, in the order of the file.

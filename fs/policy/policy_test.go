@@ -83,6 +83,13 @@ func TestLastDecides(t *testing.T) {
 	if r := p.Of(Drop, "runs/b/1/m.pt"); r == nil || r.KeepLast != 5 || r.OlderThan != 14*24*time.Hour {
 		t.Errorf("%+v", r)
 	}
+	again, err := Lines(2, func(i int) (int, string, string) {
+		r := p.Rules()[i]
+		return r.Line + 3, r.Pattern, r.What()
+	})
+	if err != nil || again.Of(Drop, "runs/b/1/m.pt").Line != 6 {
+		t.Errorf("%+v, %v", again, err)
+	}
 	var none *Policy
 	if none.Is(Plain, "a") || none.Has(Plain) || none.Rules() != nil {
 		t.Error("there are rules where there are none")
@@ -104,9 +111,9 @@ func TestErrors(t *testing.T) {
 		Head + "\n/ plain\n":                     "of no name",
 		Head + "\n! plain\n":                     "of no name",
 		Head + "\na drop-optimizer\n":            "keep-last",
-		Head + "\na drop-optimizer keep-last=0":  "keep-last",
+		Head + "\na drop-optimizer keep-last=1":  "keep-last",
 		Head + "\na drop-optimizer keep-last=+1": "keep-last",
-		Head + "\na drop-optimizer keep-last=1 older-than=3": "older-than",
+		Head + "\na drop-optimizer keep-last=2 older-than=3": "older-than",
 		Head + "\na\x00 plain\n":                             "zero",
 		Head + "\n" + strings.Repeat("a", 5000) + " plain":   "bytes",
 	} {
@@ -158,7 +165,7 @@ func TestEdit(t *testing.T) {
 		t.Error("what cannot be read was changed")
 	}
 	for _, r := range []*Rule{rule("a", "drop-optimizer", "keep-last=2", "older-than=36h"),
-		rule("a", "drop-optimizer", "older-than=4w", "keep-last=1"), rule("!a", "drop-optimizer")} {
+		rule("a", "drop-optimizer", "older-than=4w", "keep-last=3"), rule("!a", "drop-optimizer")} {
 		again, err := ParseRule(r.Pattern, strings.Fields(r.What())...)
 		if err != nil || *again != *r {
 			t.Errorf("%+v, %v", again, err)

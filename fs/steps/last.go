@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strings"
 
 	"ckptfs/formats/dcp"
 	"ckptfs/fs/control"
@@ -80,13 +81,19 @@ func whole(all []*Step, state func(*Step) string) []*Step {
 	return whole
 }
 
+// Weights ends the name of what is left of a checkpoint without its optimizer's state. No saver writes it.
+const Weights = ".weights.safetensors"
+
 // kinds are the names of a step's files that savers write and that are not empty, numbers left out: there may
 // be more or fewer ranks than before.
 func (st *Step) kinds() map[string]bool {
 	kinds := map[string]bool{}
 	for _, f := range st.Files.All() {
-		if name := path.Base(f.Rel); f.Size > 0 && (IsCheckpoint(name) || slices.Contains(states, name) ||
-			path.Ext(name) == ".pkl") {
+		name := path.Base(f.Rel)
+		if f.Size == 0 || strings.HasSuffix(name, Weights) {
+			continue
+		}
+		if IsCheckpoint(name) || slices.Contains(states, name) || path.Ext(name) == ".pkl" {
 			pattern, _ := runs.Numbers(f.Rel)
 			kinds[pattern] = true
 		}

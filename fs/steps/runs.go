@@ -130,6 +130,9 @@ func (s *Steps) List(ctx context.Context, p string) (*control.RunLog, error) {
 	for i, st := range steps {
 		Describe(st, state, &out.Steps[i])
 	}
+	if last := s.Last(steps); last != nil {
+		out.Last = last.Name
+	}
 	return out, nil
 }
 

@@ -131,3 +131,17 @@ func TestLatestOfChangedSaver(t *testing.T) {
 		}
 	}
 }
+
+// Steps that lost their optimizer's state do not have the later ones lack what they are left with.
+func TestLatestAfterDrop(t *testing.T) {
+	r := newRig(t)
+	for i := range 3 {
+		r.saveStep(fmt.Sprint("runs/a/", i), "model.weights.safetensors")
+	}
+	r.saveStep("runs/a/3", "model.pt")
+	r.saveStep("runs/a/4", "model.pt")
+	r.saveStep("runs/a/5", "config.json")
+	if got := r.latest("a"); got != "../../runs/a/4" {
+		t.Errorf("it leads to %q", got)
+	}
+}

@@ -1,10 +1,12 @@
 package commands
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -159,4 +161,88 @@ func TestWarm(t *testing.T) {
 	said, _ := m.RunFails("warm", filepath.Join(m.Store, "tree/runs"))
 	mounttest.WantSaid(t, said, "mount")
 	m.Must(m.Start())
+}
+
+// Old steps lose their optimizer's state by a rule, and nothing else does: not the last ones, none that is
+// torn or being written, no view, and nothing of a folder that is one checkpoint.
+func TestForgetByPolicy(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	mixed, err := os.ReadFile("../../formats/testdata/torch/adamw.pt")
+	m.Must(err)
+	only, _ := mounttest.SafetensorsOf([]string{"optimizer.state.0.exp_avg", "optimizer.state.0.exp_avg_sq"},
+		[][]byte{mounttest.Noise(1, 64<<10), mounttest.Noise(2, 64<<10)})
+	weights, _ := mounttest.SafetensorsOf([]string{"layer.weight"}, [][]byte{mounttest.Noise(3, 64<<10)})
+	files := map[string][]byte{"model.pt": mixed, "state.safetensors": only, "w.safetensors": weights,
+		"notes.txt": []byte("x")}
+	old := time.Now().Add(-48 * time.Hour)
+	save := func(step string) {
+		m.Must(os.MkdirAll(m.Path(step), 0o755))
+		for name, data := range files {
+			m.Write(step+"/"+name, data)
+			m.Must(os.Chtimes(m.Path(step, name), old, old))
+		}
+	}
+	for i := 1; i <= 5; i++ {
+		save(fmt.Sprint("runs/a/", i))
+		save(fmt.Sprint("runs/other/", i))
+	}
+	save("runs/a/best")
+	m.Must(os.Chmod(m.Path("runs/a/1/model.pt"), 0o640))
+	m.Sync()
+
+	mounttest.WantSaid(t, m.Run("forget", "--policy", m.Dir), "0 files")
+	m.Run("policy", "add", "--in", m.Dir, "runs/a/**", "drop-optimizer", "keep-last=2", "older-than=1d")
+	var out struct {
+		Files []struct {
+			File, Weights string
+			Kept          int `json:"tensors_kept"`
+		}
+		Skipped []struct{ Path string }
+	}
+	names := m.Names("runs/a/1")
+	m.JSON(&out, "forget", "--policy", "--dry-run", "--json", m.Dir)
+	if len(out.Files) != 6 || len(out.Skipped) != 0 {
+		t.Errorf("%+v", out)
+	}
+	m.WantNames("runs/a/1", names...)
+
+	// What somebody has open for writing is not the run's last step, and takes no part.
+	m.Must(os.MkdirAll(m.Path("runs/a/6"), 0o755))
+	w, err := os.Create(m.Path("runs/a/6/model.pt"))
+	m.Must(err)
+	defer w.Close()
+	_, err = w.Write(mixed)
+	m.Must(err)
+	m.JSON(&out, "forget", "--policy", "--json", m.Path("runs/a"))
+	if len(out.Files) != 6 || len(out.Skipped) != 0 || out.Files[0].File != "runs/a/1/model.pt" ||
+		out.Files[0].Weights != "runs/a/1/model.weights.safetensors" || out.Files[0].Kept != 8 {
+		t.Errorf("%+v", out)
+	}
+	for _, step := range []string{"runs/a/1", "runs/a/2", "runs/a/3"} {
+		m.WantNames(step, "model.weights.safetensors", "notes.txt", "w.safetensors")
+		m.Want(step+"/w.safetensors", weights)
+	}
+	st, err := os.Stat(m.Path("runs/a/1/model.weights.safetensors"))
+	m.Must(err)
+	if st.Mode().Perm() != 0o640 || st.ModTime().Unix() != old.Unix() {
+		t.Errorf("%v, %v", st.Mode(), st.ModTime())
+	}
+	for _, step := range []string{"runs/a/4", "runs/a/5", "runs/a/best", "runs/other/1"} {
+		for name, data := range files {
+			m.Want(step+"/"+name, data)
+		}
+	}
+	mounttest.WantSaid(t, m.LogText(), "optimizer state was removed by the policy", "runs/a/1/model.pt")
+	if to, err := os.Readlink(m.Path(".ckptfs/latest/a")); err != nil || filepath.Base(to) != "5" {
+		t.Errorf("%s, %v", to, err)
+	}
+	mounttest.WantSaid(t, m.Run("forget", "--policy", m.Dir), "0 files")
+
+	// A policy that cannot be read removes nothing.
+	m.Must(os.WriteFile(filepath.Join(m.Store, "policy"), []byte("ckptfs policy 1\nruns/** drop\n"), 0o600))
+	m.RunFails("policy", "load", "--in", m.Dir)
+	said, _ := m.RunFails("forget", "--policy", m.Dir)
+	mounttest.WantSaid(t, said, "line 2")
+	m.Run("check", m.Dir)
 }

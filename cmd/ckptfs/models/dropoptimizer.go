@@ -16,11 +16,20 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	"ckptfs/fs/view"
 )
 
 // weightsSuffix ends the name of the file that holds what a checkpoint has besides optimizer state.
-const weightsSuffix = ".weights.safetensors"
+const weightsSuffix = steps.Weights
+
+// Why no weights are made of a checkpoint.
+var (
+	errNoState   = errors.New("no optimizer state is in it")
+	errOnlyState = errors.New("nothing but optimizer state is in it: rm removes it")
+	errNoTensors = errors.New("no tensors are known in it")
+	errUnnamed   = errors.New("it holds tensors that have no name here")
+)
 
 // optimizerNames are what programs call the part of a checkpoint that is the optimizer's. It is a list and no
 // pattern, since what is dropped is gone: a layer may well be called optimus.
@@ -123,10 +132,10 @@ func dropOptimizer(ctx context.Context, s Shell, path string, dry bool) error {
 // withoutOptimizer returns the tensors that stay.
 func withoutOptimizer(l *formats.Layout, out *dropped) ([]formats.Tensor, error) {
 	if len(l.Tensors) == 0 {
-		return nil, errors.New("no tensors are known in it")
+		return nil, errNoTensors
 	}
 	if l.Partial {
-		return nil, errors.New("it holds tensors that have no name here")
+		return nil, errUnnamed
 	}
 	var kept []formats.Tensor
 	for _, t := range l.Tensors {
@@ -137,9 +146,9 @@ func withoutOptimizer(l *formats.Layout, out *dropped) ([]formats.Tensor, error)
 	out.Kept, out.Dropped = len(kept), len(l.Tensors)-len(kept)
 	switch {
 	case out.Dropped == 0:
-		return nil, errors.New("no optimizer state is in it")
+		return nil, errNoState
 	case len(kept) == 0:
-		return nil, errors.New("nothing but optimizer state is in it: rm removes it")
+		return nil, errOnlyState
 	}
 	return kept, nil
 }

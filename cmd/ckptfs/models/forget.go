@@ -32,9 +32,10 @@ func forgetCmd(s Shell) *cobra.Command {
 		within string
 		dry    bool
 		drop   bool
+		ruled  bool
 	)
 	cmd := &cobra.Command{
-		Use:   "forget [flags] RUN… | --drop-optimizer FILE…",
+		Use:   "forget [flags] RUN… | --drop-optimizer FILE… | --policy PATH…",
 		Short: "Remove the steps of a run that no rule keeps",
 		Long: `Removes the directories of those steps of RUN, a folder below runs/ of a mount, that no rule keeps. Steps are in the
 order of the numbers in their names, with the metrics that ckptfs log shows. Rules choose among complete steps. A step
@@ -49,10 +50,35 @@ The effect is that of rm -r: hard links and copies elsewhere stay, and the next 
 
 makes a new file of the checkpoint's weights, model.weights.safetensors, without the optimizer's state (tensors below
 optimizer, optim_state and the like, or state.….exp_avg), and then removes model.pt. Whatever else was in model.pt, such
-as numbers and settings, is lost: training cannot continue from the new file as from the old one.`,
+as numbers and settings, is lost: training cannot continue from the new file as from the old one.
+
+    ckptfs forget --policy --dry-run /mnt/ckpt
+
+does the same to all files in old steps that a rule drop-optimizer of the store names (ckptfs policy), and removes files
+that hold nothing but optimizer state. The last steps keep theirs, and so does each step that is torn or being written,
+and the last one that the run can be gone on from. Run it from a timer.`,
 		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
+			if ruled {
+				if drop || within != "" || len(best) > 0 || p.KeepLast != 0 || p.ForgetTorn {
+					return exit.Wrong(cmd, "--policy takes paths, and no other rules of what is kept")
+				}
+				out := &byPolicy{DryRun: dry, Files: []dropped{}, Skipped: []control.Skip{}}
+				for _, path := range args {
+					if err := forgetByPolicy(cmd.Context(), s, path, dry, out); err != nil {
+						return err
+					}
+				}
+				err := s.Show(out, func(w io.Writer) {
+					s.Left(out.Skipped)
+					printByPolicy(w, out)
+				})
+				if err == nil && len(out.Skipped) > 0 {
+					err = s.Partial()
+				}
+				return err
+			}
 			if drop {
 				if within != "" || len(best) > 0 || p.KeepLast != 0 || p.ForgetTorn {
 					return exit.Wrong(cmd, "--drop-optimizer takes files, and no rules of what is kept")
@@ -93,6 +119,7 @@ as numbers and settings, is lost: training cannot continue from the new file as 
 	f.StringVar(&within, "keep-within", "", "keep what was written within 7d, 36h, 1w2d")
 	f.BoolVar(&p.ForgetTorn, "forget-torn", false, "also remove torn steps where a later one is complete")
 	f.BoolVar(&drop, "drop-optimizer", false, "make a file of a checkpoint's weights, without optimizer state, and remove the checkpoint")
+	f.BoolVar(&ruled, "policy", false, "remove the optimizer's state of old steps that rules of the store name")
 	f.BoolVarP(&dry, "dry-run", "n", false, "only say what would be done")
 	return cmd
 }

@@ -23,6 +23,9 @@ type Shell interface {
 	Progress(doing string) (update func(control.Progress), done func())
 	// Waiting shows on a terminal for how long something takes; done takes it away.
 	Waiting(doing string) (done func())
+	// Left names what was left as it is, and Partial is the error of that.
+	Left([]control.Skip)
+	Partial() error
 	// Look connects to the volume that a path lies in, to change nothing.
 	Look(ctx context.Context, path string, do func(c *control.Client, at *place.Place) error) error
 	// LookPast is Look, also of a path of what is gone.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -54,6 +53,7 @@ about. They are lines of the file STORE/policy:
     *.gguf          plain          # never packed
     runs/prod/**    hydrated       # always has its local copy, whatever --hot-size says
     serving/**      alone          # no deltas, no recipes: read without other files' chunks
+    runs/**         drop-optimizer keep-last=2 older-than=7d    # what ckptfs forget --policy does
 
 Patterns are those of .gitignore, over paths below the mount. Of the rules of one kind that cover a file the last one
 decides; one that begins with ! says not. A rule is of files that are packed from now on: what was packed before stays
@@ -102,7 +102,8 @@ func addCmd(s Shell) *cobra.Command {
 	return inside(&cobra.Command{
 		Use:   "add PATTERN RULE…",
 		Short: "Add a rule behind all others",
-		Long: `Adds a rule behind all others, in place of one of the same pattern and kind. RULE is plain, hydrated or alone.
+		Long: `Adds a rule behind all others, in place of one of the same pattern and kind. RULE is plain, hydrated, alone or
+drop-optimizer keep-last=N [older-than=7d].
 
     ckptfs policy add --in /mnt/ckpt '*.gguf' plain`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -330,15 +331,10 @@ func byRule(ctx context.Context, c *control.Client, path string) string {
 
 // holding is the rule that holds the files at a path; nil: none does.
 func holding(p *control.Policy, path string) *policy.Rule {
-	lines := []string{policy.Head}
-	for _, r := range p.Rules {
-		lines = slices.Grow(lines, r.Line)
-		for len(lines) < r.Line-1 {
-			lines = append(lines, "")
-		}
-		lines = append(lines, r.Pattern+"\t"+r.Rule)
-	}
-	rules, err := policy.Parse([]byte(strings.Join(lines, "\n") + "\n"))
+	rules, err := policy.Lines(len(p.Rules), func(i int) (int, string, string) {
+		r := &p.Rules[i]
+		return r.Line, r.Pattern, r.Rule
+	})
 	if err != nil {
 		return nil
 	}

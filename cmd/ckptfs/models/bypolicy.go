@@ -1,0 +1,453 @@
+package models
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
+	"ckptfs/cmd/ckptfs/rundir"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/formats/dcp"
+	"ckptfs/formats/detect"
+	"ckptfs/fs/control"
+	"ckptfs/fs/policy"
+	"ckptfs/fs/view"
+	"ckptfs/index/runs"
+)
+
+// byPolicy is what forget --policy prints.
+type byPolicy struct {
+	DryRun  bool           `json:"dry_run"`
+	Files   []dropped      `json:"files"`
+	Skipped []control.Skip `json:"skipped"` // files that a rule is of, and why they stay as they are
+}
+
+// forgetByPolicy removes the optimizer's state that rules of the store name, from the runs at or below a path
+// of a mount. A command does it and not the daemon: what is removed is gone, so somebody asks for it, may see
+// it before by a dry run, and needs the right to remove the files.
+func forgetByPolicy(ctx context.Context, s Shell, arg string, dry bool, out *byPolicy) error {
+	at, err := place.Find(arg)
+	if err != nil {
+		return err
+	}
+	if at.Mount == nil || at.Mount.Root != "/" {
+		return exit.With(exit.NotStore, fmt.Errorf("%s is in no mount of the whole store %s, and forget --policy works on one: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.Store))
+	}
+	return s.Look(ctx, arg, func(c *control.Client, at *place.Place) error {
+		rules, err := rulesOf(ctx, c)
+		if err != nil {
+			return err
+		}
+		if !rules.Has(policy.Drop) {
+			s.Say("%s: no rule of the store says %s: nothing is removed", arg, policy.Drop)
+			return nil
+		}
+		names, err := runsAt(ctx, c, arg, at.Path)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			d := &dropper{c: c, rules: rules, run: path.Join(runs.Dir, name), dry: dry, out: out,
+				old: map[*policy.Rule]map[string]bool{}}
+			if err := d.all(ctx, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rulesOf are the rules that hold. Nothing is removed by those of a file that cannot be read any more.
+func rulesOf(ctx context.Context, c *control.Client) (*policy.Policy, error) {
+	p, err := c.Policy(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	if p.Problem != "" {
+		return nil, fmt.Errorf("nothing is removed by a policy that cannot be read: %s", p.Problem)
+	}
+	return policy.Lines(len(p.Rules), func(i int) (int, string, string) {
+		r := &p.Rules[i]
+		return r.Line, r.Pattern, r.Rule
+	})
+}
+
+// runsAt are the names of the runs at or below a path.
+func runsAt(ctx context.Context, c *control.Client, arg, at string) (names []string, err error) {
+	name, below := strings.CutPrefix(at, runs.Dir+"/")
+	switch {
+	case at == "" || at == runs.Dir:
+		l, err := c.Runs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := range l.Runs {
+			names = append(names, l.Runs[i].Run)
+		}
+		return names, nil
+	case below && !strings.Contains(name, "/"):
+		return []string{name}, nil
+	}
+	return nil, exit.With(exit.Usage, fmt.Errorf("%s: no run: it is to be the mount, or a folder below its %s", arg, runs.Dir))
+}
+
+// dropper removes the optimizer's state of old steps of one run.
+type dropper struct {
+	c     *control.Client
+	rules *policy.Policy
+	run   string // relative to the mount's root
+	dry   bool
+	out   *byPolicy
+
+	log   *control.RunLog
+	old   map[*policy.Rule]map[string]bool // by rule: the steps that lose their optimizer's state
+	files []string                         // that were removed
+}
+
+// logged is how many files one line of the log names.
+const logged = 64
+
+func (d *dropper) all(ctx context.Context, at *place.Place) (err error) {
+	if d.log, err = d.c.Steps(ctx, d.run); err != nil {
+		return err
+	}
+	if d.log.Last == "" {
+		return nil // a step that can be gone on from is to remain
+	}
+	root, err := rundir.Open(filepath.Join(at.Mount.Mountpoint, d.run), at.Device())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if !d.dry {
+		if err := rundir.RemoveLeft(root); err != nil {
+			return err
+		}
+		defer func() {
+			for some := range slices.Chunk(d.files, logged) { // a daemon that ended meanwhile logs nothing
+				_ = d.c.Dropped(context.WithoutCancel(ctx), d.run, some)
+			}
+		}()
+	}
+	for i := range d.log.Steps {
+		step := d.log.Steps[i].Step
+		if step == d.log.Last {
+			continue
+		}
+		if err := d.folder(ctx, root, step, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loses reports whether a rule takes the optimizer's state from a step.
+func (d *dropper) loses(r *policy.Rule, step string) bool {
+	old, known := d.old[r]
+	if !known {
+		old = oldSteps(d.log, r, time.Now())
+		d.old[r] = old
+	}
+	return old[step]
+}
+
+// oldSteps are the complete steps that a rule takes the optimizer's state from. They come before the one
+// that the run can be gone on from, have a number in their names if that has one, and are none of the last
+// complete ones of these. What is torn, is being written or is about to arrive is none of them.
+func oldSteps(l *control.RunLog, r *policy.Rule, now time.Time) map[string]bool {
+	old := map[string]bool{}
+	steps, err := judged(l, false)
+	if err != nil {
+		return old
+	}
+	runs.Sort(steps)
+	_, numbers := runs.Numbers(l.Last)
+	numbered := len(numbers) > 0
+	var before []runs.Step
+	found := false
+	for _, st := range steps {
+		_, numbers := runs.Numbers(st.Name)
+		if numbered && len(numbers) == 0 {
+			continue
+		}
+		before = append(before, st)
+		if found = st.Name == l.Last; found {
+			break
+		}
+	}
+	if !found {
+		return old
+	}
+	decisions, err := runs.Policy{KeepLast: max(r.KeepLast, 2), KeepWithin: r.OlderThan}.Decide(before, now)
+	if err != nil {
+		return old
+	}
+	for _, x := range decisions {
+		if !x.Keep && x.Step.Complete && x.Step.Name != l.Last {
+			old[x.Step.Name] = true
+		}
+	}
+	return old
+}
+
+// folder looks at the files in a folder of a step, whose path in the run is rel.
+func (d *dropper) folder(ctx context.Context, root *os.Root, step, rel string) error {
+	var files, folders []string
+	whole := false // the folder is one checkpoint
+	err := d.c.Entries(ctx, path.Join(d.run, rel), func(some []control.Entry) error {
+		for i := range some {
+			e := &some[i]
+			at := path.Join(rel, string(e.Name))
+			switch {
+			case e.View || e.State == control.StateRemote: // no file, or its bytes are elsewhere
+			case e.Mode&unix.S_IFMT == unix.S_IFDIR:
+				folders = append(folders, at)
+			case e.Mode&unix.S_IFMT == unix.S_IFREG:
+				files = append(files, at)
+				whole = whole || dcp.IsMetadata(string(e.Name))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.Sort(files)
+	slices.Sort(folders)
+	for _, at := range files {
+		full := path.Join(d.run, at)
+		r := d.rules.Of(policy.Drop, full)
+		if r == nil || !d.loses(r, step) {
+			continue
+		}
+		if whole {
+			if dcp.IsMetadata(path.Base(at)) {
+				d.skip(full, "its folder is one checkpoint of torch.distributed, from whose files nothing can be removed")
+			}
+			continue
+		}
+		if err := d.file(ctx, root, at); err != nil {
+			return err
+		}
+	}
+	for _, at := range folders {
+		if err := d.folder(ctx, root, step, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dropper) skip(full, reason string) {
+	d.out.Skipped = append(d.out.Skipped, control.Skip{Path: full, Reason: reason})
+}
+
+// file makes a file of a checkpoint's weights and removes the checkpoint; or it removes a file that has
+// nothing but optimizer state. An error is that of the run: of a file it is noted.
+func (d *dropper) file(ctx context.Context, root *os.Root, rel string) error {
+	full := path.Join(d.run, rel)
+	f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		d.skip(full, err.Error())
+		return ctx.Err()
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return err
+	}
+	l, err := detect.Detect(f, st.Size())
+	if err != nil {
+		d.skip(full, err.Error())
+		return ctx.Err()
+	}
+	out := dropped{File: full, DryRun: d.dry, Size: st.Size()}
+	kept, err := withoutOptimizer(l, &out)
+	if errors.Is(err, errNoState) || errors.Is(err, errNoTensors) || errors.Is(err, errUnnamed) {
+		return nil
+	}
+	var weights string
+	var plan *view.View
+	if err == nil {
+		weights = strings.TrimSuffix(rel, path.Ext(rel)) + weightsSuffix
+		if plan, err = view.Safetensors(l.Regions, kept); err != nil {
+			d.skip(full, "its weights cannot be written as safetensors: "+err.Error())
+			return nil
+		}
+		out.Weights, out.NewSize = path.Join(d.run, weights), plan.Size()
+	} else if !errors.Is(err, errOnlyState) {
+		d.skip(full, err.Error())
+		return nil
+	}
+	if !d.dry {
+		if err := d.replace(ctx, root, rel, weights, f, st, plan); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			d.skip(full, err.Error())
+			return nil
+		}
+		d.files = append(d.files, full)
+	}
+	d.out.Files = append(d.out.Files, out)
+	return nil
+}
+
+// replace makes the file of weights, unless that is "", durable, and then removes the checkpoint.
+func (d *dropper) replace(ctx context.Context, root *os.Root, rel, weights string, f *os.File,
+	st os.FileInfo, plan *view.View) error {
+	made := false
+	if weights != "" {
+		var err error
+		if made, err = writeIn(ctx, root, weights, f, st, plan); err != nil {
+			return err
+		}
+	}
+	now, err := root.Lstat(rel)
+	if err == nil && (now.ModTime() != st.ModTime() || now.Size() != st.Size() || !os.SameFile(now, st)) {
+		err = errors.New("it was written to meanwhile")
+	}
+	if err == nil {
+		err = root.Remove(rel)
+	}
+	if err != nil && made {
+		return errors.Join(err, root.Remove(weights))
+	}
+	return err
+}
+
+// writeIn makes a file of weights that has the times and the owner of the checkpoint; made is false if it is
+// there already, as an interrupted command leaves it. What an interruption leaves otherwise lies in the run's
+// folder, not in the step, and is removed as what rundir leaves.
+func writeIn(ctx context.Context, root *os.Root, rel string, src io.ReaderAt, st os.FileInfo, plan *view.View,
+) (made bool, err error) {
+	if there, err := root.Open(rel); err == nil {
+		defer there.Close()
+		return false, sameAsPlan(ctx, there, src, plan)
+	}
+	aside := fmt.Sprintf("%s%016x", rundir.Forgotten, rand.Uint64())
+	tmp, err := root.OpenFile(aside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		tmp.Close()
+		err = errors.Join(err, root.Remove(aside))
+	}()
+	err = eachPart(ctx, plan, src, func(p []byte, off int64) error {
+		_, err := tmp.WriteAt(p, off)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	if err := asOwned(tmp, st); err != nil {
+		return false, err
+	}
+	if err := errors.Join(tmp.Chmod(st.Mode().Perm()), tmp.Sync(), tmp.Close()); err != nil {
+		return false, err
+	}
+	if err := root.Chtimes(aside, time.Time{}, st.ModTime()); err != nil {
+		return false, err
+	}
+	if err := root.Link(aside, rel); err != nil { // which replaces nothing
+		return false, err
+	}
+	dir, err := root.Open(path.Dir(rel))
+	if err == nil {
+		err = errors.Join(dir.Sync(), dir.Close())
+	}
+	if err != nil {
+		return false, errors.Join(err, root.Remove(rel))
+	}
+	return true, nil
+}
+
+// asOwned gives a file the owner and the group of another one.
+func asOwned(f *os.File, st os.FileInfo) error {
+	var is unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &is); err != nil {
+		return err
+	}
+	of, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || is.Uid == of.Uid && is.Gid == of.Gid {
+		return nil
+	}
+	return f.Chown(int(of.Uid), int(of.Gid))
+}
+
+// eachPart calls do with the bytes of a view, in order.
+func eachPart(ctx context.Context, plan *view.View, src io.ReaderAt,
+	do func(p []byte, off int64) error) error {
+	buf := make([]byte, 4<<20)
+	for off := int64(0); off < plan.Size(); {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		n, err := plan.ReadAt(src, buf[:min(int64(len(buf)), plan.Size()-off)], off)
+		if n == 0 {
+			if err == nil || err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		if err := do(buf[:n], off); err != nil {
+			return err
+		}
+		off += int64(n)
+	}
+	return nil
+}
+
+// sameAsPlan is an error unless a file has the bytes of a view.
+func sameAsPlan(ctx context.Context, f *os.File, src io.ReaderAt, plan *view.View) error {
+	other := errors.New("there is another file of the name that its weights would have: move it away first")
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() != plan.Size() {
+		return errors.Join(other, err)
+	}
+	got := make([]byte, 4<<20)
+	return eachPart(ctx, plan, src, func(p []byte, off int64) error {
+		if _, err := f.ReadAt(got[:len(p)], off); err != nil && err != io.EOF {
+			return err
+		}
+		if !bytes.Equal(got[:len(p)], p) {
+			return other
+		}
+		return nil
+	})
+}
+
+func printByPolicy(w io.Writer, out *byPolicy) {
+	var freed int64
+	rows := make([][]string, len(out.Files))
+	for i, f := range out.Files {
+		after := "removed"
+		if f.Weights != "" {
+			after = text.Bytes(f.NewSize)
+		}
+		rows[i] = []string{text.Printable(f.File), text.Bytes(f.Size), after}
+		freed += f.Size - f.NewSize
+	}
+	if len(rows) > 0 {
+		text.Table(w, []string{"FILE", ">BEFORE", ">WEIGHTS"}, rows)
+	}
+	verb := "lost"
+	if out.DryRun {
+		verb = "would lose"
+	}
+	fmt.Fprintf(w, "%s %s their optimizer's state, %s\n", text.Plural(int64(len(rows)), "file"), verb, text.Bytes(freed))
+}
