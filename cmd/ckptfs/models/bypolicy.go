@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -148,8 +149,20 @@ func (d *dropper) all(ctx context.Context, at *place.Place) (err error) {
 		if step == d.log.Last {
 			continue
 		}
-		if err := d.folder(ctx, root, step, step); err != nil {
+		e, err := d.c.Entry(ctx, path.Join(d.run, step))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
+		case err != nil:
 			return err
+		case e.Mode&unix.S_IFMT == unix.S_IFDIR:
+			if err := d.folder(ctx, root, step, step); err != nil {
+				return err
+			}
+		default:
+			full := path.Join(d.run, step)
+			if r := d.rules.Of(policy.Drop, full); r != nil && d.loses(r, step) {
+				d.skip(full, "it is a step by itself: a file of another name would be none")
+			}
 		}
 	}
 	return nil
