@@ -45,6 +45,8 @@ var ofStatus = []metric[control.Status]{
 		func(s *control.Status) float64 { return float64(s.ResidentBytes) }),
 	gauge("cache_limit_bytes", "The bound on ckptfs_cache_bytes (--hot-size).",
 		func(s *control.Status) float64 { return float64(s.HotSize) }),
+	gauge("pinned_bytes", "Bytes of local copies that rules of the store hold, beside ckptfs_cache_bytes.",
+		func(s *control.Status) float64 { return float64(s.PinnedBytes) }),
 	gauge("failing_files", "Files whose packing failed, and is tried again.",
 		func(s *control.Status) float64 { return float64(len(s.Failures)) }),
 	gauge("open_files", "Distinct files that programs have open.",
