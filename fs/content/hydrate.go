@@ -29,6 +29,17 @@ func (f *File) Hydrate() (int64, error) {
 	return f.UnpackedLocked(), nil
 }
 
+// DropPages has the kernel drop the pages that it read through the daemon of a file that has a local copy by
+// now: the next open is passed through to that. What is open or mapped keeps them. No lock is held.
+func (f *File) DropPages() {
+	f.mu.Lock()
+	idle := f.users.all() == 0 && f.rec.Packed() && !f.rec.Hollow
+	f.mu.Unlock()
+	if idle && f.c.Passthrough.Load() {
+		f.c.Kernel().InvalidateData(f.node.ID(), 0, 0)
+	}
+}
+
 // hydration is the transition of a hollow file to a resident one.
 type hydration struct {
 	f    *File

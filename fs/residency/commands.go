@@ -81,6 +81,9 @@ func Hydrate(ctx context.Context, walk Walk, path string,
 	report func(control.Progress)) (*control.Moved, error) {
 	hydrate := func(_ string, f *content.File) (int64, string, error) {
 		size, err := f.Hydrate()
+		if size > 0 {
+			f.DropPages()
+		}
 		return size, "", err
 	}
 	return move(ctx, walk, "hydrate", path, 1, report, hydrate) // one file alone is decoded by all processors

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +15,17 @@ import (
 	"ckptfs/fs/content"
 )
 
-// againAfter is how long after a held copy went, or found no room, it is looked whether there is some.
-const againAfter = time.Minute
+const (
+	// againAfter is how long after a held copy went it is looked whether there is room for it, and
+	// againFullAfter how many times as long if there was none.
+	againAfter     = time.Minute
+	againFullAfter = 10
+	// beginsAfter is how long after a change of rules or names files are looked at: who pins some hydrates
+	// them first.
+	beginsAfter = time.Second
+	// looksAgain is how often it is looked whether a command is done.
+	looksAgain = 100 * time.Millisecond
+)
 
 // HoldOptions are what a Hold needs besides.
 type HoldOptions struct {
@@ -35,6 +45,7 @@ type Hold struct {
 	kick     chan struct{}
 	stopped  context.Context
 	stop     context.CancelFunc
+	commands atomic.Int32 // that hydrate now
 	start    sync.Once
 	end      sync.WaitGroup
 
@@ -105,22 +116,46 @@ func (w *Hold) work() {
 		}
 		tick := time.NewTicker(againAfter)
 		defer tick.Stop()
-		for {
+		for n := 1; ; {
 			select {
 			case <-w.stopped.Done():
 				return
 			case <-tick.C:
-				if w.lru.missing() {
+				if n++; (!w.told || n%againFullAfter == 0) && w.Room(0) && w.lru.missing() {
 					w.Look("")
 				}
 				continue
 			case <-w.kick:
+			}
+			if !w.wait(beginsAfter) {
+				return
 			}
 			for path, some := w.next(); some && w.stopped.Err() == nil; path, some = w.next() {
 				w.pass(path)
 			}
 		}
 	})
+}
+
+// wait waits so long, and until no command hydrates; false: it is the end.
+func (w *Hold) wait(d time.Duration) bool {
+	for {
+		select {
+		case <-time.After(d):
+		case <-w.stopped.Done():
+			return false
+		}
+		if w.commands.Load() == 0 {
+			return true
+		}
+		d = looksAgain
+	}
+}
+
+// Command says that a command begins to hydrate, and done that it has ended: nothing is hydrated beside it.
+func (w *Hold) Command() (done func()) {
+	w.commands.Add(1)
+	return func() { w.commands.Add(-1) }
 }
 
 // Stop ends what Start began.
@@ -152,15 +187,16 @@ func (w *Hold) pass(path string) {
 
 // hydrate hydrates the file at a path once no program reads packed files. An error ends the pass.
 func (w *Hold) hydrate(path string) error {
+	if w.commands.Load() > 0 && !w.wait(looksAgain) {
+		return w.stopped.Err()
+	}
 	for waited := time.Duration(0); waited < maxHydrateWait; {
 		left := min(w.hydrator.quiet(), maxHydrateWait-waited)
 		if left <= 0 {
 			break
 		}
 		waited += left
-		select {
-		case <-time.After(left):
-		case <-w.stopped.Done():
+		if !w.wait(left) {
 			return w.stopped.Err()
 		}
 	}
@@ -168,7 +204,7 @@ func (w *Hold) hydrate(path string) error {
 		f.Lock()
 		var st unix.Stat_t
 		err := f.Node().Stat(&st)
-		wants := err == nil && w.lru.Judge(f)
+		wants := err == nil && f.LoadLocked() == nil && w.lru.Judge(f)
 		f.Unlock()
 		if !wants {
 			return nil
@@ -181,6 +217,7 @@ func (w *Hold) hydrate(path string) error {
 			w.lru.Report(slog.LevelWarn, "a file that a rule of the store holds could not be hydrated; it is read from the segments",
 				"path", p, "reason", err)
 		}
+		f.DropPages()
 		return nil
 	})
 	if errors.Is(err, errNoRoom) {

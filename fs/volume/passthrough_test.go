@@ -247,3 +247,30 @@ func TestFixedNodes(t *testing.T) {
 	}
 	r.onlyRoot()
 }
+
+// What the kernel read through the daemon goes once a local copy serves its file, unless that is in use.
+func TestPagesDroppedWhenHydrated(t *testing.T) {
+	r, b := passthroughRig(t)
+	r.write("f", random(300<<10, 1))
+	r.packOut("f")
+	n := r.find("f")
+	defer r.forget(n)
+	dropped := func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return slices.Contains(b.dropped, n.ID())
+	}
+	h := r.open("f", unix.O_RDONLY)
+	r.hydrateAll()
+	r.want("f", both)
+	if dropped() {
+		t.Error("the pages of an open file were dropped")
+	}
+	r.release(h)
+	r.evictAll()
+	r.hydrateAll()
+	r.want("f", both)
+	if !dropped() {
+		t.Error("the pages were not dropped")
+	}
+}

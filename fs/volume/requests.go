@@ -251,5 +251,6 @@ func (q *Requests) Hydrate(
 	if q.v.readOnly {
 		return nil, &fs.PathError{Op: "hydrate", Path: path, Err: unix.EROFS}
 	}
+	defer q.v.hold.Command()()
 	return residency.Hydrate(ctx, q.walkFiles, path, report)
 }

@@ -231,6 +231,15 @@ func pin(ctx context.Context, s Shell, path string, out *pinned) error {
 		if err != nil {
 			return err
 		}
+		if at.Path != "" {
+			e, err := c.Entry(ctx, at.Path)
+			if err != nil {
+				return err
+			}
+			if e.View || at.Path == ".ckptfs" || strings.HasPrefix(at.Path, ".ckptfs/") {
+				return control.Invalid("%s is made by the mount and has no local copy: pin the file that it is made of", path)
+			}
+		}
 		st, err := c.Status(ctx)
 		if err != nil {
 			return err
