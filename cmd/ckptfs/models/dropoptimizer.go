@@ -16,12 +16,12 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/control"
-	"ckptfs/fs/steps"
+	fssteps "ckptfs/fs/steps"
 	"ckptfs/fs/view"
 )
 
 // weightsSuffix ends the name of the file that holds what a checkpoint has besides optimizer state.
-const weightsSuffix = steps.Weights
+const weightsSuffix = fssteps.Weights
 
 // Why no weights are made of a checkpoint.
 var (
