@@ -87,7 +87,7 @@ func (k *clone) fitsLocked() bool {
 	for f.local.hydrating {
 		f.cond.Wait()
 	}
-	if f.Dead() || f.users.pass > 0 || f.damaged != nil || f.rec.ViewHidden || f.NeverPacked() {
+	if f.Dead() || f.users.pass > 0 || f.damaged != nil || f.rec.ViewHidden || NeverPacked(f) {
 		return false
 	}
 	whole := k.part.Off == 0 && k.last()

@@ -31,7 +31,7 @@ func (f *File) Hydrate() (int64, error) {
 
 // DropPages has the kernel drop the pages that it read through the daemon of a file that has a local copy by
 // now: the next open is passed through to that. What is open or mapped keeps them. No lock is held.
-func (f *File) DropPages() {
+func DropPages(f *File) {
 	f.mu.Lock()
 	idle := f.users.all() == 0 && f.rec.Packed() && !f.rec.Hollow
 	f.mu.Unlock()

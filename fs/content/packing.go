@@ -170,14 +170,14 @@ func (p *Packing) staysPlain() (bool, error) {
 	}
 	_, mok := tree.Nanoseconds(p.st.Mtim)
 	_, cok := tree.Nanoseconds(p.st.Ctim)
-	if !mok || !cok || p.f.NeverPacked() {
+	if !mok || !cok || NeverPacked(p.f) {
 		return true, nil
 	}
 	return staysPlain(p.Raw, head, p.Size)
 }
 
 // NeverPacked reports whether the file is never to be packed, by the path that it has now.
-func (f *File) NeverPacked() bool { return f.c.plain(f.Path()) }
+func NeverPacked(f *File) bool { return f.c.plain(f.Path()) }
 
 // staysAsIs notes that a file needs no packing.
 func (p *Packing) staysAsIs() error {

@@ -141,7 +141,6 @@ type Status struct {
 	Loss     *Loss     `json:"loss,omitempty"`     // what the disk did not take; nil: nothing is known
 	Recovery string    `json:"recovery,omitempty"` // what the start had to repair, empty after a clean end
 	Refused
-	Ruled
 	Upkeep
 }
 
@@ -155,6 +154,7 @@ type Refused struct {
 // Upkeep is what an operator watches of a store. Passes are remembered after a restart, but for checks of a
 // store that was not mounted.
 type Upkeep struct {
+	Ruled
 	Kernels string `json:"kernels,omitempty"` // the level of simd's that the daemon runs
 	// every read compares BLAKE3, which takes longer, until a check of all data finds no damage
 	ComparesBLAKE3 bool `json:"compares_blake3,omitempty"`

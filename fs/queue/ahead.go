@@ -106,7 +106,7 @@ func (q *Queue) putAhead(ctx context.Context, b *store.Batch, f *content.File) e
 	known := q.closed == now
 	q.mu.Unlock()
 	if holes, err := tree.HasHoles(int(raw.Fd()), st.Size); known || packed || holes || err != nil ||
-		f.NeverPacked() {
+		content.NeverPacked(f) {
 		return err
 	}
 	layout, err := f.Detect(raw, st.Size)

@@ -82,7 +82,7 @@ func Hydrate(ctx context.Context, walk Walk, path string,
 	hydrate := func(_ string, f *content.File) (int64, string, error) {
 		size, err := f.Hydrate()
 		if size > 0 {
-			f.DropPages()
+			content.DropPages(f)
 		}
 		return size, "", err
 	}

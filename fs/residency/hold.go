@@ -217,7 +217,7 @@ func (w *Hold) hydrate(path string) error {
 			w.lru.Report(slog.LevelWarn, "a file that a rule of the store holds could not be hydrated; it is read from the segments",
 				"path", p, "reason", err)
 		}
-		f.DropPages()
+		content.DropPages(f)
 		return nil
 	})
 	if errors.Is(err, errNoRoom) {

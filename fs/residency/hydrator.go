@@ -72,7 +72,7 @@ func (h *Hydrator) Start() {
 				h.count.HydrateErrs.Add(1)
 				h.report(slog.LevelWarn, "hydration failed; the file is read from the segments as before", "path", f.Path(), "reason", err)
 			}
-			f.DropPages()
+			content.DropPages(f)
 			h.mu.Lock()
 			delete(h.in, f)
 			h.mu.Unlock()

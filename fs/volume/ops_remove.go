@@ -107,7 +107,7 @@ func (v *Volume) Rename(
 			v.bases.Went(oldDir.Ino(), oldName)
 		}
 		v.bases.Came(newDir.Ino(), newName)
-		v.judge(oldDir, oldName, newDir, newName)
+		judge(v, oldDir, oldName, newDir, newName)
 		v.virtual.Unhide(oldDir, oldName)
 		v.virtual.Unhide(newDir, newName)
 		if t.Went && t.Node != nil && t.Node.IsDir() {

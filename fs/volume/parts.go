@@ -155,7 +155,7 @@ func (v *Volume) atRest(after time.Duration) idle.Options {
 func (v *Volume) stored(f *content.File) {
 	v.artifacts.Keep(identified{f})
 	v.ids.Add(f)
-	if v.hot.Behind() && !v.holds(f) {
+	if v.hot.Behind() && !holds(v, f) {
 		_, _ = f.Evict() // what is in use stays
 	}
 }
@@ -246,7 +246,8 @@ func (v *Volume) openWorkers(o Options) {
 	cache := residency.Options{
 		Max: o.HotSize, Files: o.Most.Resident, Still: o.HydrateAfter, Now: v.now, Report: v.report,
 		Count: &v.content.Count, Short: v.reserve.Short, Ready: v.surveyed,
-		Known: nodes{v.names}.known, Seek: nodes{v.names}.seek, Holds: v.holds,
+		Known: nodes{v.names}.known, Seek: nodes{v.names}.seek,
+		Holds: func(f *content.File) bool { return holds(v, f) },
 	}
 	if v.store.Stats().Segments == 0 { // no earlier process left a copy, as of a folder that was adopted
 		cache.Ready = nil

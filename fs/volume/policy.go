@@ -39,13 +39,13 @@ func openRules(v *Volume, o Options) {
 }
 
 // holds reports whether a rule has a file keep its local copy.
-func (v *Volume) holds(f *content.File) bool {
+func holds(v *Volume, f *content.File) bool {
 	p := v.rules.Now()
 	return p.Has(policy.Hydrated) && p.Is(policy.Hydrated, f.Path())
 }
 
 // judge has what was moved looked at again by the rules of its new path, and what it changed places with.
-func (v *Volume) judge(oldDir *names.Node, oldName string, newDir *names.Node, newName string) {
+func judge(v *Volume, oldDir *names.Node, oldName string, newDir *names.Node, newName string) {
 	if !v.rules.Now().Has(policy.Hydrated) {
 		return
 	}

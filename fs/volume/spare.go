@@ -92,7 +92,7 @@ func (s *sharing) reclaimed(ctx context.Context) bool {
 
 // lastUse is when a file was used last: opened, saved or pulled. One that a rule holds is in use.
 func (s *sharing) lastUse(n *names.Node) (int64, error) {
-	if n.File() != nil && s.v.holds(n.File()) {
+	if n.File() != nil && holds(s.v, n.File()) {
 		return math.MaxInt64, nil
 	}
 	var st unix.Stat_t
