@@ -180,7 +180,7 @@ func FuzzPolicy(f *testing.F) {
 	f.Add("**/**/** plain\n***/* alone", "a/b/c/d/e")
 	f.Fuzz(func(t *testing.T, rules, at string) {
 		p, err := Parse([]byte(Head + "\n" + rules))
-		if err == nil {
+		if err == nil && len(p.Rules()) < 64 { // each Add reads all of them
 			text := []byte(nil)
 			for i := range p.Rules() {
 				r := p.Rules()[i]
