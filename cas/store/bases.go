@@ -42,8 +42,8 @@ func (s *Store) link(h, base cas.Hash) (on *record, ok bool) {
 	s.pins.mu.Lock()
 	defer s.pins.mu.Unlock()
 	on = s.appender.pending[base]
-	_, suspect := s.pins.suspect[base]
-	if suspect && (on == nil || on.state == claimed) || on != nil && on.rising && on.state == claimed {
+	if (on == nil || on.state == claimed) && s.opt.Known.Suspect(base) ||
+		on != nil && on.rising && on.state == claimed {
 		return nil, false
 	}
 	if !s.pins.linkLocked(keyOf(h), keyOf(base)) {

@@ -102,7 +102,7 @@ func (b *Batch) claim(kind cas.Kind, h cas.Hash, plain bool) (*record, error) {
 			s.pins.mu.Lock()
 			defer s.pins.mu.Unlock()
 			r.doomed = b.holdLocked(r)
-			_, r.suspect = s.pins.suspect[h]
+			r.suspect = s.opt.Known.Suspect(h)
 			s.pins.ownsLocked(b, r)
 			return r, nil
 		}

@@ -116,6 +116,7 @@ func (c *checker) found(f damage.Finding) {
 		c.mu.Lock()
 		c.st.Findings++
 		c.mu.Unlock()
+		c.s.suspects(f.Hash)
 	}
 	if c.opt.Found != nil {
 		c.telling.Lock()

@@ -156,7 +156,9 @@ func (a *appender) failLostLocked() {
 
 // indexed settles records that are in the index now.
 func (s *Store) indexed(recs []*record) {
-	s.pins.trusts(recs)
+	for _, r := range recs {
+		s.opt.Known.Wrote(r.hash)
+	}
 	s.appender.mu.Lock()
 	defer s.appender.mu.Unlock()
 	for _, r := range recs {

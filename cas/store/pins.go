@@ -13,9 +13,6 @@ type key [16]byte
 
 func keyOf(h cas.Hash) key { return key(h[:16]) }
 
-// maxSuspects bounds pins.suspect.
-const maxSuspects = 1 << 16
-
 // pins are what writers, sweeps and compactions promise one another about records. Invariants, under mu:
 //
 //	count[k] > 0    no sweep takes k
@@ -33,7 +30,6 @@ type pins struct {
 	needs   map[key][]key // of pinned deltas: their bases
 	own     map[key]*Batch
 	naming  map[cas.Hash]int      // those of the pins that are no chunks
-	suspect map[cas.Hash]struct{} // found corrupt: the next Put stores them afresh
 	touched map[key]struct{}      // put since the Sweep began, or pinned then
 	named   map[cas.Hash]struct{} // those of touched that are no chunks
 	doomed  map[key]struct{}      // about to leave the index: a Put of one of these stores it afresh
@@ -46,7 +42,6 @@ func (p *pins) init() {
 	p.needs = make(map[key][]key)
 	p.own = make(map[key]*Batch)
 	p.naming = make(map[cas.Hash]int)
-	p.suspect = make(map[cas.Hash]struct{})
 	p.steady = make(map[key]int)
 }
 
@@ -122,28 +117,6 @@ func (p *pins) easeLocked(k key) {
 	p.mu.AssertHeld()
 	if p.steady[k]--; p.steady[k] == 0 {
 		delete(p.steady, k)
-	}
-}
-
-// suspects notes that the record of h cannot be read, or is gone: the next Put stores it afresh, without a
-// base.
-func (p *pins) suspects(h cas.Hash) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.suspect) < maxSuspects {
-		p.suspect[h] = struct{}{}
-	}
-}
-
-// trusts notes that recs, which stand for what was found corrupt, are on the disk.
-func (p *pins) trusts(recs []*record) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.suspect) == 0 {
-		return
-	}
-	for _, r := range recs {
-		delete(p.suspect, r.hash)
 	}
 }
 

@@ -56,7 +56,7 @@ func (b *Batch) keepThose(kind cas.Kind, hashes []cas.Hash, kept []bool) error {
 	for i, h := range hashes {
 		k := keyOf(h)
 		_, doomed := s.pins.doomed[k]
-		_, doubted := s.pins.suspect[h]
+		doubted := s.opt.Known.Suspect(h)
 		if kept[i] = !doomed && !doubted && s.appender.pending[h] == nil; kept[i] {
 			b.keepLocked(kind, h)
 		}

@@ -65,7 +65,7 @@ func one(h cas.Hash, locate func([]cas.Hash, []cas.Location) error) (cas.Locatio
 }
 
 // suspects notes that the record of h cannot be read, or is gone: the next Put stores it afresh.
-func (s *Store) suspects(h cas.Hash) { s.pins.suspects(h) }
+func (s *Store) suspects(h cas.Hash) { s.opt.Known.Suspects(h) }
 
 // Reads is how many records were read from segments since the store was opened, for readers, for packing, and
 // as bases of others, and the bytes of their payloads. A record that is read twice counts twice.
@@ -117,6 +117,7 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 		err = s.reader.read(loc, h, dst)
 	}
 	if err == nil {
+		s.opt.Known.Proves(h)
 		return nil
 	}
 	if damaged(err) {

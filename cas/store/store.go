@@ -86,6 +86,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/proven"
 	"ckptfs/cas/segment"
 )
 
@@ -135,6 +136,8 @@ type Options struct {
 	// Untrusted: the store was not read as a whole where it lies now, so that every read is held against the
 	// hash of the record (package trust), until a Check has read all.
 	Untrusted bool
+	// Known is told what is seen of records, and shared with who gives up other copies of them; nil: its own.
+	Known *proven.Known
 	// Verified is told when a Check has read all and found no damage, or there is nothing. May be nil.
 	Verified func()
 	// MakeRoom is called before a sweep writes anything, and when the disk has no room for what a sweep has
@@ -154,6 +157,9 @@ func (o *Options) defaults() {
 	}
 	if o.ExpectBytes <= 0 {
 		o.ExpectBytes = 24 << 20
+	}
+	if o.Known == nil {
+		o.Known = proven.New(o.Spill)
 	}
 	if o.ReplayBatch <= 0 {
 		o.ReplayBatch = 1 << 16

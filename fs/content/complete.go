@@ -11,13 +11,9 @@ import (
 // chunk, and every base of a delta. It decodes no chunk: what rots in one is found by check. An error that
 // wraps cas.ErrCorrupt or cas.ErrNotFound says that the file cannot be read by its manifest.
 func (c *Files) Complete(h cas.Hash) (*manifest.Manifest, error) {
-	p, err := c.store.Get(h, nil)
+	m, err := c.manifest(h)
 	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	m, err := manifest.Decode(p)
-	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return nil, err
 	}
 	const most = 1 << 16 // hashes asked for at once
 	var hashes []cas.Hash
@@ -54,4 +50,17 @@ func (c *Files) Complete(h cas.Hash) (*manifest.Manifest, error) {
 		}
 	}
 	return m, ask()
+}
+
+// manifest reads a manifest from the segments.
+func (c *Files) manifest(h cas.Hash) (*manifest.Manifest, error) {
+	p, err := c.store.Get(h, nil)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	m, err := manifest.Decode(p)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	return m, nil
 }

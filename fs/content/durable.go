@@ -224,7 +224,11 @@ func (d distrust) markLocked() {
 // the inode open or mapped past this process: a descriptor that the kernel serves reads on from them.
 func (d distrust) rejectLocked() error {
 	f := d.f
-	if err := f.c.readable(&f.rec); err != nil {
+	err := f.c.readable(&f.rec)
+	if err == nil && !f.rec.Remote {
+		err = f.c.prove(f.rec.Manifest)
+	}
+	if err != nil {
 		return err // the local copy may be all there is
 	}
 	if f.users.all() > 0 {
@@ -236,7 +240,7 @@ func (d distrust) rejectLocked() error {
 	f.local.forget(f.c)
 	rec := f.rec
 	rec.Hollow = true
-	err := f.c.Step("distrust: record")
+	err = f.c.Step("distrust: record")
 	if err == nil {
 		err = f.writeRecordLocked(rec)
 	}

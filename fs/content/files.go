@@ -46,6 +46,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/locks"
+	"ckptfs/cas/proven"
 	"ckptfs/cas/store"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/pack"
@@ -119,6 +120,7 @@ type Parts struct {
 	ID       [16]byte // the store's
 	ReadOnly bool
 	Store    *store.Store
+	Known    *proven.Known // that of the store; nil: nothing is known, and all is read
 	Assemble *assemble.Reader
 	Remote   Remote // nil: there is none
 	Pack     *pack.Packer
@@ -141,6 +143,7 @@ type Files struct {
 	ID       [16]byte
 	readOnly bool
 	store    *store.Store
+	known    *proven.Known
 	asm      reader
 	pack     *pack.Packer
 	epoch    func() uint32
@@ -189,11 +192,15 @@ type Doubt struct {
 
 // New makes what the files of a volume share.
 func New(p Parts) *Files {
+	if p.Known == nil {
+		p.Known = proven.New(nil)
+	}
 	if p.Remote == nil {
 		p.Remote = noRemote{}
 	}
 	c := &Files{
-		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, asm: reader{p.Assemble, p.Remote}, pack: p.Pack,
+		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, known: p.Known,
+		asm: reader{p.Assemble, p.Remote}, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
 		copiers: newCopiers(), plain: p.Plain,
 		Seams: Seams{

@@ -190,7 +190,8 @@ func (v *Volume) openContent(o Options) {
 	}
 	v.pack = pack.New(v.store, packing)
 	v.content = content.New(content.Parts{
-		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
+		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Known: v.known,
+		Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
 		Now: v.now, Report: v.report, Events: events{v}, Remote: v.reads,
 		Plain: func(path string) bool { return v.rules.Is(policy.Plain, path) },
 	})

@@ -10,6 +10,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cas/proven"
 	"ckptfs/cas/store"
 	"ckptfs/fs/assemble"
 	"ckptfs/fs/policy/live"
@@ -33,6 +34,7 @@ type storage struct {
 	index   *chunks.DB
 	anchors *anchors.Index // nil: there is none
 	store   *store.Store
+	known   *proven.Known
 	reads   *reads
 	asm     *assemble.Reader
 
@@ -61,6 +63,8 @@ func (s *storage) open(o Options, watch func(*chunks.DB) store.Locator) error {
 		files = disk.ReadOnly{FS: files}
 		opt = store.Options{ReadOnly: true, Now: s.now}
 	}
+	s.known = proven.New(s.spill())
+	opt.Known = s.known
 	opt.ExpectBytes, opt.Spill = o.ExpectBytes, s.spill()
 	opt.Untrusted = o.Untrusted || o.Foreign || !s.lock.AtHome(s.folder)
 	opt.Verified = s.verified
