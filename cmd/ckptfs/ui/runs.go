@@ -82,6 +82,7 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
+	coming := s.runs.Logs(ctx, list)
 	q := r.URL.Query()
 	b := &runsBody{Query: q.Get("q"), Metric: q.Get("metric")}
 	b.Metrics = metricsOf(list)
@@ -117,6 +118,10 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 		}
 		p.Commands = append(p.Commands,
 			"ckptfs best "+s.full("runs/"+b.Rows[i].Run.Run)+" "+text.Word(b.Metric)+mode)
+	}
+	if coming > 0 {
+		b.Warm = fmt.Sprintf("reading the logs of %s that changed", text.Plural(int64(coming), "run"))
+		p.Refresh = 2
 	}
 	if n, done := s.runs.Warmed(); !done {
 		b.Warm = fmt.Sprintf("reading the logs of runs: %d of %d", n, len(list.Runs))
@@ -164,7 +169,7 @@ func (s *server) runRow(run *control.Run, b *runsBody) runRow {
 	if run.Writing > 0 {
 		row.Not += fmt.Sprintf("%d being written", run.Writing)
 	}
-	l := s.runs.Peek(run.Run)
+	l, _ := s.runs.Peek(run)
 	if l == nil {
 		return row
 	}

@@ -68,6 +68,7 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 	p := &page{Name: "store", Title: "Store", Here: "store", Body: b,
 		Data:     map[string]any{"stats": st, "status": status},
 		Commands: []string{"ckptfs stats " + s.root(), "ckptfs status " + s.root()}}
+	s.runs.Logs(ctx, list)
 	if n, done := s.runs.Warmed(); done {
 		b.Growth = s.growth(list)
 	} else {
@@ -211,7 +212,7 @@ func (s *server) growth(list *control.RunList) chart {
 	}
 	var all []saved
 	for i := range list.Runs {
-		l := s.runs.Peek(list.Runs[i].Run)
+		l, _ := s.runs.Peek(&list.Runs[i])
 		if l == nil {
 			continue
 		}

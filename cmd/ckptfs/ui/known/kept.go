@@ -8,50 +8,44 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Kept is an answer that is given at once, and asked for again behind it when it is old.
+// Kept is an answer that is not asked for again while it is fresh. Who asks meanwhile waits for the same one.
 type Kept[T any] struct {
 	life context.Context // what was begun for one page goes on for the next
 	ask  func(ctx context.Context) (*T, error)
+	now  func() time.Time
 
 	flight singleflight.Group
 	mu     sync.Mutex
 	last   *T
 	at     time.Time
+	asked  int // how often: what was asked before Forget is not kept
 }
 
 // Keep makes a Kept of what ask answers. What it asks ends with life.
 func Keep[T any](life context.Context, ask func(ctx context.Context) (*T, error)) *Kept[T] {
-	return &Kept[T]{life: life, ask: ask}
+	return &Kept[T]{life: life, ask: ask, now: time.Now}
 }
 
-// Get is the last answer. Only for the first does it wait, and for the next after one that failed. One that
-// is older than fresh is asked for again.
+// Get is an answer that was asked for no longer ago than fresh.
 func (k *Kept[T]) Get(ctx context.Context, fresh time.Duration) (*T, error) {
 	k.mu.Lock()
-	last, at := k.last, k.at
+	last, at, asked := k.last, k.at, k.asked
 	k.mu.Unlock()
-	if last != nil && time.Since(at) < fresh {
+	if last != nil && k.now().Sub(at) < fresh {
 		return last, nil
 	}
 	got := k.flight.DoChan("", func() (any, error) {
+		begun := k.now()
 		v, err := k.ask(k.life)
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if err != nil { // who asks next is told
+		if err != nil || k.asked != asked { // who asks next is told
 			k.last = nil
-			return nil, err
+			return v, err
 		}
-		k.last, k.at = v, time.Now()
+		k.last, k.at = v, begun
 		return v, nil
 	})
-	return wait(ctx, got, last)
-}
-
-// wait gives what is there, or waits for what is on its way.
-func wait[T any](ctx context.Context, got <-chan singleflight.Result, there *T) (*T, error) {
-	if there != nil {
-		return there, nil
-	}
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -61,4 +55,13 @@ func wait[T any](ctx context.Context, got <-chan singleflight.Result, there *T) 
 		}
 		return x.Val.(*T), nil
 	}
+}
+
+// Forget has the next who asks be told what is so then.
+func (k *Kept[T]) Forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.last = nil
+	k.asked++
+	k.flight.Forget("")
 }

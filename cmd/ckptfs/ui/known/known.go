@@ -1,5 +1,9 @@
-// Package known keeps what a page needs of all runs at hand. What was asked a moment ago is answered at once,
-// and asked again behind the answer: a page of a run of 50,000 steps does not wait for its log each time.
+// Package known keeps what a page needs of all runs at hand.
+//
+// The list of runs is never older than Fresh. It says which of the logs that are kept are not right any more:
+// these are waited for. The others are asked again, too, but a page does not wait for that longer than
+// Patience: one of a run of 50,000 steps has its log at once. A log that says other than the list has the list
+// asked for again. So what one page says of a run, the next one says, too.
 package known
 
 import (
@@ -23,8 +27,12 @@ type Source interface {
 	Log(ctx context.Context, run string, steps control.Listed) (*control.RunLog, error)
 }
 
-// Fresh is how old an answer may be that is given without asking again.
-const Fresh = 2 * time.Second
+const (
+	// Fresh is how old an answer may be that is given without asking again.
+	Fresh = 2 * time.Second
+	// Patience is how long a page waits for what it can do without.
+	Patience = 50 * time.Millisecond
+)
 
 const (
 	// mostBytes bounds the logs that are kept, of all runs together.
@@ -99,6 +107,7 @@ type Runs struct {
 	life   context.Context
 	flight singleflight.Group
 	list   *Kept[control.RunList]
+	now    func() time.Time
 
 	mu    sync.Mutex
 	logs  map[string]*entry
@@ -110,47 +119,149 @@ type Runs struct {
 
 type entry struct {
 	log  *Log
-	at   time.Time
+	at   time.Time // when it was asked for
 	used time.Time
 }
 
 // New makes an empty one.
 func New(life context.Context, from Source) *Runs {
-	return &Runs{from: from, life: life, list: Keep(life, from.Runs), logs: map[string]*entry{},
-		most: mostBytes}
+	r := &Runs{from: from, life: life, list: Keep(life, from.Runs), logs: map[string]*entry{},
+		most: mostBytes, now: time.Now}
+	r.list.now = func() time.Time { return r.now() }
+	return r
 }
 
 // List is the list of runs.
 func (r *Runs) List(ctx context.Context) (*control.RunList, error) { return r.list.Get(ctx, Fresh) }
 
-// Peek is the log of a run if it is at hand, however old; else nil.
-func (r *Runs) Peek(run string) *Log {
+// Peek is the log of a run if it is at hand; else nil. old: it is not what the list says of the run.
+func (r *Runs) Peek(run *control.Run) (l *Log, old bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.logs[run]; e != nil {
-		e.used = time.Now()
-		return e.log
+	e := r.logs[run.Run]
+	if e == nil {
+		return nil, false
 	}
-	return nil
+	e.used = r.now()
+	return e.log, !e.log.agrees(run)
+}
+
+// agrees reports whether l is of what a list says of the run.
+func (l *Log) agrees(run *control.Run) bool {
+	of := control.Run{Steps: len(l.Steps)}
+	for i := range l.Steps {
+		s := &l.Steps[i]
+		of.LogicalBytes += s.Logical
+		switch s.State {
+		case control.StepComplete:
+			of.Complete++
+		case control.StepTorn:
+			of.Torn++
+		default:
+			of.Writing++
+		}
+		if s.Time.After(of.Last) {
+			of.Last = s.Time
+		}
+	}
+	return of.Steps == run.Steps && of.Complete == run.Complete && of.Torn == run.Torn &&
+		of.Writing == run.Writing && of.LogicalBytes == run.LogicalBytes && of.Last.Equal(run.Last)
 }
 
 // Log is the log of a run, by its name.
 func (r *Runs) Log(ctx context.Context, run string) (*Log, error) {
+	list, err := r.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	said := &control.Run{}
+	if i := slices.IndexFunc(list.Runs, func(r control.Run) bool { return r.Run == run }); i >= 0 {
+		said = &list.Runs[i]
+	}
+	return r.logOf(ctx, run, said)
+}
+
+// Logs has the logs be read that are not what a list says of their runs, and waits for them, though not for
+// long. It returns how many are still to come.
+func (r *Runs) Logs(ctx context.Context, list *control.RunList) (left int) {
+	old := r.old(list)
+	if len(old) == 0 {
+		return 0
+	}
+	got := r.flight.DoChan("", func() (any, error) {
+		for _, run := range old {
+			_, _ = r.logOf(r.life, run.Run, run) // its page will say why not
+		}
+		return nil, nil
+	})
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-got:
+		return 0
+	}
+	return len(r.old(list))
+}
+
+// old are the runs of a list of which the logs that are kept are not right.
+func (r *Runs) old(list *control.RunList) (old []*control.Run) {
+	for i := range list.Runs {
+		if l, is := r.Peek(&list.Runs[i]); l != nil && is {
+			old = append(old, &list.Runs[i])
+		}
+	}
+	return old
+}
+
+// logOf is the log of a run of which the list says what said is.
+func (r *Runs) logOf(ctx context.Context, run string, said *control.Run) (*Log, error) {
 	r.mu.Lock()
 	var have *Log
 	fresh := false
 	if e := r.logs[run]; e != nil {
-		e.used = time.Now()
-		have, fresh = e.log, time.Since(e.at) < Fresh
+		e.used = r.now()
+		have, fresh = e.log, r.now().Sub(e.at) < Fresh
 	}
 	r.mu.Unlock()
-	if fresh {
+	right := have != nil && have.agrees(said)
+	if right && fresh {
 		return have, nil
 	}
-	return wait(ctx, r.flight.DoChan(run, func() (any, error) { return r.load(run) }), have)
+	asked := r.now()
+	got := r.flight.DoChan(run, func() (any, error) { return r.load(run) })
+	var enough <-chan time.Time
+	if right {
+		timer := time.NewTimer(Patience)
+		defer timer.Stop()
+		enough = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-enough:
+		return have, nil
+	case x := <-got:
+		if x.Err != nil {
+			return nil, x.Err
+		}
+		e := x.Val.(*entry)
+		if !e.log.agrees(said) && e.at.Before(asked) { // it was on its way already
+			var err error
+			if e, err = r.load(run); err != nil {
+				return nil, err
+			}
+		}
+		if !e.log.agrees(said) { // the list is older, or the run changes
+			r.list.Forget()
+		}
+		return e.log, nil
+	}
 }
 
-func (r *Runs) load(run string) (*Log, error) {
+func (r *Runs) load(run string) (*entry, error) {
+	begun := r.now()
 	l, err := r.read(run)
 	if Away(err) {
 		return nil, err
@@ -164,8 +275,8 @@ func (r *Runs) load(run string) (*Log, error) {
 	if err != nil { // it may be gone
 		return nil, err
 	}
-	now := time.Now()
-	r.logs[run], r.bytes = &entry{log: l, at: now, used: now}, r.bytes+l.bytes()
+	e := &entry{log: l, at: begun, used: r.now()}
+	r.logs[run], r.bytes = e, r.bytes+l.bytes()
 	for r.bytes > r.most && len(r.logs) > 1 {
 		oldest := ""
 		for name, e := range r.logs {
@@ -176,7 +287,7 @@ func (r *Runs) load(run string) (*Log, error) {
 		r.bytes -= r.logs[oldest].log.bytes()
 		delete(r.logs, oldest)
 	}
-	return l, nil
+	return e, nil
 }
 
 // Away reports that the daemon went away: what is known may still be so, and another daemon takes the mount

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"ckptfs/fs/control"
 )
 
 type source struct {
 	runs, steps int
+	slow        chan struct{} // unless nil, a log is not told before it is closed
 	asked       atomic.Int64
 	gone        bool
 	away        atomic.Int64 // how often the daemon is not there
@@ -21,7 +24,12 @@ type source struct {
 func (s *source) Runs(context.Context) (*control.RunList, error) {
 	l := &control.RunList{}
 	for i := range s.runs {
-		l.Runs = append(l.Runs, control.Run{Run: fmt.Sprint("r", i)})
+		r := control.Run{Run: fmt.Sprint("r", i), Steps: s.steps, LogicalBytes: int64(10 * s.steps)}
+		if s.steps > 3 {
+			r.Torn = 1
+		}
+		r.Complete = r.Steps - r.Torn
+		l.Runs = append(l.Runs, r)
 	}
 	return l, nil
 }
@@ -34,7 +42,11 @@ func (s *source) Log(_ context.Context, run string, steps control.Listed) (*cont
 	if s.away.Add(-1) >= 0 {
 		return nil, fmt.Errorf("store: %w", control.ErrNoDaemon)
 	}
-	for i := range s.steps {
+	n := s.steps
+	if s.slow != nil {
+		<-s.slow
+	}
+	for i := range n {
 		st := control.Step{Step: fmt.Sprint(i), State: control.StepComplete, LogicalBytes: 10,
 			Metrics: map[string]control.Number{"loss": control.Number(s.steps - i)}}
 		if i%2 == 1 {
@@ -50,10 +62,16 @@ func (s *source) Log(_ context.Context, run string, steps control.Listed) (*cont
 	return &control.RunLog{}, nil
 }
 
+// kept is the log of a run if it is at hand.
+func kept(r *Runs, run string) *Log {
+	l, _ := r.Peek(&control.Run{Run: run})
+	return l
+}
+
 func TestLog(t *testing.T) {
 	src := &source{runs: 3, steps: 4}
 	r := New(t.Context(), src)
-	if r.Peek("r0") != nil {
+	if kept(r, "r0") != nil {
 		t.Error("something is known of nothing")
 	}
 	l, err := r.Log(t.Context(), "r0")
@@ -70,11 +88,11 @@ func TestLog(t *testing.T) {
 	if l.Best(Values{[]float64{math.NaN(), 0, 0, 0}, []bool{true, false, false, false}}, false) != -1 {
 		t.Error("NaN is the best")
 	}
-	if again, _ := r.Log(t.Context(), "r0"); again != l || src.asked.Load() != 1 || r.Peek("r0") != l {
+	if again, _ := r.Log(t.Context(), "r0"); again != l || src.asked.Load() != 1 || kept(r, "r0") != l {
 		t.Error("it was asked again at once")
 	}
 	r.Warm(t.Context())
-	if n, done := r.Warmed(); n != 3 || !done || r.Peek("r2") == nil {
+	if n, done := r.Warmed(); n != 3 || !done || kept(r, "r2") == nil {
 		t.Errorf("%d, %v", n, done)
 	}
 	src.gone = true
@@ -93,7 +111,7 @@ func TestBound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r.Peek("r0") != nil || r.Peek("r2") == nil || r.bytes > r.most || r.bytes == 0 {
+	if kept(r, "r0") != nil || kept(r, "r2") == nil || r.bytes > r.most || r.bytes == 0 {
 		t.Errorf("%d bytes are kept", r.bytes)
 	}
 }
@@ -139,11 +157,70 @@ func TestAway(t *testing.T) {
 	src.away.Store(2)
 	r := New(t.Context(), src)
 	r.Warm(t.Context())
-	if r.Peek("r0") == nil || r.Peek("r1") == nil {
+	if kept(r, "r0") == nil || kept(r, "r1") == nil {
 		t.Fatal("a log is missing")
 	}
 	src.away.Store(1)
-	if _, err := r.load("r0"); err == nil || r.Peek("r0") == nil {
+	if _, err := r.load("r0"); err == nil || kept(r, "r0") == nil {
 		t.Errorf("the log is gone: %v", err)
 	}
+}
+
+// The list and the log of a run say the same: what the one tells, the other has when it is asked then.
+func TestAgree(t *testing.T) {
+	src := &source{runs: 2, steps: 5}
+	now := time.Unix(1, 0)
+	r := New(t.Context(), src)
+	r.now = func() time.Time { return now }
+	r.Warm(t.Context())
+	steps := func() (list, log int) {
+		t.Helper()
+		all, err := r.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := r.Log(t.Context(), "r0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all.Runs[0].Steps, len(l.Steps)
+	}
+	for range 3 {
+		src.steps++
+		now = now.Add(Fresh)
+		if list, log := steps(); list != src.steps || log != src.steps {
+			t.Errorf("%d steps: %d in the list, %d in the log", src.steps, list, log)
+		}
+	}
+	// The page of all runs has the values of those that changed.
+	src.steps++
+	now = now.Add(Fresh)
+	all, err := r.List(t.Context())
+	for err == nil && r.Logs(t.Context(), all) > 0 {
+		runtime.Gosched()
+	}
+	if l, old := r.Peek(&all.Runs[1]); err != nil || old || len(l.Steps) != src.steps {
+		t.Errorf("%v: %d steps of %d in a log", err, len(l.Steps), src.steps)
+	}
+	// The log is asked for first: the list, which is younger than Fresh, is not given any more.
+	src.steps++
+	now = now.Add(Fresh / 2)
+	delete(r.logs, "r0")
+	if l, err := r.Log(t.Context(), "r0"); err != nil || len(l.Steps) != src.steps {
+		t.Fatal(err)
+	}
+	if list, log := steps(); list != src.steps || log != src.steps {
+		t.Errorf("%d steps: %d in the list, %d in the log", src.steps, list, log)
+	}
+	// A log that takes long is not waited for while the list says that the kept one is right.
+	src.slow = make(chan struct{})
+	now = now.Add(Fresh)
+	asked := src.asked.Load()
+	if list, log := steps(); list != src.steps || log != src.steps {
+		t.Errorf("%d steps: %d in the list, %d in the log", src.steps, list, log)
+	}
+	for src.asked.Load() == asked { // it was asked for, behind that
+		runtime.Gosched()
+	}
+	close(src.slow)
 }
