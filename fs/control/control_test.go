@@ -176,6 +176,7 @@ func TestQueries(t *testing.T) {
 		for _, o := range []DuOptions{
 			{Paths: []string{"runs/a", "\xff&\n=1"}, ByUser: true},
 			{Paths: slices.Repeat([]string{strings.Repeat("x", 999)}, 2000), Brief: true},
+			{Paths: []string{"runs"}, Only: DuSharers},
 		} {
 			want := &Du{Parts: []Use{}, SharedWith: []Sharer{}}
 			want.Name = strings.ToValidUTF8(fmt.Sprint(o), "\ufffd")

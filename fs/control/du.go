@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 )
 
@@ -15,7 +16,21 @@ type DuOptions struct {
 	Paths  []string
 	ByUser bool // the parts are what each user owns
 	Brief  bool // neither the parts nor who shares are asked for
+	// Only is the part of the answer that is asked for: for answers that are made bit by bit. The rest of it is
+	// zero.
+	Only DuPart
 }
+
+// DuPart is a part of a Du.
+type DuPart string
+
+// The parts that can be asked for.
+const (
+	DuAll     DuPart = ""
+	DuSizes   DuPart = "sizes"   // what files take in the tree, all together and by Parts: nothing is read
+	DuParts   DuPart = "parts"   // Parts
+	DuSharers DuPart = "sharers" // all but Parts
+)
 
 // Use is what some files take, and what removing them gives back.
 //
@@ -62,6 +77,9 @@ func (o DuOptions) query() url.Values {
 	if o.Brief {
 		q.Set("brief", "1")
 	}
+	if o.Only != DuAll {
+		q.Set("only", string(o.Only))
+	}
 	return q
 }
 
@@ -78,7 +96,11 @@ func (h *Handler) du(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, &Error{Code: CodeInvalid, Message: "du: " + err.Error(), Errno: "EINVAL"}
 	}
-	o := DuOptions{ByUser: q.Get("by_user") == "1", Brief: q.Get("brief") == "1"}
+	o := DuOptions{ByUser: q.Get("by_user") == "1", Brief: q.Get("brief") == "1",
+		Only: DuPart(q.Get("only"))}
+	if !slices.Contains([]DuPart{DuAll, DuSizes, DuParts, DuSharers}, o.Only) {
+		return nil, Invalid("du: no answer has a part %q", o.Only)
+	}
 	for _, p := range q["path"] {
 		p, err := cleanPath(p)
 		if err != nil {

@@ -27,6 +27,8 @@ type Models interface {
 	Find(ctx context.Context, o FindOptions) (*Found, error)
 	// Lineage tells which models those at or below a path come from.
 	Lineage(ctx context.Context, path string) (*Lineage, error)
+	// Origins tells where all runs come from. So long it looks for what tensors are computed from.
+	Origins(ctx context.Context, within time.Duration) (*Origins, error)
 	// Ancestor finds the most recent model that both of two come from.
 	Ancestor(ctx context.Context, a, b string) (*CommonAncestor, error)
 	// Owner tells which model first stored a tensor of a file.
@@ -141,6 +143,7 @@ func (n *Number) UnmarshalJSON(p []byte) error {
 func (h *Handler) models(m Models) {
 	h.comparing(m)
 	h.lineage(m)
+	h.origins(m)
 	h.matching(m)
 	h.mux.HandleFunc("GET /v1/runs", plain(func(r *http.Request) (any, error) { return m.Runs(r.Context()) }))
 	h.mux.HandleFunc("GET /v1/log", h.log(m))

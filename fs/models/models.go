@@ -130,6 +130,7 @@ type Models struct {
 
 	refusals
 	departures departures
+	origins
 
 	stale      atomic.Bool // something was packed below runs/ since the last settle began
 	background background
@@ -139,6 +140,7 @@ type Models struct {
 func New(o Options) *Models {
 	m := &Models{o: o, seen: map[string]*steps.Step{}, problems: map[string]string{},
 		background: background{wake: make(chan struct{}, 1)}}
+	m.origins = newOrigins(m)
 	m.background.ctx, m.background.cancel = context.WithCancel(context.Background())
 	return m
 }

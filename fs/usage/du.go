@@ -75,6 +75,13 @@ func (u *Usage) duLocked(ctx context.Context, o control.DuOptions) (*control.Du,
 	if len(places) == 1 {
 		d.Name = places[0].path
 	}
+	if o.Only == control.DuSizes {
+		u.mirror.removal(all, &d.Use)
+		return d, u.parts(ctx, d, places, all, o)
+	}
+	if o.Only == control.DuParts {
+		return d, u.parts(ctx, d, places, all, o)
+	}
 	t, err := u.use(ctx, all, &d.Use)
 	if err != nil {
 		return nil, err
@@ -83,8 +90,10 @@ func (u *Usage) duLocked(ctx context.Context, o control.DuOptions) (*control.Du,
 	if o.Brief {
 		return d, nil
 	}
-	if err := u.parts(ctx, d, places, all, o.ByUser); err != nil {
-		return nil, err
+	if o.Only != control.DuSharers {
+		if err := u.parts(ctx, d, places, all, o); err != nil {
+			return nil, err
+		}
 	}
 	return d, u.sharers(ctx, d, t, all)
 }
@@ -146,13 +155,20 @@ func (m *mirror) removal(s selection, use *control.Use) (needs, goes []delta) {
 }
 
 // parts are what the answer is made of.
-func (u *Usage) parts(ctx context.Context, d *control.Du, places []place, all selection, byUser bool) error {
+func (u *Usage) parts(ctx context.Context, d *control.Du, places []place, all selection,
+	o control.DuOptions) error {
 	add := func(name string, s selection) error {
 		if len(d.Parts) == 2*maxParts {
 			largest(d)
 		}
 		part := control.Use{Name: name}
-		_, err := u.use(ctx, s, &part)
+		var err error
+		if o.Only == control.DuSizes {
+			u.mirror.removal(s, &part)
+			err = ctx.Err()
+		} else {
+			_, err = u.use(ctx, s, &part)
+		}
 		d.Parts = append(d.Parts, part)
 		return err
 	}
@@ -161,7 +177,7 @@ func (u *Usage) parts(ctx context.Context, d *control.Du, places []place, all se
 		slices.SortFunc(d.Parts, func(a, b control.Use) int { return runs.Compare(a.Name, b.Name) })
 	}()
 	switch {
-	case byUser:
+	case o.ByUser:
 		owned := map[uint32]selection{}
 		for _, n := range all {
 			if f := u.mirror.files[n.ino]; f != nil && f.known {
@@ -195,7 +211,7 @@ func (u *Usage) parts(ctx context.Context, d *control.Du, places []place, all se
 func largest(d *control.Du) {
 	slices.SortFunc(d.Parts, func(a, b control.Use) int {
 		return cmp.Or(cmp.Compare(b.AloneBytes+b.FreedBytes, a.AloneBytes+a.FreedBytes),
-			cmp.Compare(b.StoredBytes, a.StoredBytes), runs.Compare(a.Name, b.Name))
+			cmp.Compare(b.StoredBytes, a.StoredBytes), cmp.Compare(b.LogicalBytes, a.LogicalBytes), runs.Compare(a.Name, b.Name))
 	})
 	n := min(len(d.Parts), maxParts)
 	d.MoreParts += len(d.Parts) - n

@@ -178,7 +178,10 @@ func (s *sharing) see(ctx context.Context, x sharer, needs []delta) error {
 // cut leaves those who share most.
 func (s *sharing) cut() {
 	slices.SortFunc(s.all, func(a, b sharer) int {
-		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.dir.path(), b.dir.path()), cmp.Compare(a.ino, b.ino))
+		if n := cmp.Compare(b.bytes, a.bytes); n != 0 {
+			return n // paths take longer
+		}
+		return cmp.Or(cmp.Compare(a.dir.path(), b.dir.path()), cmp.Compare(a.ino, b.ino))
 	})
 	n := min(maxSharers, len(s.all))
 	s.more += len(s.all) - n

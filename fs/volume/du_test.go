@@ -82,6 +82,22 @@ func (m *usageModel) foretell(rt *rapid.T) {
 	if brief := r.duBy(control.DuOptions{Paths: paths, Brief: true}); brief.Use != d.Use {
 		rt.Fatalf("%v: briefly %+v, else %+v", paths, brief.Use, d.Use)
 	}
+	// An answer that is made bit by bit is the same.
+	parts := r.duBy(control.DuOptions{Paths: paths, Only: control.DuParts}).Parts
+	if !slices.Equal(parts, d.Parts) {
+		r.t.Errorf("alone the parts are %+v, with the rest %+v", parts, d.Parts)
+	}
+	if s := r.duBy(control.DuOptions{Paths: paths, Only: control.DuSharers}); s.Use != d.Use ||
+		!slices.Equal(s.SharedWith, d.SharedWith) || len(s.Parts) > 0 {
+		r.t.Errorf("without parts it is %+v, with them %+v", s, d)
+	}
+	sizes := r.duBy(control.DuOptions{Paths: paths, Only: control.DuSizes})
+	for i, u := range append(slices.Clone(d.Parts), d.Use) {
+		u.StoredBytes, u.AloneBytes = 0, 0
+		if got := append(slices.Clone(sizes.Parts), sizes.Use)[i]; got != u {
+			r.t.Errorf("the sizes are %+v, with the rest %+v", got, u)
+		}
+	}
 	m.parts(rt, d)
 	for _, p := range paths {
 		m.remove(p)

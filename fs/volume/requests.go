@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -179,6 +180,12 @@ func (q *Requests) Steps(ctx context.Context, p string) (*control.RunLog, error)
 func (q *Requests) Lineage(ctx context.Context, p string) (*control.Lineage, error) {
 	q.v.sharing.appear(ctx, p)
 	return q.v.models.Lineage(ctx, p)
+}
+
+// Origins tells where all runs come from.
+func (q *Requests) Origins(ctx context.Context, within time.Duration) (*control.Origins, error) {
+	q.v.sharing.appear(ctx, steps.Dir)
+	return q.v.models.Origins(ctx, within)
 }
 
 // Ancestor finds the most recent model that both come from.

@@ -3,6 +3,8 @@ package ui
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"math"
 	"net/http"
 	"path"
 	"slices"
@@ -10,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
 	indexruns "ckptfs/index/runs"
@@ -21,7 +26,10 @@ type graph struct {
 	Runs  []string    `json:"runs"` // in the order of the lanes
 	Nodes []graphNode `json:"nodes"`
 	Edges []graphEdge `json:"edges"`
-	Cut   bool        `json:"cut,omitempty"` // there are more than are shown
+	Of    int         `json:"of"`             // runs that there are
+	Steps int         `json:"steps"`          // of these runs that the graph could have
+	Files int         `json:"files"`          // that are looked at for what they are computed from
+	Left  int         `json:"left,omitempty"` // of these that are not yet
 }
 
 type graphNode struct {
@@ -31,6 +39,8 @@ type graphNode struct {
 	Time    time.Time `json:"time,omitzero"`
 	Column  int       `json:"column"`
 	Retired bool      `json:"retired,omitempty"`
+
+	run string
 }
 
 type graphEdge struct {
@@ -42,25 +52,59 @@ type graphEdge struct {
 	Label string `json:"label,omitempty"`
 }
 
-// mostNodes is how many steps the graph has.
-const mostNodes = 1500
+// mostLanes and mostNodes are how many runs and steps the graph has.
+const mostLanes, mostNodes = 200, 1500
 
-// graphFresh is how old a graph may be that is shown without making it again.
-const graphFresh = 10 * time.Second
+// lookFor is how long the daemon looks through files before it tells how far it came.
+const lookFor = 200 * time.Millisecond
 
-func (s *server) lineagePart(ctx context.Context, _ *http.Request) (*page, error) {
-	g, err := s.origins.Get(ctx, graphFresh)
+// patience is how long the answer to a part of a page waits for all that is to be told.
+const patience = 40 * time.Millisecond
+
+func (s *server) lineagePart(ctx context.Context, r *http.Request) (*page, error) {
+	g, whole, err := s.origins.Get(ctx, known.Fresh, patienceOf(r))
 	if err != nil {
 		return nil, err
 	}
-	body := struct {
-		*graph
-		Chart chart
-		Rows  []originRow
-	}{g, chart{"graph", "Runs, and the steps that they come from. A solid line is within a run. A dashed one leads to what comes " +
-		"from elsewhere. Grey steps were removed.", g}, g.origins()}
-	return &page{Name: "origins", Body: body, Data: g}, nil
+	body := &originsBody{}
+	p := &page{Name: "origins", Body: body, Data: g}
+	if !whole {
+		p.Refresh = 1
+		body.Waits = "Reading which models there are."
+	}
+	if g == nil {
+		return p, nil
+	}
+	if body.graph = g; g.Left > 0 {
+		body.Waits = fmt.Sprintf("Looking for models that are computed from others: %s of %s.",
+			humanize.Comma(int64(g.Files-g.Left)), text.Plural(int64(g.Files), "file"))
+	} else if !whole {
+		body.Waits = "Looking what is new."
+	}
+	body.Chart = chart{"graph", "Runs, and the steps that they come from. A solid line is within a run. A dashed one leads to what comes " +
+		"from elsewhere. Grey steps were removed.", g}
+	body.Rows = g.origins()
+	return p, nil
 }
+
+// patienceOf is how long an answer waits to be whole: a program that asks for JSON gets all of it.
+func patienceOf(r *http.Request) time.Duration {
+	if r.URL.Query().Get("json") == "1" {
+		return math.MaxInt64
+	}
+	return patience
+}
+
+// originsBody is where all runs come from.
+type originsBody struct {
+	*graph
+	Waits string // what is still to come
+	Chart chart
+	Rows  []originRow
+}
+
+// Hidden is how many runs are not drawn.
+func (b *originsBody) Hidden() int { return b.Of - len(b.Runs) }
 
 // originRow is an edge between runs, as text.
 type originRow struct{ From, FromURL, To, ToURL, How, What string }
@@ -86,62 +130,54 @@ func (g *graph) origins() (rows []originRow) {
 	return rows
 }
 
-// stepPath is the step that a model lies in, as the path of its folder, and the run's name.
-func stepPath(model string, runs map[string]bool) (run, step string) {
+// stepPath is the step that a model lies in, and its run's name; "": none.
+func stepPath(model string) (run, step string) {
 	rest, ok := strings.CutPrefix(model, "runs/")
-	if !ok {
-		return "", ""
-	}
-	parts := strings.Split(rest, "/")
-	for n := len(parts) - 1; n > 0; n-- {
-		if name := strings.Join(parts[:n], "/"); runs[name] {
-			return name, parts[n]
-		}
-	}
-	if len(parts) >= 2 { // of a run that is gone
+	if parts := strings.SplitN(rest, "/", 3); ok && len(parts) >= 2 {
 		return parts[0], parts[1]
 	}
 	return "", ""
 }
 
 // grow makes the graph.
-func (s *server) grow(ctx context.Context) (*graph, error) {
-	list, err := s.runs.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	there := map[string]bool{}
-	for i := range list.Runs {
-		there[list.Runs[i].Run] = true
-	}
-	g := &growing{graph: &graph{Runs: []string{}, Nodes: []graphNode{}, Edges: []graphEdge{}},
-		at: map[string]int{}, of: map[string][]int{}, runs: there}
-	for i := range list.Runs {
-		name := list.Runs[i].Run
-		l, err := s.c.Lineage(ctx, "runs/"+name)
+func (s *server) grow(ctx context.Context, tell func(*graph)) (*graph, error) {
+	for {
+		o, err := s.c.Origins(ctx, lookFor)
 		if err != nil {
-			if ctx.Err() != nil || known.Away(err) {
-				return nil, err
-			}
-			continue // it has no models
+			return nil, err
 		}
-		g.run(l)
-		g.computed(l)
+		g := graphOf(o)
+		if o.Left == 0 {
+			return g, nil
+		}
+		tell(g)
 	}
+}
+
+func graphOf(o *control.Origins) *graph {
+	g := &growing{graph: &graph{Runs: []string{}, Nodes: []graphNode{}, Edges: []graphEdge{}, Files: o.Files,
+		Left: o.Left}, at: map[string]int{}, edge: map[[2]int]int{}}
+	for i := range o.Models {
+		g.model(&o.Models[i])
+	}
+	for i := range o.Reproduced {
+		g.computed(&o.Reproduced[i])
+	}
+	g.choose()
 	g.arrange()
-	return g.graph, nil
+	return g.graph
 }
 
 type growing struct {
 	*graph
-	runs map[string]bool
 	at   map[string]int   // nodes by path
-	of   map[string][]int // by run
+	edge map[[2]int]int   // edges by their nodes
+	of   map[string][]int // nodes by run
 }
 
-// node is the node of a model's step; -1: there is none, or no room.
+// node is the node of a model's step; -1: there is none.
 func (g *growing) node(m *control.Model) int {
-	run, step := stepPath(m.Path, g.runs)
+	run, step := stepPath(m.Path)
 	if run == "" {
 		return -1
 	}
@@ -152,57 +188,94 @@ func (g *growing) node(m *control.Model) int {
 		}
 		return i
 	}
-	if g.Cut = g.Cut || len(g.Nodes) == mostNodes; g.Cut {
-		return -1
-	}
-	i := len(g.Nodes)
-	g.at[p], g.of[run] = i, append(g.of[run], i)
-	g.Nodes = append(g.Nodes, graphNode{Step: step, Path: p, Time: m.Time, Retired: m.Retired})
-	return i
+	g.at[p] = len(g.Nodes)
+	g.Nodes = append(g.Nodes, graphNode{Step: step, Path: p, Time: m.Time, Retired: m.Retired, run: run})
+	return g.at[p]
 }
 
-// run adds the models of a run.
-func (g *growing) run(l *control.Lineage) {
-	for i := range l.Models {
-		m := &l.Models[i]
-		own, _ := stepPath(m.Path, g.runs)
-		if i == 0 || i == len(l.Models)-1 {
-			g.node(&m.Model)
+// between is the edge between two nodes, which is made unless it is there; nil where one of these is not.
+func (g *growing) between(a, b int, how string) *graphEdge {
+	if a < 0 || b < 0 || a == b {
+		return nil
+	}
+	at, ok := g.edge[[2]int{a, b}]
+	if !ok {
+		at = len(g.Edges)
+		g.edge[[2]int{a, b}], g.Edges = at, append(g.Edges, graphEdge{From: a, To: b, How: how})
+	}
+	return &g.Edges[at]
+}
+
+// model adds a model, and those of other runs that it comes from.
+func (g *growing) model(m *control.ModelLineage) {
+	own, _ := stepPath(m.Path)
+	to := g.node(&m.Model)
+	if len(m.Chain) > 1 {
+		if run, _ := stepPath(m.Chain[1].Path); run != own {
+			g.between(g.node(&m.Chain[1].Model), to, m.How)
 		}
-		from := m.Merged
-		how := slices.Repeat([]string{"merged"}, len(m.Merged))
-		if len(m.Chain) > 1 && m.Chain[1].Seq == m.Parent {
-			if run, _ := stepPath(m.Chain[1].Path, g.runs); run != own {
-				from = append([]control.Model{m.Chain[1].Model}, from...)
-				how = append([]string{m.How}, how...)
-			}
-		}
-		for k := range from {
-			a, b := g.node(&from[k]), g.node(&m.Model)
-			e := graphEdge{From: a, To: b, How: how[k]}
-			if a >= 0 && b >= 0 && a != b && !slices.Contains(g.Edges, e) {
-				g.Edges = append(g.Edges, e)
-			}
-		}
+	}
+	for i := range m.Merged {
+		g.between(g.node(&m.Merged[i]), to, "merged")
 	}
 }
 
-// computed adds what the files of a run follow from, whether anybody declared it or not.
-func (g *growing) computed(l *control.Lineage) {
-	for i := range l.Reproduced {
-		r := &l.Reproduced[i]
-		for k := range r.From {
-			a, b := g.node(&control.Model{Path: r.From[k].Path}), g.node(&control.Model{Path: r.Path})
-			if a < 0 || b < 0 || a == b {
-				continue
-			}
-			at := slices.IndexFunc(g.Edges, func(e graphEdge) bool { return e.From == a && e.To == b })
-			if at < 0 {
-				at = len(g.Edges)
-				g.Edges = append(g.Edges, graphEdge{From: a, To: b, How: "reproduced"})
-			}
-			e := &g.Edges[at]
+// computed adds what a file follows from, whether anybody declared it or not.
+func (g *growing) computed(r *control.Reproduction) {
+	for k := range r.From {
+		e := g.between(g.node(&control.Model{Path: r.From[k].Path}), g.node(&control.Model{Path: r.Path}),
+			"reproduced")
+		if e != nil {
 			e.What, e.Label = and(e.What, g.formula(r)), and(e.Label, labelOf(r, k))
+		}
+	}
+}
+
+// choose leaves the runs that there is room for, those first that come from each other: the largest families
+// of them before smaller ones.
+func (g *growing) choose() {
+	family := map[string]string{} // a run to one of its family; the last of them to itself
+	var find func(run string) string
+	find = func(run string) string {
+		if family[run] != run {
+			family[run] = find(family[run])
+		}
+		return family[run]
+	}
+	for i := range g.Nodes {
+		family[g.Nodes[i].run] = g.Nodes[i].run
+	}
+	for i := range g.Edges {
+		family[find(g.Nodes[g.Edges[i].To].run)] = find(g.Nodes[g.Edges[i].From].run)
+	}
+	size, names := map[string]int{}, make([]string, 0, len(family))
+	for run := range family {
+		size[find(run)]++
+		names = append(names, run)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		x, y := find(a), find(b)
+		return cmp.Or(cmp.Compare(size[y], size[x]), indexruns.Compare(x, y), indexruns.Compare(a, b))
+	})
+	g.Of, g.Steps = len(names), len(g.Nodes)
+	g.of = map[string][]int{}
+	for _, run := range names[:min(len(names), mostLanes)] {
+		g.of[run] = nil
+	}
+	nodes, now := g.Nodes, make([]int, len(g.Nodes)) // where nodes are then; -1: nowhere
+	g.Nodes = []graphNode{}
+	for i := range nodes {
+		now[i] = -1
+		if of, ok := g.of[nodes[i].run]; ok && len(g.Nodes) < mostNodes {
+			now[i] = len(g.Nodes)
+			g.of[nodes[i].run], g.Nodes = append(of, now[i]), append(g.Nodes, nodes[i])
+		}
+	}
+	edges := g.Edges
+	g.Edges = []graphEdge{}
+	for _, e := range edges {
+		if e.From, e.To = now[e.From], now[e.To]; e.From >= 0 && e.To >= 0 {
+			g.Edges = append(g.Edges, e)
 		}
 	}
 }
@@ -219,7 +292,7 @@ func and(all, one string) string {
 func (g *growing) formula(r *control.Reproduction) string {
 	out := ""
 	for _, piece := range withLinks(r.What, sources(r)) {
-		if run, step := stepPath(piece.Text, g.runs); piece.URL != "" && run != "" {
+		if run, step := stepPath(piece.Text); piece.URL != "" && run != "" {
 			out += path.Join(run, step)
 		} else {
 			out += piece.Text
@@ -246,9 +319,8 @@ func (g *growing) arrange() {
 	children := map[string][]string{}
 	hasParent := map[string]bool{}
 	for _, e := range g.Edges {
-		a, _ := stepPath(g.Nodes[e.From].Path+"/x", g.runs)
-		b, _ := stepPath(g.Nodes[e.To].Path+"/x", g.runs)
-		if a != b && !hasParent[b] && a != "" {
+		a, b := g.Nodes[e.From].run, g.Nodes[e.To].run
+		if a != b && !hasParent[b] {
 			children[a] = append(children[a], b)
 			hasParent[b] = true
 		}

@@ -187,20 +187,26 @@ func parse() map[string]*template.Template {
 // page serves a page.
 func (s *server) page(of answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p, err := of(r.Context(), r)
-		for wait := 50 * time.Millisecond; err != nil && known.Away(err) && wait < 2*time.Second; wait *= 2 {
-			select {
-			case <-time.After(wait):
-				p, err = of(r.Context(), r)
-			case <-r.Context().Done():
-			}
-		}
+		p, err := s.soon(r, of)
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
 		s.send(w, r, p)
 	}
+}
+
+// patiently makes a page, also where one daemon takes over from another meanwhile.
+func patiently(ctx context.Context, r *http.Request, of answer) (*page, error) {
+	p, err := of(ctx, r)
+	for wait := 50 * time.Millisecond; err != nil && known.Away(err) && wait < 2*time.Second; wait *= 2 {
+		select {
+		case <-time.After(wait):
+			p, err = of(ctx, r)
+		case <-ctx.Done():
+		}
+	}
+	return p, err
 }
 
 // send answers with a page, or with its JSON.
@@ -243,6 +249,7 @@ func (s *server) render(w http.ResponseWriter, r *http.Request, status int, p *p
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Ckptfs-Title", url.PathEscape(cut(p.Title, mostShown)))
 	if p.Refresh > 0 {
 		w.Header().Set("Ckptfs-Refresh", strconv.Itoa(p.Refresh))
 	}

@@ -227,6 +227,7 @@ func stepOf(l *known.Log, i int) *stepPart {
 type removalBody struct {
 	*control.Du
 	Path      string
+	Waits     string // what is still to come
 	Shared    int64
 	Now, Then int64 // bytes that come back at once, and with the next prune
 	With      []sharer
@@ -239,14 +240,41 @@ type sharer struct {
 
 func (s *server) removalPart(ctx context.Context, r *http.Request) (*page, error) {
 	p := r.URL.Query().Get("path")
-	d, err := s.c.Du(ctx, control.DuOptions{Paths: []string{p}})
+	if r.URL.Query().Get("json") == "1" {
+		d, err := s.c.Du(ctx, control.DuOptions{Paths: []string{p}})
+		return &page{Data: d}, err
+	}
+	d, whole, err := s.gone.Of(p).Get(ctx, known.Fresh, patience)
 	if err != nil {
 		return nil, err
 	}
-	b := &removalBody{Du: d, Path: p, Shared: d.StoredBytes - d.AloneBytes, Now: d.FreedBytes,
-		Then: d.AloneBytes}
+	out := &page{Name: "removal"}
+	b := &removalBody{Du: d, Path: p}
+	if out.Body = b; !whole {
+		out.Refresh = 1
+	}
+	if d == nil {
+		b.Waits = "Looking what only this needs."
+		return out, nil
+	}
+	b.Shared, b.Now, b.Then = d.StoredBytes-d.AloneBytes, d.FreedBytes, d.AloneBytes
+	if !whole && len(d.SharedWith) == 0 && b.Shared > 0 {
+		b.Waits = "Looking who needs the rest."
+	}
 	for _, x := range d.SharedWith[:min(len(d.SharedWith), 10)] {
 		b.With = append(b.With, sharer{x.Path, pathURL(x.Path), x.Bytes})
 	}
-	return &page{Name: "removal", Body: b, Data: d}, nil
+	return out, nil
+}
+
+// goes is what removing a path gives back; who shares it comes last.
+func (s *server) goes(ctx context.Context, p string, tell func(*control.Du)) (*control.Du, error) {
+	o := control.DuOptions{Paths: []string{p}, Brief: true}
+	d, err := s.c.Du(ctx, o)
+	if err != nil || d.StoredBytes == d.AloneBytes {
+		return d, err
+	}
+	tell(d)
+	o.Brief, o.Only = false, control.DuSharers
+	return s.c.Du(ctx, o)
 }

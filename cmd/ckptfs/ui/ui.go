@@ -93,7 +93,7 @@ type started struct {
 func run(ctx context.Context, s Shell, ln net.Listener, srv *server) error {
 	go func() { // so that the pages that take longest are quick, too
 		srv.runs.Warm(ctx)
-		_, _ = srv.origins.Get(ctx, graphFresh)
+		_, _, _ = srv.origins.Get(ctx, known.Fresh, 0)
 	}()
 	out := started{URL: address(ln, srv.gate.token, srv.at.Path), Store: srv.at.Store, Write: srv.write}
 	err := s.Show(out, func(w io.Writer) { fmt.Fprintf(w, "%s\n", out.URL) })
@@ -105,19 +105,25 @@ func run(ctx context.Context, s Shell, ln net.Listener, srv *server) error {
 
 // server makes the pages of one store.
 type server struct {
-	c     *control.Client
-	at    *place.Place
-	write bool
-	gate  *gate
-	runs  *known.Runs
-	moves *moves.Moves
-	// origins takes longer to make than a page may
-	origins *known.Kept[graph]
+	life    context.Context // until the command ends
+	c       *control.Client
+	at      *place.Place
+	write   bool
+	gate    *gate
+	runs    *known.Runs
+	moves   *moves.Moves
+	origins *known.Growing[graph]
+	rooms   *known.Several[spaceOf, room]
+	gone    *known.Several[string, control.Du]
+
+	promised promised
 }
 
 func newServer(life context.Context, c *control.Client, at *place.Place, token string, write bool) *server {
-	s := &server{c: c, at: at, write: write, runs: known.New(life, c), moves: moves.New(life, c)}
-	s.origins = known.Keep(life, s.grow)
+	s := &server{life: life, c: c, at: at, write: write, runs: known.New(life, c), moves: moves.New(life, c)}
+	s.promised.all = map[string]*promise{}
+	s.rooms, s.gone = known.GrowSeveral(life, s.count), known.GrowSeveral(life, s.goes)
+	s.origins = known.Grow(life, s.grow)
 	s.gate = &gate{token: token, forms: newToken(), next: s.routes()}
 	return s
 }

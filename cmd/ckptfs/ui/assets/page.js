@@ -235,15 +235,29 @@
     }
   }
 
+  // A part that is not whole yet is asked for until it is.
   async function part(where, url) {
-    try {
-      const r = await fetch(url, { headers: { "Ckptfs-Part": "main" } });
-      where.innerHTML = await r.text(); // the program's own page, with all names escaped
-    } catch (e) {
-      where.textContent = "It could not be fetched: " + e.message;
+    where.ariaBusy = "true";
+    for (let had = "", again = 1; again;) {
+      try {
+        const r = await fetch(url, { headers: { "Ckptfs-Part": "main" } });
+        const now = await r.text(); // the program's own page, with all names escaped
+        again = r.ok ? Number(r.headers.get("Ckptfs-Refresh")) : 0;
+        if (!where.isConnected) return;
+        // what a person does there goes before what is not whole
+        if (now !== had && !(again && where.contains(document.activeElement))) {
+          where.innerHTML = had = now;
+          tidy();
+          begin(where);
+        }
+      } catch (e) {
+        where.textContent = "It could not be fetched: " + e.message;
+        again = 0;
+      }
+      if (again) await new Promise((then) => setTimeout(then, again * 1000));
     }
     where.removeAttribute("data-load");
-    begin(where);
+    where.ariaBusy = "false";
   }
 
   function begin(root) {
@@ -264,9 +278,14 @@
     const wait = Number(main.dataset.refresh);
     if (!wait) return;
     await new Promise((then) => setTimeout(then, wait * 1000));
-    const r = await fetch(location.href, { headers: { "Ckptfs-Part": "main" } });
-    if (!r.ok) return;
+    let r;
+    try {
+      r = await fetch(location.href, { headers: { "Ckptfs-Part": "main" } });
+    } catch (e) {
+      return; // nobody answers there any more
+    }
     main.dataset.refresh = r.headers.get("Ckptfs-Refresh") || "";
+    document.title = decodeURIComponent(r.headers.get("Ckptfs-Title")) + " · ckptfs";
     // what a person does there goes before
     if (!main.contains(document.activeElement) || main === document.activeElement) {
       main.innerHTML = await r.text();

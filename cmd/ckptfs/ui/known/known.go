@@ -2,8 +2,8 @@
 //
 // The list of runs is never older than Fresh. It says which of the logs that are kept are not right any more:
 // these are waited for. The others are asked again, too, but a page does not wait for that longer than
-// Patience: one of a run of 50,000 steps has its log at once. A log that says other than the list has the list
-// asked for again. So what one page says of a run, the next one says, too.
+// Patience: one of a run of 50,000 steps has its log at once. A log that says other than the list has the
+// list asked for again. So what one page says of a run, the next one says, too.
 package known
 
 import (
