@@ -16,8 +16,8 @@ type DuOptions struct {
 	Paths  []string
 	ByUser bool // the parts are what each user owns
 	Brief  bool // neither the parts nor who shares are asked for
-	// Only is the part of the answer that is asked for: for answers that are made bit by bit. The rest of it is
-	// zero.
+	// Only is the part of the answer that is asked for: for answers that are made bit by bit. The rest of it
+	// is zero.
 	Only DuPart
 }
 

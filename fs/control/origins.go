@@ -10,8 +10,8 @@ import (
 // Origins is where the runs come from: the answer of Models.Origins. Tensors of the first files of each run
 // are looked at, for what these are computed from; what was looked at once is known from then on.
 type Origins struct {
-	// Models are, of each run, the first one and the last one, and those that come from a model of another run
-	// or are merged. A chain has the model and its parent.
+	// Models are, of each run, the first one and the last one, and those that come from a model of another
+	// run or are merged. A chain has the model and its parent.
 	Models     []ModelLineage `json:"models"`
 	Reproduced []Reproduction `json:"reproduced"`
 	Files      int            `json:"files"` // that are to be looked at

@@ -37,7 +37,8 @@ func (r *rig) origins(within time.Duration) (models, reproduced string, left int
 		all = append(all, of)
 	}
 	for i := range o.Reproduced {
-		follow = append(follow, short(o.Reproduced[i].Path)+": "+strings.ReplaceAll(o.Reproduced[i].What, "runs/", ""))
+		what := strings.ReplaceAll(o.Reproduced[i].What, "runs/", "")
+		follow = append(follow, short(o.Reproduced[i].Path)+": "+what)
 	}
 	return strings.Join(all, ", "), strings.Join(follow, ", "), o.Left
 }

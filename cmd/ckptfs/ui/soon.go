@@ -72,9 +72,13 @@ func (s *server) soon(r *http.Request, of answer) (*page, error) {
 	case <-timer.C:
 	}
 	here, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if of := map[string]string{"": "store", "run": "runs", "compare": "runs", "path": "files", "tensor": "files",
-		"diff": "files"}[here]; of != "" {
-		here = of
+	switch here {
+	case "":
+		here = "store"
+	case "run", "compare":
+		here = "runs"
+	case "path", "tensor", "diff":
+		here = "files"
 	}
 	says := "Looking at the store."
 	if n := time.Since(now.begun); n > 2*time.Second {

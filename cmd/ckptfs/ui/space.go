@@ -147,13 +147,13 @@ func (s *server) countParts(ctx context.Context, m *room, tell func(*room)) erro
 	}
 	for some := range slices.Chunk(names, partsAtATime) {
 		err := take(some)
-		if err != nil && control.AsError(err).Code == control.CodeNotFound { // one went since
-			for _, one := range some {
-				if err = take([]string{one}); err != nil && control.AsError(err).Code != control.CodeNotFound {
-					return err
+		if went(err) {
+			err = nil
+			for i := 0; i < len(some) && err == nil; i++ {
+				if err = take(some[i : i+1]); went(err) {
+					err = nil
 				}
 			}
-			err = nil
 		}
 		if err != nil {
 			return err
@@ -163,6 +163,9 @@ func (s *server) countParts(ctx context.Context, m *room, tell func(*room)) erro
 	m.Parts = slices.DeleteFunc(m.Parts, func(u control.Use) bool { return !m.counted[u.Name] })
 	return nil
 }
+
+// went reports whether what was asked about is not there any more.
+func went(err error) bool { return err != nil && control.AsError(err).Code == control.CodeNotFound }
 
 // countSharers finds out who shares with the first parts.
 func (s *server) countSharers(ctx context.Context, m *room, tell func(*room)) (*room, error) {
@@ -176,7 +179,7 @@ func (s *server) countSharers(ctx context.Context, m *room, tell func(*room)) (*
 	for _, name := range of {
 		tell(m.tell())
 		one, err := s.c.Du(ctx, control.DuOptions{Paths: []string{name}, Only: control.DuSharers})
-		if err != nil && control.AsError(err).Code != control.CodeNotFound {
+		if err != nil && !went(err) {
 			return nil, err
 		}
 		m.with[name] = nil
@@ -255,7 +258,8 @@ func (b *spacePartBody) table(u *url.URL) {
 	var rows []useRow
 	for i := range b.Parts {
 		u := &b.Parts[i]
-		row := useRow{Use: *u, Counted: b.counted[u.Name], Shown: u.Name, Shared: u.StoredBytes - u.AloneBytes}
+		row := useRow{Use: *u, Counted: b.counted[u.Name], Shown: u.Name,
+			Shared: u.StoredBytes - u.AloneBytes}
 		if b.ByUser {
 			if who, err := user.LookupId(u.Name); err == nil {
 				row.Shown = who.Username
