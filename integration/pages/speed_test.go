@@ -85,7 +85,7 @@ func TestSpeed(t *testing.T) {
 			t.Errorf("%s: %d: %.300s", p, status, body)
 		}
 		whole := "–"
-		for strings.Contains(body, `class="wait"`) { // a page asks each second
+		for strings.Contains(body, `class="wait" role="status"`) { // a browser asks each second
 			time.Sleep(time.Second)
 			_, body, _ = get(p)
 			whole = fmt.Sprintf("%.0f s", time.Since(begin).Seconds())

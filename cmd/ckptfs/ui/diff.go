@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 
 	"ckptfs/cmd/ckptfs/ui/layers"
 	"ckptfs/fs/control"
@@ -21,9 +22,10 @@ type diffBody struct {
 	A, B string
 	Full bool
 	Part string
+	Torn []*tornNote // of the steps that are compared
 }
 
-func (s *server) diff(_ context.Context, r *http.Request) (*page, error) {
+func (s *server) diff(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	b := &diffBody{A: q.Get("a"), B: q.Get("b"), Full: q.Get("full") == "1"}
 	p := &page{Name: "diff", Title: "What changed", Here: "files", Body: b}
@@ -41,6 +43,11 @@ func (s *server) diff(_ context.Context, r *http.Request) (*page, error) {
 	}
 	p.Commands = []string{"ckptfs diff" + sample + " " + s.full(b.A) + " " + s.full(b.B)}
 	p.JSON = b.Part + "&json=1"
+	for _, of := range []string{b.A, b.B} {
+		if n := s.tornAt(ctx, of); n != nil && strings.Count(of, "/") > 1 {
+			b.Torn = append(b.Torn, n)
+		}
+	}
 	return p, nil
 }
 

@@ -32,6 +32,7 @@ type pathBody struct {
 	Removal string // the part that tells what removing it gives back
 	Lineage string
 	Run     string // the URL of its run
+	Torn    *tornNote
 }
 
 type entryRow struct {
@@ -53,6 +54,24 @@ type stepMetric struct {
 	Best        bool // of its run
 }
 
+// stateText is the state of a file in more words.
+func stateText(state string) string {
+	switch state {
+	case "resident":
+		return "packed, with a local copy"
+	case "plain":
+		return "not packed"
+	}
+	return state
+}
+
+// Why says what the state of the step means.
+func (p *stepPart) Why() string {
+	return map[string]string{control.StepTorn: "what wrote it was killed",
+		control.StepWriting:  "a program has a file of it open",
+		control.StepArriving: "other machines have not published all of it"}[p.State]
+}
+
 const (
 	modeType = 0o170000
 	modeDir  = 0o040000
@@ -70,7 +89,7 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 		return nil, err
 	}
 	b := &pathBody{Path: p, Name: path.Base("/" + p), Folder: e.Mode&modeType == modeDir, Size: e.Size,
-		State: e.State, View: e.View, Time: e.Mtime, Target: string(e.Target)}
+		State: stateText(e.State), View: e.View, Time: e.Mtime, Target: string(e.Target)}
 	out := &page{Name: "path", Title: shown(b.Name), Here: "files", Crumbs: crumbs(p), Body: b}
 	if p == "" {
 		out.Title = "Files"
@@ -88,6 +107,9 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 	run, step := s.stepOf(ctx, p)
 	if run != nil {
 		b.Run = withQuery("/run", "run", run.Run)
+	}
+	if b.Run != "" && strings.Count(p, "/") > 1 {
+		b.Torn = s.tornAt(ctx, p)
 	}
 	if step >= 0 {
 		b.Step = stepOf(run, step)

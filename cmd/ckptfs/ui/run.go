@@ -37,6 +37,7 @@ type runBody struct {
 	Pages   []link
 	PageNow int
 	Names   []string // of the metrics in the table
+	Torn    *tornNote
 }
 
 type metricRow struct {
@@ -123,6 +124,7 @@ func (s *server) run(ctx context.Context, r *http.Request) (*page, error) {
 		b.Metrics = append(b.Metrics, row)
 	}
 	b.Sizes = sizesOf(l)
+	b.Torn = s.tornOf(l, func(string) bool { return true })
 	b.Names = drawn[:min(len(drawn), 4)]
 	b.table(l, r)
 	return &page{Name: "run", Title: "Run " + shown(name), Here: "runs", Body: b,

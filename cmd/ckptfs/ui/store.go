@@ -22,6 +22,14 @@ type storeBody struct {
 	Growth chart // of the runs
 	Warm   string
 	Back   []gain
+	// Example is a file to save to.
+	Example string
+}
+
+// Grew reports whether there is a step.
+func (b *storeBody) Grew() bool {
+	of, ok := b.Growth.Data.(lines)
+	return ok && len(of.Series) > 0 && len(of.Series[0].Points) > 0
 }
 
 // Actions are what a form can ask for here.
@@ -61,6 +69,7 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 	b := &storeBody{Stats: st, Status: status, Wrong: wrong(status, st), Saved: savings(st)}
 	b.Chart = savedChart(b.Saved)
 	b.Back = s.gains(st)
+	b.Example = s.at.Full("runs/first/1/model.pt")
 	list, err := s.runs.List(ctx)
 	if err != nil {
 		return nil, err

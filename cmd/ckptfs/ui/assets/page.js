@@ -59,6 +59,7 @@
       const o = frame(d);
       o.legend.show = d.series.length > 1;
       o.xAxis = axis({ type: d.x === "time" ? "time" : "value", scale: true, name: "", splitLine: { show: false } });
+      if (d.x === "step") o.xAxis.minInterval = 1; // there is no step 0.4
       o.yAxis = axis({ type: "value", scale: !d.bytes });
       o.yAxis.axisLabel.formatter = unit(d);
       if (d.bytes) divide(o.yAxis, d.series.flatMap((s) => (s.points || []).map((p) => p[1])));
