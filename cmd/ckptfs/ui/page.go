@@ -71,6 +71,8 @@ var functions = template.FuncMap{
 	"stored": storedAs,
 	"place":  func(text, to string) link { return link{text, to} },
 	"share":  func(f float64) string { return fmt.Sprintf("%.3g %%", 100*f) },
+	"asset":  assetURL,
+	"state":  stateText,
 	"hash":   func(h string) string { return h[:min(len(h), 12)] },
 }
 

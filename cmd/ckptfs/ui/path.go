@@ -89,7 +89,7 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 		return nil, err
 	}
 	b := &pathBody{Path: p, Name: path.Base("/" + p), Folder: e.Mode&modeType == modeDir, Size: e.Size,
-		State: stateText(e.State), View: e.View, Time: e.Mtime, Target: string(e.Target)}
+		State: e.State, View: e.View, Time: e.Mtime, Target: string(e.Target)}
 	out := &page{Name: "path", Title: shown(b.Name), Here: "files", Crumbs: crumbs(p), Body: b}
 	if p == "" {
 		out.Title = "Files"

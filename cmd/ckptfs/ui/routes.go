@@ -1,13 +1,22 @@
 package ui
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"io/fs"
 	"net/http"
 )
 
 //go:embed assets
 var assets embed.FS
+
+// assetURL is where an asset is. It is another one with each version of it: a browser keeps what it loaded.
+func assetURL(name string) (string, error) {
+	p, err := assets.ReadFile("assets/" + name)
+	sum := sha256.Sum256(p)
+	return "/assets/" + name + "?v=" + hex.EncodeToString(sum[:8]), err
+}
 
 // routes are all pages. What takes longer than a person waits is a part of its own, which the page fetches.
 func (s *server) routes() http.Handler {

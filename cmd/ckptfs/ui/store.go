@@ -14,16 +14,16 @@ import (
 
 // storeBody is the first page.
 type storeBody struct {
-	Stats  *control.Stats
-	Status *control.Status
-	Wrong  []string // what is wrong, worst first
-	Saved  []saving
-	Chart  chart
-	Growth chart // of the runs
-	Warm   string
-	Back   []gain
-	// Example is a file to save to.
-	Example string
+	Stats   *control.Stats
+	Status  *control.Status
+	Wrong   []string // what is wrong, worst first
+	Saved   []saving
+	Chart   chart
+	Growth  chart // of the runs
+	Warm    string
+	Back    []gain
+	Example string // a file to save to
+	Check   string // the command
 }
 
 // Grew reports whether there is a step.
@@ -69,6 +69,7 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 	b := &storeBody{Stats: st, Status: status, Wrong: wrong(status, st), Saved: savings(st)}
 	b.Chart = savedChart(b.Saved)
 	b.Back = s.gains(st)
+	b.Check = "ckptfs check " + s.root()
 	b.Example = s.at.Full("runs/first/1/model.pt")
 	list, err := s.runs.List(ctx)
 	if err != nil {

@@ -117,6 +117,9 @@ const mostRead = 1 << 30
 // bins of a histogram.
 const bins = 80
 
+// Finite reports whether any element is a finite number.
+func (b *valuesBody) Finite() bool { return !math.IsNaN(float64(b.Stats.Min)) }
+
 func (s *server) valuesPart(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	file := q.Get("file")

@@ -37,7 +37,7 @@
       animation: !still.matches,
       color: palette(),
       textStyle: { color: color("--front"), fontFamily: "system-ui, sans-serif" },
-      grid: { left: 8, right: 24, top: 32, bottom: 8, containLabel: true },
+      grid: { left: 8, right: 36, top: 32, bottom: 8, containLabel: true },
       tooltip: {
         trigger: "axis", renderMode: "richText", confine: true,
         backgroundColor: color("--panel"), borderColor: color("--line"), textStyle: { color: color("--front") },
