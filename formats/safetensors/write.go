@@ -38,21 +38,35 @@ func Sort(entries []Entry) {
 // follow in their order and without gaps. Entries must be sorted (Sort) with distinct names. metadata may be
 // nil. Equal arguments give equal bytes.
 func AppendHeader(dst []byte, entries []Entry, metadata map[string]string) ([]byte, error) {
+	for i := 1; i < len(entries); i++ {
+		if entries[i-1].Name >= entries[i].Name {
+			return nil, fmt.Errorf("safetensors: name %q after %q", entries[i].Name, entries[i-1].Name)
+		}
+	}
+	var pairs []Pair
+	for _, k := range slices.Sorted(maps.Keys(metadata)) {
+		pairs = append(pairs, Pair{k, metadata[k]})
+	}
+	return appendHeader(dst, entries, pairs)
+}
+
+// appendHeader appends a header of entries whose data follows in their order.
+func appendHeader(dst []byte, entries []Entry, metadata []Pair) ([]byte, error) {
 	at := len(dst)
 	dst = append(dst, make([]byte, lenBytes)...)
 	dst = append(dst, '{')
-	if len(metadata) > 0 {
+	if metadata != nil {
 		dst = append(dst, `"`+metadataKey+`":{`...)
-		for i, k := range slices.Sorted(maps.Keys(metadata)) {
+		for i, p := range metadata {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			if !utf8.ValidString(k) || !utf8.ValidString(metadata[k]) {
-				return nil, fmt.Errorf("safetensors: metadata %q: not UTF-8", k)
+			if !utf8.ValidString(p.Key) || !utf8.ValidString(p.Value) {
+				return nil, fmt.Errorf("safetensors: metadata %q: not UTF-8", p.Key)
 			}
-			dst = appendString(dst, k)
+			dst = appendString(dst, p.Key)
 			dst = append(dst, ':')
-			dst = appendString(dst, metadata[k])
+			dst = appendString(dst, p.Value)
 		}
 		dst = append(dst, '}')
 	}
@@ -61,8 +75,6 @@ func AppendHeader(dst []byte, entries []Entry, metadata map[string]string) ([]by
 		e := &entries[i]
 		n := e.NumBytes()
 		switch {
-		case i > 0 && entries[i-1].Name >= e.Name:
-			return nil, fmt.Errorf("safetensors: name %q after %q", e.Name, entries[i-1].Name)
 		case e.Name == metadataKey || !utf8.ValidString(e.Name):
 			return nil, fmt.Errorf("safetensors: %q can't be a name", e.Name)
 		case n < 0 || n > math.MaxInt64-end:
