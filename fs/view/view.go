@@ -82,6 +82,17 @@ func Safetensors(regions []formats.Region, tensors []formats.Tensor) (*View, err
 	return v, nil
 }
 
+// Of plans what begins with header and then has the elements of the tensors, in this order, without gaps.
+func Of(header []byte, regions []formats.Region, tensors ...formats.Tensor) (*View, error) {
+	v := &View{header: header, size: int64(len(header))}
+	for i := range tensors {
+		if err := v.add(regions, &tensors[i]); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
 // add appends a tensor's elements.
 func (v *View) add(regions []formats.Region, t *formats.Tensor) error {
 	n := t.NumBytes()
