@@ -26,7 +26,7 @@ type changing interface {
 	remove(v *Virtual, name string) error
 }
 
-// entry is what a name leads to: of dir, link, data, text, view, set, query and loser one is set.
+// entry is what a name leads to: of dir, link, data, text, view, made, set, query and loser one is set.
 type entry struct {
 	// key is comparable. As long as it is the same, the name leads to the same node.
 	key any
@@ -42,9 +42,10 @@ type entry struct {
 	text func(ctx context.Context, v *Virtual) ([]byte, error)
 	view *View // a file over src's bytes
 
-	set   *setView // a file over those of a set
-	query *query   // a file that may be written; see queryRoot
-	loser *Loser   // a file that a remote has; see conflictDir
+	made  *computed // a file that is computed of src and others
+	set   *setView  // a file over those of a set
+	query *query    // a file that may be written; see queryRoot
+	loser *Loser    // a file that a remote has; see conflictDir
 
 	// sight says who finds it.
 	sight sight
@@ -75,6 +76,9 @@ func (w *entry) size() int64 {
 	if w.view != nil {
 		return w.view.size
 	}
+	if w.made != nil {
+		return w.made.size
+	}
 	if w.set != nil {
 		return w.set.plan.Size()
 	}
@@ -94,7 +98,7 @@ func (n *synthetic) Key() any { return n.key }
 func (n *synthetic) Traits() names.Traits {
 	return names.Traits{
 		View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil,
-		Passing: n.query != nil || n.set != nil || n.data != nil || n.loser != nil,
+		Passing: n.query != nil || n.set != nil || n.data != nil || n.loser != nil || n.made != nil,
 	}
 }
 
@@ -109,8 +113,8 @@ func (n *synthetic) Origin() names.Origin {
 // Size is what can be read of it, as far as that is known.
 func (n *synthetic) Size() int64 { return n.size() }
 
-// made is the view that it is, or nil.
-func (n *synthetic) made() *View { return n.view }
+// viewed is the view that it is, or nil.
+func (n *synthetic) viewed() *View { return n.view }
 
 // Stat describes a virtual file.
 func (n *synthetic) Stat() (a tree.Attr, err error) {
@@ -162,9 +166,8 @@ func (n *synthetic) Lookup(
 	by := &tree.Asker{Caller: c}
 	w, err := n.dir.lookup(ctx, n.v, by, name)
 	if err == nil && !n.v.visible(by, w.sight, w.src) {
-		if err = unix.ENOENT; w.src != nil {
-			w.src.Unpin()
-		}
+		err = unix.ENOENT
+		w.drop()
 	}
 	if err != nil {
 		return nil, err
@@ -202,13 +205,21 @@ func (n *synthetic) Remove(name string) error {
 	return d.remove(n.v, name)
 }
 
-// Gone drops the reference to the node that it is made of.
+// Gone drops the references to what it is made of.
 func (n *synthetic) Gone() {
 	if n.view != nil {
 		n.v.tensors.forget(n.view)
 	}
-	if n.src != nil {
-		n.src.Unpin()
+	n.drop()
+}
+
+// drop gives back the references that the entry has.
+func (w *entry) drop() {
+	if w.made != nil {
+		w.made.drop(1)
+	}
+	if w.src != nil {
+		w.src.Unpin()
 	}
 }
 
@@ -237,6 +248,8 @@ func (n *synthetic) Open(
 		return nil, 0, unix.EROFS
 	case n.view != nil:
 		return n.view.open()
+	case n.made != nil:
+		return n.made.open()
 	case n.mode != unix.S_IFREG:
 		return nil, 0, unix.ENXIO
 	case n.set != nil:

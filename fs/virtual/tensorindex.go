@@ -10,6 +10,7 @@ import (
 	"ckptfs/cas/locks"
 	"ckptfs/formats"
 	"ckptfs/fs/names"
+	"ckptfs/fs/plans"
 	"ckptfs/fs/view"
 )
 
@@ -95,14 +96,16 @@ type tensorIndexes struct {
 	lingers  time.Duration
 }
 
-// found is one of these: the tensors of a file, the plan of a view, or the size of a view.
+// found is one of these: the tensors of a file, the plan of a view or of a computed file, or the size of a
+// view.
 type found struct {
-	key   any // fileKey: of an index; *View: of a plan; sizeKey
+	key   any // fileKey: of an index; *View: of a plan; sizeKey; computedKey
 	bytes int64
 	asked time.Time
 
 	index *tensorIndex
 	plan  *view.View
+	made  *plans.Plan
 	size  int64 // 0: there is no view
 }
 

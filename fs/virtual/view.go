@@ -40,13 +40,13 @@ type View struct {
 	uses   int                     // that are not Done
 }
 
-// made is the view that a synthetic node is.
-func (w *View) made() *View { return w }
+// viewed is the view that a synthetic node is.
+func (w *View) viewed() *View { return w }
 
 // ViewOf is the view that a node is, or nil.
 func ViewOf(n *names.Node) *View {
-	if s, ok := n.Synth().(interface{ made() *View }); ok {
-		return s.made()
+	if s, ok := n.Synth().(interface{ viewed() *View }); ok {
+		return s.viewed()
 	}
 	return nil
 }

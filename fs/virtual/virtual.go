@@ -21,6 +21,7 @@
 //	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
 //	.ckptfs/latest/RUN                  a symbolic link to a run's last whole step; see latestRoot
 //	.ckptfs/artifacts/ID.safetensors    the tensors of an artifact id; see artifactDir
+//	.ckptfs/make/WAY/PATH               what is computed of files; see makeRoot
 //	.ckptfs/conflicts/PATH@WRITER       what others published by a name that another has; see conflictDir
 //
 // Each of these folders is a Kind: its folder finds what a name leads to (an entry). Only nodes that the
@@ -38,6 +39,7 @@
 //	best/RUN                      may look up runs/RUN
 //	best/RUN/METRIC.min           may list runs/RUN and read the metrics of one step; of those steps, the best
 //	latest/RUN                    may list runs/RUN
+//	make/WAY/PATH                 may look up PATH, and read all that the file is computed of
 //	lcp, query, conflicts         is the daemon's user, or root: these name the files of all
 //	the list of ids               likewise
 //
@@ -167,6 +169,7 @@ var (
 	Conflicts = Kind{"conflicts", conflictDir("").entry}
 	Latest    = Kind{"latest", latestRoot{}.entry}
 	LCP       = Kind{"lcp", lcpRoot{}.entry}
+	Make      = Kind{"make", makeRoot{}.entry}
 	Query     = Kind{"query", queryRoot{}.entry}
 	Tensors   = Kind{"tensors", func(v *Virtual) entry {
 		root := v.o.Names.Root()

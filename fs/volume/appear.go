@@ -37,7 +37,10 @@ func (s *sharing) ensureShown(ctx context.Context, one *share.Share, p string) {
 		ctx, end := context.WithTimeout(ctx, heardWithin)
 		defer end()
 		share.Heard(ctx, one)
-	case virtual.Tensors.Name():
+	case virtual.Make.Name(), virtual.Tensors.Name():
+		if kind == virtual.Make.Name() {
+			shown = virtual.MadeOf(shown)
+		}
 		one.Ensure(ctx, shown)
 		if dir := path.Dir(shown); dir != "." {
 			one.Ensure(ctx, dir)

@@ -118,8 +118,8 @@ func (v *Volume) openVirtual(o Options) {
 		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: o.NoViews,
 		IndexBytes: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
 		Kinds: []virtual.Kind{
-			virtual.Artifacts, virtual.Best, virtual.Conflicts, virtual.Latest, virtual.LCP, virtual.Query,
-			virtual.Tensors,
+			virtual.Artifacts, virtual.Best, virtual.Conflicts, virtual.Latest, virtual.LCP, virtual.Make,
+			virtual.Query, virtual.Tensors,
 		},
 		Losers: v.sharing.losers,
 	})

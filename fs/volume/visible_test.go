@@ -15,6 +15,7 @@ import (
 
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual"
 )
 
 // person is a user as the kernel knows one: with supplementary groups.
@@ -179,13 +180,19 @@ func (s sources) best(run, link string) (step string) {
 
 // sees reports whether a name that is made up is to be seen.
 func (s sources) sees(p string) bool {
-	below, virtual := strings.CutPrefix(p, ".ckptfs/")
+	below, made := strings.CutPrefix(p, ".ckptfs/")
 	kind, rest, _ := strings.Cut(below, "/")
 	switch {
-	case !virtual: // a view
+	case !made: // a view
 		return s.read(strings.TrimSuffix(p, "safetensors") + "npy")
-	case rest == "":
+	case rest == "" || kind == "make" && virtual.MadeOf(rest) == "":
 		return true
+	case kind == "make":
+		rest = virtual.MadeOf(rest)
+		if view, ok := strings.CutSuffix(rest, "safetensors"); ok {
+			return s.read(view + "npy")
+		}
+		return s.read(rest) || path.Ext(rest) == "" && s.reach(rest)
 	case kind == "tensors" && strings.HasSuffix(path.Dir(rest), ".npy"):
 		return s.read(path.Dir(rest))
 	case kind == "tensors" && strings.HasSuffix(path.Dir(rest), ".safetensors"):
@@ -211,6 +218,9 @@ func (s sources) lists(p string) bool {
 	below, _ := strings.CutPrefix(p, ".ckptfs/")
 	kind, rest, _ := strings.Cut(below, "/")
 	switch kind {
+	case "make":
+		fixed := []string{"", "cast", "shard", "shard/tp=2", "soup", "soup/sum"}
+		return slices.Contains(fixed, rest) || s.read(virtual.MadeOf(rest))
 	case "tensors":
 		return s.read(rest)
 	case "best", "latest":
@@ -352,6 +362,9 @@ func TestVisible(t *testing.T) {
 // mirrored reports whether a name is that of a real one in a folder that may be listed.
 func (s sources) mirrored(name string) bool {
 	p, ok := strings.CutPrefix(name, ".ckptfs/tensors/")
+	if made, is := strings.CutPrefix(name, ".ckptfs/make/"); is {
+		p, ok = virtual.MadeOf(made), true
+	}
 	if !ok {
 		p, ok = strings.CutPrefix(name, ".ckptfs/best/")
 		p = "runs/" + p

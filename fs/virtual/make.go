@@ -1,0 +1,310 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/formats"
+	"ckptfs/fs/names"
+	"ckptfs/fs/plans"
+	"ckptfs/fs/tree"
+)
+
+// The folder .ckptfs/make has files that nobody saved, computed of those that are stored: package plans says
+// what each is. A path in it says first what is made, which is its way, and then of what: a path of the tree.
+//
+//	make/README                                      what there is
+//	make/cast/TYPE/PATH                              PATH in another type: bf16, f16 or f32
+//	make/shard/tp=K/rank-R/PATH                      what rank R of K has of PATH, for tensor parallelism
+//	make/soup/mean/PATH/+/PATH/soup.safetensors      the mean of 2 to 16 files, in this order
+//	make/soup/sum/W/PATH/+/W/PATH/soup.safetensors   the sum of 2 to 16 files, each times its W
+//
+// # Of one file
+//
+// Below cast and shard the tree is shown again (makeTree): a folder; a symbolic link; a file that can be
+// made, by the name of the file, or the view, that it is made of; and what is no safetensors file, as a link
+// to itself, so that a folder has what belongs to its models. A safetensors file that cannot be made is not
+// there. The name of one may be that of a link to a file in the tree: then it is made of that file, with what
+// lies beside the link.
+//
+// # Of several files
+//
+// Below soup the tree is shown again in the same way, but each file that one can be made of is a folder
+// (makeOf). In it are +, where the tree is shown again for the next file, and the file that is made of those
+// that the path has so far. + is not listed, so that who walks through all folders comes to an end.
+//
+// # What is not there
+//
+// Why a name is not there is said by a text called NAME.why, which is not listed.
+//
+// A made file has the permissions and the times of its sources. It is shown to who may read all of them.
+const (
+	readmeFile = "README"
+	whySuffix  = ".why"
+	next       = "+"
+)
+
+// making says what is made. It is comparable.
+type making struct {
+	kind        makeKind
+	to          formats.DType // of a cast
+	rank, ranks int           // of a shard
+	before      string        // the files that the path has so far: encoded by and
+	weight      string        // of a sum: the next file's
+}
+
+type makeKind byte
+
+const (
+	makeCast makeKind = iota + 1
+	makeShard
+	makeMean
+	makeSum
+)
+
+// plan makes a plan of these sources.
+func (m making) plan(of []*plans.Source, side []byte) (*plans.Plan, error) {
+	switch m.kind {
+	case makeCast:
+		return plans.Cast(of[0], m.to)
+	case makeShard:
+		return plans.Shard(of[0], side, m.rank, m.ranks)
+	case makeMean:
+		return plans.Mean(of)
+	case makeSum:
+		var weights []float64
+		for _, x := range m.operands() {
+			w, _ := weightOf(x.weight)
+			weights = append(weights, w)
+		}
+		return plans.Sum(of, weights)
+	}
+	return nil, fmt.Errorf("%w: nothing is made so", plans.ErrNone)
+}
+
+// beside is the name of a file in a source's folder that says how the source is used; "": there is none.
+func (m making) beside() string {
+	if m.kind == makeShard {
+		return "config.json"
+	}
+	return ""
+}
+
+// several is the name of the file that is made of the files that a path has; "": it is made of one.
+func (m making) several() string {
+	if m.kind == makeMean || m.kind == makeSum {
+		return "soup.safetensors"
+	}
+	return ""
+}
+
+// operandPath is a file that a path has, and how it is weighed.
+type operandPath struct{ weight, path string }
+
+// and is m with one file more.
+func (m making) and(p string) making {
+	m.before += m.weight + "\x00" + p + "\x00"
+	m.weight = ""
+	return m
+}
+
+func (m making) operands() (out []operandPath) {
+	parts := strings.Split(m.before, "\x00")
+	for i := 0; i+1 < len(parts); i += 2 {
+		out = append(out, operandPath{parts[i], parts[i+1]})
+	}
+	return out
+}
+
+// weightOf reads a weight: a number as a person writes it.
+func weightOf(name string) (float64, bool) {
+	w, err := strconv.ParseFloat(name, 64)
+	odd := func(r rune) bool { return !strings.ContainsRune("0123456789.-+e", r) }
+	return w, err == nil && strings.IndexFunc(name, odd) < 0 && len(name) <= 32
+}
+
+// numbered is the number that a name ends in, after prefix, if it is written as Go prints it.
+func numbered(name, prefix string) (int, bool) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	n, err := strconv.Atoi(digits)
+	return n, ok && err == nil && n >= 0 && strconv.Itoa(n) == digits
+}
+
+// makeRoot is .ckptfs/make, or a folder in it that has nothing of the tree.
+type makeRoot struct {
+	at  string // below .ckptfs/make
+	how making
+}
+
+func (d makeRoot) entry(*Virtual) entry { return entry{dir: d, key: d} }
+
+// castTypes are the names of the types that are cast to.
+var castTypes = map[string]formats.DType{"bf16": formats.BF16, "f16": formats.F16, "f32": formats.F32}
+
+func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name string) (entry, error) {
+	at := path.Join(d.at, name)
+	folder := func(how making) (entry, error) { return makeRoot{at, how}.entry(v), nil }
+	mirror := func(how making) (entry, error) {
+		root := v.o.Names.Root()
+		root.Pin()
+		return makeTree{how, at, "", root}.entry(), nil
+	}
+	switch {
+	case at == readmeFile:
+		return entry{key: readmeFile, data: []byte(readme)}, nil
+	case at == "cast", at == "shard", at == "soup":
+		return folder(making{})
+	case at == "soup/mean":
+		return mirror(making{kind: makeMean})
+	case at == "soup/sum":
+		return folder(making{kind: makeSum})
+	case d.how.kind == makeSum:
+		if _, ok := weightOf(name); ok {
+			d.how.weight = name
+			return mirror(d.how)
+		}
+	case d.at == "cast":
+		if to, ok := castTypes[name]; ok {
+			return mirror(making{kind: makeCast, to: to})
+		}
+	case d.at == "shard":
+		if k, ok := numbered(name, "tp="); ok && k > 1 && k <= plans.MaxRanks {
+			return folder(making{kind: makeShard, ranks: k})
+		}
+	case d.how.kind == makeShard:
+		if r, ok := numbered(name, "rank-"); ok && r < d.how.ranks {
+			d.how.rank = r
+			return mirror(d.how)
+		}
+	}
+	return entry{}, unix.ENOENT
+}
+
+// list lists one of the numbers that there are, where there are many: who walks through all folders is to
+// come to an end.
+func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
+	var names []string
+	switch {
+	case d.at == "":
+		out = append(out, tree.DirEntry{Name: readmeFile, Mode: unix.S_IFREG})
+		names = []string{"cast", "shard", "soup"}
+	case d.at == "cast":
+		names = []string{"bf16", "f16", "f32"}
+	case d.at == "shard":
+		names = []string{"tp=2"}
+	case d.how.kind == makeShard:
+		for r := range d.how.ranks {
+			names = append(names, fmt.Sprintf("rank-%d", r))
+		}
+	case d.at == "soup":
+		names = []string{"mean", "sum"}
+	}
+	for _, name := range names {
+		out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFDIR})
+	}
+	return out, nil
+}
+
+// MadeOf is the path of the tree that a path below .ckptfs/make shows, as far as it names one.
+func MadeOf(p string) string {
+	parts := strings.Split(p, "/")
+	ways := map[string]int{"cast": 2, "shard": 3, "mean": 2, "sum": 3}
+	skip := ways[parts[0]]
+	if parts[0] == "soup" && len(parts) > 1 {
+		skip = ways[parts[1]]
+	}
+	for i := len(parts) - 1; i > 0; i-- {
+		if parts[i] == next {
+			skip += i - 1
+			break
+		}
+	}
+	if skip == 0 || len(parts) <= skip {
+		return ""
+	}
+	return strings.TrimSuffix(path.Join(parts[skip:]...), whySuffix)
+}
+
+// entry is the file's entry.
+func (w *computed) entry(s sight) entry {
+	return entry{key: w.key(), src: w.of[0].n, made: w, sight: s, stat: w.stat}
+}
+
+// makeOf is a folder that stands for a file which another is made of, among several.
+type makeOf struct {
+	how making // the file is its last one
+	at  string // the path of this folder below .ckptfs/make
+	src *names.Node
+}
+
+func (d makeOf) entry() entry { return entry{dir: d, key: d, src: d.src, sight: inPlace} }
+
+func (d makeOf) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if name == next && len(d.how.operands()) < plans.MaxSources {
+		e := makeRoot{path.Join(d.at, name), d.how}
+		if d.how.kind == makeSum {
+			return e.entry(v), nil
+		}
+		root := v.o.Names.Root()
+		root.Pin()
+		return makeTree{d.how, e.at, "", root}.entry(), nil
+	}
+	return madeNames(d.file).lookup(v, c, name)
+}
+
+// file is the file that is made of those that the path has.
+func (d makeOf) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if name != d.how.several() {
+		return entry{}, errNoFile
+	}
+	paths := d.how.operands()
+	if len(paths) < 2 {
+		return entry{}, fmt.Errorf("%w: of one file; the next one follows %q", plans.ErrNone, next+"/")
+	}
+	var of []*operand
+	for _, x := range paths {
+		o, err := v.operandBy(c, x.path, v.operandLinked)
+		if err == nil && !v.visible(c, byPath, o.n) {
+			o.drop()
+			err = errNoFile
+		}
+		if err != nil {
+			for _, o := range of {
+				o.drop()
+			}
+			return entry{}, fmt.Errorf("%w (%s)", err, x.path)
+		}
+		of = append(of, o)
+	}
+	w, err := v.newComputed(d.how, of, nil)
+	if err != nil {
+		return entry{}, err
+	}
+	return w.entry(byPath), nil
+}
+
+func (d makeOf) list(v *Virtual, c *tree.Asker) (out []tree.DirEntry, err error) {
+	w, err := d.file(v, c, d.how.several())
+	if err == nil {
+		w.drop()
+		out = append(out, tree.DirEntry{Name: d.how.several(), Mode: unix.S_IFREG})
+	}
+	return out, nil
+}
+
+// operandBy is what find finds by a path now.
+func (v *Virtual) operandBy(
+	c *tree.Asker, p string, find func(*tree.Asker, *names.Node, string) (*operand, error),
+) (*operand, error) {
+	dir, err := v.o.Names.Resolve(path.Dir(p))
+	if err != nil {
+		return nil, errNoFile
+	}
+	defer dir.Unpin()
+	return find(c, dir, path.Base(p))
+}

@@ -1,0 +1,183 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/names"
+	"ckptfs/fs/plans"
+	"ckptfs/fs/tree"
+	"ckptfs/fs/view"
+)
+
+// makeTree is a folder of the tree as it is shown below a way of .ckptfs/make.
+type makeTree struct {
+	how making
+	at  string // the path of the way below .ckptfs/make
+	rel string // that of the folder in the tree
+	src *names.Node
+}
+
+// entry takes src's reference.
+func (d makeTree) entry() entry { return entry{dir: d, key: d, src: d.src} }
+
+func (d makeTree) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
+	n, _, err := v.o.Names.Child(d.src, name)
+	if err == nil {
+		switch {
+		case n.IsDir():
+			return makeTree{d.how, d.at, path.Join(d.rel, name), n}.entry(), nil
+		case n.Type() == unix.S_IFLNK && !strings.HasSuffix(name, view.Suffix):
+			return tensorEntry(n)
+		}
+		n.Unpin()
+	} else if err != unix.ENOENT {
+		return entry{}, err
+	}
+	return madeNames(d.file).lookup(v, c, name)
+}
+
+// file is what a name is that is no folder: a file that is made, a folder for one of several, or a link.
+func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	o, err := v.operandLinked(c, d.src, name)
+	if err != nil {
+		return entry{}, err
+	}
+	if !v.visible(c, inPlace, o.n) {
+		o.drop()
+		return entry{}, errNoFile
+	}
+	_, err = v.sourceOf(o)
+	switch {
+	case errors.Is(err, plans.ErrNone) && !strings.HasSuffix(name, view.Suffix):
+		return d.itself(o, name), nil
+	case err != nil:
+		o.drop()
+		return entry{}, err
+	case d.how.several() != "":
+		at := path.Join(d.at, d.rel, name)
+		return makeOf{d.how.and(path.Join(d.rel, name)), at, o.n}.entry(), nil
+	}
+	var side *operand
+	if beside := d.how.beside(); beside != "" {
+		side, err = v.operandLinked(c, d.src, beside)
+		if err == nil && !v.visible(c, inPlace, side.n) {
+			side.drop()
+			err = errNoFile
+		}
+		if err != nil {
+			o.drop()
+			return entry{}, fmt.Errorf("%w (%s, beside it)", err, beside)
+		}
+	}
+	w, err := v.newComputed(d.how, []*operand{o}, side)
+	if err != nil {
+		return entry{}, err
+	}
+	return w.entry(inPlace), nil
+}
+
+// operandLinked is operandAt, or the file that a symbolic link leads to at once, within the tree, if c may
+// read that by its path.
+func (v *Virtual) operandLinked(c *tree.Asker, dir *names.Node, name string) (*operand, error) {
+	n, _, err := v.o.Names.Child(dir, name)
+	if err != nil {
+		return v.operandAt(c, dir, name)
+	}
+	defer n.Unpin()
+	if n.Type() != unix.S_IFLNK {
+		return v.operandAt(c, dir, name)
+	}
+	target, err := n.Readlink()
+	if err != nil {
+		return nil, err
+	}
+	p := path.Join(dir.Path(), target)
+	if path.IsAbs(target) || p == ".." || strings.HasPrefix(p, "../") {
+		return nil, fmt.Errorf("%w: it is a link that leads out of the mount", plans.ErrNone)
+	}
+	o, err := v.operandBy(c, p, v.operandAt)
+	if err == nil && !v.visible(c, byPath, o.n) {
+		o.drop()
+		err = errNoFile
+	}
+	return o, err
+}
+
+// itself is a link to a file of the tree. It takes the operand's reference.
+func (d makeTree) itself(o *operand, name string) entry {
+	depth := 2 + len(strings.Split(path.Join(d.at, d.rel), "/")) // with .ckptfs/make
+	target := strings.Repeat("../", depth) + path.Join(d.rel, name)
+	return entry{
+		key: target, src: o.n, sight: inPlace,
+		link: func(*Virtual, *tree.Asker) (string, error) { return target, nil },
+	}
+}
+
+func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
+	real, err := d.src.ListQuietly()
+	if err != nil {
+		return nil, err
+	}
+	var out []tree.DirEntry
+	for _, e := range append(real, v.Views(c, d.src, real)...) {
+		file := e.Mode == unix.S_IFREG || e.Mode == unix.S_IFLNK && strings.HasSuffix(e.Name, view.Suffix)
+		switch {
+		case e.Name == "." || e.Name == "..":
+			continue
+		case file:
+			w, err := d.file(v, c, e.Name)
+			if err != nil {
+				continue
+			}
+			e.Mode = w.mode()
+			w.drop()
+		case e.Mode != unix.S_IFDIR && e.Mode != unix.S_IFLNK:
+			continue
+		}
+		out = append(out, tree.DirEntry{Name: e.Name, Mode: e.Mode})
+	}
+	return out, nil
+}
+
+// madeNames are the names of made files in a folder, but of those that are folders.
+type madeNames func(v *Virtual, c *tree.Asker, name string) (entry, error)
+
+// lookup finds such a name, or the text that says why it is not there.
+func (file madeNames) lookup(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	w, err := file(v, c, name)
+	if !errors.Is(err, plans.ErrNone) {
+		return w, err
+	}
+	stem, ok := strings.CutSuffix(name, whySuffix)
+	if !ok {
+		return entry{}, unix.ENOENT
+	}
+	return file.why(v, c, stem)
+}
+
+// why is the text that says why a name is not there for a caller. It is what the caller may know at the time
+// of the lookup, so that another text is another node.
+func (file madeNames) why(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	text := fmt.Sprintf("%s is there.\n", name)
+	switch w, err := file(v, c, name); {
+	case errors.Is(err, plans.ErrNone):
+		text = fmt.Sprintf("%s %v.\n", name, err)
+	case err != nil:
+		return entry{}, err
+	default:
+		if w.made != nil {
+			text = fmt.Sprintf("%s is there, and has %d bytes.\n", name, w.made.size)
+		}
+		w.drop()
+	}
+	return entry{key: makeWhy(text), data: []byte(text)}, nil
+}
+
+// makeWhy is the identity of a text that says why a name is not there.
+type makeWhy string

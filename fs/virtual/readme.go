@@ -1,0 +1,18 @@
+package virtual
+
+// readme is .ckptfs/make/README.
+const readme = `Files that nobody saved, computed when they are read. They take no space. Copy one to keep it.
+
+cast/bf16/PATH, cast/f16/PATH, cast/f32/PATH
+    The safetensors file PATH in another type, as torch's to(dtype) and save_file write it.
+shard/tp=K/rank-R/PATH
+    What rank R of K has of the safetensors file PATH, for tensor parallelism. The model's config.json has to
+    be beside PATH. Llama, Mistral, Qwen2, Qwen3, GPT-2.
+soup/mean/PATH/+/PATH/soup.safetensors
+    The mean of 2 to 16 files: /+/ and one more path for each.
+soup/sum/WEIGHT/PATH/+/WEIGHT/PATH/soup.safetensors
+    The weighted sum of 2 to 16 files.
+
+PATH is a path of the mount. What is no safetensors file is a link to itself. If a file is not there, a file of
+its name and .why says why: cat cast/bf16/runs/a/1/model.safetensors.why
+`
