@@ -1,0 +1,66 @@
+package clients
+
+import (
+	"os"
+	"testing"
+
+	"ckptfs/integration/mounttest"
+)
+
+// everyState calls check while files are plain, packed and resident, evicted, and mounted again.
+func everyState(t *testing.T, m *mounttest.Mount, check func()) {
+	t.Helper()
+	t.Log("before packing, or while it goes on")
+	check()
+	m.Sync()
+	t.Log("packed and resident")
+	check()
+	m.EvictAll()
+	t.Log("evicted")
+	check()
+	m.Remount()
+	t.Log("mounted again")
+	check()
+}
+
+// TestMake: files below .ckptfs/make have the bytes that torch and safetensors write, whatever became of
+// their sources, and take no space.
+func TestMake(t *testing.T) {
+	t.Parallel()
+	mounttest.Modes(t, func(t *testing.T, m *mounttest.Mount) {
+		mounttest.RunPython(t, "make.py", "save", m.Path())
+		m.Sync()
+		before := m.Taken()
+		everyState(t, m, func() {
+			for _, what := range []string{"cast", "shard", "soup"} {
+				mounttest.RunPython(t, "make.py", what, m.Path())
+			}
+		})
+		if now := m.Taken(); now > before+1<<20 {
+			t.Errorf("the store grew from %d to %d bytes", before, now)
+		}
+	})
+}
+
+// TestMakeCopied: what is computed below .ckptfs/make costs next to nothing when a program saves the same
+// bytes beside what they are computed of.
+func TestMakeCopied(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	mounttest.RunPython(t, "make.py", "copy", m.Path())
+	m.Sync()
+	m.Run("compact", m.Path())
+	logical := int64(0)
+	for _, name := range m.Names("models/copied") {
+		st, err := os.Stat(m.Path("models/copied", name))
+		m.Must(err)
+		logical += st.Size()
+	}
+	st, err := os.Stat(m.Path("models/copied/model.safetensors"))
+	m.Must(err)
+	taken := m.Stats().StoredBytes
+	t.Logf("%d bytes, of which the model has %d, take %d", logical, st.Size(), taken)
+	if most := st.Size() + (logical-st.Size())/50; taken > most {
+		t.Errorf("the files take %d bytes, more than %d", taken, most)
+	}
+}

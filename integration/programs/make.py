@@ -1,0 +1,301 @@
+"""make.py SUBCOMMAND MOUNT: computed files below .ckptfs/make have the bytes that the libraries write.
+
+    save MOUNT        saves models: safetensors, and a torch file that has a view
+    cast MOUNT        cast/TYPE/PATH against torch's to(dtype) and save_file
+    shard MOUNT       shard/tp=K/rank-R/PATH against slices of models that transformers saved
+    soup MOUNT        soup/mean/…, soup/sum/… against torch
+    copy MOUNT        saves what cast and shard compute, as programs save it
+"""
+import json
+import mmap
+import os
+import random
+import sys
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save, save_file
+
+what, mount = sys.argv[1:3]
+make = os.path.join(mount, ".ckptfs/make")
+bad = []
+
+
+def same(path, want):
+    """The file reads as these bytes: whole, by stat, mapped, and in any order."""
+    path = os.path.join(make, path)
+    try:
+        with open(path, "rb") as f:
+            size = os.fstat(f.fileno()).st_size
+            mapped = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+            order = random.Random(1)
+            for _ in range(40):
+                at = order.randrange(size)
+                n = order.randrange(1, 100_000)
+                if os.pread(f.fileno(), n, at) != want[at:at + n]:
+                    bad.append(f"{path}: pread of {n} at {at}")
+                    break
+            got = f.read()
+            if mapped[:] != want:
+                bad.append(f"{path}: mapped bytes differ")
+        if size != len(want) or os.stat(path).st_size != size:
+            bad.append(f"{path}: {size} bytes, want {len(want)}")
+        if got != want:
+            at = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
+            n = sum(a != b for a, b in zip(got, want))
+            bad.append(f"{path}: {len(got)} bytes, want {len(want)}; {n} differ from {at} on")
+    except OSError as e:
+        bad.append(f"{path}: {e}")
+
+
+def metadata(path):
+    with safe_open(path, framework="pt") as f:
+        return f.metadata()
+
+
+def is_none(path, why):
+    """There is no such file, and a text beside it says why."""
+    path = os.path.join(make, path)
+    if os.path.exists(path):
+        bad.append(f"{path} is there")
+    try:
+        text = open(path + ".why").read()
+    except OSError as e:
+        text = str(e)
+    if why not in text:
+        bad.append(f"{path}.why says {text!r}, not {why!r}")
+
+
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def saved():
+    """The files that are cast, below the mount."""
+    return ["runs/a/1/model.safetensors", "runs/a/1/torch.safetensors", "flat.safetensors", "halves.safetensors"]
+
+
+def save_models():
+    g = generator(1)
+    os.makedirs(f"{mount}/runs/a/1", exist_ok=True)
+    tensors = {f"layers.{i}.weight": torch.randn(300, 700, generator=g) for i in range(4)}
+    tensors |= {"bias": torch.randn(77, generator=g), "steps": torch.arange(10), "mask": torch.tensor([True, False]),
+                "scalar": torch.tensor(1e-40), "odd": torch.tensor([float("nan"), float("inf"), -0.0, 1e-8, 65520.0])}
+    save_file(tensors, f"{mount}/runs/a/1/model.safetensors", metadata={"format": "pt"})
+    torch.save({"w": tensors["layers.0.weight"].t(), "nested": {"b": tensors["bias"]}}, f"{mount}/runs/a/1/torch.pt")
+    with open(f"{mount}/runs/a/1/config.json", "w") as f:
+        f.write("{}")
+    save_file({k: v for k, v in tensors.items() if v.is_floating_point()}, f"{mount}/flat.safetensors")
+    doubles = {"double": torch.randn(50_001, generator=g, dtype=torch.float64) * 1e-6}
+    halves = {k: v.to(torch.bfloat16 if i % 2 or v.isnan().any() else torch.float16) for i, (k, v) in enumerate(tensors.items())}
+    save_file(halves | doubles,
+              f"{mount}/halves.safetensors", metadata={"format": "pt"})
+    save_file({"z": torch.zeros(3, dtype=torch.complex64)}, f"{mount}/complex.safetensors")
+    with open(f"{mount}/broken.safetensors", "wb") as f:
+        f.write(b"\xff" * 1000)
+
+
+TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def cast(path, dtype):
+    tensors = load_file(os.path.join(mount, path))
+    return save({k: t.to(dtype) if t.is_floating_point() else t for k, t in tensors.items()},
+                metadata(os.path.join(mount, path)))
+
+
+def check_cast():
+    for name, dtype in TYPES.items():
+        for path in saved():
+            same(f"cast/{name}/{path}", cast(path, dtype))
+        is_none(f"cast/{name}/complex.safetensors", "C64")
+        is_none(f"cast/{name}/broken.safetensors", "header")
+        is_none(f"cast/{name}/gone.safetensors", "no such file")
+        here = f"{make}/cast/{name}"
+        if open(f"{here}/runs/a/1/config.json").read() != "{}" or not os.path.islink(f"{here}/runs/a/1/config.json"):
+            bad.append("config.json is no link to itself")
+        if not {"flat.safetensors", "halves.safetensors", "runs"} <= set(os.listdir(here)) or \
+                {"complex.safetensors", "broken.safetensors"} & set(os.listdir(here)):
+            bad.append(f"{here}: {os.listdir(here)}")
+        if sorted(os.listdir(here + "/runs/a/1")) != ["config.json", "model.safetensors", "torch.pt", "torch.safetensors"]:
+            bad.append(f"{here}/runs/a/1: {os.listdir(here + '/runs/a/1')}")
+    for gone in "cast/f8", "cast/bf16/../../../..//gone", "none", "cast/bf16/%2e%2e/x.safetensors":
+        if os.path.exists(f"{make}/{gone}"):
+            bad.append(f"{gone} is there")
+    if "cast/bf16" not in open(f"{make}/README").read():
+        bad.append("README does not say what there is")
+    for flags in os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC:
+        try:
+            os.close(os.open(f"{make}/cast/f16/flat.safetensors", flags))
+            bad.append(f"opened with flags {flags:o}")
+        except OSError:
+            pass
+
+
+
+def tiny(kind, dtype=torch.bfloat16, seed=0):
+    """A small model of transformers, as it is trained from nothing."""
+    import transformers as hf
+    torch.manual_seed(seed)
+    common = dict(hidden_size=128, intermediate_size=352, num_hidden_layers=2, num_attention_heads=8,
+                  num_key_value_heads=2, vocab_size=1001)
+    config = {"llama": lambda: hf.LlamaConfig(**common), "mistral": lambda: hf.MistralConfig(**common),
+              "qwen2": lambda: hf.Qwen2Config(**common),
+              "gpt2": lambda: hf.GPT2Config(n_embd=128, n_head=8, n_layer=2, vocab_size=1001)}[kind]()
+    return hf.AutoModelForCausalLM.from_config(config).to(dtype)
+
+
+KINDS = "llama", "mistral", "qwen2", "gpt2"
+
+
+def save_transformers():
+    for kind in KINDS:
+        tiny(kind).save_pretrained(f"{mount}/models/{kind}")
+    tiny("llama", torch.float32).save_pretrained(f"{mount}/models/parts", max_shard_size="500KB")
+    # as huggingface_hub keeps them
+    hub = f"{mount}/hub"
+    os.makedirs(hub + "/blobs")
+    os.makedirs(hub + "/snapshots/1")
+    for i, name in enumerate(["config.json", "model.safetensors"]):
+        with open(f"{mount}/models/llama/{name}", "rb") as f, open(f"{hub}/blobs/{i}", "wb") as g:
+            g.write(f.read())
+        os.symlink(f"../../blobs/{i}", f"{hub}/snapshots/1/{name}")
+    # without its config, and with tensors that nobody knows
+    os.makedirs(f"{mount}/lone")
+    with open(f"{mount}/lone/model.safetensors", "wb") as f:
+        f.write(open(f"{hub}/blobs/1", "rb").read())
+    os.makedirs(f"{mount}/other")
+    save_file({"experts.w": torch.zeros(4, 4)}, f"{mount}/other/model.safetensors")
+    with open(f"{mount}/other/config.json", "w") as f:
+        f.write(open(f"{hub}/blobs/0").read())
+
+
+def plan_of(kind):
+    """How transformers itself cuts a model's weights, for those for which it says so."""
+    import transformers as hf
+    model = tiny(kind)
+    return {k: v for k, v in (model.tp_plan or {}).items()}
+
+
+def shard(name, t, r, k, heads=2):
+    has = lambda *ends: any(e in name for e in ends)
+    if has("embed_tokens", "lm_head", "wte"):
+        return t.chunk(k)[r]
+    if has("k_proj", "v_proj"):
+        parts = min(k, heads)
+        return t.chunk(parts)[r * parts // k]
+    if has("q_proj", "gate_proj", "up_proj", "c_proj.weight"):
+        return t.chunk(k)[r]
+    if has("o_proj.weight", "down_proj.weight"):
+        return t.chunk(k, 1)[r]
+    if has("c_attn"):
+        return torch.cat([x.chunk(k, -1)[r] for x in t.chunk(3, -1)], -1)
+    return t.chunk(k, -1)[r] if has("c_fc") else t
+
+
+def sharded(path, r, k):
+    return save({n: shard(n, t, r, k).contiguous() for n, t in load_file(f"{mount}/{path}").items()},
+                metadata(f"{mount}/{path}"))
+
+
+def check_shard():
+    import transformers as hf
+    parts = [f"models/parts/{n}" for n in os.listdir(f"{mount}/models/parts") if n.endswith(".safetensors")]
+    if len(parts) < 2:
+        bad.append(f"the model of parts has {parts}")
+    for path in [f"models/{kind}/model.safetensors" for kind in KINDS] + parts + ["hub/snapshots/1/model.safetensors"]:
+        for k in 2, 4:
+            for r in 0, k - 1:
+                same(f"shard/tp={k}/rank-{r}/{path}", sharded(path, r, k))
+    is_none("shard/tp=2/rank-0/lone/model.safetensors", "config.json")
+    is_none("shard/tp=2/rank-0/other/model.safetensors", "experts.w")
+    is_none("shard/tp=3/rank-0/models/llama/model.safetensors", "divi")
+    for gone in "tp=2/rank-2", "tp=2/rank-02", "tp=02", "tp=-2", "tp=1", "tp=99999", "tp=2/rank--1", "tp=2/rank-":
+        if os.path.exists(f"{make}/shard/{gone}"):
+            bad.append(f"{gone} is there")
+    if sorted(os.listdir(make + "/shard/tp=4")) != [f"rank-{r}" for r in range(4)]:
+        bad.append("tp=4 does not list its ranks")
+    # What transformers cuts by its own plan are the same rows and columns.
+    cuts = {"colwise": 0, "rowwise": 1}
+    model = hf.AutoModelForCausalLM.from_pretrained(f"{mount}/models/llama", dtype="auto")
+    mine = load_file(make + "/shard/tp=2/rank-1/models/llama/model.safetensors")
+    seen = 0
+    for name, t in model.state_dict().items():
+        for pattern, style in (model.tp_plan or {}).items():
+            if pattern.replace("*", "0") + ".weight" == name and style in cuts:
+                seen += 1
+                if not torch.equal(t.chunk(2, cuts[style])[1], mine[name]):
+                    bad.append(f"{name} is not cut as transformers cuts it, {style}")
+    if seen < 7:
+        bad.append(f"transformers says of {seen} weights how they are cut: {model.tp_plan}")
+    # A folder of casts is a model.
+    with torch.no_grad():
+        cast = hf.AutoModelForCausalLM.from_pretrained(make + "/cast/f32/models/llama", dtype=torch.float32)
+        if cast.dtype != torch.float32 or not torch.equal(cast.lm_head.weight, model.lm_head.weight.float()):
+            bad.append("the model of casts has other weights")
+
+
+def soup(files, weights=None):
+    out = {}
+    for k, t in files[0].items():
+        s = t.float() if weights is None else t.float() * weights[0]
+        for i, f in enumerate(files[1:], 1):
+            s = s + (f[k].float() if weights is None else f[k].float() * weights[i])
+        out[k] = (s / len(files) if weights is None else s).to(t.dtype) if t.is_floating_point() else t
+    return save(out, {"format": "pt"})
+
+
+def save_soups():
+    for i, dtype in enumerate([torch.bfloat16, torch.float32, torch.float16]):
+        os.makedirs(f"{mount}/runs/+/step {i}", exist_ok=True)
+        g = generator(i)
+        tensors = {f"w{k}": torch.randn(301, 203, generator=g).to(dtype) for k in range(5)} | {"n": torch.tensor([i])}
+        if i == 1:
+            torch.save(tensors, f"{mount}/runs/+/step {i}/model.pt")
+        else:
+            save_file(tensors, f"{mount}/runs/+/step {i}/model.safetensors", metadata={"format": "pt"})
+
+
+def check_soup():
+    path = [f"runs/+/step {i}/model.safetensors" for i in range(3)]
+    files = [load_file(f"{mount}/{p}") for p in path]
+    same(f"soup/mean/{path[0]}/+/{path[1]}/soup.safetensors", soup(files[:2]))
+    same(f"soup/mean/{'/+/'.join(path)}/soup.safetensors", soup(files))
+    same(f"soup/mean/{path[2]}/+/{path[2]}/+/{path[0]}/soup.safetensors", soup([files[2], files[2], files[0]]))
+    same(f"soup/sum/0.7/{path[2]}/+/-1.25e-1/{path[0]}/soup.safetensors", soup([files[2], files[0]], [0.7, -0.125]))
+    is_none(f"soup/mean/{path[0]}/soup.safetensors", "of one file")
+    is_none(f"soup/mean/{path[0]}/+/flat.safetensors/soup.safetensors", "tensors")
+    many = "/+/".join([path[0]] * 16)
+    same(f"soup/mean/{many}/soup.safetensors", soup([files[0]] * 16))
+    for gone in (f"mean/{many}/+", "sum/nan", "sum/inf", "sum/1e999", "sum/0x1p-2", "sum/-", f"mean/{path[0]}/+/+",
+                 f"mean/{path[0]}/other.safetensors"):
+        if os.path.exists(f"{make}/soup/{gone}"):
+            bad.append(f"soup/{gone} is there")
+    if os.listdir(f"{make}/soup/mean/{path[0]}/+/{path[1]}") != ["soup.safetensors"]:
+        bad.append("the soup is not listed")
+
+
+def save_copies():
+    """Saves what make computes, as programs save it: a model, and beside it its casts and slices."""
+    import transformers as hf
+    config = hf.LlamaConfig(hidden_size=512, intermediate_size=1376, num_hidden_layers=4, num_attention_heads=8,
+                            num_key_value_heads=4, vocab_size=4000)
+    hf.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(f"{mount}/models/copied")
+    path = "models/copied/model.safetensors"
+    for kind in "f32", "f16":
+        write(f"models/copied/{kind}.safetensors", b := cast(path, TYPES[kind]))
+        same(f"cast/{kind}/{path}", b)
+    for r in range(2):
+        b = save({n: shard(n, t, r, 2, 4).contiguous() for n, t in load_file(f"{mount}/{path}").items()}, {"format": "pt"})
+        write(f"models/copied/rank-{r}.safetensors", b)
+        same(f"shard/tp=2/rank-{r}/{path}", b)
+
+
+def write(path, data):
+    with open(f"{mount}/{path}", "wb") as f:
+        f.write(data)
+
+
+{"save": lambda: (save_models(), save_transformers(), save_soups()), "cast": check_cast, "shard": check_shard,
+ "soup": check_soup, "copy": save_copies}[what]()
+sys.exit("\n".join(bad) or 0)
