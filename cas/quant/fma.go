@@ -2,6 +2,9 @@ package quant
 
 import "math"
 
+// FMA is x*a + c rounded once, on every processor.
+func FMA(x, a, c float32) float32 { return fma(x, a, c) }
+
 // fma is x*a + c rounded once, as processors compute it that multiply and add in one. The product is exact in
 // double precision. The sum is rounded to odd there, so that rounding it again to single precision is as if
 // it had been rounded once (Boldo and Melquiond 2008).

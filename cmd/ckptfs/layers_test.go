@@ -167,7 +167,7 @@ var layers = []struct {
 	{"fs/policy/live", []string{"cas/disk", "cas/locks", "fs/policy", "fs/tree"}},
 	{"fs/handover", nil},
 	{"fs/view", []string{"cas/locks", "formats", "formats/detect", "formats/npy", "formats/safetensors"}},
-	{"fs/plans", []string{"cas/half", "formats", "formats/safetensors", "fs/view"}},
+	{"fs/plans", []string{"cas/half", "cas/quant", "formats", "formats/safetensors", "fs/view"}},
 	{"fs/assemble", []string{"cas", "cas/locks", "cas/pages", "formats", "index/manifest"}},
 	{"fs/recipes", []string{"cas", "cas/anchor", "cas/codec", "cas/half", "cas/quant", "cas/recipe",
 		"formats", "index/manifest"}},

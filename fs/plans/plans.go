@@ -102,6 +102,7 @@ type Plan struct {
 	size    int64
 	tensors []tensor // without the empty ones; ascending by start
 	memory  int64
+	drop    func() // of what reads leave behind; nil: they leave nothing
 }
 
 // tensor is where a tensor lies in the file, and what it is.
@@ -162,8 +163,12 @@ func (p *Plan) Size() int64 { return p.size }
 // Memory is about how many bytes the plan takes.
 func (p *Plan) Memory() int64 { return p.memory }
 
-// Tensors is how many tensors the file has that are not empty.
-func (p *Plan) Tensors() int { return len(p.tensors) }
+// Drop lets go of the memory that reads left behind. The plan stays usable.
+func (p *Plan) Drop() {
+	if p.drop != nil {
+		p.drop()
+	}
+}
 
 // ReadAt reads as io.ReaderAt does, with src the sources in the plan's order. Their errors come back as they
 // are.

@@ -30,6 +30,7 @@ type computed struct {
 	mu    locks.Mutex[leafLock]
 	plan  weak.Pointer[plans.Plan] // what Virtual.tensors keeps of it
 	asked time.Time                // when that was told that it is in use
+	uses  int                      // that are not closed
 }
 
 // computedKey is the identity of a computed file.
@@ -152,7 +153,7 @@ func (w *computed) make() (*plans.Plan, error) {
 			return nil, err
 		}
 	}
-	p, err := w.how.plan(sources, side)
+	p, err := w.how.plan(w.v, sources, side)
 	if err == nil && !w.current() {
 		err = unix.ESTALE
 	}
@@ -193,6 +194,9 @@ func (w *computed) open() (names.Opened, content.Mode, error) {
 	}
 	if err == nil {
 		if _, err = w.planNow(); err == nil {
+			w.mu.Lock()
+			w.uses++
+			w.mu.Unlock()
 			return openComputed{w: w}, content.Cached, nil
 		}
 	}
@@ -221,7 +225,19 @@ type openComputed struct {
 	w *computed
 }
 
-func (o openComputed) Close() { o.w.done(len(o.w.of) + 1) }
+// Close ends the use. The last one frees the memory that reads left behind.
+func (o openComputed) Close() {
+	w := o.w
+	w.done(len(w.of) + 1)
+	w.mu.Lock()
+	w.uses--
+	p := w.plan.Value()
+	last := w.uses == 0
+	w.mu.Unlock()
+	if last && p != nil {
+		p.Drop()
+	}
+}
 
 // Read computes what is read. ESTALE when an operand has other bytes by now: nothing that was read is given
 // out then.

@@ -23,6 +23,7 @@ import (
 //	make/shard/tp=K/rank-R/PATH                      what rank R of K has of PATH, for tensor parallelism
 //	make/soup/mean/PATH/+/PATH/soup.safetensors      the mean of 2 to 16 files, in this order
 //	make/soup/sum/W/PATH/+/W/PATH/soup.safetensors   the sum of 2 to 16 files, each times its W
+//	make/merge/SCALE/ADAPTER/+/PATH                  PATH with the adapter in the file ADAPTER merged into it
 //
 // # Of one file
 //
@@ -36,7 +37,8 @@ import (
 //
 // Below soup the tree is shown again in the same way, but each file that one can be made of is a folder
 // (makeOf). In it are +, where the tree is shown again for the next file, and the file that is made of those
-// that the path has so far. + is not listed, so that who walks through all folders comes to an end.
+// that the path has so far. + is not listed, so that who walks through all folders comes to an end. Below
+// merge an adapter is such a folder, and what + leads to is shown as below cast.
 //
 // # What is not there
 //
@@ -55,7 +57,8 @@ type making struct {
 	to          formats.DType // of a cast
 	rank, ranks int           // of a shard
 	before      string        // the files that the path has so far: encoded by and
-	weight      string        // of a sum: the next file's
+	weight      string        // of a sum: the next file's; of an adapter, its scale
+	part        bool          // of a merge: the file is one of several of its model
 }
 
 type makeKind byte
@@ -65,10 +68,12 @@ const (
 	makeShard
 	makeMean
 	makeSum
+	makeAdapter // the adapter is looked for
+	makeMerge   // the base is
 )
 
 // plan makes a plan of these sources.
-func (m making) plan(of []*plans.Source, side []byte) (*plans.Plan, error) {
+func (m making) plan(v *Virtual, of []*plans.Source, side []byte) (*plans.Plan, error) {
 	switch m.kind {
 	case makeCast:
 		return plans.Cast(of[0], m.to)
@@ -83,24 +88,34 @@ func (m making) plan(of []*plans.Source, side []byte) (*plans.Plan, error) {
 			weights = append(weights, w)
 		}
 		return plans.Sum(of, weights)
+	case makeMerge:
+		w, _ := weightOf(m.operands()[0].weight)
+		return plans.Merge(of[0], of[1], side, w, m.part, v.factors)
 	}
 	return nil, fmt.Errorf("%w: nothing is made so", plans.ErrNone)
 }
 
 // beside is the name of a file in a source's folder that says how the source is used; "": there is none.
 func (m making) beside() string {
-	if m.kind == makeShard {
+	switch m.kind {
+	case makeShard:
 		return "config.json"
+	case makeMerge:
+		return "adapter_config.json" // beside the adapter
 	}
 	return ""
 }
 
-// several is the name of the file that is made of the files that a path has; "": it is made of one.
-func (m making) several() string {
-	if m.kind == makeMean || m.kind == makeSum {
-		return "soup.safetensors"
+// several reports whether a file of the tree is a folder for one of several files; name is that of the file in
+// it that is made of those that a path has, "" if there is none.
+func (m making) several() (name string, is bool) {
+	switch m.kind {
+	case makeMean, makeSum:
+		return "soup.safetensors", true
+	case makeAdapter:
+		return "", true
 	}
-	return ""
+	return "", false
 }
 
 // operandPath is a file that a path has, and how it is weighed.
@@ -159,11 +174,13 @@ func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name stri
 		return entry{key: readmeFile, data: []byte(readme)}, nil
 	case at == "cast", at == "shard", at == "soup":
 		return folder(making{})
+	case at == "merge":
+		return folder(making{kind: makeAdapter})
 	case at == "soup/mean":
 		return mirror(making{kind: makeMean})
 	case at == "soup/sum":
 		return folder(making{kind: makeSum})
-	case d.how.kind == makeSum:
+	case d.how.kind == makeSum, d.how.kind == makeAdapter:
 		if _, ok := weightOf(name); ok {
 			d.how.weight = name
 			return mirror(d.how)
@@ -192,9 +209,11 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 	switch {
 	case d.at == "":
 		out = append(out, tree.DirEntry{Name: readmeFile, Mode: unix.S_IFREG})
-		names = []string{"cast", "shard", "soup"}
+		names = []string{"cast", "merge", "shard", "soup"}
 	case d.at == "cast":
 		names = []string{"bf16", "f16", "f32"}
+	case d.at == "merge":
+		names = []string{"1"}
 	case d.at == "shard":
 		names = []string{"tp=2"}
 	case d.how.kind == makeShard:
@@ -213,14 +232,16 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 // MadeOf is the path of the tree that a path below .ckptfs/make shows, as far as it names one.
 func MadeOf(p string) string {
 	parts := strings.Split(p, "/")
-	ways := map[string]int{"cast": 2, "shard": 3, "mean": 2, "sum": 3}
+	ways := map[string]int{"cast": 2, "merge": 2, "shard": 3, "mean": 2, "sum": 3}
 	skip := ways[parts[0]]
 	if parts[0] == "soup" && len(parts) > 1 {
 		skip = ways[parts[1]]
 	}
 	for i := len(parts) - 1; i > 0; i-- {
 		if parts[i] == next {
-			skip += i - 1
+			if skip += i - 1; parts[0] == "merge" {
+				skip = i + 1
+			}
 			break
 		}
 	}
@@ -247,19 +268,22 @@ func (d makeOf) entry() entry { return entry{dir: d, key: d, src: d.src, sight: 
 func (d makeOf) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
 	if name == next && len(d.how.operands()) < plans.MaxSources {
 		e := makeRoot{path.Join(d.at, name), d.how}
-		if d.how.kind == makeSum {
+		switch d.how.kind {
+		case makeSum:
 			return e.entry(v), nil
+		case makeAdapter:
+			e.how.kind = makeMerge
 		}
 		root := v.o.Names.Root()
 		root.Pin()
-		return makeTree{d.how, e.at, "", root}.entry(), nil
+		return makeTree{e.how, e.at, "", root}.entry(), nil
 	}
 	return madeNames(d.file).lookup(v, c, name)
 }
 
 // file is the file that is made of those that the path has.
 func (d makeOf) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
-	if name != d.how.several() {
+	if soup, _ := d.how.several(); name != soup {
 		return entry{}, errNoFile
 	}
 	paths := d.how.operands()
@@ -268,16 +292,12 @@ func (d makeOf) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	}
 	var of []*operand
 	for _, x := range paths {
-		o, err := v.operandBy(c, x.path, v.operandLinked)
-		if err == nil && !v.visible(c, byPath, o.n) {
-			o.drop()
-			err = errNoFile
-		}
+		o, err := v.operandFor(c, x.path)
 		if err != nil {
 			for _, o := range of {
 				o.drop()
 			}
-			return entry{}, fmt.Errorf("%w (%s)", err, x.path)
+			return entry{}, err
 		}
 		of = append(of, o)
 	}
@@ -289,12 +309,26 @@ func (d makeOf) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 }
 
 func (d makeOf) list(v *Virtual, c *tree.Asker) (out []tree.DirEntry, err error) {
-	w, err := d.file(v, c, d.how.several())
+	name, _ := d.how.several()
+	w, err := d.file(v, c, name)
 	if err == nil {
 		w.drop()
-		out = append(out, tree.DirEntry{Name: d.how.several(), Mode: unix.S_IFREG})
+		out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFREG})
 	}
 	return out, nil
+}
+
+// operandFor is the file that a path leads to now, if c may read it by that.
+func (v *Virtual) operandFor(c *tree.Asker, p string) (*operand, error) {
+	o, err := v.operandBy(c, p, v.operandLinked)
+	if err == nil && !v.visible(c, byPath, o.n) {
+		o.drop()
+		err = errNoFile
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, p)
+	}
+	return o, nil
 }
 
 // operandBy is what find finds by a path now.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -59,27 +60,49 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	case err != nil:
 		o.drop()
 		return entry{}, err
-	case d.how.several() != "":
+	}
+	if _, is := d.how.several(); is {
 		at := path.Join(d.at, d.rel, name)
 		return makeOf{d.how.and(path.Join(d.rel, name)), at, o.n}.entry(), nil
 	}
-	var side *operand
-	if beside := d.how.beside(); beside != "" {
-		side, err = v.operandLinked(c, d.src, beside)
-		if err == nil && !v.visible(c, inPlace, side.n) {
-			side.drop()
-			err = errNoFile
-		}
-		if err != nil {
-			o.drop()
-			return entry{}, fmt.Errorf("%w (%s, beside it)", err, beside)
-		}
+	of, side, err := d.others(v, c, o)
+	if err != nil {
+		return entry{}, err
 	}
-	w, err := v.newComputed(d.how, []*operand{o}, side)
+	how := d.how
+	how.part = how.kind == makeMerge && parts.MatchString(name)
+	w, err := v.newComputed(how, of, side)
 	if err != nil {
 		return entry{}, err
 	}
 	return w.entry(inPlace), nil
+}
+
+// parts are the names of files that have a part of a model's tensors.
+var parts = regexp.MustCompile(`-[0-9]+-of-[0-9]+\.safetensors$`)
+
+// others are all files that one is made of, o the first, and the one that says how. If they are not there it
+// gives o's reference back.
+func (d makeTree) others(v *Virtual, c *tree.Asker, o *operand) (of []*operand, side *operand, err error) {
+	of = []*operand{o}
+	at := d.rel
+	for _, x := range d.how.operands() {
+		var one *operand
+		if one, err = v.operandFor(c, x.path); err != nil {
+			break
+		}
+		of, at = append(of, one), path.Dir(x.path)
+	}
+	if beside := d.how.beside(); beside != "" && err == nil {
+		side, err = v.operandFor(c, path.Join(at, beside))
+	}
+	if err == nil {
+		return of, side, nil
+	}
+	for _, o := range of {
+		o.drop()
+	}
+	return nil, nil, err
 }
 
 // operandLinked is operandAt, or the file that a symbolic link leads to at once, within the tree, if c may

@@ -12,6 +12,9 @@ soup/mean/PATH/+/PATH/soup.safetensors
     The mean of 2 to 16 files: /+/ and one more path for each.
 soup/sum/WEIGHT/PATH/+/WEIGHT/PATH/soup.safetensors
     The weighted sum of 2 to 16 files.
+merge/SCALE/ADAPTER/+/PATH
+    The safetensors file PATH with a LoRA of PEFT merged into it. ADAPTER is the path of the adapter's
+    adapter_model.safetensors, beside its adapter_config.json. SCALE is 1, or what scale_layer is given.
 
 PATH is a path of the mount. What is no safetensors file is a link to itself. If a file is not there, a file of
 its name and .why says why: cat cast/bf16/runs/a/1/model.safetensors.why

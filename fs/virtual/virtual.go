@@ -89,6 +89,7 @@ import (
 	"ckptfs/fs/inspect"
 	"ckptfs/fs/models"
 	"ckptfs/fs/names"
+	"ckptfs/fs/plans"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 )
@@ -135,6 +136,7 @@ type Virtual struct {
 	hidden  hiddenViews
 	queries queries
 	tensors tensorIndexes
+	factors *plans.Factors
 }
 
 // New makes the names that exist only in the mount.
@@ -142,6 +144,7 @@ func New(o Options) *Virtual {
 	return &Virtual{
 		o: o, owner: uint32(os.Geteuid()),
 		tensors: tensorIndexes{maxBytes: o.IndexBytes, lingers: time.Minute},
+		factors: plans.NewFactors(o.IndexBytes),
 	}
 }
 

@@ -4,6 +4,7 @@
     cast MOUNT        cast/TYPE/PATH against torch's to(dtype) and save_file
     shard MOUNT       shard/tp=K/rank-R/PATH against slices of models that transformers saved
     soup MOUNT        soup/mean/…, soup/sum/… against torch
+    merge MOUNT       merge/SCALE/ADAPTER/+/PATH against PEFT's merge_and_unload
     copy MOUNT        saves what cast and shard compute, as programs save it
 """
 import json
@@ -275,6 +276,66 @@ def check_soup():
         bad.append("the soup is not listed")
 
 
+ADAPTERS = {"llama": dict(target_modules=["q_proj", "v_proj", "down_proj"], r=8, lora_alpha=24),
+            "qwen2": dict(target_modules=["k_proj", "up_proj"], r=64, lora_alpha=16, use_rslora=True),
+            "gpt2": dict(target_modules=["c_attn", "c_fc"], r=16, lora_alpha=32, fan_in_fan_out=True),
+            "parts": dict(target_modules=["q_proj", "gate_proj", "down_proj"], r=128, lora_alpha=100)}
+
+
+def load(path):
+    import transformers as hf
+    return hf.AutoModelForCausalLM.from_pretrained(f"{mount}/{path}", dtype="auto")
+
+
+def save_adapters():
+    import peft
+    for kind, settings in ADAPTERS.items():
+        model = peft.get_peft_model(load(f"models/{kind}"), peft.LoraConfig(**settings))
+        g = generator(7)
+        for i, (name, p) in enumerate(model.named_parameters()):
+            if "lora_" in name:  # some B are zeros, as they are before training
+                p.data = torch.randn(p.shape, generator=g).to(p.dtype) * (0 if "lora_B" in name and i % 5 == 0 else 0.05)
+        model.save_pretrained(f"{mount}/adapters/{kind}")
+    model.half().save_pretrained(f"{mount}/adapters/half")
+    for name, settings in {"dora": dict(target_modules=["q_proj"], use_dora=True), "head": dict(target_modules=["lm_head"])}.items():
+        peft.get_peft_model(load("models/llama"), peft.LoraConfig(**settings)).save_pretrained(f"{mount}/adapters/{name}")
+
+
+def merged(kind, adapter, scale):
+    """The state dict after PEFT has merged."""
+    import peft
+    model = peft.PeftModel.from_pretrained(load(f"models/{kind}"), f"{mount}/adapters/{adapter}")
+    if scale != 1:
+        for module in model.modules():
+            if hasattr(module, "scale_layer"):
+                module.scale_layer(scale)
+    return model.merge_and_unload().state_dict()
+
+
+def check_merge():
+    import transformers as hf
+    for kind, adapter, scale in [("llama", "llama", 1), ("llama", "llama", 0.3), ("llama", "llama", -2.5), ("qwen2", "qwen2", 1),
+                                 ("gpt2", "gpt2", 1), ("parts", "parts", 1), ("parts", "half", 0.5)]:
+        out = merged(kind, adapter, scale)
+        way = f"merge/{scale}/adapters/{adapter}/adapter_model.safetensors/+/models/{kind}"
+        for name in os.listdir(f"{mount}/models/{kind}"):
+            if name.endswith(".safetensors"):
+                path = f"{mount}/models/{kind}/{name}"
+                same(f"{way}/{name}", save({k: out[k].contiguous() for k in load_file(path)}, metadata(path)))
+    # A folder of what was merged is a model.
+    model = hf.AutoModelForCausalLM.from_pretrained(f"{make}/{way}", dtype="auto")
+    if not all(torch.equal(t, out[k]) for k, t in model.state_dict().items()):
+        bad.append("the merged model has other weights")
+    way = "merge/1/adapters"
+    is_none(f"{way}/dora/adapter_model.safetensors/+/models/llama/model.safetensors", "use_dora")
+    is_none(f"{way}/head/adapter_model.safetensors/+/models/llama/model.safetensors", "which is not merged")
+    is_none(f"{way}/llama/adapter_model.safetensors/+/models/gpt2/model.safetensors", "which the file has not")
+    is_none(f"merge/1/models/llama/model.safetensors/+/models/llama/model.safetensors", "adapter_config.json")
+    for gone in "x", "1/adapters/llama/adapter_model.safetensors/soup.safetensors", "1/adapters/llama/+":
+        if os.path.exists(f"{make}/merge/{gone}"):
+            bad.append(f"merge/{gone} is there")
+
+
 def save_copies():
     """Saves what make computes, as programs save it: a model, and beside it its casts and slices."""
     import transformers as hf
@@ -296,6 +357,6 @@ def write(path, data):
         f.write(data)
 
 
-{"save": lambda: (save_models(), save_transformers(), save_soups()), "cast": check_cast, "shard": check_shard,
- "soup": check_soup, "copy": save_copies}[what]()
+{"save": lambda: (save_models(), save_transformers(), save_soups(), save_adapters()), "cast": check_cast, "shard": check_shard,
+ "soup": check_soup, "merge": check_merge, "copy": save_copies}[what]()
 sys.exit("\n".join(bad) or 0)

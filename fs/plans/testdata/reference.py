@@ -107,5 +107,22 @@ add("mean 0 1 2", soup(parts))
 add("mean 2 0", soup([parts[2], parts[0]]))
 add("sum 0.3 0.6 -0.1", soup(parts, [0.3, 0.6, -0.1]))
 
+
+def merge(base, lora, scaling, transposed):
+    """As PEFT merges: see LoraLayer.merge and get_delta_weight."""
+    out = dict(base)
+    for k in base:
+        a = lora.get("base_model.model." + k.removesuffix(".weight") + ".lora_A.weight")
+        if a is not None:
+            b = lora["base_model.model." + k.removesuffix(".weight") + ".lora_B.weight"]
+            delta = b.float() @ a.float()
+            out[k] = base[k].clone()
+            out[k] += (delta.T if transposed else delta) * scaling
+    return out
+
+
+for name in "llama", "gpt2", "qwen2":
+    add(f"merge {name}", merge(source(FILES[name]), source(FILES["lora " + name]), 24 / 8 * 0.7, name == "gpt2"))
+
 json.dump(RESULTS, sys.stdout, indent=1)
 print()
