@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"strings"
 	"time"
 	"weak"
@@ -133,14 +134,19 @@ func (w *computed) planNow() (*plans.Plan, error) {
 
 // make makes the plan. ESTALE when an operand has other bytes by now.
 func (w *computed) make() (*plans.Plan, error) {
-	sources := make([]*plans.Source, len(w.of))
+	sources, names := make([]*plans.Source, len(w.of)), make([]string, len(w.of))
 	var taken int64
 	for i, o := range w.of {
-		s, err := w.v.sourceOf(o)
+		read := w.v.sourceOf
+		if w.how.kind == makeOne {
+			read = w.v.layoutOf
+		}
+		s, err := read(o)
 		if err != nil {
 			return nil, err
 		}
 		sources[i] = s
+		names[i] = path.Base(o.path)
 		if taken += s.Memory(); taken > w.v.o.IndexBytes && i > 0 {
 			return nil, fmt.Errorf("%w: the headers of its files take more than %d bytes of memory",
 				plans.ErrNone, w.v.o.IndexBytes)
@@ -153,7 +159,7 @@ func (w *computed) make() (*plans.Plan, error) {
 			return nil, err
 		}
 	}
-	p, err := w.how.plan(w.v, sources, side)
+	p, err := w.how.plan(w.v, sources, names, side)
 	if err == nil && !w.current() {
 		err = unix.ESTALE
 	}
@@ -177,6 +183,18 @@ func (v *Virtual) sourceOf(o *operand) (*plans.Source, error) {
 		err = fmt.Errorf("%w (%s)", err, o.path)
 	}
 	return s, err
+}
+
+// layoutOf is an operand as its parser sees it.
+func (v *Virtual) layoutOf(o *operand) (*plans.Source, error) {
+	f := o.n.File()
+	f.Lock()
+	defer f.Unlock()
+	l, err := f.LayoutLocked()
+	if err != nil {
+		return nil, f.OpenFailed(err)
+	}
+	return &plans.Source{Layout: l}, nil
 }
 
 // minIndex is the memory that a header may take in any case.

@@ -21,6 +21,7 @@ import (
 //	make/README                                      what there is
 //	make/cast/TYPE/PATH                              PATH in another type: bf16, f16 or f32
 //	make/shard/tp=K/rank-R/PATH                      what rank R of K has of PATH, for tensor parallelism
+//	make/consolidated/FOLDER/model.safetensors       the tensors of a step that ranks wrote in parts
 //	make/soup/mean/PATH/+/PATH/soup.safetensors      the mean of 2 to 16 files, in this order
 //	make/soup/sum/W/PATH/+/W/PATH/soup.safetensors   the sum of 2 to 16 files, each times its W
 //	make/merge/SCALE/ADAPTER/+/PATH                  PATH with the adapter in the file ADAPTER merged into it
@@ -32,6 +33,11 @@ import (
 // to itself, so that a folder has what belongs to its models. A safetensors file that cannot be made is not
 // there. The name of one may be that of a link to a file in the tree: then it is made of that file, with what
 // lies beside the link.
+//
+// # Of a folder
+//
+// Below consolidated the tree is shown again, and a folder that torch.distributed.checkpoint wrote has
+// model.safetensors instead of its files.
 //
 // # Of several files
 //
@@ -70,10 +76,13 @@ const (
 	makeSum
 	makeAdapter // the adapter is looked for
 	makeMerge   // the base is
+	makeOne     // one file of a folder's
 )
 
-// plan makes a plan of these sources.
-func (m making) plan(v *Virtual, of []*plans.Source, side []byte) (*plans.Plan, error) {
+// plan makes a plan of these sources, which have these names in their folders.
+func (m making) plan(
+	v *Virtual, of []*plans.Source, names []string, side []byte,
+) (*plans.Plan, error) {
 	switch m.kind {
 	case makeCast:
 		return plans.Cast(of[0], m.to)
@@ -88,6 +97,8 @@ func (m making) plan(v *Virtual, of []*plans.Source, side []byte) (*plans.Plan, 
 			weights = append(weights, w)
 		}
 		return plans.Sum(of, weights)
+	case makeOne:
+		return plans.Consolidate(of, names, side)
 	case makeMerge:
 		w, _ := weightOf(m.operands()[0].weight)
 		return plans.Merge(of[0], of[1], side, w, m.part, v.factors)
@@ -106,8 +117,8 @@ func (m making) beside() string {
 	return ""
 }
 
-// several reports whether a file of the tree is a folder for one of several files; name is that of the file in
-// it that is made of those that a path has, "" if there is none.
+// several reports whether a file of the tree is a folder for one of several files; name is that of the file
+// in it that is made of those that a path has, "" if there is none.
 func (m making) several() (name string, is bool) {
 	switch m.kind {
 	case makeMean, makeSum:
@@ -176,6 +187,8 @@ func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name stri
 		return folder(making{})
 	case at == "merge":
 		return folder(making{kind: makeAdapter})
+	case at == "consolidated":
+		return mirror(making{kind: makeOne})
 	case at == "soup/mean":
 		return mirror(making{kind: makeMean})
 	case at == "soup/sum":
@@ -209,7 +222,7 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 	switch {
 	case d.at == "":
 		out = append(out, tree.DirEntry{Name: readmeFile, Mode: unix.S_IFREG})
-		names = []string{"cast", "merge", "shard", "soup"}
+		names = []string{"cast", "consolidated", "merge", "shard", "soup"}
 	case d.at == "cast":
 		names = []string{"bf16", "f16", "f32"}
 	case d.at == "merge":
@@ -232,7 +245,7 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 // MadeOf is the path of the tree that a path below .ckptfs/make shows, as far as it names one.
 func MadeOf(p string) string {
 	parts := strings.Split(p, "/")
-	ways := map[string]int{"cast": 2, "merge": 2, "shard": 3, "mean": 2, "sum": 3}
+	ways := map[string]int{"cast": 2, "consolidated": 1, "merge": 2, "shard": 3, "mean": 2, "sum": 3}
 	skip := ways[parts[0]]
 	if parts[0] == "soup" && len(parts) > 1 {
 		skip = ways[parts[1]]

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/formats/dcp"
 	"ckptfs/fs/names"
 	"ckptfs/fs/plans"
 	"ckptfs/fs/tree"
@@ -45,6 +47,9 @@ func (d makeTree) lookup(_ context.Context, v *Virtual, c *tree.Asker, name stri
 
 // file is what a name is that is no folder: a file that is made, a folder for one of several, or a link.
 func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if d.how.kind == makeOne {
+		return d.oneFile(v, c, name)
+	}
 	o, err := v.operandLinked(c, d.src, name)
 	if err != nil {
 		return entry{}, err
@@ -76,6 +81,86 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 		return entry{}, err
 	}
 	return w.entry(inPlace), nil
+}
+
+// oneName is the name of the file that has all tensors of a folder.
+const oneName = "model.safetensors"
+
+// maxParts bounds of how many files it is made.
+const maxParts = 512
+
+// oneFile is the file that has all tensors of the folder, by its name. Other files are links to themselves,
+// but for those that it is made of.
+func (d makeTree) oneFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	part := strings.HasSuffix(name, dcp.Suffix) || name == dcp.Metadata
+	side, err := v.operandAt(c, d.src, dcp.Metadata)
+	if err == nil && !v.visible(c, inPlace, side.n) {
+		side.drop()
+		err = errNoFile
+	}
+	if name != oneName || err != nil {
+		if err == nil {
+			side.drop()
+		}
+		if part {
+			return entry{}, errNoFile
+		}
+		o, err := v.operandAt(c, d.src, name)
+		if err == nil && !v.visible(c, inPlace, o.n) {
+			o.drop()
+			err = errNoFile
+		}
+		if err != nil && name == oneName {
+			err = fmt.Errorf("%w (%s, beside it)", errNoFile, dcp.Metadata)
+		}
+		if err != nil {
+			return entry{}, err
+		}
+		return d.itself(o, name), nil
+	}
+	of, err := d.partFiles(v, c)
+	if err != nil {
+		side.drop()
+		return entry{}, err
+	}
+	w, err := v.newComputed(d.how, of, side)
+	if err != nil {
+		return entry{}, err
+	}
+	return w.entry(inPlace), nil
+}
+
+// partFiles are the files of parts in the folder. c has to be allowed to read all of them.
+func (d makeTree) partFiles(v *Virtual, c *tree.Asker) (of []*operand, err error) {
+	real, err := d.src.ListQuietly()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range real {
+		if strings.HasSuffix(e.Name, dcp.Suffix) {
+			names = append(names, e.Name)
+		}
+	}
+	if len(names) == 0 || len(names) > maxParts {
+		return nil, fmt.Errorf("%w: of %d files; it takes 1 to %d", plans.ErrNone, len(names), maxParts)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		o, err := v.operandAt(c, d.src, name)
+		if err == nil && !v.visible(c, inPlace, o.n) {
+			o.drop()
+			err = errNoFile
+		}
+		if err != nil {
+			for _, o := range of {
+				o.drop()
+			}
+			return nil, fmt.Errorf("%w (%s)", err, name)
+		}
+		of = append(of, o)
+	}
+	return of, nil
 }
 
 // parts are the names of files that have a part of a model's tensors.
@@ -147,8 +232,15 @@ func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+	if views := v.Views(c, d.src, real); d.how.kind != makeOne {
+		real = append(real, views...)
+	} else if w, err := d.file(v, c, oneName); err == nil {
+		w.drop()
+		real = slices.DeleteFunc(real, func(e tree.DirEntry) bool { return e.Name == oneName })
+		real = append(real, tree.DirEntry{Name: oneName, Mode: unix.S_IFREG})
+	}
 	var out []tree.DirEntry
-	for _, e := range append(real, v.Views(c, d.src, real)...) {
+	for _, e := range real {
 		file := e.Mode == unix.S_IFREG || e.Mode == unix.S_IFLNK && strings.HasSuffix(e.Name, view.Suffix)
 		switch {
 		case e.Name == "." || e.Name == "..":

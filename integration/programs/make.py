@@ -5,6 +5,7 @@
     shard MOUNT       shard/tp=K/rank-R/PATH against slices of models that transformers saved
     soup MOUNT        soup/mean/…, soup/sum/… against torch
     merge MOUNT       merge/SCALE/ADAPTER/+/PATH against PEFT's merge_and_unload
+    dcp MOUNT         consolidated/FOLDER/model.safetensors against accelerate's merge_fsdp_weights
     copy MOUNT        saves what cast and shard compute, as programs save it
 """
 import json
@@ -336,6 +337,69 @@ def check_merge():
             bad.append(f"merge/{gone} is there")
 
 
+def save_ranks():
+    """What 3 ranks write of a model in parts, as FSDP does, and of a model with an optimizer and a step."""
+    import tempfile
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    store = tempfile.mktemp()
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    ranks = []
+    for rank in range(3):
+        if pid := os.fork():
+            ranks.append(pid)
+            continue
+        try:
+            from torch.distributed.tensor import DeviceMesh, Replicate, Shard, distribute_tensor
+            torch.set_num_threads(1)
+            dist.init_process_group("gloo", store=dist.FileStore(store, 3), rank=rank, world_size=3)
+            mesh = DeviceMesh("cpu", [0, 1, 2])
+            g = generator(3)
+            model = {f"layers.{i}.w": distribute_tensor(torch.randn(200 + i, 307, generator=g), mesh, [Shard(i % 2)])
+                     for i in range(4)}
+            model["norm"] = distribute_tensor(torch.randn(33, generator=g).to(torch.bfloat16), mesh, [Replicate()])
+            dcp.save({"model": model}, checkpoint_id=f"{mount}/runs/f/checkpoint-1/pytorch_model_fsdp_0")
+            dcp.save(model, checkpoint_id=f"{mount}/runs/f/flat")
+            dcp.save({"model": model, "optim": {"state": {0: {"m": model["layers.1.w"]}}}, "step": 5},
+                     checkpoint_id=f"{mount}/runs/f/all")
+            dist.barrier()
+            dist.destroy_process_group()
+            os._exit(0)
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+    if any([os.waitpid(pid, 0)[1] for pid in ranks]):
+        bad.append("a rank failed")
+    os.makedirs(f"{mount}/runs/f/torn")
+    for name in ".metadata", "__0_0.distcp":
+        with open(f"{mount}/runs/f/flat/{name}", "rb") as f:
+            write(f"runs/f/torn/{name}", f.read())
+
+
+def check_dcp():
+    import tempfile
+    from accelerate.utils.fsdp_utils import merge_fsdp_weights
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.format_utils import _EmptyStateDictLoadPlanner, _load_state_dict
+    for path in "runs/f/checkpoint-1/pytorch_model_fsdp_0", "runs/f/flat":
+        with tempfile.TemporaryDirectory() as d:
+            merge_fsdp_weights(f"{mount}/{path}", d, safe_serialization=True)
+            with open(f"{d}/model.safetensors", "rb") as f:
+                same(f"consolidated/{path}/model.safetensors", f.read())
+        if os.listdir(f"{make}/consolidated/{path}") != ["model.safetensors"]:
+            bad.append(f"{path} lists {os.listdir(f'{make}/consolidated/{path}')}")
+    sd = {}
+    _load_state_dict(sd, dcp.FileSystemReader(f"{mount}/runs/f/all"), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    want = {"model." + k: t for k, t in sd["model"].items()} | {"optim.state.0.m": sd["optim"]["state"]["0"]["m"]}
+    same("consolidated/runs/f/all/model.safetensors", save(want, {"format": "pt"}))
+    is_none("consolidated/runs/f/torn/model.safetensors", "1 of the 3 files")
+    is_none("consolidated/runs/f/model.safetensors", ".metadata")
+    for name in "config.json", "model.safetensors":
+        if not os.path.samefile(f"{make}/consolidated/runs/a/1/{name}", f"{mount}/runs/a/1/{name}"):
+            bad.append(f"{name} is no link to itself")
+
+
 def save_copies():
     """Saves what make computes, as programs save it: a model, and beside it its casts and slices."""
     import transformers as hf
@@ -357,6 +421,6 @@ def write(path, data):
         f.write(data)
 
 
-{"save": lambda: (save_models(), save_transformers(), save_soups(), save_adapters()), "cast": check_cast, "shard": check_shard,
- "soup": check_soup, "merge": check_merge, "copy": save_copies}[what]()
+{"save": lambda: (save_models(), save_transformers(), save_soups(), save_ranks(), save_adapters()), "cast": check_cast, "shard": check_shard,
+ "soup": check_soup, "merge": check_merge, "dcp": check_dcp, "copy": save_copies}[what]()
 sys.exit("\n".join(bad) or 0)

@@ -124,5 +124,26 @@ def merge(base, lora, scaling, transposed):
 for name in "llama", "gpt2", "qwen2":
     add(f"merge {name}", merge(source(FILES[name]), source(FILES["lora " + name]), 24 / 8 * 0.7, name == "gpt2"))
 
+
+def consolidate(folder):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.format_utils import _EmptyStateDictLoadPlanner, _load_state_dict
+    sd = {}
+    _load_state_dict(sd, dcp.FileSystemReader(folder), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    if len(sd) == 1:
+        sd = sd[list(sd)[0]]
+
+    def flatten(x, at):
+        for k, v in x.items() if isinstance(x, dict) else enumerate(x):
+            if isinstance(v, (dict, list)):
+                yield from flatten(v, at + [str(k)])
+            elif isinstance(v, torch.Tensor):
+                yield ".".join(at + [str(k)]), v
+    return dict(flatten(sd, []))
+
+
+for name in "one", "two":
+    add("dcp " + name, consolidate(__file__.rsplit("/", 4)[0] + "/formats/testdata/dcp/" + name))
+
 json.dump(RESULTS, sys.stdout, indent=1)
 print()
