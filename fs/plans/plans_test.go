@@ -158,6 +158,9 @@ func (a at) saved(t testing.TB, name string) {
 			t.Fatalf("%s: read of %d at %d has other bytes", name, len(p), off)
 		}
 	}
+	if a.Size() > 50_000 { // it reads byte by byte
+		return
+	}
 	if err := iotest.TestReader(io.NewSectionReader(a, 0, a.Size()), whole); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
