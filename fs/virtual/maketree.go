@@ -58,15 +58,18 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 		o.drop()
 		return entry{}, errNoFile
 	}
-	_, err = v.sourceOf(o)
-	switch {
-	case errors.Is(err, plans.ErrNone) && !strings.HasSuffix(name, view.Suffix):
-		return d.itself(o, name), nil
-	case err != nil:
-		o.drop()
-		return entry{}, err
+	_, several := d.how.several()
+	if named := strings.HasSuffix(name, view.Suffix); several || !named { // else its plan is looked for
+		_, err = v.sourceOf(o)
+		switch {
+		case errors.Is(err, plans.ErrNone) && !named:
+			return d.itself(o, name), nil
+		case err != nil:
+			o.drop()
+			return entry{}, err
+		}
 	}
-	if _, is := d.how.several(); is {
+	if several {
 		at := path.Join(d.at, d.rel, name)
 		return makeOf{d.how.and(path.Join(d.rel, name)), at, o.n}.entry(), nil
 	}

@@ -135,9 +135,9 @@ func TestMakeDamaged(t *testing.T) {
 	a := random(600<<10, 1)
 	r.write("m.safetensors", weights(t, []string{"w"}, a))
 	r.packOut("m.safetensors")
+	r.damage(cas.Sum(a[256<<10 : 512<<10])) // before anything is read ahead
 	n := r.find(".ckptfs/make/cast/bf16/m.safetensors")
 	defer r.forget(n)
-	r.damage(cas.Sum(a[256<<10 : 512<<10]))
 	h, err := r.Open(n, unix.O_RDONLY)
 	if err != nil {
 		t.Fatal(err)
