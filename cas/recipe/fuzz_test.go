@@ -23,6 +23,8 @@ func FuzzDecode(f *testing.F) {
 		{Run(BF16, 0, 200), Widen{}, Combine{Form: Lerp, C: []float32{0, 0.5}, To: BF16}},
 		{Run(F32, 3, 100), Widen{}, Round{half.BF16}},
 		{Run(Bytes1, 3, 144*4), Dequantise{Format: quant.Q4_K}, Round{half.BF16}},
+		{Run(BF16, 0, 12*40), Transpose{4, 30, 7, 400}, Widen{}, Round{half.F16}},
+		{Run(Bytes8, 1, 600), Transpose{60, 10, 0, 600}, Transpose{5, 12, 3, 590}},
 		{Run(Bytes1, 8, 150), Dequantise{quant.F8E4M3,
 			quant.Scales{Rows: 20, Cols: 20, Tall: 1, Wide: 10, At: 90}, 110}},
 	} {

@@ -8,7 +8,7 @@ import (
 // Program is the ops of a recipe.
 type Program []Op
 
-// Op is a step of a program: Take, Widen, Round, Quantise, Dequantise or Combine.
+// Op is a step of a program: Take, Widen, Round, Quantise, Dequantise, Combine or Transpose.
 type Op interface {
 	// run makes a value of the one that there is.
 	run(m *machine) error
@@ -25,6 +25,7 @@ const (
 	opQuantise
 	opDequantise
 	opCombine
+	opTranspose
 )
 
 // Type is how the bytes of the bases are numbers. The numbers are part of the format.
@@ -103,6 +104,8 @@ func (r *fields) op() (Op, error) {
 		return r.dequantise()
 	case opCombine:
 		return r.combine()
+	case opTranspose:
+		return r.transpose(), nil
 	default:
 		if r.bad {
 			return nil, corrupt("a program that is cut short")

@@ -1,7 +1,7 @@
 // Package recipe computes chunks from the numbers of others: quantised tensors from those that they were
 // quantised from, slices and permutations from the tensor that they are of.
 //
-// A record of codec.Recipe names its bases, 1 to 16 (package segment). What follows them is a program, and
+// A record of codec.Recipe names its bases, 1 to 40 (package segment). What follows them is a program, and
 // what the program leaves to be told:
 //
 //	0  1  how many ops: 1 to 8
@@ -43,6 +43,10 @@
 //	             (Form); what is no number is 0x7fc00000 before that. It is the last op. A stream for each
 //	             byte of its elements says by how many places in the order of all numbers of the type the
 //	             chunk's differ: zigzag-coded, the lowest byte first; all are empty where nothing does.
+//	7  transpose rows, columns, how many elements are skipped, and how many remain. The value, elements as
+//	             they were taken or rounded, is matrices of so many rows and columns, one behind the other.
+//	             Each becomes its transpose, column after column. Of all their elements then, so many are
+//	             skipped, and so many remain.
 //
 // # Determinism
 //

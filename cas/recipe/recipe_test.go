@@ -117,6 +117,11 @@ func TestRefused(t *testing.T) {
 		"narrow ones are rounded": {Run(BF16, 0, 8), Round{half.BF16}},
 		"too short":               {Run(Bytes1, 0, 7)},
 		"wide and too long":       {Run(BF16, 0, 4), Widen{}},
+		"no matrices":             {Run(Bytes1, 0, 8), Transpose{3, 2, 0, 8}},
+		"none at all":             {Run(Bytes1, 0, 8), Transpose{0, 2, 0, 8}},
+		"a part that is not":      {Run(Bytes1, 0, 8), Transpose{2, 4, 1, 8}},
+		"single ones transposed":  {Run(BF16, 0, 4), Widen{}, Transpose{2, 2, 0, 4}},
+		"nothing is transposed":   {Transpose{2, 2, 0, 4}},
 	} {
 		stored := append(p.Append(nil), 0)
 		if got, err := Decode(nil, stored, base, 8); !errors.Is(err, cas.ErrCorrupt) || len(got) > 0 {
@@ -141,5 +146,37 @@ func TestNothingOften(t *testing.T) {
 	}
 	if got, err := Decode(nil, append(Program{take}.Append(nil), 0), make([]byte, 10), 0); err != nil {
 		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// TestTranspose: parts of matrices, of elements of all sizes, and of several axes.
+func TestTranspose(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for _, typ := range []Type{Bytes1, BF16, F32, Bytes8} {
+		w := typ.Size()
+		for _, dims := range [][3]int{{1, 1, 1}, {7, 1, 40}, {70, 1, 33}, {64, 1, 96}, {9, 6, 50}, {50, 6, 9}} {
+			a, b, c := dims[0], dims[1], dims[2]
+			base := random(rng, a*b*c*w)
+			want := make([]byte, 0, len(base))
+			for k := range c {
+				for j := range b {
+					for i := range a {
+						want = append(want, base[((i*b+j)*c+k)*w:][:w]...)
+					}
+				}
+			}
+			n := a * b * c
+			whole := Program{Run(typ, 0, n), Transpose{a * b, c, 0, n}, Transpose{a, b, 0, n}}
+			roundTrip(t, whole, want, base)
+			// Columns k to k+m, and of these all but some elements.
+			k := c / 3
+			m := max(1, c/2-k)
+			skip := a * b / 2
+			part := Program{
+				Take{typ, []Group{{a * b, []Stretch{{k, m, c}}}}},
+				Transpose{a * b, m, 0, a * b * m}, Transpose{a, b, skip, a*b*m - skip},
+			}
+			roundTrip(t, part, want[(k*a*b+skip)*w:(k+m)*a*b*w], base)
+		}
 	}
 }

@@ -8,7 +8,7 @@ const (
 	short = 512 << 10
 	// most is the capacity up to which a buffer is used again, that of the bases of a recipe: what is longer
 	// should not stay in memory.
-	most = 4 << 20
+	most = 10 << 20
 )
 
 var (

@@ -27,8 +27,8 @@ const (
 	MaxBased = 1 << 20
 	// MaxRecipeBases is how many bases a recipe may have, and MaxRecipe bounds the contents of all of them
 	// together, in bytes.
-	MaxRecipeBases = 16
-	MaxRecipe      = 4 << 20
+	MaxRecipeBases = 40
+	MaxRecipe      = 10 << 20
 )
 
 // Base is what a record says of its base.

@@ -86,19 +86,19 @@
 // them: their number is less than i, and a reader insists on that. A record needs both its base and its
 // columns.
 //
-// A record that is a recipe (codec.Recipe) is computed from others by a program. It has 1 to 16 bases, which
+// A record that is a recipe (codec.Recipe) is computed from others by a program. It has 1 to 40 bases, which
 // lie one behind the other as the program has them. A base is named once, so that where its content is needed
 // in several places it is read once:
 //
 //	 0 32  hash of the first base
 //	32  1  number: 9
-//	33  1  n, how many bases: 1 to 16
+//	33  1  n, how many bases: 1 to 40
 //	34     hashes of the others, 32 (n-1) bytes, in the order of first use
 //	       what package recipe made
 //
 // Its number is 9, whatever theirs are, and nothing is written against it. So its bases may be of every other
 // kind, and a reader insists on that by the rule for all: their numbers are less than 9. A reader also
-// insists that the contents of all bases are no longer than MaxRecipe, 2^22 bytes, together. A writer sees to
+// insists that the contents of all bases are no longer than MaxRecipe, 10 MiB, together. A writer sees to
 // it that a recipe leads to no more than 40 records, each counted once (package delta).
 //
 // A program that does not know a codec does not know either whether it needs a base, and its sweep would take

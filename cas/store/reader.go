@@ -320,7 +320,7 @@ type place struct {
 	off     int64
 }
 
-// knownBases bounds reader.known: some 3 MiB, and 20 if all are recipes.
+// knownBases bounds reader.known: some 3 MiB, and 45 if all are recipes of the most bases.
 const knownBases = 1 << 15
 
 // baseOf finds out what the record of h at loc says of its base; at is where it was found. Number 0: it is no

@@ -59,7 +59,7 @@
 // base of a lower number, because the same chunk occurs in a file and is stored as a delta, the record is
 // stored without them.
 //
-// A recipe has up to 16 bases, which PutRelated does not put: what is not there is no base. It leads back to
+// A recipe has up to 40 bases, which PutRelated does not put: what is not there is no base. It leads back to
 // delta.MostLed records at most, and Compaction sees to it that this stays so.
 //
 // # What a crash leaves

@@ -39,17 +39,18 @@ const (
 // in the store. What the first few that are asked for lack the others do not have.
 type seeker struct {
 	*job
-	of    Anchors
-	own   cas.Hash // of the file's manifest, where it is packed already
-	file  *reader
-	asked int
-	known int // whose beginnings were in the store already
-	wrong int // that had something in common with others, but were not made of them
-	found int
-	sure  int // that are near a version which their paths tell
-	left  int // chunks that may be read for comparing
-	won   cas.Hash
-	files map[cas.Hash]*earlier
+	of     Anchors
+	own    cas.Hash // of the file's manifest, where it is packed already
+	file   *reader
+	asked  int
+	known  int // whose beginnings were in the store already
+	wrong  int // that had something in common with others, but were not made of them
+	found  int
+	sure   int // that are near a version which their paths tell
+	inVain int // that were turned
+	left   int // chunks that may be read for comparing
+	won    cas.Hash
+	files  map[cas.Hash]*earlier
 }
 
 // seeker is nil where there is nothing to look in.
@@ -170,7 +171,7 @@ func (s *seeker) region(t *formats.Tensor, r *formats.Region) (recipe recipeOfCh
 	}
 	s.asked++
 	hits, err := s.hits(t, r)
-	if len(hits) == 0 || err != nil {
+	if err != nil {
 		return nil, nil, err
 	}
 	if prev = s.nearest(t, r, head, hits); prev != nil {
@@ -180,16 +181,33 @@ func (s *seeker) region(t *formats.Tensor, r *formats.Region) (recipe recipeOfCh
 	if s.noRecipes {
 		return nil, nil, nil
 	}
+	var plan *recipes.Plan
+	if len(hits) > 0 {
+		if plan, err = s.finder().Among(s.file.target(t, r), s.sources(t, hits)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if plan == nil {
+		if plan, err = s.turned(t, r); err != nil {
+			return nil, nil, err
+		}
+	}
+	switch {
+	case plan != nil:
+		s.found++
+		return plan, nil, nil
+	case len(hits) > 0:
+		s.wrong++
+	}
+	return nil, nil, nil
+}
+
+// finder is what looks at sources.
+func (s *seeker) finder() *recipes.Finder {
 	if s.recipes == nil {
 		s.recipes = recipes.New(s.store)
 	}
-	plan, err := s.recipes.Among(s.file.target(t, r), s.sources(t, hits))
-	if plan == nil || err != nil {
-		s.wrong++
-		return nil, nil, err
-	}
-	s.found++
-	return plan, nil, nil
+	return s.recipes
 }
 
 // hits are the tensors that have something in common with t.
@@ -227,12 +245,15 @@ func (s *seeker) hits(t *formats.Tensor, r *formats.Region) ([]anchors.Hit, erro
 			return nil, err
 		}
 	}
-	hits := s.of.Find(keys, twoHits, maxHits)
-	hits = slices.DeleteFunc(hits, func(h anchors.Hit) bool {
-		e := s.manifest(h.Manifest, n.Quantised())
+	return s.fromFew(s.there(s.of.Find(keys, twoHits, maxHits), n.Quantised())), nil
+}
+
+// there are those of hits that are still what they were.
+func (s *seeker) there(hits []anchors.Hit, quantised bool) []anchors.Hit {
+	return slices.DeleteFunc(hits, func(h anchors.Hit) bool {
+		e := s.manifest(h.Manifest, quantised)
 		return e == nil || int(h.Tensor) >= len(e.m.Tensors) || e.m.Tensors[h.Tensor].Region < 0
 	})
-	return s.fromFew(hits), nil
 }
 
 // fromFew are those of hits that are of the files that have most of them.
@@ -329,9 +350,14 @@ func (s *seeker) nearest(t *formats.Tensor, r *formats.Region, head []byte, hits
 	return prev
 }
 
-// sources are the tensors of hits, and of what is flat all that lie beside them. Of those that have as much
-// in common the older ones come first: what is made of another is no base.
-func (s *seeker) sources(t *formats.Tensor, hits []anchors.Hit) (all []recipes.Source) {
+// sources are the tensors of hits, and of what is flat all that lie beside them.
+func (s *seeker) sources(t *formats.Tensor, hits []anchors.Hit) []recipes.Source {
+	return s.tensors(hits, recipes.Columns(t) == 0)
+}
+
+// tensors are those of hits, and all that lie beside them if so asked. Of those that have as much in common
+// the older ones come first: what is made of another is no base.
+func (s *seeker) tensors(hits []anchors.Hit, beside bool) (all []recipes.Source) {
 	type tensor struct {
 		of cas.Hash
 		i  uint32
@@ -361,7 +387,7 @@ func (s *seeker) sources(t *formats.Tensor, hits []anchors.Hit) (all []recipes.S
 		}
 		first = end
 	}
-	if recipes.Columns(t) > 0 {
+	if !beside {
 		return all
 	}
 	for _, h := range hits {

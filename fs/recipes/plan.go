@@ -56,7 +56,14 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 	if last <= first || (last-first)*elems > recipe.MaxValue/4 {
 		return nil
 	}
-	bases, runs := p.bases(first*elems, (last-first)*elems)
+	most, turns := maxBases, recipe.Program(nil)
+	of := func(add func(source int, first, n int64)) { p.runs(first*elems, (last-first)*elems, add) }
+	if l, ok := p.layout.(reversed); ok {
+		var from, cols int64
+		from, cols, turns = l.turned(first*elems, (last-first)*elems)
+		most, of = maxWide, func(add func(source int, first, n int64)) { l.columns(from, cols, add) }
+	}
+	bases, runs := p.bases(of, most)
 	if bases == nil {
 		return nil
 	}
@@ -64,7 +71,7 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 	if !ok {
 		return nil
 	}
-	prog := recipe.Program{recipe.Take{Type: p.typ(), Groups: g}}
+	prog := append(recipe.Program{recipe.Take{Type: p.typ(), Groups: g}}, turns...)
 	var scales []byte
 	switch {
 	case p.quantiser != nil:
@@ -102,15 +109,15 @@ func (a place) compare(b place) int {
 	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.chunk, b.chunk))
 }
 
-// bases are the chunks in which n elements of the target from first on are, and where in these, one behind the
-// other; nil: there are too many, or some are in none.
-func (p *Plan) bases(first, n int64) (bases []cas.Hash, runs []run) {
+// bases are the chunks in which runs of the sources are, and where in these, one behind the other; nil: there
+// are more than most, or some are in none.
+func (p *Plan) bases(of func(add func(source int, first, n int64)), most int) (bases []cas.Hash, runs []run) {
 	w := p.typ().Size()
 	per := int64(cas.ChunkSize / w)
 	// In the order in which they lie in the sources, so that what goes on there goes on here.
 	var used []place
 	ok := true
-	p.runs(first, n, func(source int, first, n int64) {
+	of(func(source int, first, n int64) {
 		if source < 0 {
 			ok = ok && source == zeros
 			return
@@ -123,7 +130,7 @@ func (p *Plan) bases(first, n int64) (bases []cas.Hash, runs []run) {
 	})
 	slices.SortFunc(used, place.compare)
 	used = slices.Compact(used)
-	if !ok || len(used) == 0 || len(used) > maxBases {
+	if !ok || len(used) == 0 || len(used) > most {
 		return nil, nil
 	}
 	begins := make([]int, len(used)) // in elements
@@ -144,7 +151,7 @@ func (p *Plan) bases(first, n int64) (bases []cas.Hash, runs []run) {
 		}
 		begins[i] = begin
 	}
-	p.runs(first, n, func(source int, first, n int64) {
+	of(func(source int, first, n int64) {
 		if source < 0 {
 			runs = append(runs, run{end, int(n)}) // behind all of them are zeros
 			return

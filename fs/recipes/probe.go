@@ -80,7 +80,15 @@ func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
 	}
 	plain := p.to != s.typ // of the same type it has the same hash
 	if !plain || !f.fits(p, samples) {
-		if p, err = f.probeRope(t, p, samples); p == nil || err != nil {
+		if p, err = f.probeRope(t, p, samples); err != nil {
+			return nil, err
+		}
+		for _, a := range turnsOf(t.Tensor, s.t) {
+			if p == nil && err == nil {
+				p, err = f.probeTurned(t, s, a)
+			}
+		}
+		if p == nil || err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,7 @@
 //	F32, BF16,    GGUF blocks          take, dequantise, (round, widen,) round
 //	F16           F8_E4M3, …           the same; scales are taken from the tensor beside
 //	any           the same type        take, where rows are in another order
+//	any           of floats            take, transpose (once or twice), and then as above (reversed.go)
 //
 // Of candidates that are found otherwise, by what they have in common with it (Among), several may have a part
 // in a tensor: as its rows or some of them, in whatever order, as parts of all of its rows, or as stretches of
@@ -245,7 +246,7 @@ func (t *Target) sources() (name string, may func(*source) bool) {
 	x, n := t.Tensor, t.Tensor.NumElements()
 	return x.Name, func(s *source) bool {
 		return s.t.NumElements() == n && !(s.codes != nil && Quantised(x)) && (x.DType != s.t.DType ||
-			strings.HasPrefix(x.Name, layerOf) != strings.HasPrefix(s.t.Name, layerOf))
+			strings.HasPrefix(x.Name, layerOf) != strings.HasPrefix(s.t.Name, layerOf) || len(turnsOf(x, s.t)) > 0)
 	}
 }
 
