@@ -92,6 +92,7 @@ func TestCodecs(t *testing.T) {
 	c.ruled()
 	c.dequantised()
 	c.combined()
+	c.transposed()
 	for _, id := range known() {
 		if !slices.ContainsFunc(c.all, func(p payload) bool { return p.Codec == id }) {
 			t.Errorf("codec %d is not among the payloads", id)

@@ -330,3 +330,31 @@ func (c *payloads) combined() {
 		}
 	}
 }
+
+// transposed has matrices of elements of all sizes, parts of them, and what has three axes.
+func (c *payloads) transposed() {
+	r := rand.New(rand.NewPCG(42, 43))
+	for _, typ := range []recipe.Type{recipe.Bytes1, recipe.BF16, recipe.F32, recipe.Bytes8} {
+		for _, dims := range [][3]int{{1, 1, 1}, {5, 1, 33}, {40, 1, 7}, {9, 4, 12}} {
+			x, y, z := dims[0], dims[1], dims[2]
+			n, w := x*y*z, typ.Size()
+			base := make([]byte, n*w)
+			for i := range base {
+				base[i] = byte(r.Uint32())
+			}
+			prog := recipe.Program{recipe.Run(typ, 0, n), recipe.Transpose{Rows: x * y, Cols: z, N: n}}
+			add := func(name string, n int) {
+				c.add(fmt.Sprintf("%d by %d by %d elements of %d bytes, %s", x, y, z, w, name), codec.Recipe,
+					append(prog.Append(nil), 0), c.follows(prog, base, n*w, 1), base, nil)
+			}
+			add("transposed", n)
+			prog = append(prog, recipe.Transpose{Rows: x, Cols: y, Skip: n / 3, N: n - n/3 - n/4})
+			add("reversed", n-n/3-n/4)
+		}
+	}
+	_, base := weights(2, 600)
+	prog := recipe.Program{recipe.Run(recipe.F32, 0, 600), recipe.Transpose{Rows: 20, Cols: 30, N: 600},
+		recipe.Widen{}, recipe.Round{To: half.BF16}, recipe.Transpose{Rows: 30, Cols: 20, Skip: 1, N: 599}}
+	c.add("transposed, rounded and transposed", codec.Recipe, append(prog.Append(nil), 0),
+		c.follows(prog, base, 599*2, 1), base, nil)
+}

@@ -30,7 +30,7 @@ from bisect import bisect_left, bisect_right
 FORMAT_VERSION, SEGMENT_VERSIONS, RECORD_VERSION = 4, (8, 9), 2
 MAX_CHUNK = (16 << 20) - 1  # bytes of a record, stored or decoded
 MAX_BASED = 1 << 20  # decoded bytes of a record that has a base, and of its bases
-MAX_RECIPE = 4 << 20  # decoded bytes of all bases of a recipe together
+MAX_RECIPE = 10 << 20  # decoded bytes of all bases of a recipe together
 MAX_VALUE = 8 << 20  # bytes that a recipe has at a time
 MAX_OBJECT = 8 << 30
 MAX_RECORDS = 1 << 18  # of a segment
@@ -1507,7 +1507,7 @@ def dequantised(value, kind, geometry, n):
 # Recipes (package recipe)
 
 ELEMENTS = {1: 4, 2: 2, 3: 2, 4: 1, 5: 1, 6: 1, 7: 2, 8: 4, 9: 8}  # bytes of one, by type
-TAKE, WIDEN, ROUND, QUANTISE, DEQUANTISE, COMBINE = range(1, 7)
+TAKE, WIDEN, ROUND, QUANTISE, DEQUANTISE, COMBINE, TRANSPOSE = range(1, 8)
 SUM, MEAN, LERP, TASK = 0, 2, 4, 6  # one more: every operation is rounded to the type
 
 
@@ -1576,6 +1576,8 @@ def program(r):
             need(kind in SHAPES and kind < NF4, f"quantised format {kind}, which this program does not know")
             geometry = [r.byte()] + [r.number() for _ in range(5)] if kind in EIGHTS else None
             ops.append((op, kind, geometry, r.number() if geometry else 0))
+        elif op == TRANSPOSE:
+            ops.append((op, *(r.number() for _ in range(4))))
         else:
             need(op == COMBINE, f"op {op} of a recipe, which this program does not know")
             form, kind, vectors = r.byte(), r.byte(), r.byte()
@@ -1685,6 +1687,20 @@ def corrected(r, numbers, width):
             for x, z in zip(numbers, map(bytes, zip(*planes)))]
 
 
+def transposed(value, size, rows, cols, skipped, remain):
+    """Matrices, each column after column; of their elements some."""
+    one, n = rows * cols, len(value) // size
+    need(one and n and n % one == 0 and len(value) == n * size, "a value that is no matrices")
+    need(skipped + remain <= n, "more elements than there are")
+    out = bytearray(len(value))
+    for at in range(0, n, one):
+        for i in range(rows):
+            row = value[(at + i * cols) * size : (at + (i + 1) * cols) * size]
+            for k in range(size):  # byte k of each element
+                out[(at + i) * size + k : (at + one) * size : rows * size] = row[k::size]
+    return bytes(out[skipped * size : (skipped + remain) * size])
+
+
 def recipe(stored, bases, raw):
     r, value = Cursor(stored), None
     ops = program(r)
@@ -1708,6 +1724,9 @@ def recipe(stored, bases, raw):
         elif op == DEQUANTISE:
             need(isinstance(value, bytes) and kind == 6, "what cannot be dequantised")
             value = dequantised(value, *fields)
+        elif op == TRANSPOSE:
+            need(isinstance(value, bytes) and value, "what cannot be transposed")
+            value = transposed(value, ELEMENTS[kind], *fields)
         else:
             form, kind, c = fields
             width = ELEMENTS[kind]
@@ -1884,7 +1903,7 @@ class Segments:
                 before += self.cached(r.take(32), i)
         elif codec == RECIPE:
             bases = r.byte()
-            need(1 <= bases <= 16, "another number of bases")
+            need(1 <= bases <= 40, "another number of bases")
             for _ in range(bases - 1):
                 before += self.cached(r.take(32), i)
                 need(len(before) <= MAX_RECIPE, "bases that are too long")
