@@ -11,6 +11,7 @@ import (
 	"ckptfs/cas/codec"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/recipe"
+	"ckptfs/cas/segment"
 )
 
 // TestGone: what came from a file is read from that, and is gone with it; what did not stays.
@@ -103,7 +104,7 @@ func TestRecipe(t *testing.T) {
 	var raw []byte
 	r := rand.NewChaCha8([32]byte{5})
 	take := recipe.Take{Type: recipe.Bytes1}
-	for i := range 17 {
+	for i := range segment.MaxRecipeBases + 1 {
 		base := make([]byte, 1000)
 		_, _ = r.Read(base)
 		put(base, cas.Related{})
@@ -116,17 +117,17 @@ func TestRecipe(t *testing.T) {
 		take := recipe.Take{Type: recipe.Bytes1, Groups: take.Groups[:n]}
 		return &cas.Recipe{Bases: rel.Bases[:n], Program: recipe.Program{take}.Append(nil)}, raw[:900*n]
 	}
-	all, whole := of(16)
+	all, whole := of(segment.MaxRecipeBases)
 	if id := put(whole, cas.Related{Recipe: all}); id != codec.Recipe {
 		t.Errorf("codec %d", id)
 	}
 	took := b.Tally().Of[Recipe]
-	if took.Raw != int64(len(whole)) || took.Stored > 1200 {
+	if took.Raw != int64(len(whole)) || took.Stored > 2000 {
 		t.Errorf("%+v", took)
 	}
-	more, longer := of(17)
+	more, longer := of(segment.MaxRecipeBases + 1)
 	if id := put(longer, cas.Related{Recipe: more}); id == codec.Recipe {
-		t.Error("of 17 bases")
+		t.Error("of one base more")
 	}
 	on := &cas.Recipe{Bases: []cas.Hash{cas.Sum(whole)},
 		Program: recipe.Program{recipe.Run(recipe.Bytes1, 0, 3000)}.Append(nil)}

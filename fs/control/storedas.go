@@ -19,7 +19,8 @@ type StoredAs struct {
 	Format  string `json:"format,omitempty"`
 	Variant int    `json:"variant,omitempty"` // of how a format is rounded to, as in package quant
 	// where another part of the base, or another order, is taken: "rope-permuted", "rows 0–7",
-	// "columns 0–2047", "rows in another order", "elements in another order"
+	// "columns 0–2047", "rows in another order", "elements in another order", "transposed",
+	// "axes in reverse order"
 	Order string `json:"order,omitempty"`
 	Form  string `json:"form,omitempty"` // how bases are combined: "sum", "mean", "lerp", "task"
 	// in the order in which they are combined

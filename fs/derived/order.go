@@ -30,6 +30,12 @@ func (w *Way) order() string {
 			return "" // of several tensors, or of what is gone
 		}
 	}
+	switch w.transposes() {
+	case 1:
+		return "transposed"
+	case 2:
+		return "axes in reverse order"
+	}
 	runs := w.stretches(take)
 	if len(runs) == 0 {
 		return ""
@@ -39,6 +45,16 @@ func (w *Way) order() string {
 		return ""
 	}
 	return orderOf(runs, w.tensor, base.tensor())
+}
+
+// transposes is how often what is taken is transposed.
+func (w *Way) transposes() (n int) {
+	for _, op := range w.program {
+		if _, ok := op.(recipe.Transpose); ok {
+			n++
+		}
+	}
+	return n
 }
 
 // stretches are those of take, in elements of the whole tensors.

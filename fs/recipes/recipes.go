@@ -246,7 +246,8 @@ func (t *Target) sources() (name string, may func(*source) bool) {
 	x, n := t.Tensor, t.Tensor.NumElements()
 	return x.Name, func(s *source) bool {
 		return s.t.NumElements() == n && !(s.codes != nil && Quantised(x)) && (x.DType != s.t.DType ||
-			strings.HasPrefix(x.Name, layerOf) != strings.HasPrefix(s.t.Name, layerOf) || len(turnsOf(x, s.t)) > 0)
+			strings.HasPrefix(x.Name, layerOf) != strings.HasPrefix(s.t.Name, layerOf) ||
+			!slices.Equal(x.Shape, s.t.Shape) && len(turnsOf(x, s.t)) > 0)
 	}
 }
 

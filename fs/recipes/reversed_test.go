@@ -102,21 +102,26 @@ func TestTurned(t *testing.T) {
 
 // TestTurnedByName: what llama.cpp's converter has turned, quantised or not.
 func TestTurnedByName(t *testing.T) {
-	const rows, cols = 768, 512
+	for _, rows := range []int{768, 512} {
+		turnedByName(t, rows, 512)
+	}
+}
+
+func turnedByName(t *testing.T, rows, cols int) {
 	rng := rand.New(rand.NewPCG(19, 20))
 	x := numbers(rng, rows*cols)
 	y := turn(x, rows, 1, cols)
 	st := contents{}
 	f := New(st)
 	grid := st.put(asF32(x))
-	f.Add(&formats.Tensor{Name: "h.3.mlp.c_fc.weight", DType: formats.F32, Shape: []int64{rows, cols}},
+	f.Add(&formats.Tensor{Name: "h.3.mlp.c_fc.weight", DType: formats.F32, Shape: []int64{int64(rows), int64(cols)}},
 		func() []manifest.Span { return grid })
 	for typ, raw := range map[formats.DType][]byte{
 		formats.F16: asF16(y), formats.F32: asF32(y),
 		"Q8_0": quantised(t, quant.Quantiser{Format: quant.Q8_0}, y),
 		"Q4_K": quantised(t, quant.Quantiser{Format: quant.Q4_K}, y),
 	} {
-		target := &formats.Tensor{Name: "blk.3.ffn_up.weight", DType: typ, Shape: []int64{cols, rows}}
+		target := &formats.Tensor{Name: "blk.3.ffn_up.weight", DType: typ, Shape: []int64{int64(cols), int64(rows)}}
 		plan, err := f.Of(targetOf(target, raw))
 		if plan == nil || err != nil {
 			t.Fatalf("%s: not found, %v", typ, err)

@@ -36,7 +36,7 @@ func TestPlanCheck(t *testing.T) {
 		"against itself":         func(p *Plan) { p.Against[1][0] = 2 },
 		"against a later one":    func(p *Plan) { p.Against[3] = Against{5} },
 		"against none":           func(p *Plan) { p.Against[2] = Against{0} },
-		"against too many":       func(p *Plan) { p.Against[0] = slices.Repeat(Against{4}, 17) },
+		"against too many":       func(p *Plan) { p.Against[0] = slices.Repeat(Against{4}, segment.MaxRecipeBases+1) },
 		"no object":              func(p *Plan) { p.Record.Object = 3 },
 		"manifest, offset":       func(p *Plan) { p.Record.Off = 56 },
 		"manifest, no bytes":     func(p *Plan) { p.Record.Stored = 0 },

@@ -21,7 +21,6 @@ import (
 	"ckptfs/cas/remote/record"
 	"ckptfs/cas/remote/state"
 	"ckptfs/cas/remote/writer"
-	"ckptfs/cas/segment"
 	"ckptfs/cas/store"
 	"ckptfs/formats"
 	"ckptfs/index/chunks"
@@ -163,7 +162,10 @@ func (s Shape) Save(t testing.TB, st *store.Store, v int, prev *Saved) *Saved {
 	return f
 }
 
-// Compute stores a file of chunks that are computed of pieces of those of f, 1 to 16 of them each.
+// MostBases is how many bases what Compute stores has at most: each may lead back to others.
+const MostBases = 16
+
+// Compute stores a file of chunks that are computed of pieces of those of f, 1 to MostBases of them each.
 func (s Shape) Compute(t testing.TB, st *store.Store, f *Saved) *Saved {
 	t.Helper()
 	size := s.Elements * s.width()
@@ -184,7 +186,7 @@ func (s Shape) Compute(t testing.TB, st *store.Store, f *Saved) *Saved {
 	for i := range total {
 		rel, take := &cas.Recipe{}, recipe.Take{Type: recipe.Bytes1}
 		var raw []byte
-		for k := range min(total, 1+i%segment.MaxRecipeBases) {
+		for k := range min(total, 1+i%MostBases) {
 			base := f.Content[(7*i+k)%total*size:][:size]
 			rel.Bases = append(rel.Bases, cas.Sum(base))
 			take.Groups = append(take.Groups, recipe.Group{Repeat: 1,

@@ -65,7 +65,7 @@ func TestReadsRecipes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range p.Chunks {
-			if n := len(p.against(p.firstChunk() + i)); n != 1+i%segment.MaxRecipeBases {
+			if n := len(p.against(p.firstChunk() + i)); n != 1+i%remotetest.MostBases {
 				t.Errorf("chunk %d is stored against %d", i, n)
 			}
 		}
