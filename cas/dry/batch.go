@@ -190,7 +190,10 @@ func (b *Batch) recipe(h cas.Hash, raw []byte, hint codec.Hint, rel *cas.Recipe,
 	if *q, ok = b.s.contents(*q, &base, nil); !ok || len(*q) > segment.MaxRecipe {
 		return base, false
 	}
-	return base, delta.Recipe(p, &base, rel.Program, *q, raw, hint, deep)
+	if ok = delta.Recipe(p, &base, rel.Program, *q, raw, hint, deep); ok {
+		b.s.remember(h, rel)
+	}
+	return base, ok
 }
 
 func (b *Batch) against(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related, p *[]byte) (

@@ -48,6 +48,8 @@ type Store struct {
 	made    uint32
 	end     int64 // of what lies in temp
 	err     error
+
+	programs map[cas.Hash]*cas.Recipe // of averages, at most maxPrograms
 }
 
 // record is what is known of one. It has no pointers.

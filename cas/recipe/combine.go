@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"ckptfs/cas/half"
+	"ckptfs/cas/quant"
 )
 
 // Form is how vectors are combined. The numbers are part of the format.
@@ -22,8 +23,19 @@ const (
 	Task     Form = 6 // x1 + c2 (x2 - x3)
 	TaskEach Form = 7
 
-	forms = 8
+	// Averages that go on from v = x1, with one further vector x at a time, whose coefficient is c. What has
+	// become of v is rounded to the type each time. An fma multiplies and adds, and rounds once.
+	Average      Form = 8  // v = fma(c, x, c1 v)
+	AverageEach  Form = 9  // the same, of c1 v rounded to the type
+	Move         Form = 10 // v = fma(c, x - v, v)
+	AverageApart Form = 11 // v = c1 v + c x
+	MoveApart    Form = 12 // v = v + c (x - v)
+
+	forms = 13
 )
+
+// Goes reports whether the form is of averages: what it makes may be the first vector of the same again.
+func (f Form) Goes() bool { return f >= Average }
 
 // MaxVectors is how many vectors are combined at most.
 const MaxVectors = 8
@@ -87,6 +99,10 @@ func (o *Combine) Combined(dst, x []float32) {
 	n := len(dst)
 	at := func(k int) []float32 { return x[k*n:][:n] }
 	to := rounder(o.To)
+	if o.Form.Goes() {
+		o.average(dst, at, to)
+		return
+	}
 	each := rounder(F32)
 	if o.Form&1 == 1 {
 		each = to
@@ -127,6 +143,34 @@ func (o *Combine) Combined(dst, x []float32) {
 			x = math.Float32frombits(quiet) // processors differ in which one it is
 		}
 		dst[i] = to(x)
+	}
+}
+
+// average is Combined for averages.
+func (o *Combine) average(dst []float32, at func(k int) []float32, to func(float32) float32) {
+	copy(dst, at(0))
+	a := o.C[0]
+	for k := 1; k < len(o.C); k++ {
+		c := o.C[k]
+		for i, x := range at(k) {
+			v := dst[i]
+			switch o.Form {
+			case Average:
+				v = quant.FMA(c, x, float32(a*v))
+			case AverageEach:
+				v = quant.FMA(c, x, to(float32(a*v)))
+			case Move:
+				v = quant.FMA(c, float32(x-v), v)
+			case AverageApart:
+				v = float32(a*v) + float32(c*x)
+			case MoveApart:
+				v += float32(c * float32(x-v))
+			}
+			if v != v {
+				v = math.Float32frombits(quiet)
+			}
+			dst[i] = to(v)
+		}
 	}
 }
 

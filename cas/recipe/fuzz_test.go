@@ -35,6 +35,9 @@ func FuzzDecode(f *testing.F) {
 			make([]byte, streams)...), n)
 	}
 	add(1+2, 512, Combine{Form: Sum, C: []float32{0.5, 0.5}, To: BF16})
+	for form := Average; form < forms; form++ {
+		add(1+2, 256, Combine{Form: form, C: []float32{0.999, 0.001, 0.002, 0.25}, To: F16})
+	}
 	add(1+4, 512, Combine{Form: MeanEach, C: []float32{4, 0, 0, 0}, To: F32})
 	for _, q := range []quant.Quantiser{
 		{Format: quant.Q8_0}, {Format: quant.Q5_1, Variant: quant.Fused}, {Format: quant.Q4_0,

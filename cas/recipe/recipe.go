@@ -40,9 +40,10 @@
 //	             or the codes of so many elements and behind them the scales of the groups that these touch.
 //	6  combine   form, type, how many vectors: 1 to 8, and for each of them a coefficient, 4 bytes. The
 //	             vectors, of single precision, lie one behind the other. They become one of that type
-//	             (Form); what is no number is 0x7fc00000 before that. It is the last op. A stream for each
-//	             byte of its elements says by how many places in the order of all numbers of the type the
-//	             chunk's differ: zigzag-coded, the lowest byte first; all are empty where nothing does.
+//	             (Form; averages are of a vector and those that come after it); what is no number is
+//	             0x7fc00000 before that. It is the last op. A stream for each byte of its elements says by how
+//	             many places in the order of all numbers of the type the chunk's differ: zigzag-coded, the
+//	             lowest byte first; all are empty where nothing does.
 //	7  transpose rows, columns, how many elements are skipped, and how many remain. The value, elements as
 //	             they were taken or rounded, is matrices of so many rows and columns, one behind the other.
 //	             Each becomes its transpose, column after column. Of all their elements then, so many are

@@ -154,7 +154,9 @@ func TestTranspose(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	for _, typ := range []Type{Bytes1, BF16, F32, Bytes8} {
 		w := typ.Size()
-		for _, dims := range [][3]int{{1, 1, 1}, {7, 1, 40}, {70, 1, 33}, {64, 1, 96}, {9, 6, 50}, {50, 6, 9}} {
+		for _, dims := range [][3]int{
+			{1, 1, 1}, {7, 1, 40}, {70, 1, 33}, {64, 1, 96}, {9, 6, 50}, {50, 6, 9},
+		} {
 			a, b, c := dims[0], dims[1], dims[2]
 			base := random(rng, a*b*c*w)
 			want := make([]byte, 0, len(base))

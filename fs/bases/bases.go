@@ -171,7 +171,7 @@ func (f *Finder) Related(ctx context.Context, p string, l *formats.Layout) (
 	})
 	rel.Masters, rel.Series = f.mastersOf(p, l), runs.Series(p)
 	rel.Sources, rel.NoRecipes = f.sourcesOf(p, l, nil), f.o.NoRecipes
-	rel.Anchors = f.anchors(nil, nil)
+	rel.Anchors, rel.Beside = f.anchors(nil, nil), f.besideOf(p, l, &rel)
 	return rel, was, end
 }
 

@@ -22,7 +22,7 @@ type StoredAs struct {
 	// "columns 0–2047", "rows in another order", "elements in another order", "transposed",
 	// "axes in reverse order"
 	Order string `json:"order,omitempty"`
-	Form  string `json:"form,omitempty"` // how bases are combined: "sum", "mean", "lerp", "task"
+	Form  string `json:"form,omitempty"` // how bases are combined: "sum", "mean", "lerp", "task", "average"
 	// in the order in which they are combined
 	Bases []BaseTensor `json:"bases"`
 	// there may be other bases: not all chunks of the tensor were looked at

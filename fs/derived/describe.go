@@ -19,9 +19,10 @@ func (w *Way) Describe() *control.StoredAs {
 // named are the bases as they are told: of what is combined one for each vector, else each tensor once.
 func (w *Way) named() (all []control.BaseTensor) {
 	if c, ok := w.last().(recipe.Combine); ok && w.Op == opCombined {
+		weights := weights(c)
 		for i, k := range w.vectors(len(c.C)) {
 			b := w.base(k)
-			b.Coefficient = float64(c.C[i])
+			b.Coefficient = weights[i]
 			all = append(all, b)
 		}
 		return all
@@ -31,6 +32,28 @@ func (w *Way) named() (all []control.BaseTensor) {
 			all = append(all, b)
 		}
 	}
+	return all
+}
+
+// weights are the coefficients of c; of an average that went on, what of each vector is in it.
+func weights(c recipe.Combine) (all []float64) {
+	for _, x := range c.C {
+		all = append(all, float64(x))
+	}
+	if !c.Form.Goes() {
+		return all
+	}
+	kept := 1.0
+	for i := len(all) - 1; i > 0; i-- {
+		of := all[i]
+		all[i] *= kept
+		if c.Form == recipe.Move || c.Form == recipe.MoveApart {
+			kept *= 1 - of
+		} else {
+			kept *= float64(c.C[0])
+		}
+	}
+	all[0] = kept
 	return all
 }
 

@@ -45,9 +45,11 @@ func (j *job) cut(p *plan, l *formats.Layout) error {
 		return err
 	}
 	for _, r := range late {
-		for _, o := range r.master.objects {
-			rel := r.relatives()
-			rel.masters = append(rel.masters, o.list()...)
+		if !r.goesOn() && r.master.master == nil {
+			for _, o := range r.master.objects {
+				rel := r.relatives()
+				rel.masters = append(rel.masters, o.list()...)
+			}
 		}
 		if err := c.onGrid(r); err != nil {
 			return err
@@ -67,6 +69,7 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 	}
 	file := c.reader(l)
 	seeker := c.seeker(file, c.size, cas.Hash{})
+	moved := c.newAverages(p, c.beside)
 	var unexplained []*region
 	for i := range p.regions {
 		r := &p.regions[i]
@@ -102,6 +105,18 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 			}
 			if mixed != nil {
 				r.relatives().recipe = mixed
+				continue
+			}
+			average, with, err := moved.of(r, c.origins[i])
+			if err != nil {
+				return nil, err
+			}
+			if average != nil {
+				r.relatives().recipe = average
+				if with != nil {
+					with.keep, r.master = true, with
+					late = append(late, r)
+				}
 				continue
 			}
 			far, err := seeker.far(r.tensor, &r.Region, c.origins[i])

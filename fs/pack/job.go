@@ -89,6 +89,7 @@ type job struct {
 	recipes *recipes.Finder
 	mixer   *mixer
 	anchors Anchors
+	beside  []*manifest.Manifest
 	size    int64
 
 	noRecipes bool

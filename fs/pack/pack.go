@@ -221,7 +221,7 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if err := j.lookBack(rel, l.Tensors, l.Regions, firsts(l.Tensors, len(l.Regions)), j.read); err != nil {
 		return err
 	}
-	j.size, j.anchors, j.noRecipes = size, rel.Anchors, rel.NoRecipes
+	j.size, j.anchors, j.noRecipes, j.beside = size, rel.Anchors, rel.NoRecipes, rel.Beside
 	j.series, j.alone = rel.Series, size <= batchBytes
 	if j.mayBeNew = size; rel.Presumed {
 		j.mayBeNew = min(mayBeNew, size/presuming)

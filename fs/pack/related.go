@@ -23,6 +23,8 @@ type Related struct {
 	Masters []*manifest.Manifest
 	// Sources are files in which tensors may be that those of this one were made of: quantised, or converted.
 	Sources []*manifest.Manifest
+	// Beside are files of the same step, or folder, with tensors that those of this one may be averages of.
+	Beside []*manifest.Manifest
 	// Anchors knows tensors by marks of their numbers, for those that nothing else explains; nil: nothing is
 	// looked for there, nor are the file's own told (Result.Anchors).
 	Anchors Anchors

@@ -10,9 +10,9 @@ import (
 // maxTurned is how many tensors of a file are turned in vain to look for what they were turned from.
 const maxTurned = 8
 
-// turned is how t, all of r, may be computed of a tensor with its axes in reverse order; nil: it cannot be, as
-// far as is known. It is turned itself, and the anchors of that are looked for. The error is of reading the
-// file.
+// turned is how t, all of r, may be computed of a tensor with its axes in reverse order; nil: it cannot be,
+// as far as is known. It is turned itself, and the anchors of that are looked for. The error is of reading
+// the file.
 func (s *seeker) turned(t *formats.Tensor, r *formats.Region) (*recipes.Plan, error) {
 	n, ok := anchor.NumbersOf(string(t.DType))
 	ways := recipes.Turns(t)

@@ -54,7 +54,8 @@ func TestSeekTurned(t *testing.T) {
 		}
 		batch := b.st.Begin()
 		defer batch.Release()
-		res, err := p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l, Related{Anchors: a})
+		res, err := p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l,
+			Related{Anchors: a})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -297,14 +297,14 @@ func (c *payloads) dequantised() {
 func (c *payloads) combined() {
 	r := rand.New(rand.NewPCG(36, 37))
 	const n = 96
-	for form := recipe.Form(0); form < 8; form++ {
+	for form := recipe.Sum; form <= recipe.MoveApart; form++ {
 		for _, to := range []recipe.Type{recipe.F32, recipe.BF16, recipe.F16} {
 			for k := range 3 {
 				vectors := []int{1, 3, 8}[k]
-				switch form &^ 1 {
-				case recipe.Lerp:
+				switch form {
+				case recipe.Lerp, recipe.LerpEach:
 					vectors = 2
-				case recipe.Task:
+				case recipe.Task, recipe.TaskEach:
 					vectors = 3
 				}
 				_, base := weights(uint64(k), n*vectors)
@@ -312,7 +312,7 @@ func (c *payloads) combined() {
 				for range vectors {
 					o.C = append(o.C, float32(r.NormFloat64()))
 				}
-				if k == 2 && form&^1 == recipe.Mean {
+				if k == 2 && (form == recipe.Mean || form == recipe.MeanEach) {
 					o.C[0] = 0
 				}
 				w := to.Size()

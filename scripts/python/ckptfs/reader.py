@@ -1509,6 +1509,7 @@ def dequantised(value, kind, geometry, n):
 ELEMENTS = {1: 4, 2: 2, 3: 2, 4: 1, 5: 1, 6: 1, 7: 2, 8: 4, 9: 8}  # bytes of one, by type
 TAKE, WIDEN, ROUND, QUANTISE, DEQUANTISE, COMBINE, TRANSPOSE = range(1, 8)
 SUM, MEAN, LERP, TASK = 0, 2, 4, 6  # one more: every operation is rounded to the type
+AVERAGE, AVERAGE_EACH, MOVE, AVERAGE_APART, MOVE_APART = range(8, 13)
 
 
 def widened(exponent, mantissa, bits, bias):
@@ -1581,7 +1582,7 @@ def program(r):
         else:
             need(op == COMBINE, f"op {op} of a recipe, which this program does not know")
             form, kind, vectors = r.byte(), r.byte(), r.byte()
-            need(form < 8 and 1 <= kind <= 3, f"form {form} of a combination, which this program does not know")
+            need(form < 13 and 1 <= kind <= 3, f"form {form} of a combination, which this program does not know")
             need(1 <= vectors <= 8 and {LERP: 2, TASK: 3}.get(form & ~1, vectors) == vectors,
                  "another number of vectors")
             ops.append((op, form, kind, struct.unpack(f"<{vectors}f", r.take(4 * vectors))))
@@ -1647,6 +1648,34 @@ def narrowed(values, kind):
     return [half(x) for x in bits_of(values)]
 
 
+def averaged(form, kind, c, vectors):
+    """An average that goes on from the first vector with one other at a time."""
+    nan = float_of(0x7FC00000)
+    wide = [None, lambda b: b, lambda b: b << 16, from_f16][kind]
+
+    def rounded_to(v):
+        return floats([wide(b) for b in narrowed([nan if x != x else x for x in v], kind)])
+
+    out = vectors[0]
+    for k, x in zip(c[1:], vectors[1:]):
+        if form in (AVERAGE, AVERAGE_EACH, AVERAGE_APART):
+            kept = singles(c[0] * v for v in out)
+            if form == AVERAGE_EACH:
+                kept = rounded_to(kept)
+            if form == AVERAGE_APART:
+                out = singles(v + step for v, step in zip(kept, singles(k * y for y in x)))
+            else:
+                out = [fused(k, y, v) for y, v in zip(x, kept)]
+        else:
+            way = singles(y - v for y, v in zip(x, out))
+            if form == MOVE_APART:
+                out = singles(v + step for v, step in zip(out, singles(k * d for d in way)))
+            else:
+                out = [fused(k, d, v) for d, v in zip(way, out)]
+        out = rounded_to(out)
+    return out
+
+
 def combined(form, kind, c, x):
     n = len(x) // len(c)
     vectors = [x[k * n : (k + 1) * n] for k in range(len(c))]
@@ -1658,6 +1687,8 @@ def combined(form, kind, c, x):
         wide = (lambda b: b << 16) if kind == 2 else from_f16
         return floats([wide(b) for b in narrowed(values, kind)])
 
+    if form >= AVERAGE:
+        return narrowed(averaged(form, kind, c, vectors), kind)
     if form & ~1 == SUM:
         out = each(c[0] * v for v in vectors[0])
         for k, vector in zip(c[1:], vectors[1:]):
