@@ -160,3 +160,28 @@ func TestE2M1(t *testing.T) {
 		t.Error("what is no number is not 0")
 	}
 }
+
+// TestTableOfNoNumbers: what is no number has the code of -1, in all tables and variants.
+func TestTableOfNoNumbers(t *testing.T) {
+	for _, c := range []struct {
+		f       Format
+		variant uint8
+		want    byte
+	}{{NF4, 0, 0}, {FP4, 0, 11}, {FP4, 1, 11}} {
+		q := Quantiser{Format: c.f, Variant: c.variant, Scales: Scales{Rows: 1, Cols: 8, Tall: 1, Wide: 8,
+			Rule: Rule{Kind: Over, Levels: 1, Global: 1}}}
+		negative := math.Float32frombits(0xffc12345)
+		var s Streams
+		p, err := q.Restore(nil, &s, []float32{nan, negative, -1, 1, nan, 0.5, negative, -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes := make([]byte, 8)
+		c.f.unpackPairs(codes, p)
+		for _, i := range []int{0, 1, 2, 4, 6, 7} {
+			if codes[i] != c.want {
+				t.Errorf("%v, variant %d: code %d of element %d, want %d", c.f, c.variant, codes[i], i, c.want)
+			}
+		}
+	}
+}

@@ -73,9 +73,9 @@
 //	NVFP4, MXFP4 in pairs  |v| rounded to 0, 0.5, 1, 1.5, 2, 3, 4, 6, ties to the even code; 8 more for a
 //	                  negative v; 0 of 0 and of what is no number
 //	NF4, FP4          the one of the 16 numbers of bitsandbytes (tables.go) that is nearest to x (1/s),
-//	                  clamped to 1 of either sign, of two as near the lesser; s is at least 1e-38. Code 0 of
-//	                  what is no number. Of FP4 two codes stand for 0: the lower one is what is a little less
-//	                  than 0, in variant 1 what is a little more
+//	                  clamped to 1 of either sign, of two as near the lesser; s is at least 1e-38. Of what is
+//	                  no number it is that of -1: code 0 of NF4, 11 of FP4. Of FP4 two codes stand for 0: the
+//	                  lower one is what is a little less than 0, in variant 1 what is a little more
 //
 // id is 1/d', or 0 where d' is 0. Where 1/d or 1/(d sc) would be 1/0 it is 0. d' and m' are, of the variants
 // Plain and Fused, what d and m are rounded from (below); of Stored they are d and m, and where d is 0 all

@@ -19,8 +19,8 @@ type codeTable struct {
 // one bound at most.
 const cells = 1024
 
-// all sets codes to those of the numbers that are nearest to v, of two as near the lower one; to 0 of what is
-// none.
+// all sets codes to those of the numbers that are nearest to v, of two as near the lower one; of what is none
+// to that of the least.
 func (t *codeTable) all(codes []byte, v []float32) {
 	v = v[:len(codes)]
 	for i, v := range v {
