@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -42,7 +43,28 @@ func (p *Passes) Compact(
 				"and compact then: %w", err)
 		}
 	}
-	c, err := p.Store.Compact(ctx, o.DryRun)
+	defer p.Throttle.Press()()
+	out := &control.Compacted{DryRun: o.DryRun}
+	var held *spilled.Set
+	for range maxRounds {
+		k, err := p.compact(ctx, out, held, report)
+		if k == nil || err != nil || o.DryRun || k.held.Load() == 0 || k.Stats().Records == 0 {
+			return out, err
+		}
+		held = k.holds
+	}
+	return out, nil
+}
+
+// maxRounds is how often chunks are gone through that others keep from being computed. Quants that are older
+// than what they were made of are stored against each other. Those that nothing is stored against are
+// computed in the first round, which frees the next ones.
+const maxRounds = 8
+
+// compact is a round of Compact: of all chunks, or of held ones. nil: it was not begun.
+func (p *Passes) compact(ctx context.Context, out *control.Compacted, held *spilled.Set,
+	report func(control.Progress)) (*compaction, error) {
+	c, err := p.Store.Compact(ctx, out.DryRun)
 	if errors.Is(err, store.ErrCompacting) {
 		return nil, fmt.Errorf("%w: %w", err, unix.EBUSY)
 	}
@@ -50,14 +72,13 @@ func (p *Passes) Compact(
 		return nil, err
 	}
 	defer c.End()
-	defer p.Throttle.Press()()
 	k := &compaction{
-		Compaction: c, passes: p, out: &control.Compacted{DryRun: o.DryRun},
+		Compaction: c, passes: p, out: out, only: held, holds: spilled.NewSet(p.Spill),
 		all: newCompacted(p.Spill), seen: spilled.NewSet(p.Spill), trials: pack.NewTrials(),
 	}
 	k.anchored = newAnchored(p)
 	err = k.files(ctx, report)
-	if err != nil && ctx.Err() == nil && !o.DryRun {
+	if err != nil && ctx.Err() == nil && !out.DryRun {
 		// The disk may be full. What was encoded again until here must not take room twice.
 		err = errors.Join(err, p.Store.Flush())
 	}
@@ -65,17 +86,21 @@ func (p *Passes) Compact(
 		err = errors.Join(err, c.Retire(ctx))
 	}
 	st := c.Stats()
-	k.out.Looked, k.out.Chunks = st.Looked, st.Records
-	k.out.BytesBefore, k.out.BytesAfter = st.Before, st.After
-	k.out.FreedBytes, k.out.CopiedBytes, k.out.SegmentBytes = st.Freed, st.Copied, p.Store.Stats().Bytes
-	if !o.DryRun {
+	if held == nil {
+		k.out.Looked = st.Looked
+	}
+	k.out.Chunks += st.Records
+	k.out.BytesBefore, k.out.BytesAfter = k.out.BytesBefore+st.Before, k.out.BytesAfter+st.After
+	k.out.FreedBytes, k.out.CopiedBytes = k.out.FreedBytes+st.Freed, k.out.CopiedBytes+st.Copied
+	k.out.SegmentBytes = p.Store.Stats().Bytes
+	if !out.DryRun {
 		p.Reserve.Retake()
 	}
 	if errors.Is(err, unix.ENOSPC) {
 		err = fmt.Errorf("%d chunks were encoded again, and stay so; "+
 			"make room, for example with `ckptfs prune` or `ckptfs evict`, and compact again: %w", st.Records, err)
 	}
-	return k.out, err
+	return k, err
 }
 
 type compaction struct {
@@ -88,6 +113,9 @@ type compaction struct {
 	anchored *anchored
 	retired  int64        // bytes that had been encoded again when Retire was called last
 	seen     *spilled.Set // chunks
+	only     *spilled.Set // chunks that are tried; nil: all
+	holds    *spilled.Set // chunks that others may keep from being computed, and
+	held     atomic.Int64 // how many these are
 
 	naming  sync.Once
 	named   *spilled.Set // chunks that files name
@@ -133,7 +161,9 @@ func (k *compaction) files(ctx context.Context, report func(control.Progress)) e
 			return err
 		}
 		done += f.size
-		k.out.Files++
+		if k.only == nil {
+			k.out.Files++
+		}
 		return nil
 	})
 }
@@ -184,7 +214,9 @@ func (k *compaction) file(ctx context.Context, h cas.Hash, path string) error {
 	p := k.passes
 	m, err := p.Assemble.Manifest(h)
 	if err != nil {
-		k.out.Passed++
+		if k.only == nil {
+			k.out.Passed++
+		}
 		return nil
 	}
 	again := pack.Recoding{Series: runs.Series(path), Trials: k.trials}
@@ -226,6 +258,11 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, again pac
 		if err = ctx.Err(); err == nil {
 			saved, err = k.Recode(b, h, hint, rel, k.apart)
 		}
+		if err == nil && !saved && k.isHeld(h, &rel) {
+			k.holds.Add(short(h))
+			k.held.Add(1)
+			return true, nil // it would have paid
+		}
 		if err != nil {
 			k.unclaim(h)
 		}
@@ -253,8 +290,19 @@ func (k *compaction) recode(ctx context.Context, m *manifest.Manifest, again pac
 	return err
 }
 
-// claim reports whether a chunk was not tried yet; it is from now on.
-func (k *compaction) claim(h cas.Hash) bool { return k.seen.Add(short(h)) }
+// isHeld reports whether a chunk that was not stored again may be computed, and is not.
+func (k *compaction) isHeld(h cas.Hash, rel *cas.Related) bool {
+	var at [1]cas.Location
+	if rel.Recipe == nil && rel.Masters[0].IsZero() || k.passes.Store.Locate([]cas.Hash{h}, at[:]) != nil {
+		return false
+	}
+	return at[0].Segment != 0 && at[0].Codec != codec.Recipe && at[0].Codec != codec.Rounded
+}
+
+// claim reports whether a chunk is to be tried, and was not yet; it is from now on.
+func (k *compaction) claim(h cas.Hash) bool {
+	return (k.only == nil || k.only.MayHave(short(h))) && k.seen.Add(short(h))
+}
 
 // unclaim has a chunk tried again.
 func (k *compaction) unclaim(h cas.Hash) { k.seen.Remove(short(h)) }
