@@ -175,7 +175,19 @@ func (f *Finder) numbers(p *Plan, samples []sample) []byte {
 // fits tells whether p explains samples, and sets how.
 func (f *Finder) fits(p *Plan, samples []sample) bool {
 	p.right = f.score(p, samples)
-	return p.right >= Fits
+	return p.right >= p.least()
+}
+
+// least is the share of a sample's codes that p must explain. Those of whole numbers that were chosen for what
+// the others lost (GPTQ) are the nearest in some two of three; of others some one in ten is the same.
+func (p *Plan) least() float64 {
+	if p.quantiser != nil && p.scales.count() > 0 {
+		switch p.quantiser.Format {
+		case quant.Int4, quant.UInt8, quant.Int8:
+			return chosen
+		}
+	}
+	return Fits
 }
 
 // score is which share of samples p explains, and sets how.
@@ -223,7 +235,7 @@ func (p *Plan) may(s sample, x []float32) bool {
 	n := min(s.n, max(unit, mayBe/unit*unit))
 	s.n, s.bytes = n, s.bytes[:n/elems*size]
 	_, share := p.share([]sample{s}, s.bytes, x[:n])
-	return share >= Fits/2
+	return share >= p.least()/2
 }
 
 // share is which share of the samples' codes follows from the numbers x.

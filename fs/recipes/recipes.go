@@ -47,6 +47,8 @@ const (
 	MinLen = 4 << 10
 	// Fits is the share of a sample's codes that a program must explain.
 	Fits = 0.9
+	// chosen is that share where codes may have been chosen otherwise than each by itself.
+	chosen = 0.5
 
 	maxBases      = 16 // of a chunk
 	maxSources    = 64 // tensors under one name
