@@ -20,8 +20,10 @@ import (
 //	X.weight_packed  I32  codes of four or eight bits, along rows, whose shape is X.weight_shape
 //	X.weight_packed  U8   two numbers of four bits a byte; with X.weight_global_scale NVFP4, else MXFP4
 //	X.weight_scale        the scales of those, and of FP8: one for each group of a row, for a row or for all
+//	X.qweight        I32  codes of four bits of eight inputs (GPTQ, AutoAWQ's order is another), a row for
+//	                      each eight, with X.scales: a row for each group of inputs
 //
-// The last four are those of compressed-tensors. All are made of X.weight.
+// All but the first four and the last are those of compressed-tensors. All are made of X.weight.
 const (
 	nf4State   = ".quant_state.bitsandbytes__nf4"
 	fp4State   = ".quant_state.bitsandbytes__fp4"
@@ -32,6 +34,8 @@ const (
 	scaleOf    = "_scale"
 	globalOf   = "_global_scale"
 	shapeOf    = "_shape"
+	eights     = ".qweight"
+	scalesOf   = ".scales"
 	maxState   = 64 << 10 // bytes of a description
 	minScales  = 1 << 10  // bytes of scales that are computed
 	fineLen    = 32 << 10
@@ -70,7 +74,7 @@ func mayBeCodes(t *formats.Tensor) bool {
 	case formats.I8:
 		return strings.HasSuffix(t.Name, weight)
 	case formats.I32:
-		return strings.HasSuffix(t.Name, packed)
+		return strings.HasSuffix(t.Name, packed) || strings.HasSuffix(t.Name, eights) && len(t.Shape) == 2
 	}
 	return false
 }
@@ -90,6 +94,7 @@ type coding struct {
 	quantiser  quant.Quantiser
 	scales     aside
 	n          int64 // of scales, how many they are
+	inputs     int64 // 0, or how many the rows have of what codes of eight inputs were made of
 }
 
 // aside are scales that lie elsewhere.
@@ -122,6 +127,8 @@ func (t *Target) coding() (*coding, error) {
 		c, err = t.bitsandbytes4()
 	case x.DType == formats.I8:
 		c, err = t.whole8()
+	case strings.HasSuffix(x.Name, eights):
+		c, err = t.ofEights()
 	default:
 		c, err = t.packed()
 	}

@@ -57,6 +57,9 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 		return nil
 	}
 	most, turns := maxBases, recipe.Program(nil)
+	if _, wide := p.layout.(byEights); wide {
+		most = maxWide
+	}
 	of := func(add func(source int, first, n int64)) { p.runs(first*elems, (last-first)*elems, add) }
 	if l, ok := p.layout.(reversed); ok {
 		var from, cols int64

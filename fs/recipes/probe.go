@@ -58,7 +58,11 @@ func newPlan(t *Target, sources []*source, l layout) (*Plan, error) {
 // probe tells whether and how t may be computed from s; nil: not as far as samples tell. The error is of
 // reading t.
 func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
-	p, err := newPlan(t, []*source{s}, straight{})
+	l := t.layoutOf(s.t)
+	if l == nil {
+		return nil, nil
+	}
+	p, err := newPlan(t, []*source{s}, l)
 	if p == nil || err != nil {
 		return nil, err
 	}

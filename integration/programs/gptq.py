@@ -1,5 +1,6 @@
 """gptq.py DIR: two matrices in bfloat16, and quantised to four bits by GPTQ (Frantar et al. 2022, algorithm 1), by 128 inputs,
-symmetric, packed by compressed-tensors. Prints a line of JSON a file: path and kind, and of, what it was made of."""
+symmetric: packed by compressed-tensors, and as AutoGPTQ has it. Prints a line of JSON a file: path and kind, and of, what it was
+made of."""
 import json
 import os
 import sys
@@ -49,7 +50,7 @@ def save(name, tensors, kind, of=""):
 
 
 norm, embeddings = (1 + 0.1 * torch.randn(COLS)).bfloat16(), (0.02 * torch.randn(64, COLS)).bfloat16()
-base, packed = {}, {}
+base, packed, auto = {}, {}, {}
 scheme = QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(num_bits=4, strategy="group", group_size=GROUP,
                                                                          symmetric=True))
 for layer in range(2):
@@ -58,5 +59,11 @@ for layer in range(2):
     numbers, scale = gptq(base[name + "weight"], inputs())
     made = pack_quantized.PackedQuantizationCompressor.compress({"weight": numbers, "weight_scale": scale}, scheme)
     packed |= {name + k: v.contiguous() for k, v in made.items()}
+    codes = (numbers.unflatten(1, (-1, GROUP)) / scale.float()[..., None]).round().flatten(1).long() + 8
+    words = sum(codes.T.reshape(COLS // 8, 8, ROWS)[:, k] << 4 * k for k in range(8))
+    auto |= {name + "qweight": (words - (words >> 31 << 32)).to(torch.int32).contiguous(), name + "scales": scale.T.half().contiguous(),
+             name + "qzeros": torch.full((COLS // GROUP, ROWS // 8), 0x77777777, dtype=torch.int32),
+             name + "g_idx": (torch.arange(COLS) // GROUP).to(torch.int32)}
 save("base/model.safetensors", base, "HF")
 save("gptq/model.safetensors", packed, "W4A16, GPTQ", "base/model.safetensors")
+save("auto/model.safetensors", auto, "GPTQ", "base/model.safetensors")
