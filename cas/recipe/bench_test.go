@@ -48,3 +48,18 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkTranspose: a chunk of a transpose, of 36 bases that are at hand.
+func BenchmarkTranspose(b *testing.B) {
+	const rows, cols, k = 768, 3072, 22
+	base := make([]byte, 4*rows*cols)
+	prog := append(Program{Take{F32, []Group{{cols, []Stretch{{5, k, rows}}}}},
+		Transpose{cols, k, 100, 65536}}.Append(nil), 0)
+	out := make([]byte, 0, 262144)
+	b.SetBytes(262144)
+	for b.Loop() {
+		if _, err := Decode(out, prog, base, 262144); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -167,3 +167,13 @@ func targetOf(x *formats.Tensor, raw []byte) *Target {
 	return &Target{Tensor: x, Len: int64(len(raw)),
 		Read: func(off int64, n int) ([]byte, error) { return raw[off:][:n], nil }}
 }
+
+// BenchmarkTurnedKeys: a tensor of 10 MiB that is transposed to look for it.
+func BenchmarkTurnedKeys(b *testing.B) {
+	p := asBF16(numbers(rand.New(rand.NewPCG(31, 32)), 2048*2560))
+	room := make([]byte, len(p))
+	b.SetBytes(int64(len(p)))
+	for b.Loop() {
+		TurnedKeys(p, room, Axes{2048, 1, 2560})
+	}
+}

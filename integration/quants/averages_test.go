@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// mostAverages is what the files of a kind may take together, in percent of their size. Of ten steps the first
-// and the ninth have an average that is none of those before.
+// mostAverages is what the files of a kind may take together, in percent of their size. Of ten steps the
+// first and the ninth have an average that is none of those before.
 var mostAverages = map[string]float64{"one/checkpoint.pt": 33, "lerp/checkpoint.pt": 33,
 	"two/ema.safetensors": 15, "swa/swa.pt": 15, "back/model.safetensors": 1}
 
