@@ -52,13 +52,11 @@ func Metadata(r io.ReaderAt, size int64) ([]Pair, error) {
 
 // SortSaved orders entries as the crate's serialize does, and with it save_file of all bindings: by type, the
 // ones that come last in the specification first, then by name.
-func SortSaved(entries []Entry) {
-	slices.SortFunc(entries, func(a, b Entry) int {
-		if c := cmp.Compare(rank(b.DType), rank(a.DType)); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+func SortSaved(entries []Entry) { slices.SortFunc(entries, CompareSaved) }
+
+// CompareSaved is the order of SortSaved.
+func CompareSaved(a, b Entry) int {
+	return cmp.Or(cmp.Compare(rank(b.DType), rank(a.DType)), strings.Compare(a.Name, b.Name))
 }
 
 func rank(d formats.DType) int { return slices.Index(dtypes, d) }

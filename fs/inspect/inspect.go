@@ -65,6 +65,8 @@ type Info struct {
 	Waits   bool  // it is to be packed
 	Mtime   int64 // nanoseconds since 1970
 	View    *View // nil: it is none
+	// Gen is another one whenever a regular file may have other bytes, as long as it is pinned.
+	Gen uint64
 }
 
 // View is what a view shows.

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/inspect"
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
@@ -26,7 +27,7 @@ type changing interface {
 	remove(v *Virtual, name string) error
 }
 
-// entry is what a name leads to: of dir, link, data, text, view, made, set, query and loser one is set.
+// entry is what a name leads to: of dir, link, data, text, view, made, set, query, loser and patch one is set.
 type entry struct {
 	// key is comparable. As long as it is the same, the name leads to the same node.
 	key any
@@ -46,6 +47,7 @@ type entry struct {
 	set   *setView  // a file over those of a set
 	query *query    // a file that may be written; see queryRoot
 	loser *Loser    // a file that a remote has; see conflictDir
+	patch *inspect.Patch
 
 	// sight says who finds it.
 	sight sight
@@ -88,6 +90,9 @@ func (w *entry) size() int64 {
 	if w.loser != nil {
 		return w.loser.Size
 	}
+	if w.patch != nil {
+		return w.patch.Size()
+	}
 	return int64(len(w.data))
 }
 
@@ -98,7 +103,8 @@ func (n *synthetic) Key() any { return n.key }
 func (n *synthetic) Traits() names.Traits {
 	return names.Traits{
 		View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil,
-		Passing: n.query != nil || n.set != nil || n.data != nil || n.loser != nil || n.made != nil,
+		Passing: n.query != nil || n.set != nil || n.data != nil || n.loser != nil || n.made != nil ||
+			n.patch != nil,
 	}
 }
 
@@ -259,6 +265,8 @@ func (n *synthetic) Open(
 		return openSet{s: n.set}, content.Cached, nil
 	case n.loser != nil:
 		return n.loser.open(ctx)
+	case n.patch != nil:
+		return openPatch{p: n.patch}.open()
 	case n.text != nil:
 		text, err := n.text(ctx, n.v)
 		return openData{data: text}, content.Direct, err

@@ -20,6 +20,7 @@
 //	.ckptfs/lcp/RUN/STEP                the match of a stored model; see lcpRoot
 //	.ckptfs/best/RUN/METRIC.min         a symbolic link to a run's best step; .max likewise; see bestRoot
 //	.ckptfs/latest/RUN                  a symbolic link to a run's last whole step; see latestRoot
+//	.ckptfs/since/RUN/A/B.safetensors   what changed from one step to another; see sinceRoot
 //	.ckptfs/artifacts/ID.safetensors    the tensors of an artifact id; see artifactDir
 //	.ckptfs/make/WAY/PATH               what is computed of files; see makeRoot
 //	.ckptfs/conflicts/PATH@WRITER       what others published by a name that another has; see conflictDir
@@ -40,6 +41,8 @@
 //	best/RUN/METRIC.min           may list runs/RUN and read the metrics of one step; of those steps, the best
 //	latest/RUN                    may list runs/RUN
 //	make/WAY/PATH                 may look up PATH, and read all that the file is computed of
+//	since/RUN/A                   may list runs/RUN/A
+//	since/RUN/A/B.safetensors     may read the files of both steps' tensors
 //	lcp, query, conflicts         is the daemon's user, or root: these name the files of all
 //	the list of ids               likewise
 //
@@ -98,7 +101,7 @@ import (
 type (
 	queryLock struct{} // query.mu: one name of .ckptfs/query, held while its answer is found
 	viewLock  struct{} // View.mu: the plan of a view; its source's File.mu comes after it
-	leafLock  struct{} // hiddenViews.mu, queries.mu, setView.mu, tensorIndex.mu, tensorIndexes.mu
+	leafLock  struct{} // hiddenViews.mu, patches.mu, queries.mu, setView.mu, tensorIndex.mu, tensorIndexes.mu
 )
 
 func (queryLock) Rank() (int, string) { return locks.Volume, "query.mu" }
@@ -121,7 +124,9 @@ type Options struct {
 	// Losers are the versions that others published of names which another version has got, in any order;
 	// nil: there are none.
 	Losers func(context.Context) ([]Loser, error)
-	Kinds  []Kind // the folders in .ckptfs
+	// Since makes the patch from one step to another, by their paths.
+	Since func(ctx context.Context, a, b string) (*inspect.Patch, error)
+	Kinds []Kind // the folders in .ckptfs
 	// IndexBytes bounds what is kept of files' tensors, in memory, and what queries hold; one file's, and one
 	// query's, is kept whatever it takes.
 	IndexBytes int64
@@ -137,6 +142,7 @@ type Virtual struct {
 	queries queries
 	tensors tensorIndexes
 	factors *plans.Factors
+	patches patches
 }
 
 // New makes the names that exist only in the mount.
@@ -152,6 +158,7 @@ func New(o Options) *Virtual {
 func (v *Virtual) Close() {
 	v.queries.drop()
 	v.tensors.drop()
+	v.patches.drop(func(keptPatch) bool { return true })
 }
 
 // Kind is a folder in .ckptfs.
@@ -174,6 +181,7 @@ var (
 	LCP       = Kind{"lcp", lcpRoot{}.entry}
 	Make      = Kind{"make", makeRoot{}.entry}
 	Query     = Kind{"query", queryRoot{}.entry}
+	Since     = Kind{"since", sinceRoot{}.entry}
 	Tensors   = Kind{"tensors", func(v *Virtual) entry {
 		root := v.o.Names.Root()
 		root.Pin()

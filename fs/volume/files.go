@@ -247,7 +247,7 @@ func (f inspected) Info() (inspect.Info, error) {
 	if x := f.n.File(); x != nil {
 		x.Lock()
 		is := x.StateLocked()
-		i.Waits = is.Dirty && !is.Packed()
+		i.Waits, i.Gen = is.Dirty && !is.Packed(), is.Gen
 		x.Unlock()
 	}
 	if w := virtual.ViewOf(f.n); w != nil {

@@ -115,11 +115,11 @@ func (v *Volume) openVirtual(o Options) {
 	v.virtual = virtual.New(virtual.Options{
 		Names: v.names, Files: v.content, Steps: v.steps, Models: v.models, Artifacts: v.artifacts,
 		NodeOf: func(f inspect.File) *names.Node { return f.(inspected).n },
-		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: o.NoViews,
+		Remove: v.Unlink, Report: v.report, ReadOnly: v.readOnly, Off: o.NoViews, Since: v.inspect.Since,
 		IndexBytes: cmp.Or(o.CacheBytes, defaultCache) / 8, // a sixteenth of --memory
 		Kinds: []virtual.Kind{
 			virtual.Artifacts, virtual.Best, virtual.Conflicts, virtual.Latest, virtual.LCP, virtual.Make,
-			virtual.Query, virtual.Tensors,
+			virtual.Query, virtual.Since, virtual.Tensors,
 		},
 		Losers: v.sharing.losers,
 	})
