@@ -288,7 +288,7 @@ func followParts[T any](ctx context.Context, c *Client, verb string, query url.V
 		switch {
 		case l.Error != nil:
 			return nil, l.Error
-		case l.Tensors != nil || l.Differences != nil || l.Entries != nil:
+		case l.Tensors != nil || l.Differences != nil || l.Entries != nil || l.Step != nil:
 			if err := part(&l); err != nil {
 				return nil, err
 			}

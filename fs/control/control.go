@@ -40,6 +40,7 @@
 //	GET  /v1/runs                    RunList
 //	GET  /v1/log?path=P              RunLog, whose steps are sent as they are described
 //	GET  /v1/steps?path=P            RunLog
+//	POST /v1/watch?path=P&…          stream of no result, with a line for each NewStep; FollowOptions
 //	GET  /v1/best?path=P…            BestStep; metric, mode
 //	GET  /v1/lineage?path=P          Lineage
 //	GET  /v1/ancestor?a=P&b=P        CommonAncestor
@@ -83,4 +84,6 @@ type line struct {
 	Tensors     []Tensor     `json:"tensors,omitempty"`
 	Differences *TensorLists `json:"differences,omitempty"`
 	Entries     []Entry      `json:"entries,omitempty"`
+	// which became complete
+	Step *NewStep `json:"step,omitempty"`
 }

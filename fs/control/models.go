@@ -21,6 +21,8 @@ type Models interface {
 	Steps(ctx context.Context, run string) (*RunLog, error)
 	// Best is the complete step of a run with the least (mode "min") or greatest ("max") value of a metric.
 	Best(ctx context.Context, run, metric, mode string) (*BestStep, error)
+	// Follow tells of each step of a run that becomes complete, until tell or ctx ends it.
+	Follow(ctx context.Context, o FollowOptions, tell func(NewStep) error) error
 	// Diff compares the tensors of two files, steps or runs. parts and progress may be nil.
 	Diff(ctx context.Context, o DiffOptions, parts Differences, progress func(Progress)) (*Diff, error)
 	// Find lists the tensors that hold some content.
@@ -154,6 +156,7 @@ func (h *Handler) models(m Models) {
 		}
 		return m.Steps(r.Context(), p)
 	}))
+	h.mux.HandleFunc("POST /v1/watch", h.follow(m))
 	h.mux.HandleFunc("GET /v1/best", plain(func(r *http.Request) (any, error) {
 		p, err := pathOf(r)
 		if err != nil {

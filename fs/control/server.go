@@ -21,7 +21,10 @@ type Server struct {
 	done chan struct{}
 }
 
-type peerKey struct{}
+type (
+	peerKey   struct{}
+	endingKey struct{} // a context that ends when Close begins
+)
 
 // Serve makes the socket in the store's folder and answers on it with h until Close. The caller holds the
 // store's lock, so a socket that is there already is a dead daemon's, and is replaced.
@@ -48,6 +51,7 @@ func ServeIn(dir *os.File, name string, h http.Handler) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{dir: dir, name: name, done: make(chan struct{})}
+	ending, end := context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler: allowed(h, uint32(os.Geteuid())),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -55,9 +59,10 @@ func ServeIn(dir *os.File, name string, h http.Handler) (*Server, error) {
 			if cred, err := peerOf(c); err == nil {
 				ctx = context.WithValue(ctx, peerKey{}, cred)
 			}
-			return ctx
+			return context.WithValue(ctx, endingKey{}, ending)
 		},
 	}
+	s.http.RegisterOnShutdown(end)
 	go func() {
 		defer close(s.done)
 		// always ErrServerClosed after Close; an accept that fails for good leaves a mount without a socket

@@ -66,6 +66,9 @@ func parted(do func(r *http.Request, part func(line) error, progress func(Progre
 				progress = latest
 			case l := <-parts:
 				_ = enc.Encode(l)
+				if l.Step != nil { // nothing may come behind it for long
+					_ = flush.Flush()
+				}
 			case l := <-finished:
 				writeLast(enc, latest, l)
 				return

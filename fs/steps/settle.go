@@ -17,6 +17,7 @@ func (s *Steps) Altered() {
 
 func (s *Steps) alter() {
 	s.alterations.Add(1)
+	defer s.news.changed()
 	if s.Writing != nil {
 		s.Writing.Unsettle()
 	}

@@ -68,6 +68,7 @@ type Steps struct {
 	altering    atomic.Int64  // changes that are being made
 	alterations atomic.Uint64 // begins and ends of changes
 	watch       watch
+	news        news
 }
 
 // mostNames is how many names of files and metrics are kept once for all steps.

@@ -11,10 +11,12 @@ import (
 type (
 	lookLock  struct{} // Steps.mu
 	watchLock struct{} // watch.mu, a leaf
+	newsLock  struct{} // news.mu, a leaf
 )
 
 func (lookLock) Rank() (int, string)  { return locks.Volume + 2, "Steps.mu" }
 func (watchLock) Rank() (int, string) { return locks.Volume + 980, "watch.mu" }
+func (newsLock) Rank() (int, string)  { return locks.Volume + 981, "news.mu" }
 
 // watch says which steps a changed inode is of.
 type watch struct {

@@ -29,6 +29,9 @@ type sinceRoot struct{}
 
 func (r sinceRoot) entry(*Virtual) entry { return entry{dir: r, key: "since", stat: bestRoot{}.stat} }
 
+// SincePath is the path of a patch, below the mount's root.
+func SincePath(run, a, b string) string { return path.Join(Name, "since", run, a, b+view.Suffix) }
+
 // sinceKey is the identity of a folder in .ckptfs/since.
 type sinceKey struct{ run, step string }
 

@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"ckptfs/fs/names"
 	"ckptfs/fs/residency"
 	"ckptfs/fs/steps"
+	"ckptfs/fs/virtual"
 )
 
 // Requests answers the control socket and the metrics of a volume. It passes each request to a part.
@@ -162,6 +164,26 @@ func (q *Requests) Log(ctx context.Context, p string, to control.Listed) (*contr
 func (q *Requests) Runs(ctx context.Context) (*control.RunList, error) {
 	q.v.sharing.appear(ctx, steps.Dir)
 	return q.v.steps.Runs(ctx)
+}
+
+// Follow tells of each step of a run that becomes complete.
+func (q *Requests) Follow(ctx context.Context, o control.FollowOptions,
+	tell func(control.NewStep) error) error {
+	q.v.sharing.appear(ctx, o.Run)
+	return q.v.steps.Follow(ctx, o.Run, o, func(st, before *steps.Step) error {
+		run := path.Base(o.Run)
+		s := control.NewStep{Run: run}
+		if before != nil {
+			s.Before = before.Name
+		}
+		if st != nil {
+			s.Step, s.Path, s.Time = st.Name, path.Join(o.Run, st.Name), st.Time
+		}
+		if st != nil && before != nil {
+			s.Patch = virtual.SincePath(run, before.Name, st.Name)
+		}
+		return tell(s)
+	})
 }
 
 // Best is the best complete step of a run.
