@@ -32,6 +32,7 @@ from .errors import (
     Busy, Conflict, Corrupt, Denied, Error, Invalid, NeedsRecovery, Newer, NoProgram, NotFound, NotStore, Refused,
     Unavailable, Unreachable,
 )
+from .motion import NewStep, apply, watch
 from .mounts import mount_of
 from .store import Run, Runs, Step, Steps, Store
 
@@ -43,8 +44,8 @@ Ties = dict[str, list[str]]  # the other names of tensors that have several
 
 __version__ = "0.1.0"
 __all__ = [
-    "Busy", "Conflict", "Corrupt", "Denied", "Error", "Invalid", "Match", "NeedsRecovery", "Newer", "NoProgram", "NotFound", "NotStore", "Refused", "Run", "Runs",
-    "Step", "Steps", "Store", "Unavailable", "Unreachable", "best", "derive", "graph", "match", "mount_of", "record", "transfer",
+    "Busy", "Conflict", "Corrupt", "Denied", "Error", "Invalid", "Match", "NeedsRecovery", "NewStep", "Newer", "NoProgram", "NotFound", "NotStore", "Refused", "Run", "Runs",
+    "Step", "Steps", "Store", "Unavailable", "Unreachable", "apply", "best", "derive", "graph", "match", "mount_of", "record", "transfer", "watch",
 ]
 
 

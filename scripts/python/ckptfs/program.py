@@ -43,7 +43,7 @@ class Program:
     def output(self, command: str, *paths: str, flags: tuple[str, ...] = ()) -> bytes:
         """What a command prints. Error if it fails; what it says besides is a UserWarning."""
         ran = subprocess.run(self._command(command, flags, paths), stdin=subprocess.DEVNULL, capture_output=True)
-        _check(ran.returncode, ran.stderr, ran.stdout)
+        check(ran.returncode, ran.stderr, ran.stdout)
         return ran.stdout
 
     def json(self, command: str, *paths: str, flags: tuple[str, ...] = ()) -> Any:
@@ -54,10 +54,11 @@ class Program:
         """Has a command print to a file that has a descriptor."""
         ran = subprocess.run(self._command(command, flags, paths), stdin=subprocess.DEVNULL, stdout=out,
                              stderr=subprocess.PIPE)
-        _check(ran.returncode, ran.stderr, b"")
+        check(ran.returncode, ran.stderr, b"")
 
 
-def _check(code: int, said: bytes, out: bytes) -> None:
+def check(code: int, said: bytes, out: bytes) -> None:
+    """Raises the Error of a program that ended with a code and said this on standard error."""
     if code == 0:
         if said.strip():
             warnings.warn(said.decode(errors="replace").strip(), stacklevel=4)
