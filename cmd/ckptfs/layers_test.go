@@ -193,7 +193,7 @@ var layers = []struct {
 		"formats/detect",
 		"formats/npy", "formats/numbers", "formats/onnx", "formats/orbax", "formats/safetensors",
 		"formats/zarr", "fs/control", "fs/derived", "fs/steps", "fs/tree", "fs/verify", "fs/view",
-		"index/manifest"}},
+		"index/manifest", "index/runs"}},
 	{"fs/models", []string{"cas", "cas/codec", "cas/disk", "cas/locks", "cas/remote/record", "cas/store",
 		"formats", "formats/safetensors", "fs/control", "fs/derived", "fs/inspect", "fs/steps", "fs/tree",
 		"cas/document", "index/graph",

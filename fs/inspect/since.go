@@ -28,9 +28,9 @@ const (
 // patchPiece is how many bytes of a tensor a worker compares at a time; a multiple of every element's width.
 const patchPiece = 1 << 20
 
-// Since makes the patch that turns the tensors at a into those at b: the paths of two files, or of two folders
-// with a model each (reach.model). The error is view.ErrNoView when safetensors has no type for a tensor that
-// changed, and ESTALE when a file was written meanwhile.
+// Since makes the patch that turns the tensors at a into those at b: the paths of two files, or of two
+// folders with a model each (reach.model). The error is view.ErrNoView when safetensors has no type for a
+// tensor that changed, and ESTALE when a file was written meanwhile.
 //
 // What both have in equal chunks is not read. Of the rest both sides are read once, so it takes time in
 // proportion to the chunks that changed, and memory for one piece of a tensor a processor, besides 250 bytes

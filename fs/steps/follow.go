@@ -15,12 +15,12 @@ import (
 // or ctx ends it: with a number in its name if any step has one, and whole as for Last. tell is called with
 // that step and the complete one before it; nil: there is none.
 //
-// A saver of several files closes one before it makes the next. So a step is told of once it has as many files
-// as the one before it, or when it has not changed for o.Settle.
+// A saver of several files closes one before it makes the next. So a step is told of once it has as many
+// files as the one before it, or when it has not changed for o.Settle.
 //
 // The steps that are complete when it is called are passed over, but those behind o.From, and with o.All none
-// is. tell is called for these first: without a step, but with the last of them, if there is one. It is ENOENT
-// if there is no such run or step.
+// is. tell is called for these first: without a step, but with the last of them, if there is one. It is
+// ENOENT if there is no such run or step.
 func (s *Steps) Follow(ctx context.Context, p string, o control.FollowOptions,
 	tell func(st, before *Step) error) error {
 	w := &follower{s: s, o: o, told: map[string]bool{}, since: map[string]seen{}}

@@ -27,7 +27,8 @@ type changing interface {
 	remove(v *Virtual, name string) error
 }
 
-// entry is what a name leads to: of dir, link, data, text, view, made, set, query, loser and patch one is set.
+// entry is what a name leads to: of dir, link, data, text, view, made, set, query, loser and patch one is
+// set.
 type entry struct {
 	// key is comparable. As long as it is the same, the name leads to the same node.
 	key any

@@ -157,7 +157,9 @@ func sinceSteps() (a, b *checkpoint) {
 // in several; it has none of what did not change.
 func TestSince(t *testing.T) {
 	a, b := sinceSteps()
-	inOne := func(w *checkpoint) map[string][]byte { return map[string][]byte{"model.safetensors": w.file(t)} }
+	inOne := func(w *checkpoint) map[string][]byte {
+		return map[string][]byte{"model.safetensors": w.file(t)}
+	}
 	inTwo := func(w *checkpoint) map[string][]byte {
 		var names [2][]string
 		var index []string

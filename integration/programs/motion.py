@@ -1,6 +1,6 @@
 """A server that follows a training run by files alone.
 
-    motion.py RUN WIDTH STEPS
+    motion.py PACKAGE PROGRAM RUN WIDTH STEPS
 
 A trainer in another process saves a model in bfloat16, whose learning rate is that of reinforcement learning, as
 runs/…/N/model.safetensors. The server has the first step in memory and applies the patch of each next one when it is
@@ -16,9 +16,10 @@ import time
 import torch
 from safetensors.torch import load_file, save_file
 
-import ckptfs
+sys.path.insert(0, sys.argv[1])
+import ckptfs  # noqa: E402
 
-run, width, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+program, run, width, steps = sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 
 
 def shapes():
@@ -51,7 +52,7 @@ def main():
     os.makedirs(run, exist_ok=True)
     here, there = multiprocessing.Pipe()
     trainer = multiprocessing.get_context("fork").Process(target=train, args=(there,), daemon=True)
-    following = ckptfs.watch(run, all=True, settle=0.1)
+    following = ckptfs.watch(run, all=True, settle=0.1, program=program)
     trainer.start()
     here.recv()
     first = next(following)

@@ -41,7 +41,8 @@ type Shell interface {
 
 // Commands are the commands about runs and models.
 func Commands(s Shell) []*cobra.Command {
-	return []*cobra.Command{runsCmd(s), logCmd(s), bestCmd(s), watchCmd(s), lineageCmd(s), ancestorCmd(s), ownerCmd(s),
+	return []*cobra.Command{runsCmd(s), logCmd(s), bestCmd(s), watchCmd(s), lineageCmd(s),
+		ancestorCmd(s), ownerCmd(s),
 		matchCmd(s), retireCmd(s)}
 }
 
