@@ -36,7 +36,7 @@ func (p places) Mount(ctx context.Context, args ...string) error {
 func (p places) Unmount(ctx context.Context, mountpoint string) error {
 	quiet := *p.a
 	quiet.out = io.Discard
-	return quiet.umount(ctx, mountpoint, &umountConfig{noWait: true})
+	return quiet.umount(ctx, mountpoint, &umountConfig{noWait: true, leaving: true})
 }
 
 func (p places) Volume(store string) volume.Options { return asOpened(p.a, store) }

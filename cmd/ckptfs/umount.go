@@ -27,6 +27,7 @@ import (
 // umountConfig is the umount command's line.
 type umountConfig struct {
 	noWait, lazy, force bool
+	leaving             bool // for leave, which has no such flags
 	remote              bool
 	timeout             time.Duration // 0: as long as it takes, but for a mount that is in use
 }
@@ -229,6 +230,9 @@ func (a *app) tryUnmount(ctx context.Context, cl *control.Client, mountpoint str
 		}
 		found, busy := unmount.InUse(ctx, cl, mountpoint, dev)
 		if c.timeout == 0 && (found || time.Since(began) > unseen) {
+			if c.leaving {
+				return control.Busy(busy + "; run the command again once nothing uses it")
+			}
 			return control.Busy(busy + "; --lazy detaches it, --timeout waits for its users")
 		}
 		if c.timeout > 0 && first == "" {

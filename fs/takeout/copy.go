@@ -56,7 +56,7 @@ func lost(err error) error {
 }
 
 // Copy copies the file, link or folder at a path of the source to a name in a folder. A file that has the
-// name is replaced; into a folder that has it, a folder is merged.
+// name is replaced, but see Options.Spare; into a folder that has it, a folder is merged.
 func Copy(ctx context.Context, src Source, from string, to *os.Root, name string,
 	o Options) (*Taken, error) {
 	m, err := newMeter(ctx, src, o, from)
@@ -280,6 +280,10 @@ func (c *copier) file(ctx context.Context, from string, e *control.Entry, in *os
 		return lost(&fs.PathError{Op: "write", Path: below, Err: unix.EISDIR})
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return lost(err)
+	case err == nil && c.o.Spare && st.ModTime().After(e.Mtime):
+		c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: "the file there was written later, and stays"})
+		c.meter.add(1, e.Size)
+		return nil
 	default:
 		if first := c.firstName[e.Ino]; first != "" {
 			return c.again(first, in, name, below)

@@ -40,6 +40,7 @@ type Options struct {
 	Progress func(control.Progress) // nil: nobody asks
 	Owners   bool                   // a copy belongs to whom the file belongs to, which takes root
 	Checked  *Checked               // what is known to be equal; Mirror's alone
+	Spare    bool                   // a file that was written later than what is copied stays, and is named
 }
 
 // Taken is what was copied.

@@ -305,6 +305,39 @@ func TestCopyOntoOthers(t *testing.T) {
 	}
 }
 
+// A file that was written later than what would replace it stays where that was asked for, and is named.
+func TestCopySpares(t *testing.T) {
+	s, dir := sample(), t.TempDir()
+	if _, err := copyTo(t, s, "run", dir, "out"); err != nil {
+		t.Fatal(err)
+	}
+	mine := filepath.Join(dir, "out/1/model.pt")
+	for _, c := range []struct {
+		when  time.Time
+		stays bool
+	}{{time.Now().Add(time.Hour), true}, {time.Unix(1, 0), false}} {
+		if err := os.WriteFile(mine, []byte("mine"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(mine, c.when, c.when); err != nil {
+			t.Fatal(err)
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took, err := Copy(t.Context(), s, "run", root, "out", Options{Spare: true})
+		root.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(mine)
+		if err != nil || (string(got) == "mine") != c.stays || (len(took.Skipped) > 0) != c.stays {
+			t.Errorf("written at %v: %d bytes, skipped %v, %v", c.when, len(got), took.Skipped, err)
+		}
+	}
+}
+
 // Of two copies to one name, one writes.
 func TestPartOfTwo(t *testing.T) {
 	dir := t.TempDir()

@@ -409,7 +409,12 @@ func (a *adopt) end(d *disk.Folder) error {
 			what = fmt.Sprintf(", with %s, %s", files, bytes)
 		}
 		fmt.Fprintf(w, "%s is a mount of %s now%s\n", text.Printable(a.dir), text.Printable(a.store), what)
-		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, `ckptfs leave %[1]s` undoes it\n", text.Word(a.dir))
+		back := "`ckptfs leave " + text.Word(a.dir) + "` undoes it"
+		if a.apart() {
+			back = "`ckptfs leave " + text.Word(a.dir) + " --copy DIR` copies them out again"
+		}
+		fmt.Fprintf(w, "its files are packed in the background; `ckptfs sync %s` waits for that, %s\n",
+			text.Word(a.dir), back)
 		if a.alone {
 			fmt.Fprintln(w, "other users cannot look into it, root neither: that needs user_allow_other in /etc/fuse.conf, and then a new mount")
 		}
@@ -420,9 +425,17 @@ func (a *adopt) end(d *disk.Folder) error {
 // keeps tells of the original of a store on another disk, which a run that was cut short did not tell of.
 func (a *adopt) keeps(w io.Writer) {
 	original := a.dir + inplace.Original
-	var dir, store unix.Stat_t
-	if unix.Lstat(original, &dir) == nil && unix.Stat(a.store, &store) == nil && dir.Dev != store.Dev {
+	if onTwo(original, a.store) {
 		fmt.Fprintf(w, "the original is kept, %s: `rm -r %s` removes it, once you need it no more\n",
 			text.Printable(original), text.Word(original))
 	}
+}
+
+// apart reports whether the store is on another disk than the folder that it is mounted at.
+func (a *adopt) apart() bool { return onTwo(filepath.Dir(a.dir), a.store) }
+
+// onTwo reports whether two paths are known to be on different disks.
+func onTwo(one, other string) bool {
+	var a, b unix.Stat_t
+	return unix.Lstat(one, &a) == nil && unix.Stat(other, &b) == nil && a.Dev != b.Dev
 }

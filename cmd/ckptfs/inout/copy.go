@@ -93,7 +93,7 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	out *copied) error {
 	base := filepath.Base(l.dir)
 	update, done := l.Progress("copying")
-	o := takeout.Options{Progress: update, Owners: os.Geteuid() == 0}
+	o := takeout.Options{Progress: update, Owners: os.Geteuid() == 0, Spare: true}
 	took, err := takeout.Copy(ctx, src, at, root, base, o)
 	done()
 	if errors.Is(err, unix.ENOSPC) {

@@ -39,6 +39,10 @@ func (a *adopt) into(ctx context.Context, to string) error {
 		defer d.Close()
 		return a.bring(ctx, d, to)
 	}
+	if _, err := os.Lstat(a.dir); taken && errors.Is(err, os.ErrNotExist) {
+		a.Say("%s is gone and %s is there: an earlier run has taken it in", text.Printable(a.dir), text.Printable(to))
+		return nil
+	}
 	if taken {
 		return a.Unfit(to + " is there already: name what is to be made")
 	}

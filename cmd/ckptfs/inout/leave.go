@@ -240,7 +240,7 @@ func (l *leave) place(d *disk.Folder) error {
 		return &os.PathError{Op: "stat", Path: filepath.Dir(l.dir), Err: err}
 	}
 	if tr.Dev != up.Dev {
-		return l.Unfit(fmt.Sprintf("%s and the store %s are on different disks, and a folder moves within one: name a folder beside the store", l.dir, l.store))
+		return l.Unfit(fmt.Sprintf("%s and the store %s are on different disks, and a folder moves within one: name a folder beside the store, or copy the files out: --copy FOLDER", l.dir, l.store))
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ and the last one that the run can be gone on from. Run it from a timer.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&p.KeepLast, "keep-last", 0, "keep the last N complete steps")
-	f.StringArrayVar(&best, "keep-best", nil, "keep the N best by a metric: METRIC=N, of which less is better, or METRIC:max=N")
+	f.StringArrayVar(&best, "keep-best", nil, "keep the N best by a metric: METRIC=N, or METRIC:min=N, METRIC:max=N (else its name says which end is good)")
 	f.StringVar(&within, "keep-within", "", "keep what was written within 7d, 36h, 1w2d")
 	f.BoolVar(&p.ForgetTorn, "forget-torn", false, "also remove torn steps where a later one is complete")
 	f.BoolVar(&drop, "drop-optimizer", false, "make a file of a checkpoint's weights, without optimizer state, and remove the checkpoint")
@@ -124,14 +124,14 @@ and the last one that the run can be gone on from. Run it from a timer.`,
 	return cmd
 }
 
-// parseBest reads METRIC[:min|:max]=N.
+// parseBest reads METRIC[:min|:max]=N. Without one of these the metric's name says which end is good.
 func parseBest(s string) (runs.KeepBest, error) {
 	name, count, ok := strings.Cut(s, "=")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil || n < 1 || name == "" {
 		return runs.KeepBest{}, fmt.Errorf("%q is not METRIC=N or METRIC:max=N", s)
 	}
-	k := runs.KeepBest{Metric: name, N: n}
+	k := runs.KeepBest{Metric: name, N: n, Mode: runs.ModeOf(name)}
 	if i := strings.LastIndexByte(name, ':'); i >= 0 {
 		if k.Mode, err = runs.ParseMode(name[i+1:]); err != nil {
 			return k, err

@@ -14,6 +14,8 @@ func TestParseBest(t *testing.T) {
 		"loss=2":        {Metric: "loss", N: 2},
 		"val/acc:max=1": {Metric: "val/acc", Mode: runs.Max, N: 1},
 		"x:min=3":       {Metric: "x", N: 3},
+		"val/acc=4":     {Metric: "val/acc", Mode: runs.Max, N: 4},
+		"val/acc:min=4": {Metric: "val/acc", N: 4},
 	} {
 		if got, err := parseBest(s); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", s, got, err)

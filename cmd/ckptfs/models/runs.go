@@ -125,13 +125,19 @@ func bestCmd(s Shell) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "best RUN METRIC",
 		Short: "Print the complete step with the best value of a metric",
-		Long: `Prints the directory of the complete step of RUN with the least value of METRIC, or with --mode max the greatest, and
-the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN shows the metrics.`,
+		Long: `Prints the directory of the complete step of RUN with the best value of METRIC, and the value. --mode says which end
+is good; without it the metric's name does: of an accuracy, a reward or a score more is better, and otherwise less. NaN
+never wins. Of equal values the earlier step wins. ckptfs log RUN shows the metrics.`,
 		Args: args.Two,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := runs.ParseMode(mode)
-			if err != nil {
-				return exit.Wrong(cmd, "--mode: "+err.Error())
+			m := runs.ModeOf(args[1])
+			if mode != "" {
+				var err error
+				if m, err = runs.ParseMode(mode); err != nil {
+					return exit.Wrong(cmd, "--mode: "+err.Error())
+				}
+			} else if m == runs.Max && !s.JSON() {
+				s.Say("%s: more is better, by its name; --mode min prints the least", args[1])
 			}
 			return s.Look(cmd.Context(), args[0], func(c *control.Client, at *place.Place) error {
 				b, err := c.Best(cmd.Context(), at.Path, args[1], m.String())
@@ -151,6 +157,6 @@ the value. NaN never wins. Of equal values the earlier step wins. ckptfs log RUN
 			})
 		},
 	}
-	cmd.Flags().StringVar(&mode, "mode", "min", "min or max: which end is good")
+	cmd.Flags().StringVar(&mode, "mode", "", "min or max: which end is good (default: as the metric's name says)")
 	return cmd
 }

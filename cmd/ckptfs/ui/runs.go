@@ -14,6 +14,7 @@ import (
 	"ckptfs/cmd/ckptfs/ui/curve"
 	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
+	"ckptfs/index/runs"
 	indexruns "ckptfs/index/runs"
 )
 
@@ -57,25 +58,8 @@ type head struct {
 	Sorted    string // "ascending", "descending", ""
 }
 
-// worse and better begin words of metrics of which less, or more, is good. What is worse decides: a
-// reward_loss is a loss.
-var (
-	worse  = []string{"loss", "err", "mape", "nll", "perplexity", "ppl"}
-	better = []string{"acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality", "precision",
-		"recall", "r2", "map", "iou", "psnr", "ssim"}
-)
-
-// lessIsBetter guesses by a metric's name which end is good.
-func lessIsBetter(metric string) bool {
-	between := func(r rune) bool { return strings.ContainsRune("/._- ", r) }
-	words := strings.FieldsFunc(strings.ToLower(metric), between)
-	has := func(begins []string) bool {
-		return slices.ContainsFunc(words, func(w string) bool {
-			return slices.ContainsFunc(begins, func(b string) bool { return strings.HasPrefix(w, b) })
-		})
-	}
-	return has(worse) || !has(better)
-}
+// lessIsBetter says by a metric's name which end is good.
+func lessIsBetter(metric string) bool { return runs.ModeOf(metric) == runs.Min }
 
 func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	list, err := s.runs.List(ctx)

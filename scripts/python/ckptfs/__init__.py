@@ -21,6 +21,7 @@ import html
 import itertools
 import json
 import os
+import re
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,11 +54,13 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__doc__", "__name__", "__version__"])
 
 
-def best(run: str | os.PathLike[str], metric: str, mode: Literal["min", "max"] = "min") -> Path:
-    """The directory of the complete step of a run (a folder below runs/) with the least value of a metric, or with mode "max" the greatest. A run "runs/NAME" counts
+def best(run: str | os.PathLike[str], metric: str, mode: Literal["min", "max"] | None = None) -> Path:
+    """The directory of the complete step of a run (a folder below runs/) with the best value of a metric. The mode says which end is good; without one the metric's name does, as with `ckptfs best`: of an accuracy, a reward or a score more is better, and otherwise less. A run "runs/NAME" counts
     from the root of the only mount, unless the working folder has it. A step that not everybody
     may read who may read the run takes no part, as with the links in .ckptfs/best; `ckptfs best` looks at all.
     FileNotFoundError when there is no such run, or no complete step of it has the metric."""
+    if mode is None:
+        mode = "max" if _more_is_better(metric) else "min"
     if mode not in ("min", "max"):
         raise ValueError(f"mode {mode!r} is neither min nor max")
     said = Path(run)
@@ -77,6 +80,16 @@ def best(run: str | os.PathLike[str], metric: str, mode: Literal["min", "max"] =
         if not run.is_dir():
             raise FileNotFoundError(f"there is no run {run}; `ckptfs runs {root}` lists those that there are") from None
         raise FileNotFoundError(f"{run}: no complete step has metric {metric!r}; `ckptfs log {run}` shows those that there are") from None
+
+
+# What words of metrics begin with of which less, or more, is good: those of `ckptfs best`.
+_WORSE = ("loss", "err", "mape", "nll", "perplexity", "ppl")
+_BETTER = ("acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality", "precision", "recall", "r2", "map", "iou", "psnr", "ssim")
+
+
+def _more_is_better(metric: str) -> bool:
+    words = re.split(r"[/._\- ]+", metric.lower())
+    return any(w.startswith(_BETTER) for w in words) and not any(w.startswith(_WORSE) for w in words)
 
 
 def record(

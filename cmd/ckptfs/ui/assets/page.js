@@ -161,7 +161,10 @@
           itemStyle: n.retired ? { color: color("--line"), borderColor: color("--soft"), borderWidth: 1 } : { color: colors[n.run % colors.length] },
           label: { formatter: () => n.path.replace(/^runs\//, "") },
           href: n.retired ? "" : "/path?path=" + encodeURIComponent(n.path),
-        })),
+        })).concat([[0, 0], [Math.max(columns - 1, 1) * step, Math.max(d.runs.length - 1, 1) * lane]].map(([x, y], i) => ({
+          // The nodes are stretched over the box: two corners that are not drawn keep a single run, or step, in its place.
+          id: "corner" + i, name: "corner" + i, x, y, symbol: "none", symbolSize: 0, label: { show: false }, tooltip: { show: false },
+        }))),
         edges: d.edges.map((e) => ({
           source: String(e.from), target: String(e.to), how: e.how, what: e.what,
           label: { show: few && !!e.label, formatter: () => e.label, color: color("--front"), fontSize: 11 },
