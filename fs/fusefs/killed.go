@@ -25,7 +25,7 @@ const (
 
 	threadExits = 0x4 // PF_EXITING
 
-	patienceForStat = 100 * time.Millisecond
+	patienceForStat = 2 * time.Second
 )
 
 // killed reports whether a thread is ending by a signal. Of one about which nothing can be learnt it is

@@ -43,7 +43,8 @@ func TestStorePrunesItself(t *testing.T) {
 		t.Errorf("%d prunes: too little was written", prunes)
 	}
 	mounttest.WantSaid(t, m.Run("status", m.Dir), "by itself, for the disk fills up")
-	mounttest.WantSaid(t, m.LogText(), "the disk fills up: the store was pruned")
+	// The watch of the disk is the first to see it, or a packing that has no room.
+	mounttest.WantSaid(t, m.LogText(), ": the store was pruned")
 	for i := 2*size/n - kept; i < 2*size/n; i++ {
 		m.Want(name(i), mounttest.Noise(uint64(i), n))
 	}

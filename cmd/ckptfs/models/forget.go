@@ -183,6 +183,9 @@ func forget(ctx context.Context, s Shell, arg string, p runs.Policy, dry bool) e
 	if err != nil {
 		return err
 	}
+	if len(l.Steps) == 0 {
+		s.Say("%s: %s", arg, text.NoSteps)
+	}
 	steps, err := judged(l, len(p.KeepBest) > 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", arg, err)

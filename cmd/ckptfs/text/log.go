@@ -12,6 +12,9 @@ import (
 	"ckptfs/fs/control"
 )
 
+// NoSteps is what is said of a run without steps.
+const NoSteps = "no steps: a step is a folder of the run that holds files, or a checkpoint whose name has a number"
+
 // Log prints a run's log as a table.
 func Log(w io.Writer, log func(control.Listed) (*control.RunLog, error)) error {
 	paint := Paints(w)
@@ -31,6 +34,9 @@ func Log(w io.Writer, log func(control.Listed) (*control.RunLog, error)) error {
 		return err
 	}
 	Table(w, []string{"STEP", "STATE", "WRITTEN", ">SIZE", ">NEW", ">STORED", "SHARED", "METRICS"}, rows)
+	if len(rows) == 0 {
+		fmt.Fprintln(w, NoSteps)
+	}
 	if len(rows) > 0 {
 		fmt.Fprintln(w, "NEW is what no step above has, before compression and deltas; STORED is what that takes. "+
 			"`ckptfs du` says what removing a step gives back.")

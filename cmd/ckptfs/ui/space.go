@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	indexruns "ckptfs/index/runs"
 )
 
@@ -25,11 +27,11 @@ type spaceBody struct {
 	Part   string
 }
 
-func (s *server) space(_ context.Context, r *http.Request) (*page, error) {
+func (s *server) space(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	b := &spaceBody{Path: q.Get("path"), ByUser: q.Get("by") == "user"}
 	if !q.Has("path") {
-		b.Path = "runs"
+		b.Path = s.top(ctx)
 	}
 	by, flag := "", ""
 	if b.ByUser {
@@ -40,6 +42,26 @@ func (s *server) space(_ context.Context, r *http.Request) (*page, error) {
 		JSON:     withQuery("/part/space", "path", b.Path, "by", by, "json", "1"),
 		Commands: []string{"ckptfs du " + flag + s.full(b.Path)}}, nil
 }
+
+// top is the folder that the page begins with: the root, or runs/ where that is all there is.
+func (s *server) top(ctx context.Context) string {
+	top := ""
+	err := s.c.Entries(ctx, "", func(some []control.Entry) error {
+		for i := range some {
+			if string(some[i].Name) != steps.Dir {
+				return errMore
+			}
+			top = steps.Dir
+		}
+		return nil
+	})
+	if err != nil {
+		return ""
+	}
+	return top
+}
+
+var errMore = errors.New("there is more")
 
 // spaceOf is what a folder is looked at for.
 type spaceOf struct {
