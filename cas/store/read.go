@@ -117,7 +117,9 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 		err = s.reader.read(loc, h, dst)
 	}
 	if err == nil {
-		s.opt.Known.Proves(h)
+		if !s.opt.ReadOnly { // nobody gives anything up
+			s.opt.Known.Proves(h)
+		}
 		return nil
 	}
 	if damaged(err) {
