@@ -379,6 +379,9 @@ func views(w *worker) func() {
 		if err == nil && strings.Contains(p, "remade") {
 			return fs.SkipDir // which changes
 		}
+		if err == nil && filepath.Base(p) == "make" {
+			return fs.SkipDir // an open file there ends with the daemon that computes it
+		}
 		if err == nil && d.Type().IsRegular() && len(names) < 40 {
 			names = append(names, p)
 		}
