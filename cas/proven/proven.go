@@ -10,6 +10,8 @@
 package proven
 
 import (
+	"sync/atomic"
+
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
@@ -26,6 +28,7 @@ const maxSuspects = 1 << 16
 
 // Known is what is known of the records of one store. It may be used by several goroutines at once.
 type Known struct {
+	doubts  atomic.Int64 // of suspect: mostly there are none, and no lock is taken for a record
 	mu      locks.Mutex[knownLock]
 	suspect map[cas.Hash]struct{}
 	good    *spilled.Set
@@ -55,11 +58,15 @@ func (k *Known) Suspects(h cas.Hash) {
 	defer k.mu.Unlock()
 	if len(k.suspect) < maxSuspects {
 		k.suspect[h] = struct{}{}
+		k.doubts.Store(int64(len(k.suspect)))
 	}
 }
 
 // Suspect reports whether the record of h was found so, and was not written afresh since.
 func (k *Known) Suspect(h cas.Hash) bool {
+	if k.doubts.Load() == 0 {
+		return false
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, is := k.suspect[h]
@@ -68,8 +75,12 @@ func (k *Known) Suspect(h cas.Hash) bool {
 
 // Wrote notes that a record of h was written and is on the disk.
 func (k *Known) Wrote(h cas.Hash) {
-	k.mu.Lock()
-	delete(k.suspect, h)
-	k.mu.Unlock()
 	k.good.Add(setKey(h))
+	if k.doubts.Load() == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.suspect, h)
+	k.doubts.Store(int64(len(k.suspect)))
 }
