@@ -14,7 +14,6 @@ import (
 	"ckptfs/cmd/ckptfs/ui/curve"
 	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
-	"ckptfs/index/runs"
 	indexruns "ckptfs/index/runs"
 )
 
@@ -59,7 +58,7 @@ type head struct {
 }
 
 // lessIsBetter says by a metric's name which end is good.
-func lessIsBetter(metric string) bool { return runs.ModeOf(metric) == runs.Min }
+func lessIsBetter(metric string) bool { return indexruns.ModeOf(metric) == indexruns.Min }
 
 func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	list, err := s.runs.List(ctx)
