@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 from .program import check, find
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
     import torch
 
 
