@@ -1,8 +1,8 @@
 // Package proven knows what was seen of records since the process began: which of them were read, or written,
 // and were what their hashes name; and which could not be read.
 //
-// A disk may lose what it has, and says so when it is read. So before the last good copy of some bytes is
-// given up for a record that has them, too, that record has to be proven. One that is suspect is stored
+// A disk may lose what it has, and says so when it is read. So before a local copy is dropped, which may be
+// the last good one, the records of its bytes have to be proven. One that is suspect is stored
 // afresh when its content comes again.
 //
 // What is proven takes 16 bytes a record and some room between them, in a file without a name where there are

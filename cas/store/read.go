@@ -117,7 +117,7 @@ func (s *Store) ReadInto(loc cas.Location, h cas.Hash, dst []byte) error {
 		err = s.reader.read(loc, h, dst)
 	}
 	if err == nil {
-		if !s.opt.ReadOnly { // nobody gives anything up
+		if !s.opt.ReadOnly { // no local copy is dropped
 			s.opt.Known.Proves(h)
 		}
 		return nil

@@ -136,7 +136,7 @@ type Options struct {
 	// Untrusted: the store was not read as a whole where it lies now, so that every read is held against the
 	// hash of the record (package trust), until a Check has read all.
 	Untrusted bool
-	// Known is told what is seen of records, and shared with who gives up other copies of them; nil: its own.
+	// Known is told what is seen of records; it is shared with what drops local copies. nil: its own.
 	Known *proven.Known
 	// Verified is told when a Check has read all and found no damage, or there is nothing. May be nil.
 	Verified func()

@@ -24,27 +24,11 @@ const (
 // Evict drops the resident bytes of a packed file, which may be the only good ones: so the chunks that stand
 // for them are proven first. A reason says why they were kept; "" and nil also when there are none.
 func (f *File) Evict() (skip string, err error) {
+	var proof error
 	h, ok := provable(f)
-	for tries := 0; ok && tries < maxProofs; tries++ {
-		proof := f.c.prove(h)
-		now := cas.Hash{}
-		if now, ok = provable(f); ok && now != h {
-			h = now
-			continue
-		}
-		return evict(f, h, proof)
-	}
 	if ok {
-		return skipWritten, nil
+		proof = f.c.prove(h)
 	}
-	return evict(f, cas.Hash{}, nil)
-}
-
-// maxProofs bounds how often a file is proven that gets another manifest meanwhile.
-const maxProofs = 3
-
-// evict is Evict of a file whose manifest h was proven, with that result; zero: none was.
-func evict(f *File, h cas.Hash, proof error) (skip string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.LoadLocked(); err != nil {
@@ -61,8 +45,8 @@ func evict(f *File, h cas.Hash, proof error) (skip string, err error) {
 	case f.local.hydrating:
 		return skipBusy, nil
 	}
-	if f.rec.Manifest != h && !f.rec.Remote {
-		return skipWritten, nil
+	if !f.rec.Remote && (!ok || f.rec.Manifest != h) {
+		return skipWritten, nil // it got another manifest meanwhile
 	}
 	e := eviction{f: f, lost: proof}
 	if proof == nil {

@@ -10,7 +10,7 @@ import (
 	"ckptfs/index/manifest"
 )
 
-// provable is the manifest that stands for the local copy of f, which may be given up; false: there is none
+// provable is the manifest that stands for the local copy of f, which may be dropped; false: there is none
 // now.
 func provable(f *File) (cas.Hash, bool) {
 	f.mu.Lock()

@@ -139,18 +139,16 @@ func (o *origins) tellLocked(out *control.Origins, all []*ledger.Entry) (files [
 		entries := of[run]
 		slices.SortFunc(entries, func(a, b *ledger.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 		for i, e := range entries {
-			var chain []control.Ancestor
 			parent := m.book.Get(e.Parent)
 			elsewhere := parent != nil && !strings.HasPrefix(parent.Path, steps.Dir+"/"+run+"/")
 			if i > 0 && i < len(entries)-1 && !elsewhere && len(e.MergedFrom) == 0 {
 				continue
 			}
 			l := control.ModelLineage{Model: describe(e)}
-			chain = append(chain, control.Ancestor{Model: l.Model})
+			l.Chain = append(l.Chain, control.Ancestor{Model: l.Model})
 			if parent != nil {
-				chain = append(chain, control.Ancestor{Model: describe(parent)})
+				l.Chain = append(l.Chain, control.Ancestor{Model: describe(parent)})
 			}
-			l.Chain = chain
 			for _, seq := range e.MergedFrom {
 				if me := m.book.Get(seq); me != nil {
 					l.Merged = append(l.Merged, describe(me))

@@ -52,6 +52,13 @@ func (a *marked) file(t testing.TB, b *bench, p *Packer, seed uint64, n, rows in
 				uint16(math.Float32bits(float32(rng.NormFloat64()))>>16))
 		}
 	}
+	return a.pack(t, b, p, entries, data, with)
+}
+
+// pack packs a file of tensors, notes it, and looks that it reads back the same.
+func (a *marked) pack(t testing.TB, b *bench, p *Packer, entries []safetensors.Entry, data []byte,
+	with Anchors) *Result {
+	t.Helper()
 	src, err := safetensors.AppendHeader(nil, entries, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,14 +1,12 @@
 package pack
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"ckptfs/formats"
-	"ckptfs/formats/detect"
 	"ckptfs/formats/safetensors"
 )
 
@@ -43,31 +41,7 @@ func TestSeekTurned(t *testing.T) {
 				data = binary.LittleEndian.AppendUint16(data, x[i][at])
 			}
 		}
-		src, err := safetensors.AppendHeader(nil, entries, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		src = append(src, data...)
-		l, err := detect.Detect(bytes.NewReader(src), int64(len(src)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		batch := b.st.Begin()
-		defer batch.Release()
-		res, err := p.Layout(t.Context(), batch, bytes.NewReader(src), int64(len(src)), l,
-			Related{Anchors: a})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := batch.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		b.same(t, res, src)
-		a.of[res.Hash] = res.Manifest
-		if err := a.Note(res.Hash, res.Anchors); err != nil {
-			t.Fatal(err)
-		}
-		return res
+		return a.pack(t, b, p, entries, data, a)
 	}
 	pack(false)
 	if res := pack(true); res.FreshStored > tensors*rows*cols*2/200 {

@@ -57,15 +57,24 @@ func (r bestRoot) stat(v *Virtual) (tree.Attr, error) {
 }
 
 func (bestRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name string) (entry, error) {
+	src, err := runNode(v, name)
+	if err != nil {
+		return entry{}, err
+	}
+	return entry{dir: bestRun(name), key: bestKey{name, src}, src: src}, nil
+}
+
+// runNode is the node of a run's folder, with a reference; ENOENT when there is no such run.
+func runNode(v *Virtual, name string) (*names.Node, error) {
 	found, err := v.o.Steps.Of(name)
 	if err != nil || found[name] == nil {
-		return entry{}, missing(err)
+		return nil, missing(err)
 	}
 	src := bestRoot{}.attrs(v, name)
 	if src == nil {
-		return entry{}, unix.ENOENT
+		return nil, unix.ENOENT
 	}
-	return entry{dir: bestRun(name), key: bestKey{name, src}, src: src}, nil
+	return src, nil
 }
 
 // missing is ENOENT unless there is another error.

@@ -3,7 +3,6 @@ package virtual
 import (
 	"context"
 	"path"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -44,9 +43,8 @@ type lcpRun string
 
 func (run lcpRun) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name string) (entry, error) {
 	found, err := v.o.Steps.Of(string(run))
-	all := found[string(run)]
-	i := slices.IndexFunc(all, func(s *steps.Step) bool { return s.Name == name })
-	if err != nil || i < 0 || v.o.Steps.State(all[i]) != control.StepComplete {
+	st := stepNamed(found[string(run)], name)
+	if err != nil || st == nil || v.o.Steps.State(st) != control.StepComplete {
 		return entry{}, missing(err)
 	}
 	answer := func(ctx context.Context, v *Virtual) ([]byte, error) {

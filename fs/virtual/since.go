@@ -36,13 +36,9 @@ func SincePath(run, a, b string) string { return path.Join(Name, "since", run, a
 type sinceKey struct{ run, step string }
 
 func (sinceRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name string) (entry, error) {
-	found, err := v.o.Steps.Of(name)
-	if err != nil || found[name] == nil {
-		return entry{}, missing(err)
-	}
-	src := bestRoot{}.attrs(v, name)
-	if src == nil {
-		return entry{}, unix.ENOENT
+	src, err := runNode(v, name)
+	if err != nil {
+		return entry{}, err
 	}
 	return entry{dir: sinceRun(name), key: sinceKey{run: name}, src: src, sight: inPlace}, nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // A good file is saved whose bytes the store has already, damaged: whatever is known of the damage, and
-// however room is made, its local copy is not given up for them.
+// however room is made, its local copy is not dropped for them.
 func TestSavedOverDamage(t *testing.T) {
 	a, b := random(600<<10, 1), random(600<<10, 2)
 	for _, c := range []struct {

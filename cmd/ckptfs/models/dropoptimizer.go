@@ -169,24 +169,17 @@ func writeWeights(ctx context.Context, path string, mode os.FileMode, src io.Rea
 			os.Remove(tmp.Name())
 		}
 	}()
-	buf := make([]byte, 4<<20)
-	for off := int64(0); off < plan.Size(); {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		n, err := plan.ReadAt(src, buf[:min(int64(len(buf)), plan.Size()-off)], off)
-		if n == 0 {
-			if err == nil || err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
+	err = eachPart(ctx, plan, src, func(p []byte, off int64) error {
+		if _, err := tmp.Write(p); err != nil {
 			return err
 		}
-		if _, err := tmp.Write(buf[:n]); err != nil {
-			return err
+		if update != nil {
+			update(control.Progress{DoneBytes: off + int64(len(p)), TotalBytes: plan.Size()})
 		}
-		if off += int64(n); update != nil {
-			update(control.Progress{DoneBytes: off, TotalBytes: plan.Size()})
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if err := errors.Join(tmp.Chmod(mode), tmp.Sync()); err != nil {
 		return err
