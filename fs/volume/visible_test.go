@@ -205,6 +205,13 @@ func (s sources) sees(p string) bool {
 		return s.read(s.ids[strings.TrimSuffix(rest, ".safetensors")])
 	case kind == "latest":
 		return s.ls("runs/" + rest)
+	case kind == "since" && path.Ext(rest) == "":
+		return s.ls("runs/"+rest) && (path.Dir(rest) == "." || s.ls("runs/"+path.Dir(rest)))
+	case kind == "since": // what changed from a step to another: of two files
+		from, to := path.Join("runs", path.Dir(rest)), strings.TrimSuffix(path.Base(rest), ".safetensors")
+		to = path.Join(path.Dir(from), to)
+		return s.ls(path.Dir(from)) && s.ls(from) && s.ls(to) &&
+			s.read(from+"/m.npy") && s.read(to+"/m.npy")
 	case kind == "best" && path.Dir(rest) == ".":
 		return s.reach("runs/" + rest)
 	case kind == "best":
@@ -223,7 +230,7 @@ func (s sources) lists(p string) bool {
 		return slices.Contains(fixed, rest) || s.read(virtual.MadeOf(rest))
 	case "tensors":
 		return s.read(rest)
-	case "best", "latest":
+	case "best", "latest", "since":
 		return s.read(path.Join("runs", rest))
 	}
 	return p == ".ckptfs"
@@ -257,7 +264,8 @@ func TestVisible(t *testing.T) {
 	ids := map[string]string{}
 	metrics := map[string]map[string]float64{}
 	n := 0
-	for _, run := range []uint32{0o755, 0o750, 0o700, 0o711, 0o710, 0o705} {
+	runs := []uint32{0o755, 0o750, 0o700, 0o711, 0o710, 0o705}
+	for _, run := range runs {
 		dir := fmt.Sprintf("runs/%o", run)
 		for i, step := range []struct{ dir, file uint32 }{
 			{0o755, 0o644}, {0o755, 0o640}, {0o705, 0o644}, {0o700, 0o644}, {0o711, 0o644},
@@ -297,6 +305,13 @@ func TestVisible(t *testing.T) {
 		})
 		for id := range ids { // the list has those of packed files alone
 			all = append(all, ".ckptfs/artifacts/"+id+".safetensors")
+		}
+		for _, run := range runs { // nor has it what changed between steps
+			for i := range 7 {
+				for _, j := range []int{(i + 1) % 7, (i + 3) % 7} {
+					all = append(all, fmt.Sprintf(".ckptfs/since/%o/%d/%d.safetensors", run, i, j))
+				}
+			}
 		}
 		if len(all) < 300 {
 			t.Fatalf("root finds %d names only", len(all))
@@ -365,9 +380,10 @@ func (s sources) mirrored(name string) bool {
 	if made, is := strings.CutPrefix(name, ".ckptfs/make/"); is {
 		p, ok = virtual.MadeOf(made), true
 	}
-	if !ok {
-		p, ok = strings.CutPrefix(name, ".ckptfs/best/")
-		p = "runs/" + p
+	for _, of := range []string{"best", "since"} {
+		if below, is := strings.CutPrefix(name, ".ckptfs/"+of+"/"); is {
+			p, ok = "runs/"+below, true
+		}
 	}
 	all, _ := s.list(path.Dir("/" + p))
 	return ok && slices.ContainsFunc(all, func(e tree.DirEntry) bool { return e.Name == path.Base(p) })
