@@ -223,7 +223,7 @@ func (ns *Names) revive(id content.NodeID) *Node {
 func (ns *Names) again(dir *Node, r *handover.Node) *Node {
 	if r.Source != 0 && ns.o.Again != nil {
 		if src := ns.GetPinned(content.NodeID(r.Source)); src != nil {
-			n := ns.o.Again(dir, r.Name, Origin{src, r.Gen, int64(r.Size)})
+			n := ns.o.Again(dir, r.Name, Origin{Src: src, Gen: r.Gen, Size: int64(r.Size)})
 			src.Unpin()
 			if n != nil {
 				return n

@@ -429,7 +429,7 @@ func TestOriginOfPast(t *testing.T) {
 	made := func(of string, gen uint64) *Node {
 		n := l.r.find(of)
 		v := l.r.Synthesise(l.r.Root(), "v", ViewIno|1, unix.S_IFREG,
-			&fake{key: [2]any{n, gen}, mode: unix.S_IFREG, origin: Origin{n, gen, 1000}})
+			&fake{key: [2]any{n, gen}, mode: unix.S_IFREG, origin: Origin{Src: n, Gen: gen, Size: 1000}})
 		n.Unpin()
 		return v
 	}

@@ -52,9 +52,10 @@ type Traits struct {
 // Origin is what a Synthetic is made of, for the process that serves the mount next: by one name, what has
 // the same origin is the same node, and has the same bytes.
 type Origin struct {
-	Src  *Node  // nil: none
-	Gen  uint64 // the generation of its bytes, as content.State has it, of a file that is made of them
-	Size int64  // of such a file
+	Src  *Node   // nil: none
+	Gen  uint64  // the generation of its bytes, as content.State has it, of a file that is made of them
+	Size int64   // of such a file
+	Also []*Node // of a file that is made of several: the others. Gen tells of the generations of all
 }
 
 // id is the node's id, 0 if there is none.
@@ -108,12 +109,20 @@ func (ns *Names) Synthesise(dir *Node, name string, ino uint64, mode uint32, s S
 	if was := t.synthetic[at]; was == nil || was.id < n.id { // else it is an older one that is still open
 		t.synthetic[at] = n
 	}
-	if src := o.Src; src != nil && src.file != nil && !src.viewed {
-		src.viewed = true
-		t.heir.Load().put(src)
+	t.viewLocked(o.Src)
+	for _, src := range o.Also {
+		t.viewLocked(src)
 	}
 	t.heir.Load().put(n)
 	return n
+}
+
+// viewLocked notes that something is made of a node: its generation is written down from now on.
+func (t *table) viewLocked(src *Node) {
+	if src != nil && src.file != nil && !src.viewed {
+		src.viewed = true
+		t.heir.Load().put(src)
+	}
 }
 
 // KeepsPages reports whether an open may say that the pages which the kernel has of a synthetic node are

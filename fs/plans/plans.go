@@ -35,6 +35,9 @@ import (
 	"ckptfs/formats/safetensors"
 )
 
+// Version is that of the bytes that plans make. It changes where a plan of the same sources makes others.
+const Version = 1
+
 // ErrNone: there is no such file. The error that wraps it says why, for people.
 var ErrNone = errors.New("cannot be made")
 

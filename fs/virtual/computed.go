@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +29,8 @@ type computed struct {
 	of   []*operand // what the plan reads; the first one's node is the entry's src
 	side *operand   // a file beside them that says how, or nil
 	size int64
+	// origin is that of the file's node. It is of one place alone: in another the same plan has another name.
+	origin names.Origin
 
 	mu    locks.Mutex[leafLock]
 	plan  weak.Pointer[plans.Plan] // what Virtual.tensors keeps of it
@@ -53,6 +57,7 @@ func (v *Virtual) newComputed(how making, of []*operand, side *operand) (*comput
 		return nil, err
 	}
 	w.size = p.Size()
+	w.origin = w.originNow()
 	return w, nil
 }
 
@@ -63,6 +68,21 @@ func (w *computed) key() computedKey {
 		fmt.Fprintf(&b, "%d:%d:%t ", o.n.ID(), o.gen, o.view != nil)
 	}
 	return computedKey{w.how, b.String()}
+}
+
+// originNow is what the next process knows the file by. That one finds it by its path again, and takes it for
+// the same only if it computes the same of the same bytes.
+func (w *computed) originNow() names.Origin {
+	o := names.Origin{Src: w.of[0].n, Size: w.size}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%d %q %s %d", plans.Version, fmt.Sprint(w.how), w.key().of, w.size)
+	o.Gen = binary.LittleEndian.Uint64(sum.Sum(nil))
+	for x := range w.all() {
+		if x.n != o.Src {
+			o.Also = append(o.Also, x.n)
+		}
+	}
+	return o
 }
 
 // all calls yield with each operand.

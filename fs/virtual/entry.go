@@ -104,15 +104,17 @@ func (n *synthetic) Key() any { return n.key }
 func (n *synthetic) Traits() names.Traits {
 	return names.Traits{
 		View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil,
-		Passing: n.query != nil || n.set != nil || n.data != nil || n.loser != nil || n.made != nil ||
-			n.patch != nil,
+		Passing: n.query != nil || n.set != nil || n.data != nil || n.loser != nil || n.patch != nil,
 	}
 }
 
-// Origin is what it is made of, and of a file the generation of that.
+// Origin is what it is made of, and of a file the generations of that.
 func (n *synthetic) Origin() names.Origin {
 	if n.view != nil {
 		return n.view.Origin()
+	}
+	if n.made != nil {
+		return n.made.origin
 	}
 	return names.Origin{Src: n.src}
 }
