@@ -70,7 +70,7 @@ func computedReadOn(t *testing.T, m *mounttest.Mount, next func(*mounttest.Mount
 			m.Want(p, want[p])
 		}
 	}
-	// Of one whose source changes no byte of another source is read, neither before nor after the daemon ends.
+	// Of one whose source changes no byte of another source is read, before the daemon ends and after.
 	m.Write("other.safetensors", two)
 	m.Sync()
 	for round := range 2 {
