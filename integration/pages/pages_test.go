@@ -86,7 +86,7 @@ func TestPages(t *testing.T) {
 	t.Run("best", func(t *testing.T) { b.t = t; b.best(m) })
 	t.Run("changed", func(t *testing.T) { b.t = t; b.changed(m) })
 	t.Run("removal", func(t *testing.T) { b.t = t; b.removal(m) })
-	t.Run("pictures", func(t *testing.T) { b.t = t; b.pictures() })
+	t.Run("pictures", func(t *testing.T) { b.t = t; b.pictures(m) })
 	b.t = t
 }
 

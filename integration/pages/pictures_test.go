@@ -1,11 +1,14 @@
 package pages
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"ckptfs/integration/mounttest"
 )
 
 // pictured are the pages that docs/pages.md shows, and how much of each, in pixels.
@@ -20,12 +23,20 @@ var pictured = []struct {
 	{"lineage", "/lineage", 760},
 }
 
+// elsewhere names the mount as a reader has it.
+const elsewhere = `(() => {
+	const w = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (w.nextNode()) w.currentNode.data = w.currentNode.data.replaceAll(%q, "/mnt");
+	return true;
+})()`
+
 // pictures takes the pictures of docs/pictures; with -update they are written.
-func (b *tab) pictures() {
+func (b *tab) pictures(m *mounttest.Mount) {
 	for _, p := range pictured {
 		b.width(1000, p.height)
 		b.visit(p.path)
 		b.sound()
+		eval[bool](b, fmt.Sprintf(elsewhere, m.Dir))
 		taken, err := chromedp.Call(b.ctx, page.CaptureScreenshot,
 			page.CaptureScreenshotParams{Format: "png"})
 		if err != nil {

@@ -282,9 +282,10 @@
     const wait = Number(main.dataset.refresh);
     if (!wait) return;
     await new Promise((then) => setTimeout(then, wait * 1000));
-    let r;
+    let r, now;
     try {
       r = await fetch(location.href, { headers: { "Ckptfs-Part": "main" } });
+      now = await r.text();
     } catch (e) {
       return; // nobody answers there any more
     }
@@ -292,7 +293,7 @@
     document.title = decodeURIComponent(r.headers.get("Ckptfs-Title")) + " · ckptfs";
     // what a person does there goes before
     if (!main.contains(document.activeElement) || main === document.activeElement) {
-      main.innerHTML = await r.text();
+      main.innerHTML = now;
       tidy();
       begin(main);
     }
