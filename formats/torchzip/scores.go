@@ -7,8 +7,6 @@ import (
 	"ckptfs/formats"
 	"ckptfs/formats/numbers"
 	"ckptfs/formats/pickle"
-	"ckptfs/formats/torch"
-	"ckptfs/formats/zipdir"
 )
 
 // maxScores bounds the callbacks of one checkpoint.
@@ -20,33 +18,16 @@ const maxScores = 4096
 //	{"callbacks": {"ModelCheckpoint{…}": {"monitor": "val_loss", "current_score": tensor(0.31), …}, …}, …}
 //
 // A callback that watches nothing, or whose score is no scalar, has none; of two that watch one metric the
-// last counts. A file that is none of torch.save's is formats.ErrNotFormat; one without callbacks has no
-// scores.
+// last counts. A file that Open refuses is formats.ErrNotFormat; one without callbacks has no scores.
 func Scores(r io.ReaderAt, size int64) (map[string]float64, error) {
-	records, err := zipdir.Read(r, size)
+	o, err := Open(r, size)
 	if err != nil {
 		return nil, err
 	}
-	a, err := newArchive(records)
-	if err != nil || a.format != saved {
-		return nil, err
-	}
-	if err := a.checkByteOrder(r); err != nil {
-		return nil, err
-	}
-	l := &formats.Layout{}
-	if err := a.addRegions(l, size); err != nil {
-		return nil, err
-	}
-	g, err := a.readPickle(r)
-	if g == nil || err != nil {
-		return nil, err
-	}
-	callbacks, ok := member(g.Root(), "callbacks")
+	callbacks, ok := member(o.Root, "callbacks")
 	if !ok {
 		return nil, nil
 	}
-	storages := a.torchStorages()
 	out := map[string]float64{}
 	for i := range min(callbacks.NumPairs(), maxScores) {
 		_, state := callbacks.Pair(i)
@@ -58,7 +39,7 @@ func Scores(r io.ReaderAt, size int64) (map[string]float64, error) {
 		if !ok {
 			continue
 		}
-		v, ok, err := scalar(r, l, score, storages)
+		v, ok, err := scalar(r, o, score)
 		if err != nil {
 			return nil, fmt.Errorf("%.64q: %w", monitor.Text(), err)
 		}
@@ -83,21 +64,19 @@ func member(dict pickle.Value, key string) (v pickle.Value, ok bool) {
 }
 
 // scalar reads a number, or a tensor of one.
-func scalar(
-	r io.ReaderAt, l *formats.Layout, v pickle.Value, storages []torch.Storage,
-) (float64, bool, error) {
+func scalar(r io.ReaderAt, o *Object, v pickle.Value) (float64, bool, error) {
 	if f, ok := v.Float(); ok {
 		return f, true, nil
 	}
 	if n, ok := v.Int(); ok {
 		return float64(n), true, nil
 	}
-	t, ok := torch.Tensor(v, storages)
+	t, ok := o.Tensor(v)
 	if !ok || t.NumElements() != 1 || t.Region < 0 || !numbers.Known(t.DType) {
 		return 0, false, nil
 	}
 	p := make([]byte, t.DType.Bits()/8)
-	if err := formats.ReadFull(r, p, l.Regions[t.Region].Off+t.Offset); err != nil {
+	if err := formats.ReadFull(r, p, o.Layout.Regions[t.Region].Off+t.Offset); err != nil {
 		return 0, false, err
 	}
 	return numbers.Value(t.DType, p), true, nil

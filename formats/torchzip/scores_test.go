@@ -15,7 +15,7 @@ import (
 func TestScores(t *testing.T) {
 	for name, want := range map[string]map[string]float64{
 		"lightning.ckpt": {"val_loss": 0.3125, "val/acc": 7}, "flat.pt": nil, "no_tensors.pt": nil,
-		"module.pt": nil, "script.pt": nil,
+		"module.pt": nil,
 	} {
 		p, err := os.ReadFile("../testdata/torch/" + name)
 		if err != nil {
@@ -26,8 +26,14 @@ func TestScores(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
 		}
 	}
-	if _, err := Scores(bytes.NewReader([]byte("no zip")), 6); !errors.Is(err, formats.ErrNotFormat) {
-		t.Errorf("of no zip: %v", err)
+	script, err := os.ReadFile("../testdata/torch/script.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range [][]byte{script, []byte("no zip")} {
+		if _, err := Scores(bytes.NewReader(p), int64(len(p))); !errors.Is(err, formats.ErrNotFormat) {
+			t.Errorf("of %.6q: %v", p, err)
+		}
 	}
 }
 

@@ -33,8 +33,9 @@ func Cast(s *Source, to formats.DType) (*Plan, error) {
 	return plan(out, s.Metadata)
 }
 
-// cast is a tensor of the first source in another type.
+// cast is a tensor in another type.
 type cast struct {
+	src      int
 	base     int64
 	from, to formats.DType
 }
@@ -50,7 +51,7 @@ func (c *cast) read(src []io.ReaderAt, p []byte, off int64) error {
 	}
 	return inSlabs(p, off, to, func(dst []byte, first int64) error {
 		n := int64(len(dst)) / to
-		if err := readFull(src[0], in[:n*from], c.base+first*from); err != nil {
+		if err := readFull(src[c.src], in[:n*from], c.base+first*from); err != nil {
 			return err
 		}
 		if c.to == formats.F32 {

@@ -32,6 +32,7 @@ import (
 	"unsafe"
 
 	"ckptfs/formats"
+	"ckptfs/formats/deepspeed"
 	"ckptfs/formats/safetensors"
 )
 
@@ -49,6 +50,8 @@ func none(format string, args ...any) error {
 type Source struct {
 	Layout   *formats.Layout    // as safetensors.Parser has it
 	Metadata []safetensors.Pair // nil: the file has none
+
+	DeepSpeed *deepspeed.File // of a file of a step of ZeRO: what it says
 }
 
 // Open reads the header of a safetensors file of size bytes, for which memory bytes may be taken. The error is

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/locks"
+	"ckptfs/formats"
+	"ckptfs/formats/deepspeed"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/plans"
@@ -158,8 +160,11 @@ func (w *computed) make() (*plans.Plan, error) {
 	var taken int64
 	for i, o := range w.of {
 		read := w.v.sourceOf
-		if w.how.kind == makeOne {
+		switch w.how.kind {
+		case makeOne:
 			read = w.v.layoutOf
+		case makeZero:
+			read = w.v.saidOf
 		}
 		s, err := read(o)
 		if err != nil {
@@ -215,6 +220,25 @@ func (v *Virtual) layoutOf(o *operand) (*plans.Source, error) {
 		return nil, f.OpenFailed(err)
 	}
 	return &plans.Source{Layout: l}, nil
+}
+
+// saidOf is an operand that DeepSpeed wrote.
+func (v *Virtual) saidOf(o *operand) (*plans.Source, error) {
+	if err := o.use(); err != nil {
+		return nil, err
+	}
+	defer o.done()
+	f, err := deepspeed.Parse(o, o.size)
+	if err == nil && !o.current() {
+		err = unix.ESTALE
+	}
+	if errors.Is(err, formats.ErrNotFormat) {
+		err = fmt.Errorf("%w: %v (%s)", plans.ErrNone, err, o.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &plans.Source{Layout: f.Layout, DeepSpeed: f}, nil
 }
 
 // minIndex is the memory that a header may take in any case.

@@ -36,8 +36,8 @@ import (
 //
 // # Of a folder
 //
-// Below consolidated the tree is shown again, and a folder that torch.distributed.checkpoint wrote has
-// model.safetensors instead of its files.
+// Below consolidated the tree is shown again, and a folder that torch.distributed.checkpoint or DeepSpeed's
+// ZeRO wrote has model.safetensors instead of its files.
 //
 // # Of several files
 //
@@ -77,6 +77,7 @@ const (
 	makeAdapter // the adapter is looked for
 	makeMerge   // the base is
 	makeOne     // one file of a folder's
+	makeZero    // of one whose files are DeepSpeed's
 )
 
 // plan makes a plan of these sources, which have these names in their folders.
@@ -99,6 +100,8 @@ func (m making) plan(
 		return plans.Sum(of, weights)
 	case makeOne:
 		return plans.Consolidate(of, names, side)
+	case makeZero:
+		return plans.ConsolidateZero(of, names)
 	case makeMerge:
 		w, _ := weightOf(m.operands()[0].weight)
 		return plans.Merge(of[0], of[1], side, w, m.part, v.factors)

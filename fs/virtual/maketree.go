@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/dcp"
+	"ckptfs/formats/deepspeed"
 	"ckptfs/fs/names"
 	"ckptfs/fs/plans"
 	"ckptfs/fs/tree"
@@ -95,66 +96,82 @@ const maxParts = 512
 // oneFile is the file that has all tensors of the folder, by its name. Other files are links to themselves,
 // but for those that it is made of.
 func (d makeTree) oneFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
-	part := strings.HasSuffix(name, dcp.Suffix) || name == dcp.Metadata
-	side, err := v.operandAt(c, d.src, dcp.Metadata)
-	if err == nil && !v.visible(c, inPlace, side.n) {
-		side.drop()
-		err = errNoFile
+	if strings.HasSuffix(name, dcp.Suffix) || name == dcp.Metadata || deepspeed.IsPart(name) {
+		return entry{}, errNoFile
 	}
-	if name != oneName || err != nil {
-		if err == nil {
-			side.drop()
+	if name == oneName {
+		w, err := d.whole(v, c)
+		if err != errNoFile {
+			return w, err
 		}
-		if part {
-			return entry{}, errNoFile
-		}
-		o, err := v.operandAt(c, d.src, name)
-		if err == nil && !v.visible(c, inPlace, o.n) {
-			o.drop()
-			err = errNoFile
-		}
-		if err != nil && name == oneName {
-			err = fmt.Errorf("%w (%s, beside it)", errNoFile, dcp.Metadata)
-		}
-		if err != nil {
-			return entry{}, err
-		}
-		return d.itself(o, name), nil
 	}
-	of, err := d.partFiles(v, c)
+	o, err := d.own(v, c, name)
+	if err != nil && name == oneName {
+		err = fmt.Errorf("%w (%s, or files of DeepSpeed's ZeRO, beside it)", errNoFile, dcp.Metadata)
+	}
 	if err != nil {
-		side.drop()
 		return entry{}, err
 	}
-	w, err := v.newComputed(d.how, of, side)
+	return d.itself(o, name), nil
+}
+
+// whole is the file that is made of those that ranks wrote; errNoFile when they wrote none here.
+func (d makeTree) whole(v *Virtual, c *tree.Asker) (entry, error) {
+	how, isPart := d.how, func(name string) bool { return strings.HasSuffix(name, dcp.Suffix) }
+	side, err := d.own(v, c, dcp.Metadata)
+	if err != nil {
+		how.kind, isPart = makeZero, deepspeed.IsPart
+	}
+	of, err := d.partFiles(v, c, isPart)
+	if err == nil && len(of) == 0 {
+		err = errNoFile
+		if side != nil {
+			err = fmt.Errorf("%w: no file of parts is there", plans.ErrNone)
+		}
+	}
+	if err != nil {
+		if side != nil {
+			side.drop()
+		}
+		return entry{}, err
+	}
+	w, err := v.newComputed(how, of, side)
 	if err != nil {
 		return entry{}, err
 	}
 	return w.entry(inPlace), nil
 }
 
+// own is a file of the folder that c may read; errNoFile where there is none.
+func (d makeTree) own(v *Virtual, c *tree.Asker, name string) (*operand, error) {
+	o, err := v.operandAt(c, d.src, name)
+	if err == nil && !v.visible(c, inPlace, o.n) {
+		o.drop()
+		o, err = nil, errNoFile
+	}
+	return o, err
+}
+
 // partFiles are the files of parts in the folder. c has to be allowed to read all of them.
-func (d makeTree) partFiles(v *Virtual, c *tree.Asker) (of []*operand, err error) {
+func (d makeTree) partFiles(
+	v *Virtual, c *tree.Asker, isPart func(name string) bool,
+) (of []*operand, err error) {
 	real, err := d.src.ListQuietly()
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, e := range real {
-		if strings.HasSuffix(e.Name, dcp.Suffix) {
+		if isPart(e.Name) {
 			names = append(names, e.Name)
 		}
 	}
-	if len(names) == 0 || len(names) > maxParts {
+	if len(names) > maxParts {
 		return nil, fmt.Errorf("%w: of %d files; it takes 1 to %d", plans.ErrNone, len(names), maxParts)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		o, err := v.operandAt(c, d.src, name)
-		if err == nil && !v.visible(c, inPlace, o.n) {
-			o.drop()
-			err = errNoFile
-		}
+		o, err := d.own(v, c, name)
 		if err != nil {
 			for _, o := range of {
 				o.drop()

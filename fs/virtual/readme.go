@@ -6,7 +6,8 @@ const readme = `Files that nobody saved, computed when they are read. They take 
 cast/bf16/PATH, cast/f16/PATH, cast/f32/PATH
     The safetensors file PATH in another type, as torch's to(dtype) and save_file write it.
 consolidated/FOLDER/model.safetensors
-    The tensors of a folder that torch.distributed.checkpoint wrote, as FSDP does, in one file.
+    The tensors of a folder that torch.distributed.checkpoint wrote, as FSDP does, in one file. Of a step of
+    DeepSpeed's ZeRO, stages 1 to 3, the weights in single precision, as zero_to_fp32.py has them.
 shard/tp=K/rank-R/PATH
     What rank R of K has of the safetensors file PATH, for tensor parallelism. The model's config.json has to
     be beside PATH. Llama, Mistral, Qwen2, Qwen3, GPT-2.

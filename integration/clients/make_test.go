@@ -32,7 +32,7 @@ func TestMake(t *testing.T) {
 		m.Sync()
 		before := m.Taken()
 		everyState(t, m, func() {
-			for _, what := range []string{"cast", "shard", "soup", "merge", "dcp"} {
+			for _, what := range []string{"cast", "shard", "soup", "merge", "dcp", "zero"} {
 				mounttest.RunPython(t, "make.py", what, m.Path())
 			}
 		})

@@ -6,6 +6,7 @@
     soup MOUNT        soup/mean/…, soup/sum/… against torch
     merge MOUNT       merge/SCALE/ADAPTER/+/PATH against PEFT's merge_and_unload
     dcp MOUNT         consolidated/FOLDER/model.safetensors against accelerate's merge_fsdp_weights
+    zero MOUNT        the same of DeepSpeed's ZeRO, against zero_to_fp32
     copy MOUNT        saves what cast and shard compute, as programs save it
 """
 import json
@@ -400,6 +401,36 @@ def check_dcp():
             bad.append(f"{name} is no link to itself")
 
 
+def save_zero():
+    """What ranks of DeepSpeed wrote in stages 1 to 3: formats/testdata/zero.py."""
+    import shutil
+    shutil.copytree(os.path.join(os.path.dirname(__file__), "../../formats/testdata/zero"), f"{mount}/runs/zero")
+    for name in (parts := sorted(os.listdir(f"{mount}/runs/zero/stage3"))):
+        with open(f"{mount}/runs/zero/stage3/{name}", "rb") as f:
+            data = f.read()
+        for folder in "torn", "bad":
+            os.makedirs(f"{mount}/runs/{folder}", exist_ok=True)
+            if name != parts[0]:
+                write(f"runs/{folder}/{name}", data)
+            elif folder == "bad":
+                write(f"runs/bad/{name}", b"no zip")
+
+
+def check_zero():
+    import contextlib
+    os.environ |= {"DS_ACCELERATOR": "cpu", "DEEPSPEED_LOG_LEVEL": "error"}
+    with contextlib.redirect_stdout(sys.stderr):
+        from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+        for stage in "stage1", "stage2", "stage3":
+            want = get_fp32_state_dict_from_zero_checkpoint(f"{mount}/runs/zero", stage)
+            want = {k: (t.float() if t.is_floating_point() else t).clone() for k, t in want.items()}
+            same(f"consolidated/runs/zero/{stage}/model.safetensors", save(want, {"format": "pt"}))
+            if (listed := os.listdir(f"{make}/consolidated/runs/zero/{stage}")) != ["model.safetensors"]:
+                bad.append(f"{stage} lists {listed}")
+    is_none("consolidated/runs/torn/model.safetensors", "1 of the 2 files")
+    is_none("consolidated/runs/bad/model.safetensors", "not of this format")
+
+
 def save_copies():
     """Saves what make computes, as programs save it: a model, and beside it its casts and slices."""
     import transformers as hf
@@ -421,6 +452,7 @@ def write(path, data):
         f.write(data)
 
 
-{"save": lambda: (save_models(), save_transformers(), save_soups(), save_ranks(), save_adapters()), "cast": check_cast, "shard": check_shard,
- "soup": check_soup, "merge": check_merge, "dcp": check_dcp, "copy": save_copies}[what]()
+{"save": lambda: (save_models(), save_transformers(), save_soups(), save_ranks(), save_adapters(), save_zero()), "cast": check_cast, "shard": check_shard,
+ "soup": check_soup, "merge": check_merge, "dcp": check_dcp,
+ "zero": check_zero, "copy": save_copies}[what]()
 sys.exit("\n".join(bad) or 0)

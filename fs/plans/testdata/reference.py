@@ -5,7 +5,7 @@
 The sources are made here and in plans_test.go alike: files of tensors of a pattern. Of a file, the
 tensors are [name, dtype, shape, pattern, seed].
 """
-import hashlib, json, struct, sys
+import hashlib, json, os, struct, sys
 import numpy as np, torch
 from safetensors.torch import save
 
@@ -144,6 +144,19 @@ def consolidate(folder):
 
 for name in "one", "two":
     add("dcp " + name, consolidate(__file__.rsplit("/", 4)[0] + "/formats/testdata/dcp/" + name))
+
+
+def zero(folder):
+    import contextlib
+    os.environ |= {"DS_ACCELERATOR": "cpu", "DEEPSPEED_LOG_LEVEL": "error"}
+    with contextlib.redirect_stdout(sys.stderr):
+        from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+        out = get_fp32_state_dict_from_zero_checkpoint(*folder.rsplit("/", 1))
+    return {k: (t.float() if t.is_floating_point() else t).clone() for k, t in out.items()}
+
+
+for name in "stage1", "stage2", "stage3":
+    add("zero " + name, zero(__file__.rsplit("/", 4)[0] + "/formats/testdata/zero/" + name))
 
 json.dump(RESULTS, sys.stdout, indent=1)
 print()
