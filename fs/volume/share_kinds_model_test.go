@@ -48,7 +48,8 @@ func TestKindsAgainstModel(t *testing.T) {
 		want := m.all[0].view()
 		for i, one := range m.all {
 			if has := one.view(); !maps.Equal(want, has) {
-				rt.Fatalf("machine %d shows %v, the first %v", i, has, want)
+				rt.Logf("machine %d shows %v, the first %v", i, has, want)
+				rt.Fatal("the machines show different trees") // always in the same words: rapid shrinks it then
 			}
 		}
 		has := m.remote()
