@@ -276,8 +276,14 @@ func (s *Session) Ask() string {
 // Tell sends a line and returns the answer.
 func (s *Session) Tell(line string) string {
 	s.t.Helper()
+	s.Send(line)
+	return s.Answer()
+}
+
+// Send sends a line; Answer waits for what is said to it.
+func (s *Session) Send(line string) {
+	s.t.Helper()
 	if _, err := s.stdin.WriteString(line + "\n"); err != nil {
 		s.t.Fatal(err)
 	}
-	return s.Answer()
 }
