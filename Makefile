@@ -13,7 +13,7 @@ BENCH     = CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && \
 
 .PHONY: build dist test unit arm64 integration packages posix clients race lint demo bench bench-io bench-dedup bench-clients \
 	bench-small bench-storage bench-steps bench-grown bench-training bench-codec bench-lineage bench-evostore \
-	bench-scale bench-recipes bench-remote bench-ui fuzz interleavings torture torture-remote clean install uninstall
+	bench-scale bench-recipes bench-serving bench-remote bench-ui fuzz interleavings torture torture-remote clean install uninstall
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ckptfs ./cmd/ckptfs
@@ -129,6 +129,14 @@ RECIPES ?= llama,minilm,wide
 bench-recipes: build
 	scripts/setup-ggml
 	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only recipes -clients $(RECIPES)
+
+# A model of SERVING_SIZE that inference servers load, each in its pattern, in each state, at 1, 4 and 8 processes;
+# an hour at 1G. BENCHFLAGS='-clients mmap,whole -processes 1 -states packed' runs a part.
+SERVING_SIZE ?= 4G
+bench-serving: build
+	scripts/setup-engine
+	CKPTFS_PYTHON="$$(scripts/setup)" && export CKPTFS_PYTHON && scripts/setup-servers >/dev/null && \
+	$(GO) run ./integration/bench -only serving -size $(SERVING_SIZE) -rounds $(ROUNDS) $(BENCHFLAGS)
 
 # What reading from and publishing to a remote take behind a simulated network, beside plain transfers of as many
 # bytes: first by a clock of its own, where nothing but the network takes time, then on an engine.

@@ -2,7 +2,7 @@
 // is taken in pairs, now one first and now the other, and is told as the median with the lowest and the
 // highest.
 //
-//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,grown,training,lineage,asking,evostore,nas,scale,recipes] [-files 20000] [-dir FOLDER] [-served]
+//	go run ./integration/bench [-size 1G] [-rounds 5] [-only write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,grown,training,lineage,asking,evostore,nas,scale,recipes,serving] [-files 20000] [-dir FOLDER] [-served]
 //
 // It needs a built bin/ckptfs and, in CKPTFS_PYTHON, a Python with torch and safetensors; `make bench` sees
 // to both. Run it on a quiet machine, with some 10 times -size free in FOLDER (default: the folder for
@@ -26,6 +26,8 @@ type options struct {
 	size                       int64
 	rounds, files              int
 	only, named                []string
+	processes                  []int    // how many load a model at a time
+	states                     []string // in which a model is loaded; none for all
 	flags                      []string // of ckptfs mount
 }
 
@@ -55,6 +57,7 @@ var sections = []section{
 	{"nas", (*bench).nas},
 	{"scale", (*bench).scale},
 	{"recipes", recipes},
+	{"serving", (*bench).serving},
 }
 
 func main() {
@@ -66,13 +69,15 @@ func main() {
 
 func run() error {
 	var o options
-	var size, only, named string
+	var size, only, named, processes, states string
 	var served bool
 	var profile string
 	flag.StringVar(&size, "size", "1G", "bytes of the files that are written and read, with K, M or G")
 	flag.IntVar(&o.rounds, "rounds", 5, "pairs per figure")
-	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,training,lineage,asking,evostore,nas,scale,recipes (default all up to servers; dedup is a part of write)")
-	flag.StringVar(&named, "clients", "", "which programs the section clients times, as torch_save,numpy, which series the section storage saves, which catalogues the section lineage asks, which per cents the section evostore changes, and which models the section recipes stores, by their names' beginnings (default all)")
+	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,training,lineage,asking,evostore,nas,scale,recipes,serving (default all up to servers; dedup is a part of write)")
+	flag.StringVar(&named, "clients", "", "which programs the section clients times, as torch_save,numpy, which series the section storage saves, which catalogues the section lineage asks, which per cents the section evostore changes, which models the section recipes stores, and which patterns the section serving runs, by their names' beginnings (default all)")
+	flag.StringVar(&processes, "processes", "1,4,8", "how many processes load a model at a time, in the section serving")
+	flag.StringVar(&states, "states", "", "states in which the section serving loads a model, by their names' beginnings, beside ext4 (default all)")
 	flag.IntVar(&o.files, "files", 20000, "files of the store of the section scale")
 	flag.StringVar(&o.dir, "dir", "", "where the store and the plain folder are made")
 	flag.StringVar(&o.bin, "bin", "bin/ckptfs", "the program")
@@ -90,14 +95,22 @@ func run() error {
 	if served {
 		o.flags = append(o.flags, "--no-passthrough")
 	}
-	for _, name := range strings.FieldsFunc(only, func(r rune) bool { return r == ',' }) {
+	list := func(s string) []string { return strings.FieldsFunc(s, func(r rune) bool { return r == ',' }) }
+	for _, name := range list(only) {
 		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
 			return fmt.Errorf("-only %s: no such section", name)
 		}
 		o.only = append(o.only, name)
 	}
 
-	o.named = strings.FieldsFunc(named, func(r rune) bool { return r == ',' })
+	o.named, o.states = list(named), list(states)
+	for _, n := range list(processes) {
+		k, err := strconv.Atoi(n)
+		if err != nil || k < 1 {
+			return fmt.Errorf("-processes %s: want numbers from 1 on", processes)
+		}
+		o.processes = append(o.processes, k)
+	}
 
 	b, err := newBench(o)
 	if err != nil {
@@ -125,7 +138,7 @@ func run() error {
 	for _, s := range sections {
 		if len(o.only) == 0 && (s.name == "dedup" ||
 			slices.Contains([]string{"storage", "steps", "grown", "training", "lineage", "asking", "evostore",
-				"nas", "scale", "recipes"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+				"nas", "scale", "recipes", "serving"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
 			continue
 		}
 		if err := s.run(b); err != nil {

@@ -1,12 +1,13 @@
 """serving.py: loads a model as inference servers do.
 
-    serving.py list                 prints the patterns, as a JSON list
+    serving.py [list]               prints the patterns, as a JSON list
     serving.py make DIR BYTES       saves a Llama of random weights: DIR/model, shards of safetensors in bfloat16, and
                                     DIR/model.gguf, another one in float16. Prints the digest of DIR/model
     serving.py PATTERN [RANK]       prints "ready" when all is imported, or what is missing. Then it reads a command a
                                     line and answers a JSON object a line:
         load DIR                    {"bytes"}: every tensor is copied to memory, or where the library does that itself,
                                     each of its pages is touched
+        drop                        {}: what the last load held is given back
         check DIR                   {"digest"}: of the names and bytes of all tensors that the pattern loads; of the
                                     logits where a library shows no tensors
 
@@ -30,6 +31,7 @@ The code is this project's own. What it does as whom, and where that was read:
     whole            each shard by one read() of all of it (SGLang's disable_mmap; vLLM's strategy "eager")
     direct           O_DIRECT, one aligned read a tensor (read_aligned_chunk in llama.cpp's src/llama-mmap.cpp)
 """
+import gc
 import hashlib
 import json
 import mmap
@@ -378,13 +380,16 @@ def serve(pattern):
             loaded = 0
             itself = load(dir, touch if touches else copy)
             print(json.dumps({"bytes": itself or loaded}), flush=True)
+        elif command == "drop":
+            gc.collect()
+            print("{}", flush=True)
         elif command == "check":
             found.clear()
             load(dir, check)
             print(json.dumps({"digest": digest()}), flush=True)
 
 
-if sys.argv[1] == "list":
+if sys.argv[1:] in ([], ["list"]):
     print(json.dumps(list(PATTERNS)))
 elif sys.argv[1] == "make":
     make(sys.argv[2], int(sys.argv[3]))
