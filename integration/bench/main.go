@@ -76,8 +76,10 @@ func run() error {
 	flag.IntVar(&o.rounds, "rounds", 5, "pairs per figure")
 	flag.StringVar(&only, "only", "", "sections: write,read,torch,dedup,resnet,clients,small,cachex,servers,storage,steps,training,lineage,asking,evostore,nas,scale,recipes,serving (default all up to servers; dedup is a part of write)")
 	flag.StringVar(&named, "clients", "", "which programs the section clients times, as torch_save,numpy, which series the section storage saves, which catalogues the section lineage asks, which per cents the section evostore changes, which models the section recipes stores, and which patterns the section serving runs, by their names' beginnings (default all)")
-	flag.StringVar(&processes, "processes", "1,4,8", "how many processes load a model at a time, in the section serving")
-	flag.StringVar(&states, "states", "", "states in which the section serving loads a model, by their names' beginnings, beside ext4 (default all)")
+	flag.StringVar(&processes, "processes", "1,4,8",
+		"how many processes load a model at a time, in the section serving")
+	flag.StringVar(&states, "states", "",
+		"states in which the section serving loads a model, by their names' beginnings, beside ext4 (default all)")
 	flag.IntVar(&o.files, "files", 20000, "files of the store of the section scale")
 	flag.StringVar(&o.dir, "dir", "", "where the store and the plain folder are made")
 	flag.StringVar(&o.bin, "bin", "bin/ckptfs", "the program")

@@ -95,7 +95,9 @@ func (b *bench) serving() error {
 		for _, state := range s.chosen() {
 			heads = append(heads, state.name)
 		}
-		table(fmt.Sprintf("%d processes that each load a model of %s, GB/s of the model, and over ext4", n, bytesText(b.size)), heads, figures[n])
+		title := fmt.Sprintf("%d processes that each load a model of %s, GB/s of the model, and over ext4", n,
+			bytesText(b.size))
+		table(title, heads, figures[n])
 	}
 	return err
 }
@@ -141,9 +143,10 @@ func (s *serving) store() error {
 	}
 	machine := func(name string, flags ...string) *daemon.Daemon {
 		dir := filepath.Join(s.dir, name)
-		return &daemon.Daemon{Bin: s.daemon.Bin, Store: filepath.Join(dir, "store"), Dir: filepath.Join(dir, "mnt"),
-			Log: filepath.Join(dir, "log"), Flags: append([]string{"--mkdir", "--no-views", "--remote",
-				s.engine.URL("serving"), "--endpoint", s.engine.Endpoint}, flags...)}
+		return &daemon.Daemon{Bin: s.daemon.Bin, Store: filepath.Join(dir, "store"),
+			Dir: filepath.Join(dir, "mnt"), Log: filepath.Join(dir, "log"),
+			Flags: append([]string{"--mkdir", "--no-views", "--remote", s.engine.URL("serving"),
+				"--endpoint", s.engine.Endpoint}, flags...)}
 	}
 	s.remote = machine("there", "--push", "manual", "--hot-size", "0", "--writer", "there")
 	origin := machine("origin", "--writer", "origin")
@@ -220,7 +223,8 @@ func (s *serving) pattern(name string, add func(processes int, row []string)) er
 				if err != nil {
 					return fmt.Errorf("%s: %w", state.name, err)
 				}
-				at := slices.IndexFunc(servingStates, func(o servingState) bool { return o.name == state.name })
+				at := slices.IndexFunc(servingStates,
+					func(o servingState) bool { return o.name == state.name })
 				figures[at].add(rate(int(size), took))
 			}
 		}
