@@ -57,7 +57,7 @@ var sections = []section{
 	{"nas", (*bench).nas},
 	{"scale", (*bench).scale},
 	{"recipes", recipes},
-	{"serving", (*bench).serving},
+	{"serving", serving},
 }
 
 func main() {
@@ -79,7 +79,7 @@ func run() error {
 	flag.StringVar(&processes, "processes", "1,4,8",
 		"how many processes load a model at a time, in the section serving")
 	flag.StringVar(&states, "states", "",
-		"states in which the section serving loads a model, by their names' beginnings, beside ext4 (default all)")
+		"states in which the section serving loads a model, beside ext4, by their names' beginnings (all)")
 	flag.IntVar(&o.files, "files", 20000, "files of the store of the section scale")
 	flag.StringVar(&o.dir, "dir", "", "where the store and the plain folder are made")
 	flag.StringVar(&o.bin, "bin", "bin/ckptfs", "the program")
@@ -140,7 +140,8 @@ func run() error {
 	for _, s := range sections {
 		if len(o.only) == 0 && (s.name == "dedup" ||
 			slices.Contains([]string{"storage", "steps", "grown", "training", "lineage", "asking", "evostore",
-				"nas", "scale", "recipes", "serving"}, s.name)) || len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+				"nas", "scale", "recipes", "serving"}, s.name)) ||
+			len(o.only) > 0 && !slices.Contains(o.only, s.name) {
 			continue
 		}
 		if err := s.run(b); err != nil {

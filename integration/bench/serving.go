@@ -18,9 +18,9 @@ import (
 	"ckptfs/integration/engine"
 )
 
-// serving is a model of -size that inference servers load: from the plain folder, and from stores in several
-// states. A store of its own publishes it first, so that the store that is measured has no remote.
-type serving struct {
+// servedModel is a model of -size that inference servers load: from the plain folder, and from stores in
+// several states. A store of its own publishes it first, so that the store that is measured has no remote.
+type servedModel struct {
 	*bench
 	plain  string
 	engine *engine.Engine
@@ -38,32 +38,32 @@ const (
 type servingState struct {
 	name    string
 	warm    bool
-	prepare func(*serving) (dir string, err error)
+	prepare func(*servedModel) (dir string, err error)
 }
 
 var servingStates = []servingState{
-	{"ext4, cold", false, func(s *serving) (string, error) { return s.plain, coolBelow(s.plain) }},
-	{"packed, cold", false, func(s *serving) (string, error) {
+	{"ext4, cold", false, func(s *servedModel) (string, error) { return s.plain, coolBelow(s.plain) }},
+	{"packed, cold", false, func(s *servedModel) (string, error) {
 		return filepath.Join(s.daemon.Dir, servedStep), s.coolHere()
 	}},
-	{"hydrated, cold", false, func(s *serving) (string, error) {
+	{"hydrated, cold", false, func(s *servedModel) (string, error) {
 		return filepath.Join(s.daemon.Dir, hydratedStep), s.coolHere()
 	}},
-	{"from a remote", false, (*serving).fromRemote},
-	{"ext4, warm", true, func(s *serving) (string, error) { return s.plain, warmBelow(s.plain) }},
-	{"packed, warm", true, func(s *serving) (string, error) {
+	{"from a remote", false, (*servedModel).fromRemote},
+	{"ext4, warm", true, func(s *servedModel) (string, error) { return s.plain, warmBelow(s.plain) }},
+	{"packed, warm", true, func(s *servedModel) (string, error) {
 		dir := filepath.Join(s.daemon.Dir, servedStep)
 		return dir, warmBelow(dir)
 	}},
 }
 
 // coolHere has nothing of the store in memory; local copies stay where they are pinned.
-func (s *serving) coolHere() error {
+func (s *servedModel) coolHere() error {
 	return errors.Join(s.remount("--hot-size", "0", "--no-views"), s.coolStore())
 }
 
 // fromRemote has a new store join the remote.
-func (s *serving) fromRemote() (string, error) {
+func (s *servedModel) fromRemote() (string, error) {
 	if err := s.remote.Clean(); err != nil {
 		return "", err
 	}
@@ -74,8 +74,9 @@ func (s *serving) fromRemote() (string, error) {
 	return filepath.Join(s.remote.Dir, servedStep), err
 }
 
-func (b *bench) serving() error {
-	s := &serving{bench: b, plain: filepath.Join(b.plain, "served")}
+// serving prints what a model takes to load in each pattern, state and number of processes.
+func serving(b *bench) error {
+	s := &servedModel{bench: b, plain: filepath.Join(b.plain, "served")}
 	if err := s.store(); err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (b *bench) serving() error {
 }
 
 // chosen are the states that -states names, and the plain folder.
-func (s *serving) chosen() (all []servingState) {
+func (s *servedModel) chosen() (all []servingState) {
 	for _, state := range servingStates {
 		if len(s.states) == 0 || strings.HasPrefix(state.name, "ext4") ||
 			slices.ContainsFunc(s.states, func(o string) bool { return strings.HasPrefix(state.name, o) }) {
@@ -114,7 +115,7 @@ func (s *serving) chosen() (all []servingState) {
 }
 
 // store saves the model in the plain folder, in the store and in a remote.
-func (s *serving) store() error {
+func (s *servedModel) store() error {
 	if _, err := s.pythonRun("serving.py", "make", s.plain, fmt.Sprint(s.size)); err != nil {
 		return err
 	}
@@ -169,12 +170,12 @@ func (s *serving) store() error {
 	if err := s.remount("--hot-size", "0", "--no-views"); err != nil {
 		return err
 	}
-	if err := errors.Join(copied(s.plain, filepath.Join(s.daemon.Dir, servedStep)), s.sync(),
-		copied(filepath.Join(s.daemon.Dir, servedStep), filepath.Join(s.daemon.Dir, hydratedStep))); err != nil {
+	packed, hydrated := filepath.Join(s.daemon.Dir, servedStep), filepath.Join(s.daemon.Dir, hydratedStep)
+	if err := errors.Join(copied(s.plain, packed), s.sync(), copied(packed, hydrated)); err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"pin", hydratedStep}, {"hydrate", hydratedStep}, {"evict", servedStep}} {
-		if _, err := s.daemon.CLI(args[0], filepath.Join(s.daemon.Dir, args[1])); err != nil {
+	for _, args := range [][]string{{"pin", hydrated}, {"hydrate", hydrated}, {"evict", packed}} {
+		if _, err := s.daemon.CLI(args...); err != nil {
 			return err
 		}
 	}
@@ -182,7 +183,7 @@ func (s *serving) store() error {
 }
 
 // pattern measures one with each number of processes.
-func (s *serving) pattern(name string, add func(processes int, row []string)) error {
+func (s *servedModel) pattern(name string, add func(processes int, row []string)) error {
 	model := filepath.Join(s.plain, "model")
 	if strings.HasPrefix(name, "llama") {
 		model = filepath.Join(s.plain, "model.gguf")
