@@ -123,13 +123,15 @@ func (b *bench) evictAll() error {
 }
 
 // cpu is the processor time that the daemon has used.
-func (b *bench) cpu() time.Duration {
-	var all time.Duration
-	for _, pid := range b.daemon.PIDs() {
+func (b *bench) cpu() time.Duration { return cpuOf(b.daemon.PIDs()...) }
+
+// cpuOf is the processor time that processes have used.
+func cpuOf(pids ...int) (all time.Duration) {
+	for _, pid := range pids {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		f := strings.Fields(rest)
-		for _, v := range f[11:min(13, len(f))] { // utime, stime, in hundredths of a second
+		for _, v := range f[min(11, len(f)):min(13, len(f))] { // utime, stime, in hundredths of a second
 			n, _ := strconv.ParseInt(v, 10, 64)
 			all += time.Duration(n) * 10 * time.Millisecond
 		}

@@ -96,7 +96,7 @@ func serving(b *bench) error {
 		for _, state := range s.chosen() {
 			heads = append(heads, state.name)
 		}
-		title := fmt.Sprintf("%d processes that each load a model of %s, GB/s of the model, and over ext4", n,
+		title := fmt.Sprintf("%d processes that each load a model of %s, over ext4, GB/s of the model, core-s a GB", n,
 			bytesText(b.size))
 		table(title, heads, figures[n])
 	}
@@ -209,7 +209,7 @@ func (s *servedModel) pattern(name string, add func(processes int, row []string)
 		return err
 	}
 	for _, n := range s.processes {
-		figures := make([]sample, len(servingStates))
+		figures, cores := make([]sample, len(servingStates)), make([]sample, len(servingStates))
 		for round := range s.rounds {
 			order := s.chosen()
 			if round%2 == 1 {
@@ -220,6 +220,11 @@ func (s *servedModel) pattern(name string, add func(processes int, row []string)
 				if err != nil {
 					return fmt.Errorf("%s: %w", state.name, err)
 				}
+				pids := slices.Concat(s.daemon.PIDs(), s.remote.PIDs())
+				for _, c := range all[:n] {
+					pids = append(pids, c.cmd.Process.Pid)
+				}
+				before := cpuOf(pids...)
 				took, err := load(all[:n], dir)
 				if err != nil {
 					return fmt.Errorf("%s: %w", state.name, err)
@@ -227,6 +232,7 @@ func (s *servedModel) pattern(name string, add func(processes int, row []string)
 				at := slices.IndexFunc(servingStates,
 					func(o servingState) bool { return o.name == state.name })
 				figures[at].add(rate(int(size), took))
+				cores[at].add((cpuOf(pids...) - before).Seconds() / float64(size) * 1e9)
 			}
 		}
 		row := []string{name}
@@ -235,9 +241,9 @@ func (s *servedModel) pattern(name string, add func(processes int, row []string)
 			switch p := (pair{plain, figures[i]}); {
 			case strings.HasPrefix(state.name, "ext4"):
 				plain = figures[i]
-				row = append(row, plain.text())
+				row = append(row, plain.text()+", "+digits(cores[i].median()))
 			case len(p.ours) > 0:
-				row = append(row, p.ratio()+" "+digits(p.ours.median()))
+				row = append(row, p.ratio()+", "+digits(p.ours.median())+", "+digits(cores[i].median()))
 			}
 		}
 		add(n, row)
