@@ -57,7 +57,7 @@ func answerOfServer(t *testing.T, s *Server, o Options, init []byte) []byte {
 		PanicHandler:             crash,
 		MaxStackDepth:            stackDepth(t.TempDir()),
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
-			fuse.CAP_DIRECT_IO_ALLOW_MMAP,
+			fuse.CAP_DIRECT_IO_ALLOW_MMAP | fuse.CAP_ASYNC_DIO,
 	})
 	if err != nil {
 		t.Fatal(err)

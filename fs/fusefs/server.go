@@ -230,8 +230,9 @@ func settings(o Options, dir string) *fuse.MountOptions {
 		ExplicitDataCacheControl: true,
 		PanicHandler:             crash,
 		MaxStackDepth:            stackDepth(dir),
+		// ASYNC_DIO: the requests of one O_DIRECT call are sent together, and libaio does not wait.
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2 | fuse.CAP_READDIRPLUS_AUTO |
-			fuse.CAP_DIRECT_IO_ALLOW_MMAP,
+			fuse.CAP_DIRECT_IO_ALLOW_MMAP | fuse.CAP_ASYNC_DIO,
 	}
 }
 

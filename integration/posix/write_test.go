@@ -1,6 +1,7 @@
 package posix
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -151,6 +152,29 @@ var writeCases = []posixCase{
 			w.write(through, mounttest.Noise(8, 4096), 45056)
 			n, err = unix.Pread(fd, b, 40960)
 			w.say("read %d %s %v %v", n, errnoName(err), b[:4], b[4096:4100])
+			w.whole("f")
+		}},
+	{name: "O_DIRECT by several requests", prepare: func(w *world) { w.file("f", mounttest.Noise(1, 900*4096)) },
+		run: func(w *world) {
+			fd := w.open("f", unix.O_RDWR|unix.O_DIRECT, 0)
+			b := aligned(1000 * 4096)
+			read := func(at int64, pages int) {
+				clear(b)
+				n, err := unix.Pread(fd, b[:pages*4096], at)
+				w.say("read %d of %d pages at %d: %s %x", n, pages, at, errnoName(err), sha256.Sum256(b))
+			}
+			write := func(at int64, pages int) {
+				copy(b, mounttest.Noise(uint64(at), pages*4096))
+				n, err := unix.Pwrite(fd, b[:pages*4096], at)
+				w.say("write %d of %d pages at %d: %s", n, pages, at, errnoName(err))
+			}
+			read(0, 900)
+			read(100*4096, 1000) // over the end
+			read(900*4096, 300)
+			write(200*4096, 600)
+			read(0, 1000)
+			write(700*4096, 500) // over the end
+			read(300*4096, 1000)
 			w.whole("f")
 		}},
 	{name: "O_DIRECT unaligned", prepare: func(w *world) { w.file("f", mounttest.Noise(1, 80*4096)) }, run: func(w *world) {
