@@ -27,6 +27,8 @@ func quantKernels() {
 		}
 	}
 	steady8()
+	spread()
+	rangeFactors()
 }
 
 // vectors are those of a level, of so many lanes of 4 bytes.

@@ -19,15 +19,44 @@ func Gather(buf []byte, b *segment.Base, get func(buf []byte, h cas.Hash) ([]byt
 		if buf, err = get(buf, h); err != nil {
 			return buf, first, err
 		}
-		if len(buf)-n > segment.MaxRecipe {
-			return buf, first, fmt.Errorf("bases of more than %d bytes: %w: %w", segment.MaxRecipe, cas.ErrTooLarge,
-				cas.ErrCorrupt)
+		if err = gathered(len(buf) - n); err != nil {
+			return buf, first, err
 		}
 		if i == 0 {
 			first = len(buf)
 		}
 	}
 	return buf, first, nil
+}
+
+// gathered is the error of bases of n bytes in all.
+func gathered(n int) error {
+	if n > segment.MaxRecipe {
+		return fmt.Errorf("bases of more than %d bytes: %w: %w", segment.MaxRecipe, cas.ErrTooLarge,
+			cas.ErrCorrupt)
+	}
+	return nil
+}
+
+// Computed is Content of a recipe: get is told the hash of each base in turn, whose content may lie anywhere.
+func Computed(dst []byte, b *segment.Base, payload []byte, rawLen int, get func(h cas.Hash) ([]byte, error)) (
+	[]byte, error) {
+	if rawLen > segment.MaxBased {
+		return dst, fmt.Errorf("recipe of %d bytes: %w: %w", rawLen, cas.ErrTooLarge, cas.ErrCorrupt)
+	}
+	hashes := b.Hashes()
+	bases, total := make([][]byte, len(hashes)), 0
+	for i, h := range hashes {
+		var err error
+		if bases[i], err = get(h); err != nil {
+			return dst, err
+		}
+		total += len(bases[i])
+		if err := gathered(total); err != nil {
+			return dst, err
+		}
+	}
+	return recipe.DecodeOf(dst, payload[b.Size():], bases, rawLen)
 }
 
 // Content appends to dst the rawLen bytes of a record whose codec needs a base: payload is as the record has

@@ -12,28 +12,29 @@ import (
 // Contents are the contents of the chunks that were decoded last because others are computed of them:
 // neighbours are computed of the same, in part. Invariants, under mu:
 //
-//	bytes ≤ max    when no decode is under way
-//	refs           of an entry counts its place in all, and the calls that wait for it or copy from it
+//	bytes  of all that are in all, once they are ready; at most max when no decode is under way
+//	refs   of a content counts its place in all, and those who wait for it or hold it
 type Contents struct {
 	mu    locks.Mutex[placesLock]
 	all   *simplelru.LRU[cas.Hash, *content]
 	bytes int64
 	max   int64
-	free  [][]byte // that entries had; at most maxFree
+	free  [][]byte // that contents had; at most maxFree
 }
 
 // content is what one chunk has.
 type content struct {
+	bytes []byte
 	refs  int
 	ready chan struct{} // closed once it was decoded, or was not; from then on
-	buf   []byte        // has it; nil: it was not
+	sure  bool          // it was, and is what it should be
+	kept  bool          // it counts in bytes; under mu
 }
 
-// maxContents bounds how many entries there are, beside their bytes.
+// maxContents bounds how many there are, beside their bytes.
 const maxContents = 1 << 12
 
-// maxFree is how many buffers wait for the next entries. They are no longer than what they had: those of
-// package scratch may have room for all bases of a recipe.
+// maxFree is how many buffers wait for the next contents.
 const maxFree = 8
 
 // Init has no more than so many bytes stay.
@@ -42,65 +43,101 @@ func (c *Contents) Init(bytes int64) {
 	c.all, _ = simplelru.NewLRU(maxContents, c.leave) // the size is positive
 }
 
-// Append appends the content of h to dst, which decode appends unless it is here. decode says whether it was
-// held against what it should be, and may stay. Of several calls for one chunk one decodes, and the others
-// wait; so decode calls nothing that waits for these.
-func (c *Contents) Append(dst []byte, h cas.Hash,
-	decode func(dst []byte) (out []byte, sure bool, err error)) ([]byte, error) {
+// Held are contents that stay, although others are decoded meanwhile, until they are released.
+type Held struct {
+	c   *Contents
+	all []*content
+}
+
+// Held holds none yet.
+func (c *Contents) Held() Held { return Held{c: c} }
+
+// Get returns the content of h, not to be changed. decode appends it to a buffer with room for n bytes unless
+// it is here, and says whether it was held against what it should be, and may stay. Of several calls for one
+// chunk one decodes, and the others wait; so decode calls nothing that waits for these.
+func (l *Held) Get(h cas.Hash, n int,
+	decode func(buf []byte) (out []byte, sure bool, err error)) ([]byte, error) {
+	e, err := l.c.hold(h, n, decode)
+	if err != nil {
+		return nil, err
+	}
+	l.all = append(l.all, e)
+	return e.bytes, nil
+}
+
+// Release lets go of all.
+func (l *Held) Release() {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	for _, e := range l.all {
+		l.c.dropLocked(e)
+	}
+	l.all = nil
+}
+
+// hold is Get for one more reference.
+func (c *Contents) hold(h cas.Hash, n int,
+	decode func(buf []byte) (out []byte, sure bool, err error)) (*content, error) {
 	c.mu.Lock()
-	if e, ok := c.all.Get(h); ok {
+	e, ok := c.all.Get(h)
+	if ok {
 		e.refs++
 		c.mu.Unlock()
 		<-e.ready
-		here := e.buf != nil
-		if here {
-			dst = append(dst, e.buf...)
+		if e.sure {
+			return e, nil
 		}
 		c.mu.Lock()
 		c.dropLocked(e)
 		c.mu.Unlock()
-		if here {
-			return dst, nil
-		}
-		out, _, err := decode(dst)
-		return out, err
 	}
-	e := &content{refs: 2, ready: make(chan struct{})}
-	c.all.Add(h, e)
-	c.mu.Unlock()
-	n := len(dst)
-	out, sure, err := decode(dst)
-	sure = sure && err == nil && int64(len(out)-n) <= c.max
-	if sure {
-		e.buf = append(c.room(len(out)-n), out[n:]...)
+	mine := &content{refs: 1}
+	if !ok {
+		mine.refs, mine.ready = 2, make(chan struct{})
+		c.all.Add(h, mine)
+		c.mu.Unlock()
 	}
-	close(e.ready)
+	out, sure, err := decode(c.room(n))
+	mine.bytes = out
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now, ok := c.all.Peek(h); ok && now == e && !sure {
-		c.all.Remove(h)
+	if !ok {
+		mine.sure = sure && err == nil && int64(len(out)) <= c.max
+		close(mine.ready)
+		if now, ok := c.all.Peek(h); ok && now == mine && mine.sure {
+			mine.kept = true
+			c.bytes += int64(len(out))
+		} else if ok && now == mine {
+			c.all.Remove(h)
+		}
+		for c.bytes > c.max {
+			c.all.RemoveOldest()
+		}
 	}
-	if sure {
-		c.bytes += int64(len(out) - n)
+	if err != nil {
+		c.dropLocked(mine)
+		return nil, err
 	}
-	c.dropLocked(e)
-	for c.bytes > c.max && c.all.Len() > 0 {
-		c.all.RemoveOldest()
-	}
-	return out, err
+	return mine, nil
 }
 
-// leave is told of an entry that goes; mu is held.
-func (c *Contents) leave(_ cas.Hash, e *content) { c.dropLocked(e) }
+// leave is told of one that goes; mu is held.
+func (c *Contents) leave(_ cas.Hash, e *content) {
+	c.mu.AssertHeld()
+	if e.kept {
+		c.bytes -= int64(len(e.bytes))
+	}
+	c.dropLocked(e)
+}
 
 // dropLocked drops one reference.
 func (c *Contents) dropLocked(e *content) {
 	c.mu.AssertHeld()
-	if e.refs--; e.refs == 0 && e.buf != nil {
-		c.bytes -= int64(len(e.buf))
+	if e.refs--; e.refs == 0 && e.bytes != nil {
 		if len(c.free) < maxFree {
-			c.free = append(c.free, e.buf[:0])
+			c.free = append(c.free, e.bytes[:0])
 		}
+		e.bytes = nil
 	}
 }
 

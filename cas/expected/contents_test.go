@@ -25,13 +25,15 @@ func TestContents(t *testing.T) {
 	get := func(i int) {
 		t.Helper()
 		h, want := of(i)
-		out, err := c.Append([]byte("ahead"), h, func(dst []byte) ([]byte, bool, error) {
+		held := c.Held()
+		out, err := held.Get(h, len(want), func(buf []byte) ([]byte, bool, error) {
 			decoded[h]++
-			return append(dst, want...), true, nil
+			return append(buf, want...), true, nil
 		})
-		if err != nil || !bytes.Equal(out, append([]byte("ahead"), want...)) {
+		if err != nil || !bytes.Equal(out, want) {
 			t.Fatalf("%d: %d bytes, %v", i, len(out), err)
 		}
+		held.Release()
 	}
 	for range 3 {
 		get(0)
@@ -58,20 +60,22 @@ func TestContentsNotSure(t *testing.T) {
 	h, want := of(1)
 	bad := errors.New("bad")
 	for _, said := range []error{bad, nil} {
-		out, err := c.Append(nil, h, func(dst []byte) ([]byte, bool, error) {
-			return append(dst, want...), false, said
+		held := c.Held()
+		out, err := held.Get(h, len(want), func(buf []byte) ([]byte, bool, error) {
+			return append(buf, want...), false, said
 		})
 		if err != said || said == nil && !bytes.Equal(out, want) {
 			t.Errorf("%d bytes, %v", len(out), err)
 		}
+		held.Release()
 		if c.all.Len() > 0 || c.bytes > 0 {
 			t.Errorf("%d stay", c.all.Len())
 		}
 	}
 }
 
-// Many ask for a few at once, of which fewer stay: each gets what it asked for, and what one copies from is
-// not given to another meanwhile.
+// Many ask for a few at once, of which fewer stay: each gets what it asked for, and what one holds is not
+// given to another meanwhile.
 func TestContentsShared(t *testing.T) {
 	var c Contents
 	_, first := of(0)
@@ -80,16 +84,28 @@ func TestContentsShared(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(g)))
+			held, wants := c.Held(), [][]byte{}
+			var got [][]byte
 			for range 2000 {
 				h, want := of(r.IntN(12))
-				out, err := c.Append(nil, h, func(dst []byte) ([]byte, bool, error) {
-					return append(dst, want...), r.IntN(9) > 0, nil
+				out, err := held.Get(h, len(want), func(buf []byte) ([]byte, bool, error) {
+					return append(buf, want...), r.IntN(9) > 0, nil
 				})
-				if err != nil || !bytes.Equal(out, want) {
-					t.Errorf("%d bytes, %v", len(out), err)
+				if got, wants = append(got, out), append(wants, want); err != nil {
+					t.Error(err)
 					return
 				}
+				if r.IntN(3) == 0 {
+					for i, out := range got {
+						if !bytes.Equal(out, wants[i]) {
+							t.Errorf("%d bytes are others", len(out))
+						}
+					}
+					held.Release()
+					got, wants = got[:0], wants[:0]
+				}
 			}
+			held.Release()
 		})
 	}
 	all.Wait()

@@ -53,7 +53,7 @@ func (k *correction) next(c *coder, has bool) bool {
 	return has
 }
 
-// correct takes the codes of block i of a batch, which p predicts: those of block, or where c reads those
+// correct takes the codes of block i of a slab, which p predicts: those of block, or where c reads those
 // that it makes of p, which it changes.
 func (q *Quantiser) correct(c *coder, k *correction, p, block []byte, x []float32, f *factors, i int) {
 	shape := &shapes[q.Format]

@@ -123,7 +123,7 @@ func TestHostile(t *testing.T) {
 	for _, q := range all() {
 		elems, size := q.Block()
 		for round := range times {
-			n := elems * r.IntN(2*batch/elems+20)
+			n := elems * r.IntN(2*Slab/elems+20)
 			if round == 0 {
 				n = 0
 			}
@@ -466,7 +466,7 @@ func FuzzRestore(f *testing.F) {
 		q := Quantiser{Format: Format(format), Variant: variant}
 		q.Scales = Scales{Type: Type(typ), Rows: 1 << 20, Cols: int(cols), Tall: int(tall), Wide: int(wide),
 			At: int(at), Rule: Rule{RuleKind(rule), levels, global}}
-		x := make([]float32, min(len(numbers)/4, 4*batch))
+		x := make([]float32, min(len(numbers)/4, 4*Slab))
 		for i := range x {
 			x[i] = math.Float32frombits(le.Uint32(numbers[4*i:]))
 		}

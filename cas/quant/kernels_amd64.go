@@ -31,6 +31,26 @@ func steady8(v *[8]float32, by, lo, hi float32) uint64 {
 	return steady8Portable(v, by, lo, hi)
 }
 
+// spread is spreadPortable.
+func (r *ranges) spread(e *extremes, blocks int) {
+	if blocks == 0 || !simd.Has(simd.AVX2) {
+		r.spreadPortable(e, blocks)
+		return
+	}
+	_ = r.step[:blocks] // the kernels check nothing
+	spreadAVX2(&r.rg[0], &e.min[0], &e.max[0], blocks)
+}
+
+// factors is factorsPortable.
+func (r *ranges) factors(f *factors, levels float32, blocks int) {
+	if blocks == 0 || !simd.Has(simd.AVX2) {
+		r.factorsPortable(f, levels, blocks)
+		return
+	}
+	_ = r.step[:blocks] // the kernels check nothing
+	factorsAVX2(&r.rg[0], &f.a[0], &f.b[0], levels, blocks)
+}
+
 // magnitude is magnitudePortable.
 func magnitude(x []float32) uint32 {
 	n := len(x) / 64

@@ -171,3 +171,15 @@ func f8TimesBF16AVX2(dst *byte, x *float32, blocks int, s float32, t *uint32)
 //
 //go:noescape
 func steady8AVX2(v *float32, by float32, lo float32, hi float32) (all uint64)
+
+// spreadAVX2 sets the ranges r, and the greatest of each block, to those of the least and greatest numbers of
+// parts.
+//
+//go:noescape
+func spreadAVX2(r *float32, min *float32, max *float32, blocks int)
+
+// factorsAVX2 sets the factors a and b of parts, and makes the scales and offsets of r of what they differ
+// by.
+//
+//go:noescape
+func factorsAVX2(r *float32, a *float32, b *float32, levels float32, blocks int)

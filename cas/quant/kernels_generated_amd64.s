@@ -4542,3 +4542,140 @@ TEXT ·steady8AVX2(SB), NOSPLIT, $0-32
 	MOVQ         AX, all+24(FP)
 	VZEROUPPER
 	RET
+
+// func spreadAVX2(r *float32, min *float32, max *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·spreadAVX2(SB), NOSPLIT, $0-32
+	MOVQ  r+0(FP), AX
+	MOVQ  min+8(FP), CX
+	MOVQ  max+16(FP), DX
+	MOVQ  blocks+24(FP), BX
+	MOVQ  AX, SI
+	VPXOR Y0, Y0, Y0
+
+block:
+	VMOVUPS      (CX), Y1
+	VMOVUPS      (DX), Y2
+	VMINPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y2, Y2
+	VSUBPS       Y1, Y0, Y1
+	VMOVUPS      Y2, (SI)
+	VMOVUPS      Y1, 256(SI)
+	VPERM2F128   $0x20, Y1, Y2, Y3
+	VPERM2F128   $0x31, Y1, Y2, Y1
+	VPMAXUD      Y3, Y1, Y3
+	VPSHUFD      $0x4e, Y3, Y1
+	VPMAXUD      Y3, Y1, Y3
+	VPSHUFD      $0xb1, Y3, Y1
+	VPMAXUD      Y3, Y1, Y3
+	VMOVSS       X3, 512(AX)
+	VEXTRACTI128 $0x01, Y3, X1
+	VMOVSS       X1, 544(AX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, SI
+	ADDQ         $0x04, AX
+	DECQ         BX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func factorsAVX2(r *float32, a *float32, b *float32, levels float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·factorsAVX2(SB), NOSPLIT, $0-40
+	MOVQ         r+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         blocks+32(FP), BX
+	VBROADCASTSS levels+24(FP), Y0
+	MOVQ         AX, SI
+	MOVQ         AX, DI
+	VPXOR        Y1, Y1, Y1
+
+block:
+	VBROADCASTSS 640(AX), Y2
+	VMULPS       (SI), Y2, Y2
+	VMAXPS       Y1, Y2, Y2
+	VMINPS       dwords_427c0000<>+0(SB), Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPMOVZXBD    704(DI), Y3
+	VPAND        dwords_1<>+0(SB), Y3, Y4
+	VPSUBD       Y4, Y1, Y4
+	VPSRLD       $0x01, Y3, Y3
+	VPXOR        Y4, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VPAND        dwords_3f<>+0(SB), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPACKUSDW    X3, X2, X3
+	VPACKUSWB    X3, X3, X3
+	VMOVQ        X3, 704(DI)
+	VCVTDQ2PS    Y2, Y2
+	VBROADCASTSS 576(AX), Y3
+	VMULPS       Y3, Y2, Y2
+	VBROADCASTSS 672(AX), Y3
+	VMULPS       256(SI), Y3, Y3
+	VMAXPS       Y1, Y3, Y3
+	VMINPS       dwords_427c0000<>+0(SB), Y3, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPMOVZXBD    768(DI), Y4
+	VPAND        dwords_1<>+0(SB), Y4, Y5
+	VPSUBD       Y5, Y1, Y5
+	VPSRLD       $0x01, Y4, Y4
+	VPXOR        Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
+	VPAND        dwords_3f<>+0(SB), Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPACKUSDW    X4, X3, X4
+	VPACKUSWB    X4, X4, X4
+	VMOVQ        X4, 768(DI)
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS 608(AX), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      (SI), Y4
+	VDIVPS       Y0, Y4, Y4
+	VCMPPS       $0x00, Y1, Y2, Y5
+	VBLENDVPS    Y5, Y4, Y2, Y2
+	VBLENDVPS    Y5, 256(SI), Y3, Y3
+	VCMPPS       $0x00, Y1, Y2, Y5
+	VBLENDVPS    Y5, dwords_7fc00000<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, (CX)
+	VMOVUPS      Y3, (DX)
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, SI
+	ADDQ         $0x04, AX
+	ADDQ         $0x08, DI
+	DECQ         BX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA dwords_427c0000<>+0(SB)/4, $0x427c0000
+DATA dwords_427c0000<>+4(SB)/4, $0x427c0000
+DATA dwords_427c0000<>+8(SB)/4, $0x427c0000
+DATA dwords_427c0000<>+12(SB)/4, $0x427c0000
+DATA dwords_427c0000<>+16(SB)/4, $0x427c0000
+DATA dwords_427c0000<>+20(SB)/4, $0x427c0000
+DATA dwords_427c0000<>+24(SB)/4, $0x427c0000
+DATA dwords_427c0000<>+28(SB)/4, $0x427c0000
+GLOBL dwords_427c0000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_3f<>+0(SB)/4, $0x0000003f
+DATA dwords_3f<>+4(SB)/4, $0x0000003f
+DATA dwords_3f<>+8(SB)/4, $0x0000003f
+DATA dwords_3f<>+12(SB)/4, $0x0000003f
+DATA dwords_3f<>+16(SB)/4, $0x0000003f
+DATA dwords_3f<>+20(SB)/4, $0x0000003f
+DATA dwords_3f<>+24(SB)/4, $0x0000003f
+DATA dwords_3f<>+28(SB)/4, $0x0000003f
+GLOBL dwords_3f<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7fc00000<>+0(SB)/4, $0x7fc00000
+DATA dwords_7fc00000<>+4(SB)/4, $0x7fc00000
+DATA dwords_7fc00000<>+8(SB)/4, $0x7fc00000
+DATA dwords_7fc00000<>+12(SB)/4, $0x7fc00000
+DATA dwords_7fc00000<>+16(SB)/4, $0x7fc00000
+DATA dwords_7fc00000<>+20(SB)/4, $0x7fc00000
+DATA dwords_7fc00000<>+24(SB)/4, $0x7fc00000
+DATA dwords_7fc00000<>+28(SB)/4, $0x7fc00000
+GLOBL dwords_7fc00000<>(SB), RODATA|NOPTR, $32

@@ -11,3 +11,9 @@ func (q *Quantiser) predict(dst []byte, x []float32, f *factors) { q.predictPort
 func (q *Quantiser) f8(codes []byte, x []float32, s float32) { q.f8Portable(codes, x, s) }
 
 func steady8(v *[8]float32, by, lo, hi float32) uint64 { return steady8Portable(v, by, lo, hi) }
+
+func (r *ranges) spread(e *extremes, blocks int) { r.spreadPortable(e, blocks) }
+
+func (r *ranges) factors(f *factors, levels float32, blocks int) {
+	r.factorsPortable(f, levels, blocks)
+}

@@ -150,6 +150,7 @@ package quant
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"ckptfs/cas"
 )
@@ -258,12 +259,12 @@ func (q *Quantiser) differ(s *Streams, blocks []byte, x []float32, k *correction
 		q.differApart(&c, blocks, x, k)
 		return
 	}
-	var guess [batch * 34 / 32]byte
+	var guess [Slab * 34 / 32]byte
 	var e extremes
 	var f factors
 	shape := &shapes[q.Format]
 	for len(x) > 0 {
-		n := min(batch, len(x))
+		n := min(Slab, len(x))
 		size := n / shape.elems * shape.bytes
 		p := guess[:size]
 		copy(p, blocks)
@@ -283,45 +284,73 @@ func (q *Quantiser) differ(s *Streams, blocks []byte, x []float32, k *correction
 
 // Restore appends the blocks that x and s stand for to dst. Streams that do not fit are cas.ErrCorrupt.
 func (q *Quantiser) Restore(dst []byte, s *Streams, x []float32) ([]byte, error) {
-	if err := q.check(len(x)); err != nil {
+	if q.Format.Apart() {
+		return q.restored(dst, s, len(x), func(c *coder, blocks []byte, k *correction) error {
+			q.restoreApart(c, blocks, x, k)
+			return nil
+		})
+	}
+	at := 0
+	return q.RestoreFrom(dst, s, len(x), nil, func([]float32) ([]float32, error) {
+		some := x[at:min(at+Slab, len(x))]
+		at += len(some)
+		return some, nil
+	})
+}
+
+// RestoreFrom is Restore of n numbers that next gives, in order, as many at a time as slab has or, at last,
+// are left; slab is what next may put them in. Of formats whose scales lie elsewhere it is not.
+func (q *Quantiser) RestoreFrom(dst []byte, s *Streams, n int, slab []float32,
+	next func(slab []float32) ([]float32, error)) ([]byte, error) {
+	return q.restored(dst, s, n, func(c *coder, blocks []byte, k *correction) error {
+		return q.restore(c, blocks, n, slab, next, k)
+	})
+}
+
+// restored appends the blocks of n numbers that restore makes of streams.
+func (q *Quantiser) restored(dst []byte, s *Streams, n int,
+	restore func(c *coder, blocks []byte, k *correction) error) ([]byte, error) {
+	if err := q.check(n); err != nil {
 		return dst, err
 	}
 	shape := &shapes[q.Format]
 	elems, size := q.Block()
-	total := len(x) / elems * size
-	was := len(dst)
-	dst = append(dst, make([]byte, total)...)
-	blocks := dst[was:]
+	was, total := len(dst), n/elems*size
+	out := slices.Grow(dst, total)[:was+total]
 	c := coder{s: s, reads: true}
 	k := correctionOf(s)
-	if q.Format.Apart() {
-		q.restoreApart(&c, blocks, x, &k)
-	} else {
-		q.restore(&c, blocks, x, &k)
+	if err := restore(&c, out[was:], &k); err != nil {
+		return dst, err
 	}
-	if !k.done(&c, (len(x)+shape.sub-1)/shape.sub) || !c.done() {
-		return dst[:was], fmt.Errorf("%w: streams of %v do not fit %d numbers", cas.ErrCorrupt, q.Format, len(x))
+	if !k.done(&c, (n+shape.sub-1)/shape.sub) || !c.done() {
+		return dst, fmt.Errorf("%w: streams of %v do not fit %d numbers", cas.ErrCorrupt, q.Format, n)
 	}
-	return dst, nil
+	return out, nil
 }
 
-func (q *Quantiser) restore(c *coder, blocks []byte, x []float32, k *correction) {
+func (q *Quantiser) restore(c *coder, blocks []byte, n int, slab []float32,
+	next func([]float32) ([]float32, error), k *correction) error {
 	var e extremes
 	var f factors
 	shape := &shapes[q.Format]
-	for len(x) > 0 {
-		n := min(batch, len(x))
-		size := n / shape.elems * shape.bytes
-		extremesOf(&e, x[:n], shape.sub)
-		for i := range n / shape.elems {
+	for at := 0; at < n; {
+		x, err := next(slab[:min(len(slab), n-at)])
+		if err != nil {
+			return err
+		}
+		size := len(x) / shape.elems * shape.bytes
+		extremesOf(&e, x, shape.sub)
+		whole := (q.Format == Q4_K || q.Format == Q5_K) && q.restoreRanges(c, blocks, &e, &f, len(x)/256)
+		for i := 0; i < len(x)/shape.elems && !whole; i++ {
 			p := blocks[i*shape.bytes : (i+1)*shape.bytes]
 			q.fields(c, p, &e, &f, i, x[i*shape.elems:(i+1)*shape.elems])
 		}
-		q.predict(blocks, x[:n], &f)
-		for i := 0; i < n/shape.elems && !k.none; i++ {
+		q.predict(blocks, x, &f)
+		for i := 0; i < len(x)/shape.elems && !k.none; i++ {
 			p := blocks[i*shape.bytes : (i+1)*shape.bytes]
 			q.correct(c, k, p, p, x[i*shape.elems:(i+1)*shape.elems], &f, i)
 		}
-		x, blocks = x[n:], blocks[size:]
+		at, blocks = at+len(x), blocks[size:]
 	}
+	return nil
 }

@@ -26,17 +26,43 @@ func (c *coder) eight(i int) uint64 {
 }
 
 // eightGrouped are eight bytes, each from the stream from i on that the byte of other says.
-func (c *coder) eightGrouped(i int, other uint64) (all uint64) {
-	for j := 0; j < 64; j += 8 {
-		k := i + int(min(other>>j&0xff, groups-1))
-		if p, at := c.s[k], c.at[k]; at < len(p) {
-			all |= uint64(p[at]) << j
-			c.at[k] = at + 1
-		} else if len(p) > 0 {
-			c.wrong = true
+func (c *coder) eightGrouped(i int, other uint64) uint64 {
+	var all [1]uint64
+	c.someGrouped(i, all[:], []uint64{other})
+	return all[0]
+}
+
+// someGrouped sets all to bytes, each from the stream from i on that the byte of other says.
+func (c *coder) someGrouped(i int, all, other []uint64) {
+	var at [groups]int // here the bounds are known
+	copy(at[:], c.at[i:])
+	s := (*[groups][]byte)(c.s[i:])
+	other = other[:len(all)]
+	for b := range all {
+		var eight uint64
+		for j, o := 0, other[b]; j < 64; j, o = j+8, o>>8 {
+			k := min(o&0xff, groups-1)
+			if p, at := s[k], &at[k]; *at < len(p) {
+				eight |= uint64(p[*at]) << j
+				*at++
+			} else if len(p) > 0 {
+				c.wrong = true
+			}
 		}
+		all[b] = eight
 	}
-	return all
+	copy(c.at[i:], at[:])
+}
+
+// some sets p to the next bytes of stream i.
+func (c *coder) some(i int, p []byte) {
+	if s := c.s[i]; len(s) > 0 {
+		n := copy(p, s[c.at[i]:])
+		c.at[i] += n
+		c.wrong = c.wrong || n < len(p)
+		p = p[n:]
+	}
+	clear(p)
 }
 
 // added are eight numbers: predicted ones and, as they are stored, differences.
@@ -64,57 +90,8 @@ func steady8Portable(v *[8]float32, by, lo, hi float32) (all uint64) {
 	return all
 }
 
-// restoreRanges is ranges for Q4_K and Q5_K. It does nothing and returns false where a part is not all
+// restoreMagnitudes is magnitudes for Q6_K. It does nothing and returns false where a part is not all
 // numbers.
-func (q *Quantiser) restoreRanges(c *coder, p []byte, e *extremes, f *factors, i int) bool {
-	const field, six = 63, 0x3f * each
-	levels := float32(15)
-	if q.Format == Q5_K {
-		levels = 31
-	}
-	var rg, lo [8]float32
-	var mostRange, mostLow uint32 // as bits; none is negative
-	least, most := (*[8]float32)(e.min[8*i:]), (*[8]float32)(e.max[8*i:])
-	for j, hi := range most {
-		if hi == inf {
-			return false
-		}
-		low := least[j]
-		if low > 0 {
-			low = 0
-		}
-		rg[j], lo[j] = hi-low, 0-low
-		mostRange, mostLow = max(mostRange, bits(rg[j])), max(mostLow, bits(lo[j]))
-	}
-	d := c.half(dStream, 0, f16(math.Float32frombits(mostRange)/levels/field))
-	m := c.half(mStream, 0, f16(math.Float32frombits(mostLow)/field))
-	step, low := half.FromF16(d), half.FromF16(m)
-	perStep, perLow := reciprocal(float32(step*levels)), reciprocal(low)
-	scales, offsets := steady8(&rg, perStep, 0, field), steady8(&lo, perLow, 0, field)
-	z := c.eight(scaleStream)
-	y := c.eightGrouped(groupStream, z)
-	c.wrong = c.wrong || (z|y)&^six != 0
-	scales, offsets = added(scales, z)&six, added(offsets, y)&six
-	as, bs := (*[8]float32)(f.a[8*i:]), (*[8]float32)(f.b[8*i:])
-	for j := range as {
-		a := float32(step * float32(int32(scales>>(8*j)&0xff)))
-		b := float32(low * float32(int32(offsets>>(8*j)&0xff)))
-		if a == 0 {
-			if a, b = rg[j]/levels, lo[j]; a == 0 {
-				a = nan
-			}
-		}
-		as[j], bs[j] = a, b
-	}
-	le.PutUint16(p, d)
-	le.PutUint16(p[2:], m)
-	le.PutUint32(p[4:], uint32(scales|scales>>32>>4&(3*each)<<6))
-	le.PutUint32(p[8:], uint32(offsets|offsets>>32>>4&(3*each)<<6))
-	le.PutUint32(p[12:], uint32(scales>>32&(15*each)|offsets>>32&(15*each)<<4))
-	return true
-}
-
-// restoreMagnitudes is magnitudes for Q6_K, in the same way.
 func (q *Quantiser) restoreMagnitudes(c *coder, p []byte, e *extremes, f *factors, i int, x []float32) bool {
 	var s [16]float32
 	var top, magnitude uint32

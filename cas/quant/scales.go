@@ -6,19 +6,19 @@ import (
 	"ckptfs/cas/half"
 )
 
-// batch is how many elements are taken at a time: whole blocks of every format.
-const batch = 2048
+// Slab is how many elements are taken at a time: whole blocks of every format.
+const Slab = 2048
 
-// extremes are the least and greatest numbers of parts of a batch. A part that has an infinity or none at all
+// extremes are the least and greatest numbers of parts of a slab. A part that has an infinity or none at all
 // has an infinite greatest number.
 type extremes struct {
-	min, max [batch / 16]float32
+	min, max [Slab / 16]float32
 }
 
-// factors are what the codes of parts of a batch are computed from: (x+b)/a where a format divides, else x*a,
+// factors are what the codes of parts of a slab are computed from: (x+b)/a where a format divides, else x*a,
 // or (x-b)*a where it has both. Where a is no number all codes are 0.
 type factors struct {
-	a, b [batch / 16]float32
+	a, b [Slab / 16]float32
 }
 
 var (
@@ -89,14 +89,11 @@ const (
 	magicBits = 0x4b400000
 )
 
-// fields takes the scales of block i of a batch, of which p begins with the bytes, or, where c reads, makes
+// fields takes the scales of block i of a slab, of which p begins with the bytes, or, where c reads, makes
 // them; and sets the factors of its parts.
 func (q *Quantiser) fields(c *coder, p []byte, e *extremes, f *factors, i int, x []float32) {
 	switch q.Format {
 	case Q4_K, Q5_K, Q2_K:
-		if c.reads && q.Format != Q2_K && q.restoreRanges(c, p, e, f, i) {
-			return
-		}
 		q.ranges(c, p, e, f, i)
 	case Q6_K, Q3_K, IQ4_XS:
 		if c.reads && q.Format == Q6_K && q.restoreMagnitudes(c, p, e, f, i, x) {

@@ -109,8 +109,8 @@ func TestTwinsAll(t *testing.T) {
 			copy(scales[1:], scales[56:])
 		}
 		var f factors
-		x := make([]float32, batch)
-		for at := 0; at < 1<<16; at += batch {
+		x := make([]float32, Slab)
+		for at := 0; at < 1<<16; at += Slab {
 			for i := range x {
 				x[i] = math.Float32frombits(uint32(at+i) << 16)
 			}
@@ -160,7 +160,7 @@ func TestTwinsTies(t *testing.T) {
 				x = append(x, math.Float32frombits(uint32(len(x)%3)<<31|uint32(len(x)%2))) // zeros, the least
 			}
 			for len(x) > 0 {
-				n := min(len(x), batch)
+				n := min(len(x), Slab)
 				samePredictions(t, &q, x[:n], &f)
 				x = x[n:]
 			}
@@ -172,7 +172,7 @@ func TestTwinsTies(t *testing.T) {
 func TestTwinsRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
 	for range 3000 {
-		x := hostile(r, 256*(1+r.IntN(batch/256)))
+		x := hostile(r, 256*(1+r.IntN(Slab/256)))
 		if r.IntN(2) == 0 { // no infinities, so that kernels have their say
 			for i := range x {
 				if !isFinite(x[i]) {

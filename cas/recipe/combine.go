@@ -189,8 +189,11 @@ func rounder(t Type) func(float32) float32 {
 }
 
 func (o Combine) run(m *machine) error {
+	if err := m.widened(); err != nil {
+		return err
+	}
 	n := len(m.numbers) / len(o.C)
-	if !m.wide || n*len(o.C) != len(m.numbers) {
+	if m.is != wide || n*len(o.C) != len(m.numbers) {
 		return corrupt("%d numbers are no %d vectors", len(m.numbers), len(o.C))
 	}
 	w := o.To.Size()
@@ -209,7 +212,7 @@ func (o Combine) run(m *machine) error {
 	} else if err := m.correct(out, w); err != nil {
 		return err
 	}
-	m.wide, m.numbers, m.value, m.typ = false, nil, out, o.To
+	m.is, m.numbers, m.value, m.typ = narrower, nil, out, o.To
 	return nil
 }
 

@@ -37,8 +37,11 @@ func (r *fields) dequantise() (Op, error) {
 
 func (d Dequantise) run(m *machine) error {
 	q := quant.Quantiser{Format: d.Format, Scales: d.Scales}
-	if m.wide || m.typ != Bytes1 {
+	if m.isWide() || m.typ != Bytes1 {
 		return corrupt("elements of type %d are dequantised", m.typ)
+	}
+	if err := m.elements(); err != nil {
+		return err
 	}
 	blocks, n := m.value, d.N
 	if d.Format.FP8() {
@@ -59,6 +62,6 @@ func (d Dequantise) run(m *machine) error {
 		}
 	}
 	m.numbers = m.wideRoom(n)
-	m.wide, m.value = true, nil
+	m.is, m.value = wide, nil
 	return q.Dequantise(m.numbers, blocks)
 }

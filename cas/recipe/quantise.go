@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"math"
+	"slices"
 
 	"ckptfs/cas/quant"
 )
@@ -19,6 +20,7 @@ type quantiser struct {
 	scales   []byte // what stands behind the program
 	literals []byte
 	of       quant.Streams
+	slab     [quant.Slab]float32 // numbers, a few at a time
 	blocks   []byte
 }
 
@@ -81,13 +83,21 @@ func (o Quantise) run(m *machine) error {
 	q := o.Quantiser
 	elems, size := q.Block()
 	n := len(m.numbers)
-	if !m.wide || elems == 0 || n%elems != 0 {
+	if m.is == widening {
+		n = m.count
+	}
+	if !m.isWide() || elems == 0 || n%elems != 0 {
 		return corrupt("%d numbers are no blocks of %v", n, q.Format)
 	}
 	total := n / elems * size
 	tail := m.rawLen - o.Head - total
 	if tail < 0 || tail >= size {
 		return corrupt("%d bytes of %v in a chunk of %d", total, q.Format, m.rawLen)
+	}
+	if m.encodes || q.Format.Apart() {
+		if err := m.widened(); err != nil {
+			return err
+		}
 	}
 	if m.encodes {
 		return m.differ(&q, o.Head, total)
@@ -106,13 +116,25 @@ func (o Quantise) run(m *machine) error {
 		}
 		left -= len(m.of[i])
 	}
-	out := append(m.blocks[:0], m.literals[:o.Head]...)
-	out, err = q.Restore(out, &m.of, m.numbers)
+	out := m.blocks[:0]
+	if m.last {
+		out = slices.Grow(m.dst, m.rawLen)
+	}
+	out = append(out, m.literals[:o.Head]...)
+	if m.is == widening {
+		out, err = q.RestoreFrom(out, &m.of, n, m.slab[:], m.nextNumbers)
+	} else {
+		out, err = q.Restore(out, &m.of, m.numbers)
+	}
 	if err != nil {
 		return err
 	}
-	m.blocks = append(out, m.literals[o.Head:]...)
-	m.wide, m.numbers, m.value, m.typ = false, nil, m.blocks, Bytes1
+	out = append(out, m.literals[o.Head:]...)
+	if m.numbers, m.typ = nil, Bytes1; m.last {
+		m.is, m.dst = appended, out
+	} else {
+		m.is, m.value, m.blocks = narrower, out, out
+	}
 	return nil
 }
 
@@ -135,6 +157,6 @@ func (m *machine) differ(q *quant.Quantiser, head, total int) error {
 	for _, p := range m.of {
 		m.write(p)
 	}
-	m.wide, m.numbers = false, nil
+	m.is, m.numbers = narrower, nil
 	return nil
 }

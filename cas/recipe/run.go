@@ -3,6 +3,7 @@ package recipe
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"ckptfs/cas"
@@ -13,6 +14,11 @@ import (
 // Decode appends the rawLen bytes that stored, a program and its streams, makes of bases, which lie one
 // behind the other. Its errors and bounds are those of codec.Codec, but for memory of up to four values.
 func Decode(dst, stored, bases []byte, rawLen int) ([]byte, error) {
+	return DecodeOf(dst, stored, [][]byte{bases}, rawLen)
+}
+
+// DecodeOf is Decode of bases that lie anywhere. What is long is not copied, but read where it is.
+func DecodeOf(dst, stored []byte, bases [][]byte, rawLen int) ([]byte, error) {
 	if rawLen < 0 || rawLen > MaxValue {
 		return dst, corrupt("%d bytes", rawLen)
 	}
@@ -21,10 +27,11 @@ func Decode(dst, stored, bases []byte, rawLen int) ([]byte, error) {
 		return dst, err
 	}
 	m := machines.Get().(*machine)
-	defer machines.Put(m)
+	defer m.end()
 	m.start(bases, rawLen)
-	m.streams = streams
-	for _, op := range prog {
+	m.streams, m.dst = streams, dst
+	for i, op := range prog {
+		m.last = i == len(prog)-1
 		if err := op.run(m); err != nil {
 			return dst, err
 		}
@@ -32,11 +39,11 @@ func Decode(dst, stored, bases []byte, rawLen int) ([]byte, error) {
 	if len(m.streams) > 0 {
 		return dst, corrupt("%d bytes behind the streams", len(m.streams))
 	}
-	v, err := m.result()
+	out, err := m.result()
 	if err != nil {
 		return dst, err
 	}
-	return append(dst, v...), nil
+	return out, nil
 }
 
 // Encode appends what a record of raw has behind the names of its bases: a program, as Program.Append makes
@@ -49,8 +56,8 @@ func Encode(dst, program, raw, bases []byte, most int) (out []byte, ok bool) {
 	}
 	program = program[:len(program)-len(scales)]
 	m := machines.Get().(*machine)
-	defer machines.Put(m)
-	m.start(bases, len(raw))
+	defer m.end()
+	m.start([][]byte{bases}, len(raw))
 	m.encodes, m.most = true, most-len(program)
 	m.want, m.scales = raw, scales
 	m.out = m.out[:0]
@@ -71,13 +78,18 @@ func Encode(dst, program, raw, bases []byte, most int) (out []byte, ok bool) {
 
 // machine runs a program.
 type machine struct {
-	bases  []byte
+	bases  [][]byte
 	rawLen int
+	dst    []byte // what the last op appends to, if it likes
+	last   bool   // the op that runs is the last one
 
-	typ     Type
-	value   []byte    // unless it is
+	is      state
+	typ     Type // of elements
+	count   int  // elements of vector, or numbers
+	vector  vector
+	short   [1024]byte // of several stretches
+	value   []byte
 	numbers []float32 // of single precision
-	wide    bool      // it is
 
 	streams []byte // that are still to be read
 
@@ -95,25 +107,113 @@ type machine struct {
 	combiner combiner
 }
 
+// state is where a machine's value is. What was taken is neither copied nor widened before it is known what
+// for.
+type state byte
+
+const (
+	none     state = iota
+	taken          // the vector's elements
+	widening       // the same, to become single precision
+	wide           // numbers
+	narrower       // value
+	appended       // the end of dst
+)
+
 var machines = sync.Pool{New: func() any { return new(machine) }}
 
-func (m *machine) start(bases []byte, rawLen int) {
+func (m *machine) start(bases [][]byte, rawLen int) {
 	m.bases, m.rawLen = bases, rawLen
-	m.typ, m.value, m.numbers, m.wide = 0, nil, nil, false
+	m.is, m.typ, m.value, m.numbers = none, 0, nil, nil
 	m.streams, m.encodes, m.want = nil, false, nil
 }
 
-// result is the value at the end.
+// end has what is not the machine's own, which may be large, be collected.
+func (m *machine) end() {
+	m.bases, m.dst, m.streams, m.want, m.scales, m.value = nil, nil, nil, nil, nil, nil
+	clear(m.vector.parts)
+	m.vector.groups = nil
+	machines.Put(m)
+}
+
+// isWide reports whether the value is single precision.
+func (m *machine) isWide() bool { return m.is == wide || m.is == widening }
+
+// elements has the value be bytes, if it is elements.
+func (m *machine) elements() error {
+	if m.is != taken {
+		return nil
+	}
+	n := m.count * m.typ.Size()
+	v, err := m.vector.append(m.room(n)[:0])
+	m.is, m.value = narrower, v
+	return err
+}
+
+// widened has the value be numbers, if it is single precision.
+func (m *machine) widened() error {
+	if m.is != widening {
+		return nil
+	}
+	m.numbers = m.wideRoom(m.count)
+	_, err := m.nextNumbers(m.numbers)
+	m.is = wide
+	return err
+}
+
+// nextNumbers sets x to the next of the elements that are to become single precision. Those of
+// short stretches are copied together first.
+func (m *machine) nextNumbers(x []float32) ([]float32, error) {
+	w := m.typ.Size()
+	for at := 0; at < len(x); {
+		p, err := m.vector.next(len(x) - at)
+		if err != nil {
+			return nil, err
+		}
+		if len(p) < len(m.short)/4 {
+			some := append(m.short[:0], p...)
+			most := min(len(m.short)/w, len(x)-at)
+			for len(some) < len(m.short)*3/4 && len(some)/w < most {
+				if p, err = m.vector.next(most - len(some)/w); err != nil {
+					return nil, err
+				}
+				some = append(some, p...)
+			}
+			p = some
+		}
+		widen(x[at:at+len(p)/w], p, m.typ)
+		at += len(p) / w
+	}
+	return x, nil
+}
+
+// result appends the value at the end to dst.
 func (m *machine) result() ([]byte, error) {
-	if m.wide && 4*len(m.numbers) == m.rawLen {
-		out := m.room(m.rawLen)
-		narrow(out, m.numbers, F32)
+	if err := m.widened(); err != nil {
+		return nil, err
+	}
+	n := len(m.value)
+	switch m.is {
+	case appended:
+		return m.dst, nil
+	case taken:
+		n = m.count * m.typ.Size()
+	case wide:
+		n = 4 * len(m.numbers)
+	}
+	if n != m.rawLen {
+		return nil, corrupt("%d bytes come out, want %d", n, m.rawLen)
+	}
+	switch m.is {
+	case taken:
+		return m.vector.append(m.dst)
+	case wide:
+		at := len(m.dst)
+		out := slices.Grow(m.dst, n)[:at+n]
+		narrow(out[at:], m.numbers, F32)
 		return out, nil
 	}
-	if m.wide || len(m.value) != m.rawLen {
-		return nil, corrupt("%d bytes come out, want %d", len(m.value), m.rawLen)
-	}
-	return m.value, nil
+	return append(m.dst, m.value...), nil
 }
 
 // room is memory for a value of n bytes that is none of the one that there is.
@@ -184,11 +284,9 @@ func (m *machine) write(p []byte) {
 
 func (t Take) run(m *machine) error {
 	n, ok := t.Len()
-	if !ok || m.value != nil || m.wide {
+	if !ok || m.is != none {
 		return corrupt("a take of too much, or of what was taken")
 	}
-	w := t.Type.Size()
-	m.typ = t.Type
 	// A recipe that is made has no further elements: what none of the bases has is better stored alone.
 	var more []byte
 	if m.encodes {
@@ -202,37 +300,45 @@ func (t Take) run(m *machine) error {
 			more = bytes.Clone(more)
 		}
 	}
-	if t.one(len(m.bases) / w) {
-		s := t.Groups[0].Stretches[0]
-		m.value = m.bases[s.First*w:][:s.Len*w]
-		return nil
-	}
-	v, err := t.take(m.room(n * w)[:0], m.bases, more)
-	m.value = v
-	return err
+	m.is, m.typ, m.count = taken, t.Type, n
+	m.vector.start(&t, m.bases, more)
+	return nil
 }
 
 func (Widen) run(m *machine) error {
-	if m.wide {
+	if m.isWide() {
 		return corrupt("single precision is widened")
 	}
 	w := m.typ.Size()
-	if w == 0 || m.typ >= Bytes1 || len(m.value)/w > MaxValue/4 {
-		return corrupt("elements of type %d are widened, or too many", m.typ)
+	if w == 0 || m.typ >= Bytes1 {
+		return corrupt("elements of type %d are widened", m.typ)
 	}
-	m.numbers = m.wideRoom(len(m.value) / w)
+	if m.is != taken {
+		m.count = len(m.value) / w
+	}
+	if m.count > MaxValue/4 {
+		return corrupt("too many elements are widened")
+	}
+	if m.is == taken {
+		m.is = widening
+		return nil
+	}
+	m.numbers = m.wideRoom(m.count)
 	widen(m.numbers, m.value, m.typ)
-	m.wide, m.value = true, nil
+	m.is, m.value = wide, nil
 	return nil
 }
 
 func (r Round) run(m *machine) error {
-	if !m.wide {
+	if !m.isWide() {
 		return corrupt("what is not single precision is rounded")
+	}
+	if err := m.widened(); err != nil {
+		return err
 	}
 	out := m.room(2 * len(m.numbers))
 	round(out, m.numbers, r.To)
-	m.wide, m.numbers, m.value = false, nil, out
+	m.is, m.numbers, m.value = narrower, nil, out
 	m.typ = BF16
 	if r.To == half.F16 {
 		m.typ = F16

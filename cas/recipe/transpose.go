@@ -16,8 +16,11 @@ func (r *fields) transpose() Op {
 
 func (x Transpose) run(m *machine) error {
 	w := m.typ.Size()
-	if m.wide || w == 0 {
+	if m.isWide() || w == 0 {
 		return corrupt("what is not taken, or widened, is transposed")
+	}
+	if err := m.elements(); err != nil {
+		return err
 	}
 	n := len(m.value) / w
 	one := x.Rows * x.Cols // no more than MaxValue squared

@@ -158,8 +158,7 @@ func (s *Store) readBase(base cas.Hash, at cas.Location, a *against, had []byte)
 		return true
 	}
 	n := len(*a.raw)
-	if s.reader.append(access{keep: true}, base, at, a.Number, a.raw) != nil ||
-		cas.Check((*a.raw)[n:], base) != nil {
+	if s.reader.baseFor(a.Number, base, at, a.raw) != nil || cas.Check((*a.raw)[n:], base) != nil {
 		*a.raw = (*a.raw)[:n]
 		return false
 	}

@@ -50,7 +50,7 @@ func (r *reader) init(in finder, d folder, opt *Options) {
 	r.files = segment.NewFiles(opt.OpenFiles, d.open)
 	r.known, _ = lru.New[place, segment.Base](knownBases) // the size is positive
 	r.ahead.Init(opt.ExpectBytes)
-	r.kept.Init(opt.ExpectBytes / 3)
+	r.kept.Init(opt.ExpectBytes / 2)
 	r.slots = codec.NewSlots()
 	r.trust.Init(!opt.Untrusted, opt.Verified)
 }
@@ -73,9 +73,6 @@ func (r *reader) read(loc cas.Location, h cas.Hash, dst []byte) error {
 	return r.readAs(access{rec: &rec, keep: true}, loc, h, dst, r.trust.Check)
 }
 
-// byHash compares the hash, whatever the trust.
-func byHash(_ *segment.Record, content []byte, h cas.Hash) error { return cas.Check(content, h) }
-
 // readAs is read by a comparison of its own. by has a rec.
 func (r *reader) readAs(by access, loc cas.Location, h cas.Hash, dst []byte,
 	check func(*segment.Record, []byte, cas.Hash) error) error {
@@ -97,6 +94,9 @@ func (r *reader) readAs(by access, loc cas.Location, h cas.Hash, dst []byte,
 	return cas.Check(dst, h)
 }
 
+// byHash compares the hash, whatever the trust.
+func byHash(_ *segment.Record, content []byte, h cas.Hash) error { return cas.Check(content, h) }
+
 // intact reports whether the record at loc can be read, and is what h names.
 func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
 	p := scratch.Get()
@@ -105,8 +105,7 @@ func (r *reader) intact(loc cas.Location, h cas.Hash) bool {
 		return false
 	}
 	*p = slices.Grow((*p)[:0], int(loc.Raw))
-	var rec segment.Record
-	return r.readAs(access{rec: &rec}, loc, h, (*p)[:loc.Raw], byHash) == nil
+	return r.readAs(access{rec: new(segment.Record)}, loc, h, (*p)[:loc.Raw], byHash) == nil
 }
 
 // content fills dst, loc.Raw bytes long, with the content of the record of h at loc, not held against h.
@@ -208,11 +207,16 @@ func (r *reader) decode(by access, rec *segment.Record, payload, dst []byte, bel
 	if b.Number >= below {
 		return fmt.Errorf("delta of number %d, want less than %d: %w", b.Number, below, cas.ErrCorrupt)
 	}
-	buf := scratch.Room(len(b.Hashes()) * cas.ChunkSize)
+	if rec.Codec == codec.Recipe && by.keep {
+		return r.compute(by, &b, payload, dst)
+	}
+	buf, first := scratch.Room(len(b.Hashes())*cas.ChunkSize), 0
 	defer scratch.Put(buf)
-	var first int
 	*buf, first, err = delta.Gather(*buf, &b, func(p []byte, base cas.Hash) ([]byte, error) {
-		err := r.base(access{locked: by.locked, keep: by.keep}, base, b.Number, &p)
+		loc, err := r.findBase(by.locked, base)
+		if err == nil {
+			err = r.baseIn(access{locked: by.locked}, base, loc, b.Number, &p)
+		}
 		return p, err
 	})
 	if err == nil {
@@ -221,41 +225,54 @@ func (r *reader) decode(by access, rec *segment.Record, payload, dst []byte, bel
 	return err
 }
 
-// base appends to buf the content of h, the base of a record of a number; it is not held against the hash. A
-// base that is not there is corruption: cas.ErrCorrupt and errNoBase.
-func (r *reader) base(by access, h cas.Hash, number uint8, buf *[]byte) error {
-	loc, err := r.in.locateNow(by.locked, h)
-	if err == nil && loc.Segment == 0 && !by.locked && r.in.doubted() {
-		loc, err = r.in.locateNow(by.locked, h)
-	}
-	if err != nil {
-		return err
-	}
-	if loc.Segment == 0 {
-		r.in.suspects(h) // as another's delta its number may be too high
-		return &cas.ChunkError{Hash: h, Err: errNoBase}
-	}
-	return r.append(by, h, loc, number, buf)
-}
-
-// append is base for one that was found at loc. Of a recipe it may have been decoded lately.
-func (r *reader) append(by access, h cas.Hash, loc cas.Location, number uint8, buf *[]byte) (err error) {
-	keep := by.keep && number == segment.RecipeNumber
-	by.keep = false
-	if !keep {
-		return r.baseIn(by, h, loc, number, buf)
-	}
-	*buf, err = r.kept.Append(*buf, h, func(p []byte) ([]byte, bool, error) {
-		var rec segment.Record
-		n := len(p)
-		by.rec = &rec
-		err := r.baseIn(by, h, loc, number, &p)
-		return p, err == nil && r.trust.Check(&rec, p[n:], h) == nil, err
-	})
+// compute is decode of a recipe, whose bases may be those that were decoded last.
+func (r *reader) compute(by access, b *segment.Base, payload, dst []byte) error {
+	held := r.kept.Held()
+	defer held.Release()
+	_, err := delta.Computed(dst[:0:len(dst)], b, payload, len(dst),
+		func(h cas.Hash) ([]byte, error) { return r.hold(&held, by.locked, h) })
 	return err
 }
 
-// baseIn is base for one that was found at loc.
+// findBase is where a base lies. One that is not there is corruption: cas.ErrCorrupt and errNoBase.
+func (r *reader) findBase(locked bool, h cas.Hash) (cas.Location, error) {
+	loc, err := r.in.locateNow(locked, h)
+	if err == nil && loc.Segment == 0 && !locked && r.in.doubted() {
+		loc, err = r.in.locateNow(locked, h)
+	}
+	if err == nil && loc.Segment == 0 {
+		r.in.suspects(h) // as another's delta its number may be too high
+		err = &cas.ChunkError{Hash: h, Err: errNoBase}
+	}
+	return loc, err
+}
+
+// hold is baseIn for one of a recipe, which may have been decoded lately, and is held from then on.
+func (r *reader) hold(held *expected.Held, locked bool, h cas.Hash) ([]byte, error) {
+	loc, err := r.findBase(locked, h)
+	if err != nil {
+		return nil, err
+	}
+	return held.Get(h, int(min(loc.Raw, segment.MaxBased)), func(p []byte) ([]byte, bool, error) {
+		var rec segment.Record
+		err := r.baseIn(access{locked: locked, rec: &rec}, h, loc, segment.RecipeNumber, &p)
+		return p, err == nil && r.trust.Check(&rec, p, h) == nil, err
+	})
+}
+
+// baseFor is baseIn that takes what hold has.
+func (r *reader) baseFor(number uint8, h cas.Hash, loc cas.Location, buf *[]byte) error {
+	if number != segment.RecipeNumber {
+		return r.baseIn(access{}, h, loc, number, buf)
+	}
+	held := r.kept.Held()
+	p, err := r.hold(&held, false, h)
+	*buf = append(*buf, p...)
+	held.Release()
+	return err
+}
+
+// baseIn appends to buf the content of h, the base of a record of a number, not held against the hash.
 func (r *reader) baseIn(by access, h cas.Hash, loc cas.Location, number uint8, buf *[]byte) error {
 	n := len(*buf)
 	err := r.chase(by.locked, h, loc, func(at cas.Location) error {

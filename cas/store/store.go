@@ -115,7 +115,7 @@ type Options struct {
 	Tails       int   // segments that take records at a time; one for four processors
 	OpenFiles   int   // segments kept open for reading; 128
 	ReplayBatch int   // entries in one commit of a replay; 65536
-	ExpectBytes int64 // memory for what is expected, and a third of that for bases of recipes; 24 MiB
+	ExpectBytes int64 // memory for what is expected, and half of that for bases of recipes; 24 MiB
 	// Spill is where a pass keeps what it notes of very many records (package spilled); nil: in memory.
 	Spill *disk.Folder
 	// ReadOnly opens a store that was closed in order, and changes nothing; the disk.FS should be a
