@@ -336,3 +336,23 @@ func TestStaysInside(t *testing.T) {
 		t.Errorf("the file outside: %q, %v", p, err)
 	}
 }
+
+// Names of one file are copied as that, and nothing is left of a copy but what has its name.
+func TestLinks(t *testing.T) {
+	m := mounttest.New(t)
+	m.Write("a", mounttest.Noise(1, 1<<20))
+	m.Must(os.Link(m.Path("a"), m.Path("b")))
+	m.EvictAll()
+	m.Must(m.Stop())
+	to := filepath.Join(t.TempDir(), "out")
+	read(t, m.Store, "cp", ".", to)
+	a, err := os.Stat(filepath.Join(to, "a"))
+	m.Must(err)
+	b, err := os.Stat(filepath.Join(to, "b"))
+	m.Must(err)
+	names, err := os.ReadDir(to)
+	m.Must(err)
+	if !os.SameFile(a, b) || a.Size() != 1<<20 || len(names) != 2 {
+		t.Errorf("%d names, of %d and %d bytes", len(names), a.Size(), b.Size())
+	}
+}

@@ -2137,6 +2137,7 @@ def name_of(store, full):
 class Program:
     def __init__(self, store):
         self.store, self.failed = store, False
+        self.copied = {}  # by device and inode number: the copy of a file with several names
 
     def fail(self, name, why):
         print(f"{shown(name)}: {why}", file=sys.stderr)
@@ -2213,10 +2214,18 @@ class Program:
             self.fail(name, e)
 
     def copy_file(self, full, to):
+        st = os.lstat(full)
+        other = self.copied.get((st.st_dev, st.st_ino))
+        if other is not None:
+            os.link(other, to)
+            return
         e = self.store.entry(full)
         self.warn(e)
+        # A copy that is killed leaves no file that looks whole.
+        part = os.path.join(os.path.dirname(to), f".ckptfs-part-{os.getpid()}")
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            with open(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
+            with open(fd, "wb") as f:
                 for piece in self.store.read(e):
                     if piece.count(0) == len(piece):
                         f.seek(len(piece), os.SEEK_CUR)
@@ -2225,11 +2234,14 @@ class Program:
                 f.truncate(e.size)
                 os.fchmod(f.fileno(), e.mode)
                 os.utime(f.fileno(), ns=(e.mtime, e.mtime))
+            os.rename(part, to)
         except BaseException as damage:
-            os.unlink(to)
+            os.unlink(part)
             if isinstance(damage, Damaged):
                 raise Damaged(self.missing(e, damage)) from damage
             raise
+        if st.st_nlink > 1:
+            self.copied[st.st_dev, st.st_ino] = to
 
 
 def main():
