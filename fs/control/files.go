@@ -39,6 +39,7 @@ type Entry struct {
 	GID    uint32    `json:"gid"`
 	Ino    uint64    `json:"ino"`
 	Links  uint32    `json:"links"`
+	Blocks int64     `json:"blocks"` // of 512 bytes: those that all of it takes when it is plain
 }
 
 // Name is a name as Linux has it: any bytes. In JSON it is a string, or {"base64": …} if it is not UTF-8.

@@ -86,14 +86,14 @@ func Copy(ctx context.Context, src Source, from string, to *os.Root, name string
 
 // newFolder copies a folder, which has its name last of all unless there is one of that name.
 func (c *copier) newFolder(ctx context.Context, from string, e *control.Entry, name string) error {
-	if _, err := c.top.Lstat(name); err == nil {
-		return c.folder(ctx, from, e, c.top, name, name)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	part, err := placeOf(c.top, from, e, name)
+	if err != nil {
 		return err
 	}
+	if part == name {
+		return c.folder(ctx, from, e, c.top, name, name)
+	}
 	c.fresh = true
-	// What is left of a copy of something else is not used.
-	part := partOf(fmt.Sprint(name, "\x00", from, "\x00", e.Ino))
 	release, err := c.own(part)
 	if err != nil {
 		return err

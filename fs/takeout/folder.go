@@ -119,7 +119,7 @@ func (d *Folder) linked(name string, st *unix.Stat_t, dir int, at string) (*cont
 func (d *Folder) entry(name string, st *unix.Stat_t) *control.Entry {
 	e := &control.Entry{Name: control.Name(name), Mode: st.Mode, Size: st.Size,
 		Mtime: time.Unix(st.Mtim.Unix()), Ctime: time.Unix(st.Ctim.Unix()),
-		UID: st.Uid, GID: st.Gid, Ino: st.Ino, Links: uint32(st.Nlink)}
+		UID: st.Uid, GID: st.Gid, Ino: st.Ino, Links: uint32(st.Nlink), Blocks: st.Blocks}
 	if st.Dev != d.dev {
 		e.Links = 1
 	}

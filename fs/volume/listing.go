@@ -107,7 +107,8 @@ func entryIn(ctx context.Context, v *Volume, dir *names.Node, name string) (cont
 
 func entryOf(n *names.Node, name string, a tree.Attr) (e control.Entry, err error) {
 	e = control.Entry{Name: control.Name(name), Mode: a.Mode, Size: a.Size, Ino: a.Ino, Links: a.Nlink,
-		UID: a.UID, GID: a.GID, Mtime: time.Unix(a.Mtime.Unix()), Ctime: time.Unix(a.Ctime.Unix()),
+		Blocks: a.Blocks, UID: a.UID, GID: a.GID,
+		Mtime: time.Unix(a.Mtime.Unix()), Ctime: time.Unix(a.Ctime.Unix()),
 		View: virtual.ViewOf(n) != nil}
 	if f := n.File(); f != nil {
 		e.State, err = storedAs(f)

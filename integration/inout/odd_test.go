@@ -7,9 +7,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/cas/disk"
+	"ckptfs/fs/tree"
 	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
@@ -238,14 +241,45 @@ func TestLeaveCopyFails(t *testing.T) {
 	m.Sync()
 	m.Must(unix.Mount("none", small, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { unix.Unmount(small, unix.MNT_DETACH) })
+	few := t.TempDir()
+	m.Must(unix.Mount("none", few, "tmpfs", 0, "size=9m,nr_inodes=2"))
+	t.Cleanup(func() { unix.Unmount(few, unix.MNT_DETACH) })
 	for to, says := range map[string]string{
 		"/proc/copy":  "copy to /proc/copy: ",
-		small + "/to": "no space left on device; free room there, and run the command again: it goes on",
+		small + "/to": "take 4.0 MiB, and the disk of " + small + "/to has 1.0 MiB free: free 3.0 MiB there",
+		few + "/to":   "no space left on device; free room there, and run the command again: it goes on",
 	} {
 		if out, _ := m.RunFails("leave", m.Dir, "--copy", to); !strings.Contains(out, says) {
 			t.Errorf("%s: %s", to, out)
 		}
 	}
+	for _, dir := range []string{small, few} {
+		m.WantNames(dir)
+	}
+	// Of what is copied no room is counted again.
+	m.Must(unix.Mount("none", small, "tmpfs", unix.MS_REMOUNT, "size=6m"))
+	m.Run("leave", m.Dir, "--copy", small+"/to")
+	m.Write("b", mounttest.Noise(2, 1<<20))
+	m.Run("leave", m.Dir, "--copy", small+"/to")
+}
+
+// A store that a process has which is about to end is waited for.
+func TestLeaveAfterKill(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	f.Must(f.Stop())
+	d, err := disk.OpenFolder(f.Store)
+	f.Must(err)
+	defer d.Close()
+	lock, err := tree.Acquire(d, time.Now())
+	f.Must(err)
+	p := mounttest.Begin(t, "", f.Bin, "leave", f.Dir)
+	p.Awaits("waiting for it to end")
+	f.Must(lock.Release(true))
+	if p.Code() != 0 {
+		t.Fatal(p.Text())
+	}
+	f.plain("left")
 }
 
 // The commands that a message gives can be pasted, whatever the folder is called.
@@ -290,4 +324,24 @@ func TestAdoptAlone(t *testing.T) {
 		t.Errorf("/etc/fuse.conf lets others see it: %v; %s", sees, out)
 	}
 	m.Run("leave", m.Dir)
+}
+
+// What makes no sense for a folder that is a mount already, or of an empty path, is refused.
+func TestAdoptAgain(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	f.Must(f.adopt())
+	for says, args := range map[string][]string{
+		"-o is for a new one":      {"adopt", "-o", "hot-size=1GiB", "--store", f.Store, f.Dir},
+		"leave out --replace":      {"adopt", "--replace", "--store", f.Store, f.Dir},
+		"a path is empty":          {"leave", f.Dir, "--copy", ""},
+		"an argument is empty":     {"adopt", ""},
+		"store and the mountpoint": {"mount", "--mkdir", f.Dir + "x", f.Dir + "x"},
+		"nothing is there, and":    {"retire", f.Path("runs", "a", "99")},
+	} {
+		if out, code := f.RunFails(args...); code == 0 || !strings.Contains(out, says) {
+			t.Errorf("%q: exit code %d: %s", args, code, out)
+		}
+	}
+	f.same("refused", f.Dir)
 }

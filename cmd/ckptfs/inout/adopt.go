@@ -73,16 +73,19 @@ mount. Nor is it if a file in it has another name outside of DIR: that name woul
 				return err
 			}
 			a.foreign, _ = cmd.Flags().GetBool("foreign")
-			if into != "" {
+			if cmd.Flags().Changed("into") {
 				if a.store != "" || len(a.options) > 0 || a.replace {
 					return s.Usage(cmd, "--into names a path in a store that there is: without --store, --replace and -o")
+				}
+				if into == "" {
+					return s.Usage(cmd, "--into is empty: is a variable not set?")
 				}
 				if into, err = filepath.Abs(into); err != nil {
 					return err
 				}
 				return a.into(cmd.Context(), into)
 			}
-			if a.chosen = a.store != ""; !a.chosen {
+			if a.chosen = cmd.Flags().Changed("store"); !a.chosen {
 				a.store = a.dir + beside
 			}
 			if a.store, err = absolute(a.store); err != nil {
@@ -98,6 +101,9 @@ mount. Nor is it if a file in it has another name outside of DIR: that name woul
 	return cmd
 }
 
+// renamed is why --replace has no sense on one disk.
+const renamed = " and its store are on one disk, where the folder itself moves and no original stays: leave out --replace"
+
 func (a *adopt) run(ctx context.Context) error {
 	d, m, err := folder(a.store, a.foreign)
 	if err != nil {
@@ -108,6 +114,12 @@ func (a *adopt) run(ctx context.Context) error {
 	}
 	begun := m != nil && m.Way == inplace.Adopt && string(m.Dir) == a.dir
 	if d != nil && (begun || m == nil) && a.mounted() {
+		switch {
+		case len(a.options) > 0:
+			return a.Unfit(fmt.Sprintf("%s is a mount of %s already, and -o is for a new one: `ckptfs umount %s` first", a.dir, a.store, text.Word(a.dir)))
+		case a.replace && !a.apart():
+			return a.Unfit(a.dir + renamed)
+		}
 		return a.end(d)
 	}
 	if err := clear(a.store, a.dir); err != nil {
@@ -119,6 +131,9 @@ func (a *adopt) run(ctx context.Context) error {
 	other, err := a.elsewhere()
 	if err != nil {
 		return err
+	}
+	if a.replace && !other && !(d != nil && a.apart()) {
+		return a.Unfit(a.dir + renamed)
 	}
 	if other && a.chosen && !a.unmounted() {
 		return a.bring(ctx, d, "")

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas"
+	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/takeout"
@@ -92,12 +93,15 @@ func (l *leave) apart(from string) error {
 func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, root *os.Root,
 	out *copied) error {
 	base := filepath.Base(l.dir)
+	if err := l.fits(ctx, src, at, root, base); err != nil {
+		return err
+	}
 	update, done := l.Progress("copying")
 	o := takeout.Options{Progress: update, Owners: os.Geteuid() == 0, Spare: true}
 	took, err := takeout.Copy(ctx, src, at, root, base, o)
 	done()
 	if errors.Is(err, unix.ENOSPC) {
-		err = fmt.Errorf("%w; free room there, and run the command again: it goes on", err)
+		err = fmt.Errorf("%w; free room there, and run the command again: it goes on with what is copied", err)
 	}
 	if err != nil {
 		return fmt.Errorf("copy to %s: %w", l.dir, err)
@@ -117,4 +121,25 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	out.Same, out.Extra = c.Same, c.Extra
 	out.Skipped, out.differ = append(out.Skipped, c.Differ...), len(c.Differ) > 0
 	return nil
+}
+
+// fits looks that there is room for what is not copied yet.
+func (l *leave) fits(ctx context.Context, src takeout.Source, at string, root *os.Root, name string) error {
+	_, done := l.Progress("counting the room")
+	needed, err := takeout.Room(ctx, src, at, root, name)
+	done()
+	if err != nil {
+		return err
+	}
+	up, err := disk.OpenFolder(filepath.Dir(l.dir))
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	_, free, err := up.Space()
+	if err != nil || needed <= free {
+		return err
+	}
+	return fmt.Errorf("the files that are to be copied take %s, and the disk of %s has %s free: free %s there, or name a folder on another disk: %w",
+		text.Bytes(needed), l.dir, text.Bytes(free), text.Bytes(needed-free), unix.ENOSPC)
 }

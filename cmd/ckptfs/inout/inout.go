@@ -95,6 +95,9 @@ func Commands(s Shell) []*cobra.Command { return []*cobra.Command{adoptCommand(s
 
 // absolute is a path without symbolic links, of which the last name need not exist yet.
 func absolute(path string) (string, error) {
+	if path == "" {
+		return "", control.Invalid("a path is empty: is a variable not set?")
+	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -275,10 +278,12 @@ type room struct {
 // slack is room that is asked for beyond what the files take: the filesystem's own records.
 const slack = 16 << 20
 
+// short is the error where the disk has less room than that. Few files need little of the slack.
 func (r room) short() error {
-	if r.Needed == 0 || r.Needed+slack <= r.Free {
+	needed := r.Needed + min(slack, r.Needed/16+256<<10)
+	if r.Needed == 0 || needed <= r.Free {
 		return nil
 	}
 	return fmt.Errorf("the files that are packed take %s more when they are plain, and the disk has %s free: free %s, or give --copy and a folder on another disk: %w",
-		text.Bytes(r.Needed), text.Bytes(r.Free), text.Bytes(r.Needed+slack-r.Free), unix.ENOSPC)
+		text.Bytes(needed), text.Bytes(r.Free), text.Bytes(needed-r.Free), unix.ENOSPC)
 }

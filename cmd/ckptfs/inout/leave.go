@@ -56,7 +56,7 @@ The store's folder remains, with all that was packed, but without files. ` + "`r
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l.foreign, _ = cmd.Flags().GetBool("foreign")
-			if to != "" {
+			if cmd.Flags().Changed("copy") {
 				if len(args) > 1 {
 					return s.Usage(cmd, "leave --copy DIR takes a mountpoint or a store")
 				}
@@ -151,7 +151,7 @@ func (l *leave) run(ctx context.Context) error {
 		}
 		m = nil
 	}
-	claim, err := inplace.Claim(d)
+	claim, err := l.claim(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -189,13 +189,54 @@ func (l *leave) run(ctx context.Context) error {
 	if moved {
 		return l.end(d, out)
 	}
+	if err := l.free(ctx); err != nil {
+		return err
+	}
 	if err := l.out(ctx, d, out); err != nil {
+		if errors.Is(err, unix.ENOSPC) {
+			err = fmt.Errorf("%w; free room there, and run the command again: it goes on", err)
+		}
 		if names, rerr := d.ReadDir(tree.TreeDir); rerr == nil && len(names) > 0 {
 			err = fmt.Errorf("%w; %s has files still, and can be mounted as before", err, l.store)
 		}
 		return err
 	}
 	return l.end(d, out)
+}
+
+// claim is inplace.Claim. A process that was killed keeps its claim until it is gone.
+func (l *leave) claim(ctx context.Context, d *disk.Folder) (claim *os.File, err error) {
+	werr := l.await(ctx, "another process is moving its folder", func() bool {
+		claim, err = inplace.Claim(d)
+		return !errors.Is(err, unix.EBUSY)
+	})
+	return claim, errors.Join(err, werr)
+}
+
+// free waits until nobody has the store, which is not mounted: an earlier leave that was killed had its
+// daemon unmount, and that may be closing the store still. Who has it longer is named by what opens it next.
+func (l *leave) free(ctx context.Context) error {
+	return l.await(ctx, "another process has it", func() bool { return !tree.Used(l.store) })
+}
+
+// quiet is how long nothing is said of a wait.
+const quiet = time.Second / 2
+
+// await waits until something is over, and no longer than a daemon that ends may take. It says that it does.
+func (l *leave) await(ctx context.Context, what string, over func() bool) error {
+	said := false
+	for began := time.Now(); !over() && time.Since(began) < answers; {
+		if !said && time.Since(began) > quiet {
+			said = true
+			l.Say("%s: %s; waiting for it to end", text.Printable(l.store), what)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // out makes every file plain, and moves the tree. The store is not mounted.
