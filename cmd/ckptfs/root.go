@@ -112,6 +112,13 @@ Commands take a path inside a mount or a store's folder and work mounted and unm
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.Wrong(cmd, args.Flag(err).Error()+nearFlag(cmd, err))
 	})
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		completes := strings.HasPrefix(cmd.Name(), "__") // of what begins with ""
+		if slices.Contains(args, "") && !completes {
+			return exit.Wrong(cmd, "an argument is empty: is a variable not set?")
+		}
+		return nil
+	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	for _, g := range a.groups() {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
