@@ -1,6 +1,7 @@
 package space
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/moby/sys/mountinfo"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/heap"
@@ -75,7 +77,7 @@ Nothing is written but temporary files in TMPDIR.`,
 				return err
 			}
 			if o.Temp, err = disk.OpenFolder(os.TempDir()); err != nil {
-				return err
+				return fmt.Errorf("%w: TMPDIR is to name a folder for temporary files", err)
 			}
 			defer o.Temp.Close()
 			saying := soFar(nil)
@@ -88,6 +90,9 @@ Nothing is written but temporary files in TMPDIR.`,
 				}
 			}
 			answer, err := estimate.Run(cmd.Context(), args, o)
+			if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+				err = fmt.Errorf("%w: temporary files lie in %s: free room there, or have TMPDIR name a folder on another disk", err, o.Temp.Path())
+			}
 			if err != nil {
 				return err
 			}
