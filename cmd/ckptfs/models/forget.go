@@ -293,6 +293,9 @@ func printForgotten(w io.Writer, out *forgotten) {
 	if out.Gives != nil {
 		fmt.Fprintf(w, "That gives back %s.\n", space.Removal(out.Gives))
 	}
+	if gone == 0 && len(out.Steps) > 0 {
+		fmt.Fprintln(w, "Each step is kept for the reason beside it. One that was written to in the last minute is forgotten by a later call.")
+	}
 	if gone > 0 && !out.DryRun {
 		fmt.Fprintf(w, "The room of what was packed comes back with `ckptfs prune`: after %s, or now with --grace 0.\n",
 			space.Span(control.DefaultGrace))

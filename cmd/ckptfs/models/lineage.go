@@ -193,14 +193,15 @@ func retire(cmd *cobra.Command, s Shell, arg string) error {
 			r.Models = slices.DeleteFunc(r.Models,
 				func(m control.Model) bool { return !slices.Contains(there, m.Seq) })
 		}
+		if !was && len(r.Models) == 0 {
+			return control.NotFound("%s: nothing is there, and no model of it was known", r.Path)
+		}
 		return s.Show(r, func(w io.Writer) {
 			switch {
 			case was:
 				fmt.Fprintf(w, "%s: removed; %s\n", text.Printable(r.Path), retiredText(len(r.Models)))
-			case len(r.Models) > 0:
-				fmt.Fprintf(w, "%s: retired already\n", text.Printable(r.Path))
 			default:
-				fmt.Fprintf(w, "%s: nothing is there\n", text.Printable(r.Path))
+				fmt.Fprintf(w, "%s: retired already\n", text.Printable(r.Path))
 			}
 		})
 	})
