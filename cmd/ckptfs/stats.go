@@ -24,8 +24,9 @@ func (a *app) statsCmd() *cobra.Command {
     ratio     logical bytes of packed files, divided by stored
     waiting   what is not packed yet, and is; ckptfs sync packs it now
 
-Dead is what no file needs: ckptfs prune gives it back. The local copies are a cache: ckptfs evict drops them, and mount
---hot-size bounds them.
+Dead is what no file needs: ckptfs prune gives back what was written more than 24 hours ago, and with --grace 0 all but
+parts of blocks beside the holes that it makes, which --max-unused 0 gives back. The local copies are a cache: ckptfs
+evict drops them, and mount --hot-size bounds them.
 
 The same follows for each run, a folder below runs/, by name. UNIQUE is of the chunks that its files use, NEW of those
 that no run listed above it uses, both before compression.
