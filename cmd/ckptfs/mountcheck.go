@@ -74,6 +74,9 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 	unfit := func(format string, args ...any) error {
 		return exit.With(exit.Mountpoint, fmt.Errorf(format, args...))
 	}
+	if c.mountpoint == c.store {
+		return unfit("%s is to be the store and the mountpoint, which would cover it: give another mountpoint", c.store)
+	}
 	if c.mkdir && !c.fake && !procs.Within(c.mountpoint, c.store) {
 		if err := os.Mkdir(c.mountpoint, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return unfit("mountpoint: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -134,6 +135,9 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 		mountpoint = "the mount of " + p.Store
 	}
 	msg := mountpoint + " not unmounted: " + errLate.Error() + "; its log says why, and --lazy detaches the mount"
+	if _, err := os.Stat(p.Store); errors.Is(err, fs.ErrNotExist) {
+		msg = fmt.Sprintf("%s not unmounted: its store %s is gone, so its daemon cannot be asked: --force ends it", mountpoint, p.Store)
+	}
 	return control.Busy(msg)
 }
 

@@ -179,6 +179,9 @@ func listenUnix(path string) (net.Listener, error) {
 			return nil, err
 		}
 	}
+	if st, err := os.Lstat(path); err == nil {
+		return nil, fmt.Errorf("no socket is there, but %s; name another path", st.Mode())
+	}
 	mask := unix.Umask(0o177) // nobody else may connect, from the first moment on
 	defer unix.Umask(mask)
 	return net.Listen("unix", path)
