@@ -51,6 +51,26 @@ var troubles = map[string]func(t *testing.T) string{
 		defer f.Close()
 		return printed(t, nil, "umount", m.Dir)
 	},
+	"run the command again once nothing uses it": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Write("f", []byte("x"))
+		f, err := os.Open(m.Path("f"))
+		m.Must(err)
+		defer f.Close()
+		return printed(t, nil, m.Bin, "leave", m.Dir)
+	},
+	"are on different disks": func(t *testing.T) string {
+		other := mounttest.MountDisk(t, "tmpfs", 1)
+		m := mounttest.New(t)
+		m.Write("f", []byte("x"))
+		return printed(t, nil, m.Bin, "leave", m.Store, filepath.Join(other, "out"))
+	},
+	"move that away, or name a new folder": func(t *testing.T) string {
+		m, full := mounttest.New(t), t.TempDir()
+		m.Write("f", []byte("x"))
+		m.Must(os.WriteFile(filepath.Join(full, "x"), nil, 0o600))
+		return printed(t, nil, m.Bin, "leave", m.Store, full)
+	},
 	"is mounted on": func(t *testing.T) string {
 		m := mounttest.New(t)
 		return printed(t, nil, m.Bin, "mount", m.Store, t.TempDir())
