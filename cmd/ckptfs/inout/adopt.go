@@ -115,7 +115,7 @@ func (a *adopt) run(ctx context.Context) error {
 	begun := m != nil && m.Way == inplace.Adopt && string(m.Dir) == a.dir
 	if d != nil && (begun || m == nil) && a.mounted() {
 		switch {
-		case len(a.options) > 0:
+		case len(a.options) > 0 && !begun && !a.apart(): // else this may end what was begun with them
 			return a.Unfit(fmt.Sprintf("%s is a mount of %s already, and -o is for a new one: `ckptfs umount %s` first", a.dir, a.store, text.Word(a.dir)))
 		case a.replace && !a.apart():
 			return a.Unfit(a.dir + renamed)
