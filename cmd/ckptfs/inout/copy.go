@@ -136,8 +136,8 @@ func (l *leave) fits(ctx context.Context, src takeout.Source, at string, root *o
 		return err
 	}
 	defer up.Close()
-	_, free, err := up.Space()
-	if err != nil || needed <= free {
+	size, free, err := up.Space()
+	if err != nil || size == 0 || needed <= free { // what has no size is no disk
 		return err
 	}
 	return fmt.Errorf("the files that are to be copied take %s, and the disk of %s has %s free: free %s there, or name a folder on another disk: %w",
