@@ -100,6 +100,7 @@ func (c *copier) newFolder(ctx context.Context, from string, e *control.Entry, n
 	}
 	defer release()
 	if err := c.folder(ctx, from, e, c.top, part, part); err != nil {
+		_ = c.top.Remove(part) // if nothing is in it that the next copy goes on with
 		return err
 	}
 	return c.top.Rename(part, name)
