@@ -71,7 +71,7 @@ func TestCheckMountpoint(t *testing.T) {
 		{"missing", "does not exist: `mkdir -p ", exit.Mountpoint},
 		{"file", "is not a directory", exit.Mountpoint},
 		{"taken", "/other/store is mounted there already", exit.Busy},
-		{"store", "lies in the store", exit.Mountpoint},
+		{"store", "is to be the store and the mountpoint", exit.Mountpoint},
 		{"store/inside", "lies in the store", exit.Mountpoint},
 		{".", "which would cover it", exit.Mountpoint},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	rnames "ckptfs/cas/remote/names"
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
 	"ckptfs/fs/names"
@@ -44,6 +45,8 @@ type collector struct {
 	now   bool // it was asked for: what is complete is not left alone first
 	steps map[string]*steps.Step
 	run   string
+	// again are names that programs removed since the last push, and made again.
+	again map[string]bool
 
 	unready bool // some of a step is to be published soon
 }
@@ -52,6 +55,7 @@ type collector struct {
 func (l *looker) collect(ctx context.Context, at string, dirty changed.Runs, now bool) (*found, error) {
 	c := &collector{looker: *l, path: at, dirty: dirty, now: now}
 	c.looks, c.same, c.done = map[string]known.Sum{}, map[string]revised{}, map[string]*steps.Step{}
+	c.again = map[string]bool{}
 	if err := c.removed(); err != nil {
 		return nil, err
 	}
@@ -228,7 +232,17 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		return err
 	}
 	was := k.Encode()
-	e, look, err := c.entry(n, p, st, k)
+	asKnown := k
+	if c.again[p] && n.File() == nil { // it looks like the one that was removed
+		held, err := c.heldBelow(ctx, shared.Step(p))
+		if err != nil {
+			return err
+		}
+		if rnames.Merge(held[p]).Name == nil { // as others did
+			asKnown = nil
+		}
+	}
+	e, look, err := c.entry(n, p, st, asKnown)
 	if err == nil && e != nil && attrs.Size(e) > record.MaxEntry/2 {
 		err = fmt.Errorf("its attributes are too long for an entry")
 	}
@@ -242,7 +256,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 			func(soon error) bool { return errors.Is(err, soon) })
 		c.note(p, err.Error())
 		return nil
-	case k.Shown(e, look):
+	case asKnown.Shown(e, look):
 		c.same[p] = revised{was, k.Encode()}
 		return nil
 	}
@@ -306,6 +320,7 @@ func (c *collector) removed() error {
 			if err != nil {
 				return err
 			}
+			c.again[p] = there
 			if !there {
 				c.entries = append(c.entries, record.Entry{Path: p, Kind: record.KindTombstone})
 			}
