@@ -225,7 +225,7 @@ var layers = []struct {
 	{"fs/share/known", []string{"cas", "cas/document", "cas/remote/record"}},
 	{"fs/share/attrs", []string{"cas/remote/record", "fs/names", "fs/steps"}},
 	{"fs/share/yield", nil},
-	{"fs/share/shared", []string{"cas/remote/record", "fs/control", "fs/steps"}},
+	{"fs/share/shared", []string{"cas/remote/record", "fs/control", "fs/names", "fs/steps", "fs/tree"}},
 	{"fs/share/changed", []string{"fs/share/shared", "fs/steps"}},
 	{"fs/share/rested", []string{"cas/remote/record", "fs/content", "fs/names", "fs/share/shared",
 		"fs/steps"}},

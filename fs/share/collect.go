@@ -53,9 +53,8 @@ type collector struct {
 
 // collect finds out what is to be published at or below a path, which is "runs" or below it.
 func (l *looker) collect(ctx context.Context, at string, dirty changed.Runs, now bool) (*found, error) {
-	c := &collector{looker: *l, path: at, dirty: dirty, now: now}
+	c := &collector{looker: *l, path: at, dirty: dirty, now: now, again: map[string]bool{}}
 	c.looks, c.same, c.done = map[string]known.Sum{}, map[string]revised{}, map[string]*steps.Step{}
-	c.again = map[string]bool{}
 	if err := c.removed(); err != nil {
 		return nil, err
 	}
@@ -316,7 +315,7 @@ func (c *collector) removed() error {
 				continue
 			}
 			seen[p] = true
-			there, err := c.exists(p)
+			there, _, err := c.kind(p)
 			if err != nil {
 				return err
 			}
@@ -330,10 +329,4 @@ func (c *collector) removed() error {
 		c.found.intents = len(all)
 	}
 	return nil
-}
-
-// exists reports whether the tree has a name.
-func (s *Share) exists(p string) (bool, error) {
-	there, _, err := s.kind(p)
-	return there, err
 }

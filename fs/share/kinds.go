@@ -16,7 +16,6 @@ import (
 	"ckptfs/fs/share/known"
 	"ckptfs/fs/share/shared"
 	"ckptfs/fs/steps"
-	"ckptfs/fs/tree"
 )
 
 // A name that is a folder on one machine, and that another put a file or a link in the place of, or the other
@@ -51,19 +50,8 @@ func isFull(n *names.Node, e *record.Entry) (bool, error) {
 	if !n.IsDir() || e.Kind == record.KindFolder {
 		return false, nil
 	}
-	return holdsSome(n)
+	return shared.HoldsSome(n)
 }
-
-// holdsSome reports whether something is in a folder.
-func holdsSome(n *names.Node) (bool, error) {
-	list, err := n.ListQuietly()
-	return slices.ContainsFunc(list, func(e tree.DirEntry) bool {
-		return e.Name != "." && e.Name != ".."
-	}), err
-}
-
-// notEmpty reports whether a folder was not removed since something is in it.
-func notEmpty(err error) bool { return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) }
 
 // noteTips notes that a folder shows what the remote has of its name, which says nothing of a folder. If
 // names in it are this machine's, what it has besides is published again: others have none of it any more.

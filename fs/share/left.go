@@ -97,7 +97,7 @@ func (l *looker) holds(dir *names.Node, name string) (bool, error) {
 		return false, shared.Gone(err)
 	}
 	defer n.Unpin()
-	return holdsSome(n)
+	return shared.HoldsSome(n)
 }
 
 // mayBeNeeded reports whether what was at a name before the one with number ino was put in its place may

@@ -364,7 +364,7 @@ func (l *level) rmdir(p, name string) (went bool, err error) {
 	err = l.lazy.quietly(p, func() error {
 		err := l.o.Tree.Rmdir(l.dir, name)
 		if went = shared.Gone(err) == nil; err != nil {
-			if notEmpty(err) {
+			if shared.NotEmpty(err) {
 				return nil
 			}
 			return shared.Gone(err)

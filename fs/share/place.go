@@ -155,7 +155,7 @@ func (p *pull) replace(n, dir *names.Node, next, name string, old *names.Node, a
 	}
 	if err = p.isStill(dir, next, old, before); err == nil {
 		err = p.unlink(dir, next, old)
-		if !notEmpty(err) {
+		if !shared.NotEmpty(err) {
 			return err
 		}
 		err = errChanged // something was put into the folder

@@ -356,7 +356,7 @@ func (s *Share) keep(set map[string][]byte, setting func(map[string][]byte) erro
 		if k == nil {
 			continue
 		}
-		there, err := s.exists(p)
+		there, _, err := s.kind(p)
 		if err == nil && !there {
 			err = s.went(p)
 		}

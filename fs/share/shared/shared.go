@@ -14,12 +14,25 @@ import (
 
 	"ckptfs/cas/remote/record"
 	"ckptfs/fs/control"
+	"ckptfs/fs/names"
 	"ckptfs/fs/steps"
+	"ckptfs/fs/tree"
 )
 
 // LookTimeout bounds for how long who looks at names waits for the remote: what was seen last is shown then.
 // Tests change it.
 var LookTimeout = 20 * time.Second
+
+// HoldsSome reports whether something is in a folder.
+func HoldsSome(n *names.Node) (bool, error) {
+	list, err := n.ListQuietly()
+	return slices.ContainsFunc(list, func(e tree.DirEntry) bool {
+		return e.Name != "." && e.Name != ".."
+	}), err
+}
+
+// NotEmpty reports whether a folder was not removed since something is in it.
+func NotEmpty(err error) bool { return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) }
 
 // Gone is an error but that a name went meanwhile, or that a folder above it is none any more.
 func Gone(err error) error {
