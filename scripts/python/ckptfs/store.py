@@ -60,12 +60,12 @@ class Store:
         return frames.frame(({"metrics": (), **r} for r in self._runs()),
                             ("run", "steps", "complete", "torn", "writing", "logical_bytes", "last", "metrics"), "run")
 
-    def best(self, run: str | Run, metric: str, mode: Literal["min", "max"] = "min") -> Step:
-        """The complete step of a run ("a" or "runs/a") with the least, or greatest, value of a metric."""
-        if mode not in ("min", "max"):
+    def best(self, run: str | Run, metric: str, mode: Literal["min", "max"] | None = None) -> Step:
+        """The complete step of a run ("a" or "runs/a") with the best value of a metric: the least, or the greatest. Without a mode the metric's name says which, as with `ckptfs best`."""
+        if mode not in ("min", "max", None):
             raise ValueError(f"mode {mode!r} is neither min nor max")
         name = run.removeprefix("runs/") if isinstance(run, str) else run.name
-        found = self._ask("best", self._run_path(name), metric, flags=(f"--mode={mode}",))
+        found = self._ask("best", self._run_path(name), metric, flags=(f"--mode={mode}",) if mode else ())
         return self._steps(name)[found["step"]]
 
     def diff(self, a: PathLike, b: PathLike) -> pandas.DataFrame:
@@ -244,8 +244,8 @@ class Run:
         logical_bytes, new_bytes (that no step before it has), stored_bytes (what these take), plain_bytes (not packed), shared_with, shared_bytes."""
         return frames.metrics(self.store._log(self.name), details)
 
-    def best(self, metric: str, mode: Literal["min", "max"] = "min") -> Step:
-        """The complete step with the least, or greatest, value of a metric."""
+    def best(self, metric: str, mode: Literal["min", "max"] | None = None) -> Step:
+        """The complete step with the best value of a metric: see Store.best."""
         return self.store.best(self.name, metric, mode)
 
     def _repr_html_(self) -> str:
