@@ -72,6 +72,18 @@ func Open(r io.ReaderAt, size, memory int64) (*Source, error) {
 	return nil, err
 }
 
+// OpenZero reads what a file of a step of DeepSpeed's ZeRO says. The error is ErrNone when it is no such file.
+func OpenZero(r io.ReaderAt, size int64) (*Source, error) {
+	f, err := deepspeed.Parse(r, size)
+	if errors.Is(err, formats.ErrNotFormat) {
+		return nil, none("%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Source{Layout: f.Layout, DeepSpeed: f}, nil
+}
+
 // Memory is about how many bytes it takes.
 func (s *Source) Memory() int64 {
 	n := int64(len(s.Layout.Regions)) * int64(unsafe.Sizeof(formats.Region{}))

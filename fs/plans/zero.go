@@ -50,7 +50,7 @@ type zero struct {
 	optimizers []*deepspeed.Optimizer
 	modelAt    []int // which source each is
 	optimAt    []int
-	layouts    []*formats.Layout // by source
+	sources    []*Source
 
 	out    []output
 	at     map[string]int // in out, by name
@@ -62,7 +62,7 @@ const maxPieces = 1 << 20
 
 // zeroOf puts the files of a step in the order of their ranks.
 func zeroOf(files []*Source, names []string) (*zero, error) {
-	z := &zero{at: map[string]int{}}
+	z := &zero{at: map[string]int{}, sources: files}
 	type ranked struct{ rank, src int }
 	var models, optimizers []ranked
 	for i, s := range files {
@@ -75,7 +75,6 @@ func zeroOf(files []*Source, names []string) (*zero, error) {
 		if strings.HasSuffix(names[i], deepspeed.ModelSuffix) != (f.Model != nil) {
 			return nil, none("%q says something else than its name", names[i])
 		}
-		z.layouts = append(z.layouts, f.Layout)
 		if f.Model != nil {
 			models = append(models, ranked{rank, i})
 		} else {
@@ -126,7 +125,7 @@ func (z *zero) params() error {
 		t := &m.Buffers[i]
 		e := safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape}
 		if !convertible(t.DType, formats.F32) {
-			op, err := taken(z.modelAt[0], &Source{Layout: z.layouts[z.modelAt[0]]}, *t)
+			op, err := taken(z.modelAt[0], z.sources[z.modelAt[0]], *t)
 			if err != nil {
 				return err
 			}
@@ -169,7 +168,7 @@ func (z *zero) frozen(i int, p deepspeed.Param) error {
 	if left != 0 {
 		return none("parts of %q are missing", p.Name)
 	}
-	z.set(output{safetensors.Entry{Name: p.Name, DType: formats.F32, Shape: p.Shape}, j})
+	z.set(weight(p, j))
 	return nil
 }
 
@@ -194,16 +193,13 @@ func (z *zero) partitioned() error {
 				return none("%q lies beyond the end of its group", p.Name)
 			}
 			j := &joined{}
-			for from, end := at, at+n; from < end; {
-				r := sort.Search(len(ends), func(r int) bool { return ends[r] > from })
-				t := &z.optimizers[r].Flat[g]
-				upTo := min(end, ends[r])
-				if err := z.add(j, z.optimAt[r], t, from-(ends[r]-t.NumElements()), upTo-from); err != nil {
-					return err
-				}
-				from = upTo
+			err := z.cut(j, ends, at, at+n, func(r int) (int, *formats.Tensor) {
+				return z.optimAt[r], &z.optimizers[r].Flat[g]
+			})
+			if err != nil {
+				return err
 			}
-			z.set(output{safetensors.Entry{Name: p.Name, DType: formats.F32, Shape: p.Shape}, j})
+			z.set(weight(p, j))
 			at += n
 			if first.Paddings != nil {
 				if len(first.Paddings[g]) != len(group) || first.Paddings[g][k] > total-at {
@@ -248,23 +244,40 @@ func (z *zero) interleaved() error {
 			}
 			j := &joined{}
 			for r, o := range z.optimizers {
-				for from, end := at, at+min(part, left); from < end; {
-					g := sort.Search(len(ends), func(g int) bool { return ends[g] > from })
-					t := &o.Flat[g]
-					upTo := min(end, ends[g])
-					if err := z.add(j, z.optimAt[r], t, from-(ends[g]-t.NumElements()), upTo-from); err != nil {
-						return err
-					}
-					from = upTo
+				err := z.cut(j, ends, at, at+min(part, left), func(g int) (int, *formats.Tensor) {
+					return z.optimAt[r], &o.Flat[g]
+				})
+				if err != nil {
+					return err
 				}
 				left -= min(part, left)
 			}
-			z.set(output{safetensors.Entry{Name: p.Name, DType: formats.F32, Shape: p.Shape}, j})
+			z.set(weight(p, j))
 			at += part
 		}
 	}
 	if at != total {
 		return none("a rank has %d elements, and its parts of the parameters %d", total, at)
+	}
+	return nil
+}
+
+// weight is a parameter of which j is what it has.
+func weight(p deepspeed.Param, j *joined) output {
+	return output{safetensors.Entry{Name: p.Name, DType: formats.F32, Shape: p.Shape}, j}
+}
+
+// cut adds elements from one on to another of flat tensors that lie one behind the other and end at ends. of
+// says in which source each is.
+func (z *zero) cut(j *joined, ends []int64, from, to int64, of func(i int) (src int, t *formats.Tensor)) error {
+	for from < to {
+		i := sort.Search(len(ends), func(i int) bool { return ends[i] > from })
+		src, t := of(i)
+		n := min(to, ends[i]) - from
+		if err := z.add(j, src, t, from-(ends[i]-t.NumElements()), n); err != nil {
+			return err
+		}
+		from += n
 	}
 	return nil
 }
@@ -280,7 +293,7 @@ func (z *zero) add(j *joined, src int, t *formats.Tensor, from, n int64) error {
 	if !t.Contiguous() || t.Region < 0 || !convertible(t.DType, formats.F32) && t.DType != formats.F32 {
 		return none("a part is of type %s, or its elements do not lie one behind the other", t.DType)
 	}
-	base := z.layouts[src].Regions[t.Region].Off + t.Offset + from*int64(t.DType.Bits()/8)
+	base := z.sources[src].base(t) + from*int64(t.DType.Bits()/8)
 	end := 4 * n
 	if k := len(j.ends); k > 0 {
 		end += j.ends[k-1]

@@ -45,7 +45,7 @@ type collector struct {
 	now   bool // it was asked for: what is complete is not left alone first
 	steps map[string]*steps.Step
 	run   string
-	// again are names that programs removed since the last push, and made again.
+	// again has the names that programs removed since the last push; true: and made again.
 	again map[string]bool
 
 	unready bool // some of a step is to be published soon
@@ -233,7 +233,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 	was := k.Encode()
 	asKnown := k
 	if c.again[p] && n.File() == nil { // it looks like the one that was removed
-		held, err := c.heldBelow(ctx, shared.Step(p))
+		held, err := c.heldBelow(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -301,7 +301,6 @@ func (c *collector) own(ctx context.Context, n *names.Node, p string, st *steps.
 // removed adds tombstones of names that programs removed.
 func (c *collector) removed() error {
 	all := c.Share.removals.All()
-	seen := map[string]bool{}
 	for _, at := range all {
 		if !shared.Leads(at, c.path) {
 			continue
@@ -311,10 +310,9 @@ func (c *collector) removed() error {
 			return err
 		}
 		for _, p := range paths {
-			if seen[p] {
+			if _, seen := c.again[p]; seen {
 				continue
 			}
-			seen[p] = true
 			there, _, err := c.kind(p)
 			if err != nil {
 				return err

@@ -30,7 +30,8 @@ func Room(ctx context.Context, src Source, from string, to *os.Root, name string
 		}
 	}
 	r := &rooms{src: src, to: to, seen: map[uint64]bool{}}
-	return r.bytes, r.add(ctx, from, e, name)
+	err = r.add(ctx, from, e, name)
+	return r.bytes, err
 }
 
 // placeOf is the name under which a folder is copied that is to have a name: another one until it is whole,

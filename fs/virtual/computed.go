@@ -15,8 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/locks"
-	"ckptfs/formats"
-	"ckptfs/formats/deepspeed"
 	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/plans"
@@ -26,13 +24,12 @@ import (
 // computed is a file that is computed of others by a plan. It belongs to one generation of each of these: if
 // one of them changes, the name leads to another node, and a read through this one fails with ESTALE.
 type computed struct {
-	v    *Virtual
-	how  making
-	of   []*operand // what the plan reads; the first one's node is the entry's src
-	side *operand   // a file beside them that says how, or nil
-	size int64
-	// origin is that of the file's node. It is of one place alone: in another the same plan has another name.
-	origin names.Origin
+	v      *Virtual
+	how    making
+	of     []*operand // what the plan reads; the first one's node is the entry's src
+	side   *operand   // a file beside them that says how, or nil
+	size   int64
+	origin names.Origin // of the file's node
 
 	mu    locks.Mutex[leafLock]
 	plan  weak.Pointer[plans.Plan] // what Virtual.tensors keeps of it
@@ -196,11 +193,23 @@ func (w *computed) make() (*plans.Plan, error) {
 
 // sourceOf reads the header of an operand.
 func (v *Virtual) sourceOf(o *operand) (*plans.Source, error) {
+	return o.source(func() (*plans.Source, error) {
+		return plans.Open(o, o.size, max(v.o.IndexBytes, minIndex))
+	})
+}
+
+// saidOf reads what an operand says that DeepSpeed wrote.
+func (v *Virtual) saidOf(o *operand) (*plans.Source, error) {
+	return o.source(func() (*plans.Source, error) { return plans.OpenZero(o, o.size) })
+}
+
+// source is what open reads of the operand while it is in use.
+func (o *operand) source(open func() (*plans.Source, error)) (*plans.Source, error) {
 	if err := o.use(); err != nil {
 		return nil, err
 	}
 	defer o.done()
-	s, err := plans.Open(o, o.size, max(v.o.IndexBytes, minIndex))
+	s, err := open()
 	if err == nil && !o.current() {
 		err = unix.ESTALE
 	}
@@ -220,25 +229,6 @@ func (v *Virtual) layoutOf(o *operand) (*plans.Source, error) {
 		return nil, f.OpenFailed(err)
 	}
 	return &plans.Source{Layout: l}, nil
-}
-
-// saidOf is an operand that DeepSpeed wrote.
-func (v *Virtual) saidOf(o *operand) (*plans.Source, error) {
-	if err := o.use(); err != nil {
-		return nil, err
-	}
-	defer o.done()
-	f, err := deepspeed.Parse(o, o.size)
-	if err == nil && !o.current() {
-		err = unix.ESTALE
-	}
-	if errors.Is(err, formats.ErrNotFormat) {
-		err = fmt.Errorf("%w: %v (%s)", plans.ErrNone, err, o.path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &plans.Source{Layout: f.Layout, DeepSpeed: f}, nil
 }
 
 // minIndex is the memory that a header may take in any case.

@@ -337,11 +337,7 @@ func (d makeOf) list(v *Virtual, c *tree.Asker) (out []tree.DirEntry, err error)
 // operandFor is the file that a path leads to now, if c may read it by that.
 func (v *Virtual) operandFor(c *tree.Asker, p string) (*operand, error) {
 	o, err := v.operandBy(c, p, v.operandLinked)
-	if err == nil && !v.visible(c, byPath, o.n) {
-		o.drop()
-		err = errNoFile
-	}
-	if err != nil {
+	if o, err = v.operandSeen(c, byPath, o, err); err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, p)
 	}
 	return o, nil

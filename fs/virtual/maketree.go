@@ -52,12 +52,8 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 		return d.oneFile(v, c, name)
 	}
 	o, err := v.operandLinked(c, d.src, name)
-	if err != nil {
+	if o, err = v.operandSeen(c, inPlace, o, err); err != nil {
 		return entry{}, err
-	}
-	if !v.visible(c, inPlace, o.n) {
-		o.drop()
-		return entry{}, errNoFile
 	}
 	_, several := d.how.several()
 	if named := strings.HasSuffix(name, view.Suffix); several || !named { // else its plan is looked for
@@ -145,11 +141,7 @@ func (d makeTree) whole(v *Virtual, c *tree.Asker) (entry, error) {
 // own is a file of the folder that c may read; errNoFile where there is none.
 func (d makeTree) own(v *Virtual, c *tree.Asker, name string) (*operand, error) {
 	o, err := v.operandAt(c, d.src, name)
-	if err == nil && !v.visible(c, inPlace, o.n) {
-		o.drop()
-		o, err = nil, errNoFile
-	}
-	return o, err
+	return v.operandSeen(c, inPlace, o, err)
 }
 
 // partFiles are the files of parts in the folder. c has to be allowed to read all of them.
@@ -230,11 +222,7 @@ func (v *Virtual) operandLinked(c *tree.Asker, dir *names.Node, name string) (*o
 		return nil, fmt.Errorf("%w: it is a link that leads out of the mount", plans.ErrNone)
 	}
 	o, err := v.operandBy(c, p, v.operandAt)
-	if err == nil && !v.visible(c, byPath, o.n) {
-		o.drop()
-		err = errNoFile
-	}
-	return o, err
+	return v.operandSeen(c, byPath, o, err)
 }
 
 // itself is a link to a file of the tree. It takes the operand's reference.

@@ -51,6 +51,15 @@ func (v *Virtual) operandAt(c *tree.Asker, dir *names.Node, name string) (*opera
 	return o, err
 }
 
+// operandSeen is an operand that was found, or not, if c may see it: else there is none.
+func (v *Virtual) operandSeen(c *tree.Asker, s sight, o *operand, err error) (*operand, error) {
+	if err == nil && !v.visible(c, s, o.n) {
+		o.drop()
+		return nil, errNoFile
+	}
+	return o, err
+}
+
 // operandOf is the file that a node is. If there is no error it takes the node's reference.
 func (v *Virtual) operandOf(n *names.Node) (*operand, error) {
 	f := n.File()

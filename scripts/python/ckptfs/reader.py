@@ -2217,8 +2217,13 @@ class Program:
         st = os.lstat(full)
         other = self.copied.get((st.st_dev, st.st_ino))
         if other is not None:
-            os.link(other, to)
-            return
+            try:
+                os.link(other, to)
+                return
+            except FileExistsError:
+                raise
+            except OSError:
+                pass  # the disk has no hard links, or no more of this file: it gets a copy of its own
         e = self.store.entry(full)
         self.warn(e)
         # A copy that is killed leaves no file that looks whole.
