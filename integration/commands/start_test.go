@@ -416,7 +416,7 @@ func TestNoMountpoint(t *testing.T) {
 		{m.Store, "unused", exitBusy, []string{m.Dir, "already", fmt.Sprintf("process %d", m.DaemonPID())}},
 		{fresh, m.Dir, exitBusy, []string{m.Store, "already", fmt.Sprintf("process %d", m.DaemonPID())}},
 		{filepath.Join(dir, "above/store"), "above", exitMountpoint, []string{"would cover"}},
-		{filepath.Join(dir, "above/store"), "above/store", exitMountpoint, []string{"lies in the store"}},
+		{filepath.Join(dir, "above/store"), "above/store", exitMountpoint, []string{"which would cover it"}},
 		{filepath.Join(dir, "none/store"), "empty", exitNotStore, []string{"there is no folder"}},
 		{filepath.Join(dir, "file"), "empty", exitNotStore, []string{"not a directory"}},
 	} {
