@@ -71,6 +71,30 @@ var troubles = map[string]func(t *testing.T) string{
 		m.Must(os.WriteFile(filepath.Join(full, "x"), nil, 0o600))
 		return printed(t, nil, m.Bin, "leave", m.Store, full)
 	},
+	"is there already": func(t *testing.T) string {
+		m, dir := mounttest.New(t), t.TempDir()
+		m.Must(os.Mkdir(m.Path("models"), 0o755))
+		m.Must(os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600))
+		return printed(t, nil, m.Bin, "adopt", dir, "--into", m.Path("models"))
+	},
+	"was not closed in order": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Write("f", []byte("x"))
+		m.Kill()
+		said := printed(t, nil, m.Bin, "mount", "--read-only", m.Store, t.TempDir())
+		m.Must(m.Start())
+		return said
+	},
+	"being written": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Must(os.MkdirAll(m.Path("runs/a/1"), 0o755))
+		f, err := os.Create(m.Path("runs/a/1/m.pt"))
+		m.Must(err)
+		defer f.Close()
+		_, err = f.WriteString("x")
+		m.Must(err)
+		return printed(t, nil, m.Bin, "runs", m.Dir)
+	},
 	"is mounted on": func(t *testing.T) string {
 		m := mounttest.New(t)
 		return printed(t, nil, m.Bin, "mount", m.Store, t.TempDir())
