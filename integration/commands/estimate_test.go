@@ -130,3 +130,23 @@ func TestAdoptFamilies(t *testing.T) {
 		t.Error("files were packed in another order than was estimated")
 	}
 }
+
+// TestEstimateTemporary: an estimate says where its temporary files lie when they find no place or no room.
+func TestEstimateTemporary(t *testing.T) {
+	t.Parallel()
+	models := t.TempDir()
+	if err := os.WriteFile(filepath.Join(models, "f"), mounttest.Noise(7, 8<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(temporary string) string {
+		t.Helper()
+		return printed(t, nil, "env", "TMPDIR="+temporary, mounttest.Bin, "estimate", "--full", models)
+	}
+	gone := filepath.Join(models, "gone")
+	mounttest.WantSaid(t, ask(gone), "TMPDIR is to name a folder for temporary files")
+	full := mounttest.MountDisk(t, "tmpfs", 1)
+	if err := os.WriteFile(filepath.Join(full, "f"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mounttest.WantSaid(t, ask(full), "temporary files lie in "+full+": free room there")
+}
