@@ -49,9 +49,12 @@ posix:
 	scripts/test posix
 
 # What runs at the same time; the parsers and codecs have no state to share. lockrank: the order of locks is
-# checked.
+# checked. What computes or enumerates for long in one goroutine is left out: the detector slows it 10 times, and has
+# nothing to find.
+LONG_ALONE = Samples|Enough|SweepCrash|CompactCrash|DeltaModel|TakeBackRandomly|DeltaHostile|LowRank|SeekInVain|Following
+LONG_ALONE := $(LONG_ALONE)|ListingOf|FullKin|KilledKin|FrozenStores|SameBaseModel|Visible
 race:
-	CGO_ENABLED=1 scripts/gotest -race -tags lockrank -short -timeout 30m ./cas/disk ./cas/locks ./cas/segment ./cas/store/... \
+	CGO_ENABLED=1 scripts/gotest -race -tags lockrank -short -skip '^Test[A-Za-z]*($(LONG_ALONE))' -timeout 30m ./cas/disk ./cas/locks ./cas/segment ./cas/store/... \
 		./index/... ./fs/...
 
 lint:
