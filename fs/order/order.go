@@ -30,6 +30,7 @@ import (
 	"cmp"
 	"io"
 	"slices"
+	"strings"
 
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
@@ -113,6 +114,30 @@ func modelOf(l *formats.Layout) Model {
 	}
 	return Model{kind, pack.Roles(l.Tensors)}
 }
+
+// FirstTurn is the turn of what all others of a step may be made of.
+const FirstTurn = 1
+
+// Turn says when a file of a step is packed among the others of the step: what others may be made of comes
+// first. below are the names below the step that lead to it. 0: whenever.
+//
+// An average goes on from the weights of its step, which no type tells, but names do.
+func (m Model) Turn(below []string) int {
+	if m.Kind == None {
+		return 0
+	}
+	turn := FirstTurn + 2*int(m.Kind-Single)
+	for _, name := range below {
+		words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r < 'a' || r > 'z' })
+		if slices.ContainsFunc(words, func(w string) bool { return slices.Contains(averages, w) }) {
+			return turn + 1
+		}
+	}
+	return turn
+}
+
+// averages are words in the names of averages of weights.
+var averages = []string{"ema", "swa", "avg", "average", "averaged"}
 
 // file is one that is put in order.
 type file struct {

@@ -32,6 +32,7 @@ func (q *Queue) Forget(f *content.File) {
 		f.Unpin()
 	}
 	delete(q.found.family, f)
+	delete(q.positions.places, f)
 	q.backlog.forget(f)
 	if d := q.delayed[f]; d != nil {
 		d.timer.Stop()

@@ -22,7 +22,7 @@
 // Files are packed in the order in which their last writers closed them. Those that are found come behind
 // what is queued once all of them are found (Settle), or 131,072, and a worker has put them in order: the
 // oldest first, and what others may be made of ahead of these (fs/order). What programs close meanwhile is
-// packed meanwhile. There are two exceptions.
+// packed meanwhile. There are exceptions.
 //
 // A file is passed over while what may be the version before it is not in the store yet: a file that was
 // closed earlier and has a lower number in its path (index/runs). Without that version it would find nothing
@@ -31,6 +31,12 @@
 //
 // Of a family of models that were found, one is packed at a time, in order. Those that are alike would wait
 // for each other anyway (fs/bases), in whatever order they came.
+//
+// Of the files of a step, what others may be made of comes first: single precision, then what its name says
+// is an average, then half precision and quantised files (order.Model.Turn). DeepSpeed saves a model in half
+// precision before the optimizer that has its master copies. So what may be made of another file lingers: for
+// two seconds after its close, and for half a minute while programs write files of its step. Not so while a
+// PackAll or a close waits, or half of what may wait does.
 //
 // # Groups
 //
@@ -173,6 +179,8 @@ type Options struct {
 	Failed func()              // called when one could not be packed: the disk may be full
 	// Evict evicts local copies of packed files that nobody uses, until enough is true. May be nil.
 	Evict func(enough func() bool)
+	// Writing reports whether programs are writing files of the step at a path. May be nil.
+	Writing func(step string) bool
 	// Reclaim gives back what the segments hold that no file needs, and returns how many bytes. It waits for
 	// one that is under way. May be nil.
 	Reclaim func(context.Context) (freed int64, err error)
@@ -235,6 +243,7 @@ func (q *Queue) Stop() {
 	}
 	q.queued = nil
 	clear(q.waits)
+	clear(q.positions.places)
 	q.unsynced.forgetPlain()
 	q.lost.more += len(q.lost.files)
 	for f := range q.lost.files {
@@ -260,6 +269,7 @@ func enter(q *Queue, f *content.File, into func(size int64)) {
 		return
 	}
 	q.waits[f] = true
+	delete(q.positions.places, f)
 	f.Pin()
 	q.backlog.add(f, size, q.o.Now())
 	into(size)

@@ -24,6 +24,7 @@ type progress struct {
 // those of the files.
 func (q *Queue) PackAll(ctx context.Context, report func(control.Progress)) error {
 	defer q.o.Throttle.Wait()()
+	defer hurry(q)()
 	q.retryAll()
 	defer context.AfterFunc(ctx, q.wake)()
 	if report == nil {

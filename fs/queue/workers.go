@@ -59,6 +59,7 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 		}
 		room := q.o.Reserve.left()
 		q.mu.Lock()
+		lookWithin(q, files)
 		if group := q.nextLocked(positions, room); len(group) > 0 {
 			return group, q.alone
 		}
@@ -72,11 +73,12 @@ func (q *Queue) take() (group []*content.File, alone bool) {
 // positions remembers those of paths: a file that waits is looked at again with every other one that comes.
 type positions struct {
 	byPath *lru.Cache[string, runs.Position]
+	within
 }
 
 func newPositions() positions {
 	byPath, _ := lru.New[string, runs.Position](2 * maxAhead) // which fails for no room alone
-	return positions{byPath}
+	return positions{byPath, within{places: map[*content.File]place{}}}
 }
 
 func (p positions) of(path string) runs.Position {
@@ -102,7 +104,9 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 	most := min(groupFiles, (len(q.queued)+q.groups-1)/q.groups)
 	var group []*content.File
 	before, upcoming := runs.Upcoming{}, map[int32]bool{} // families
+	steps := turns{}
 	for f, at := range q.ahead {
+		steps.add(q.positions.places[f])
 		before.Add(at)
 		upcoming[q.found.family[f]] = true
 	}
@@ -118,9 +122,11 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 			continue
 		}
 		looked++
-		family := q.found.family[f]
-		if q.packing[f] != nil || before.HasBefore(at) || family > 0 && upcoming[family] {
+		family, within := q.found.family[f], q.positions.places[f]
+		if q.packing[f] != nil || before.HasBefore(at) || family > 0 && upcoming[family] ||
+			steps.hasBefore(within) || lingersLocked(q, f) {
 			before.Add(at)
+			steps.add(within)
 			upcoming[family] = true
 			left = append(left, f)
 			continue
@@ -135,6 +141,7 @@ func (q *Queue) nextLocked(positions map[*content.File]runs.Position, room int64
 		}
 		q.packing[f] = &turn{}
 		q.ahead[f] = at
+		steps.add(within)
 		q.backlog.begin(f)
 		group = append(group, f)
 	}
@@ -195,6 +202,7 @@ func (q *Queue) stored(f *content.File) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, kin := q.found.family[f]
+	kin = kin || q.positions.places[f].turn > 0
 	delete(q.found.family, f)
 	delete(q.ahead, f)
 	if kin || len(q.ahead) == 0 {
@@ -229,6 +237,9 @@ func (q *Queue) endLocked(f *content.File, bytes int64) *turn {
 	delete(q.packing, f)
 	delete(q.ahead, f)
 	delete(q.found.family, f)
+	if !q.waits[f] {
+		delete(q.positions.places, f)
+	}
 	q.backlog.end(f)
 	q.done.files++
 	q.done.bytes += bytes

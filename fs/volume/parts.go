@@ -276,6 +276,7 @@ func newQueue(v *Volume, o Options) *queue.Queue {
 		Report: v.report, Count: &v.content.Count,
 		Keep:   func(p *pack.Result) { v.asm.Keep(p.Hash, p.Manifest) },
 		Stored: v.stored, Failed: v.hot.Wake, Evict: v.hot.Free, Reclaim: v.reclaim,
+		Writing: func(step string) bool { return writtenBelow(v, step) },
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"strings"
 
 	"ckptfs/fs/control"
 	"ckptfs/fs/queue"
@@ -51,6 +52,18 @@ func written(v *Volume) (sum int64) {
 		f.Unpin()
 	}
 	return sum
+}
+
+// writtenBelow reports whether a file below a path has a writer now.
+func writtenBelow(v *Volume, path string) bool {
+	return slices.ContainsFunc(v.steps.Writing.Open(), func(ino uint64) bool {
+		f := nodes{v.names}.known(ino)
+		if f == nil {
+			return false
+		}
+		defer f.Unpin()
+		return strings.HasPrefix(f.Path(), path+"/")
+	})
 }
 
 // looking is how many files the survey of the start has come to; nil once it is over.

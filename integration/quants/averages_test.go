@@ -1,7 +1,9 @@
 package quants
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -44,4 +46,33 @@ func TestAverages(t *testing.T) {
 	s.same("compacted", m.files)
 	s.parts(m.files)
 	s.Run("check", "--read-data", s.Dir)
+}
+
+// mostInStep is what both files of the steps may take together, in percent of their size, if the one that
+// the other is made of is saved last.
+var mostInStep = map[string]float64{"first": 33, "master": 62}
+
+// TestLateSources: what is saved before the weights that it is an average of, and half precision that is
+// saved before its master copies, are stored with the help of these, if they come in the same step.
+func TestLateSources(t *testing.T) {
+	for kind, most := range mostInStep {
+		m, _ := made(t, t.TempDir(), "averages.py", kind)
+		s := newStore(t, m)
+		before, raw := s.live(), int64(0)
+		for i := 0; i < len(m.files); i += 2 {
+			for _, f := range m.files[i : i+2] {
+				data, err := os.ReadFile(filepath.Join(m.dir, f.Path))
+				s.Must(err)
+				s.Write(f.Path, data)
+				raw += f.size
+			}
+			s.Sync()
+		}
+		share := 100 * float64(s.live()-before) / float64(raw)
+		t.Logf("%s: %.2f %%", kind, share)
+		if share > most {
+			t.Errorf("%s: %.2f %% of its size, want at most %.1f", kind, share, most)
+		}
+		s.same("packed", m.files)
+	}
 }
