@@ -44,8 +44,8 @@ func weights(t *testing.T, step int) []byte {
 	return bytes.Join([][]byte{head, data(2), data(1), data(1 + float64(step)/10)}, nil)
 }
 
-// serveStore makes a store with two runs, and the pages of it.
-func serveStore(t *testing.T, write bool) *server {
+// serveStore makes a store with two runs, and the pages of it. more are files that are there, too, by path.
+func serveStore(t *testing.T, write bool, more ...map[string][]byte) *server {
 	t.Helper()
 	store := filepath.Join(t.TempDir(), "store")
 	v, err := volume.Open(volume.Options{Dir: store, Create: true, HotSize: -1})
@@ -83,6 +83,17 @@ func serveStore(t *testing.T, write bool) *server {
 		if err := os.WriteFile(filepath.Join(store, "tree", fmt.Sprintf("far%d.safetensors", i)), p,
 			0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, files := range more {
+		for name, p := range files {
+			at := filepath.Join(store, "tree", name)
+			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(at, p, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	v, err = volume.Open(volume.Options{Dir: store, HotSize: -1})

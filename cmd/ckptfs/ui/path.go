@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"path"
@@ -10,6 +11,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
+	indexruns "ckptfs/index/runs"
 )
 
 // mostEntries is how many names of a folder a page shows.
@@ -27,6 +29,8 @@ type pathBody struct {
 	Target  string // of a symbolic link
 	Entries []entryRow
 	More    int
+	Counts  bool   // what folders take is still to come
+	Sizes   string // the page of what each entry takes
 	Step    *stepPart
 	Tensors string // the part with its tensors; "" for none
 	Removal string // the part that tells what removing it gives back
@@ -37,7 +41,8 @@ type pathBody struct {
 
 type entryRow struct {
 	Name, URL, Kind, State string
-	Size                   int64
+	Size                   int64 // of a folder that of the files in it
+	Unsized                bool  // it is a folder of which that is not known
 	Time                   time.Time
 }
 
@@ -97,11 +102,17 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 	data := map[string]func() (any, error){} // by command
 	out.Data = answers(e, data)
 	if b.Folder {
-		all, err := s.entries(ctx, p, b)
-		if err != nil {
+		if b.Entries, b.More, err = s.entries(ctx, p); err != nil {
 			return nil, err
 		}
-		data["ls"] = func() (any, error) { return listing(p, all), nil }
+		if len(b.Entries) > 0 && p != "" {
+			b.Sizes = withQuery("/space", "path", p)
+		}
+		counted, err := s.sized(ctx, p, b.Entries)
+		if b.Counts = !counted && err == nil; b.Counts { // without sizes it is a page all the same
+			out.Refresh = 1
+		}
+		data["ls"] = func() (any, error) { return s.listing(ctx, p) }
 		out.Commands = append(out.Commands, "ckptfs ls "+s.full(p))
 	}
 	run, step := s.stepOf(ctx, p)
@@ -146,56 +157,87 @@ func answers(e *control.Entry, commands map[string]func() (any, error)) later {
 	}
 }
 
-// listing is entries of a folder as ckptfs ls --json prints them.
-func listing(folder string, all []control.Entry) any {
+// listing is the entries of a folder as ckptfs ls --json prints them.
+func (s *server) listing(ctx context.Context, folder string) (any, error) {
 	type listed struct {
 		Path control.Name `json:"path"`
 		control.Entry
 	}
-	out := make([]listed, len(all))
-	for i := range all {
-		out[i] = listed{control.Name(path.Join(folder, string(all[i].Name))), all[i]}
-	}
-	return map[string]any{"entries": out}
-}
-
-// entries lists a folder.
-func (s *server) entries(ctx context.Context, p string, b *pathBody) ([]control.Entry, error) {
-	all := []control.Entry{}
-	err := s.c.Entries(ctx, p, func(some []control.Entry) error {
+	out := []listed{}
+	err := s.c.Entries(ctx, folder, func(some []control.Entry) error {
 		for i := range some {
-			if len(all) == mostEntries {
-				b.More += len(some) - i
-				break
-			}
-			all = append(all, some[i])
+			out = append(out, listed{control.Name(path.Join(folder, string(some[i].Name))), some[i]})
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	kinds := map[uint32]string{modeDir: "folder", modeLink: "link", modeFile: "file"}
-	for i := range all {
-		e := &all[i]
-		kind := kinds[e.Mode&modeType]
-		if e.View {
-			kind = "view"
-		}
-		name := string(e.Name)
-		b.Entries = append(b.Entries, entryRow{Name: name, URL: pathURL(path.Join(p, name)), Kind: kind,
-			State: e.State, Size: e.Size, Time: e.Mtime})
-	}
-	slices.SortStableFunc(b.Entries, func(a, b entryRow) int { return strings.Compare(order(a), order(b)) })
-	return all, nil
+	return map[string]any{"entries": out}, err
 }
 
-// order has folders before files; within either the order is that of the listing.
-func order(e entryRow) string {
-	if e.Kind == "folder" {
-		return "0"
+// entries are those of a folder, without what they take, and how many more there are than a page has.
+func (s *server) entries(ctx context.Context, p string) (rows []entryRow, more int, err error) {
+	kinds := map[uint32]string{modeDir: "folder", modeLink: "link", modeFile: "file"}
+	of := 0
+	first := func() {
+		slices.SortFunc(rows, func(a, b entryRow) int {
+			return cmp.Or(order(a)-order(b), indexruns.Compare(a.Name, b.Name))
+		})
+		rows = rows[:min(len(rows), mostEntries)]
 	}
-	return "1"
+	err = s.c.Entries(ctx, p, func(some []control.Entry) error {
+		for i := range some {
+			e := &some[i]
+			kind := kinds[e.Mode&modeType]
+			if e.View {
+				kind = "view"
+			}
+			name := string(e.Name)
+			rows = append(rows, entryRow{Name: name, URL: pathURL(path.Join(p, name)), Kind: kind,
+				State: e.State, Size: e.Size, Time: e.Mtime})
+			if len(rows) == 4*mostEntries {
+				first()
+			}
+		}
+		of += len(some)
+		return nil
+	})
+	first()
+	return rows, of - len(rows), err
+}
+
+// order has folders before files.
+func order(e entryRow) int {
+	if e.Kind == "folder" {
+		return 0
+	}
+	return 1
+}
+
+// sized sets of the folders in a folder what the files in them take. Counted: all of them are known.
+func (s *server) sized(ctx context.Context, p string, rows []entryRow) (counted bool, err error) {
+	if !slices.ContainsFunc(rows, func(e entryRow) bool { return e.Kind == "folder" }) {
+		return true, nil
+	}
+	d, _, err := s.sizes.Of(p).Get(ctx, known.Fresh, patience)
+	size := map[string]int64{}
+	if d == nil {
+		d = &control.Du{}
+	} else {
+		counted = true
+	}
+	for i := range d.Parts {
+		size[path.Base(d.Parts[i].Name)] = d.Parts[i].LogicalBytes
+	}
+	for i := range rows {
+		if n, ok := size[rows[i].Name]; rows[i].Kind == "folder" {
+			rows[i].Size, rows[i].Unsized = n, !ok
+		}
+	}
+	return counted, err
+}
+
+// take is what is in a folder takes in the tree.
+func (s *server) take(ctx context.Context, p string, _ func(*control.Du)) (*control.Du, error) {
+	return s.c.Du(ctx, control.DuOptions{Paths: []string{p}, Only: control.DuSizes})
 }
 
 // stepOf is the run that a path lies in, and which step of it the path is; -1: none.

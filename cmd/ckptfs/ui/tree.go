@@ -77,17 +77,24 @@ func (s *server) tensorsPart(ctx context.Context, r *http.Request) (*page, error
 
 // checkpoints are those of a folder that is not one itself.
 func (s *server) checkpoints(ctx context.Context, p string) (*page, error) {
-	entries, err := s.entries(ctx, p, &pathBody{})
+	entries, _, err := s.entries(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	b := &tensorsBody{Outline: &control.Outline{File: &control.File{Path: p}}, Files: []link{}}
 	for i := range entries {
-		if name := string(entries[i].Name); entries[i].Mode&modeType == modeFile && steps.IsCheckpoint(name) {
-			b.Files = append(b.Files, link{shown(name), pathURL(path.Join(p, name))})
+		if e := &entries[i]; e.Kind == "file" && steps.IsCheckpoint(e.Name) {
+			b.Files = append(b.Files, link{shown(e.Name), e.URL})
 		}
 	}
-	return &page{Name: "tensors", Body: b, Data: map[string]any{"entries": entries}}, nil
+	list := func() any { // as the page of a folder has it
+		all, err := s.listing(ctx, p)
+		if err != nil {
+			all = map[string]any{"error": control.AsError(err)}
+		}
+		return all
+	}
+	return &page{Name: "tensors", Body: b, Data: later(list)}, nil
 }
 
 // levelOf is one level of names.

@@ -115,6 +115,7 @@ type server struct {
 	origins *known.Growing[graph]
 	rooms   *known.Several[spaceOf, room]
 	gone    *known.Several[string, control.Du]
+	sizes   *known.Several[string, control.Du]
 
 	promised promised
 }
@@ -123,6 +124,7 @@ func newServer(life context.Context, c *control.Client, at *place.Place, token s
 	s := &server{life: life, c: c, at: at, write: write, runs: known.New(life, c), moves: moves.New(life, c)}
 	s.promised.all = map[string]*promise{}
 	s.rooms, s.gone = known.GrowSeveral(life, s.count), known.GrowSeveral(life, s.goes)
+	s.sizes = known.GrowSeveral(life, s.take)
 	s.origins = known.Grow(life, s.grow)
 	s.gate = &gate{token: token, forms: newToken(), next: s.routes()}
 	return s
