@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/ui/known"
@@ -189,7 +190,11 @@ func parse() map[string]*template.Template {
 // page serves a page.
 func (s *server) page(of answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p, err := s.soon(r, of)
+		err := refuse(r.URL.Query())
+		var p *page
+		if err == nil {
+			p, err = s.soon(r, of)
+		}
 		if err != nil {
 			s.fail(w, r, err)
 			return
@@ -268,7 +273,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil:
 		return // nobody waits for it
-	case e.Code == control.CodeNotFound, errors.Is(err, fs.ErrNotExist):
+	case e.Code == control.CodeNotFound, errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 		status = http.StatusNotFound
 	case e.Code == control.CodeInvalid, e.Code == control.CodeUnsupported:
 		status = http.StatusBadRequest

@@ -86,9 +86,6 @@ const (
 
 func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 	p := strings.Trim(r.URL.Query().Get("path"), "/")
-	if clean := path.Clean("/" + p)[1:]; clean != p && p != "" {
-		return nil, control.Invalid("%s is no path in the mount", shown(p))
-	}
 	e, err := s.c.Entry(ctx, p)
 	if err != nil {
 		return nil, err

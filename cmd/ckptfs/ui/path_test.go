@@ -65,3 +65,60 @@ func TestFolder(t *testing.T) {
 		t.Errorf("%d names, from %s to %s", len(got), got[0], got[len(got)-1])
 	}
 }
+
+// A path that leads out of the store, or that none can have, is refused with the reason, whichever page has it.
+func TestPathsRefused(t *testing.T) {
+	s := serveStore(t, false)
+	long := strings.Repeat("x", 60_000)
+	for to, want := range map[string]string{
+		"/path?path=" + long[:300]:       "at most 255 bytes",
+		"/path?path=" + long:             "at most 4,095 bytes",
+		"/path?path=a%00b":               "zero byte",
+		"/path?path=../x":                "leads out",
+		"/space?path=../..":              "leads out",
+		"/part/space?path=runs/../../x":  "leads out",
+		"/lineage?path=..":               "leads out",
+		"/part/ancestry?path=../x":       "leads out",
+		"/part/removal?path=../x&json=1": "leads out",
+		"/part/tensors?path=../x":        "leads out",
+		"/diff?a=../..&b=runs/a/1":       "leads out",
+		"/diff?a=runs/a/1&b=/../x":       "leads out",
+		"/part/diff?a=runs/a/1&b=../..":  "leads out",
+		"/tensor?file=../x&name=y":       "leads out",
+		"/part/values?file=../x&name=y":  "leads out",
+		"/run?run=../..":                 "leads out",
+		"/part/moves?run=../../x&json=1": "leads out",
+		"/compare?run=a&run=../../..":    "leads out",
+		"/path?path=runs//a":             "runs/a",
+		"/space?path=runs/./a":           "runs/a",
+	} {
+		r, b := ask(t, s.gate, "GET", to, local)
+		if r.StatusCode != http.StatusBadRequest || !strings.Contains(b, want) || len(b) > 10_000 ||
+			strings.Contains(b, "ckptfs du") || strings.Contains(b, "ckptfs diff") {
+			t.Errorf("%.80s: %d, not %q: %.3000s", to, r.StatusCode, want, b)
+		}
+	}
+	r, b := ask(t, s.gate, "GET", "/path?path=runs/a/1/model.safetensors/x", local)
+	if r.StatusCode != http.StatusNotFound {
+		t.Errorf("below a file: %d %s", r.StatusCode, b)
+	}
+	for _, to := range []string{"/path?path=/runs/a/", "/space?path=runs/a/", "/diff?a=runs/a/1/&b=runs/a/2"} {
+		if r, b := ask(t, s.gate, "GET", to, local); r.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d %s", to, r.StatusCode, b)
+		}
+	}
+}
+
+// Of runs that are compared those that are not there are named, and the others shown.
+func TestCompareUnknown(t *testing.T) {
+	s := serveStore(t, false)
+	r, b := ask(t, s.gate, "GET", "/compare?run=a&run=nope&run=gone", local)
+	if r.StatusCode != http.StatusOK || !strings.Contains(b, "There are no runs called gone, nope") ||
+		!strings.Contains(b, "val_loss over the steps") || strings.Contains(b, `value="nope"`) {
+		t.Errorf("%d %s", r.StatusCode, b)
+	}
+	r, b = ask(t, s.gate, "GET", "/compare?run=nope", local)
+	if r.StatusCode != http.StatusNotFound || !strings.Contains(b, "nope") {
+		t.Errorf("%d %s", r.StatusCode, b)
+	}
+}

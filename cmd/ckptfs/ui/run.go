@@ -274,6 +274,7 @@ func (s *server) movesPart(ctx context.Context, r *http.Request) (*page, error) 
 // compareBody is the page of several runs.
 type compareBody struct {
 	Runs    []string
+	Unknown []string // that were asked for, and are not there
 	Others  []string // that may be added
 	Charts  []chart
 	Rows    []compareRow
@@ -298,15 +299,19 @@ func (s *server) compare(ctx context.Context, r *http.Request) (*page, error) {
 		return nil, control.Invalid("%d runs are asked for: at most %d are compared at once",
 			len(asked), mostCompared)
 	}
-	b := &compareBody{Runs: asked}
+	b := &compareBody{}
 	var logs []*known.Log
 	count := map[string]int{}
 	for _, name := range asked {
 		l, err := s.runs.Log(ctx, name)
-		if err != nil {
+		if err != nil && (control.AsError(err).Code != control.CodeNotFound || len(asked) == 1) {
 			return nil, err
 		}
-		logs = append(logs, l)
+		if err != nil {
+			b.Unknown = append(b.Unknown, shown(name))
+			continue
+		}
+		logs, b.Runs = append(logs, l), append(b.Runs, name)
 		for m := range l.Metrics {
 			count[m]++
 		}
@@ -316,7 +321,7 @@ func (s *server) compare(ctx context.Context, r *http.Request) (*page, error) {
 		return nil, err
 	}
 	for i := range list.Runs {
-		if n := list.Runs[i].Run; !slices.Contains(asked, n) && len(b.Others) < 2000 {
+		if n := list.Runs[i].Run; !slices.Contains(b.Runs, n) && len(b.Others) < 2000 {
 			b.Others = append(b.Others, n)
 		}
 	}
