@@ -22,9 +22,8 @@ func (s *server) do(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, control.Invalid("the form cannot be read: %v", err))
 		return
 	}
-	if !s.write || !same(r.PostForm.Get("proof"), s.gate.forms) {
-		s.fail(w, r, &control.Error{Code: control.CodeDenied, Errno: "EACCES",
-			Message: "nothing can be changed from here", Do: "start `ckptfs ui --write`, and load the page again"})
+	if err := s.allowed(r); err != nil {
+		s.fail(w, r, err)
 		return
 	}
 	what, p := r.PostForm.Get("what"), r.PostForm.Get("path")
@@ -38,6 +37,26 @@ func (s *server) do(w http.ResponseWriter, r *http.Request) {
 		b.Back = "/"
 	}
 	s.render(w, r, http.StatusOK, &page{Name: "done", Title: "Done", Body: b})
+}
+
+// allowed is why nothing is changed, or nil.
+func (s *server) allowed(r *http.Request) error {
+	denied := func(message, do string) error {
+		return &control.Error{Code: control.CodeDenied, Errno: "EACCES", Message: message, Do: do}
+	}
+	proof := r.PostForm.Get("proof")
+	switch {
+	case !s.write:
+		return denied("these pages change nothing: they were started without --write",
+			"start `ckptfs ui --write`, and load the page again")
+	case proof == "":
+		return denied("the form lacks the proof that it comes from one of these pages",
+			"press the button on the page, and let your program send its field named proof")
+	case !same(proof, s.gate.forms):
+		return denied("the form comes from another page, or from before `ckptfs ui` was started again",
+			"load the page again, and press the button there")
+	}
+	return refuse(r.PostForm)
 }
 
 func (s *server) act(ctx context.Context, what, p string) (*doneBody, error) {

@@ -217,10 +217,14 @@ func TestDo(t *testing.T) {
 				r.Form = form
 			})
 		}
-		for _, proof := range []string{"", newServer(t.Context(), s.c, s.at, "", write).gate.forms} {
-			r, _ := do(url.Values{"what": {"sync"}, "proof": {proof}})
-			if r.StatusCode != http.StatusForbidden {
-				t.Errorf("with the proof %q: %d", proof, r.StatusCode)
+		for proof, why := range map[string]string{"": "lacks the proof",
+			newServer(t.Context(), s.c, s.at, "", write).gate.forms: "another page"} {
+			r, b := do(url.Values{"what": {"sync"}, "proof": {proof}})
+			if !write {
+				why = "without --write"
+			}
+			if r.StatusCode != http.StatusForbidden || !strings.Contains(b, why) {
+				t.Errorf("with the proof %q: %d, not %q: %s", proof, r.StatusCode, why, b)
 			}
 		}
 		r, b := do(url.Values{"what": {"sync"}, "proof": {s.gate.forms}, "back": {"//elsewhere.example"}})
@@ -234,6 +238,12 @@ func TestDo(t *testing.T) {
 			r, b := do(url.Values{"what": {what}, "path": {"runs/a"}, "proof": {s.gate.forms}})
 			if r.StatusCode != http.StatusOK {
 				t.Errorf("%s: %d %s", what, r.StatusCode, b)
+			}
+		}
+		for _, what := range []string{"sync", "prune", "evict", "hydrate"} {
+			r, b := do(url.Values{"what": {what}, "path": {"../.."}, "proof": {s.gate.forms}})
+			if r.StatusCode != http.StatusBadRequest || !strings.Contains(b, "leads out") {
+				t.Errorf("%s outside of the mount: %d %s", what, r.StatusCode, b)
 			}
 		}
 		r, _ = do(url.Values{"what": {"format"}, "proof": {s.gate.forms}})
