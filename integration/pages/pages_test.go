@@ -305,7 +305,7 @@ func (b *tab) numbers(m *mounttest.Mount) {
 	b.visit("/")
 	stats := decoded(m, "stats", "--json", m.Dir)
 	tiles := b.tiles()
-	for what, key := range map[string]string{"Saved": "logical_bytes", "Distinct": "unique_bytes",
+	for what, key := range map[string]string{"Logical": "logical_bytes", "Unique": "unique_bytes",
 		"Stored": "stored_bytes", "Local": "resident_bytes"} {
 		if want := bytesText(number(b.t, stats, key)); tiles[what] != want {
 			b.t.Errorf("%s of the store is %q, not %q", what, tiles[what], want)

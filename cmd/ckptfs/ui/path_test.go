@@ -66,7 +66,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// A path that leads out of the store, or that none can have, is refused with the reason, whichever page has it.
+// A path that leads out of the store, or that none can have, is refused with the reason, whichever page has
+// it.
 func TestPathsRefused(t *testing.T) {
 	s := serveStore(t, false)
 	long := strings.Repeat("x", 60_000)
@@ -120,5 +121,47 @@ func TestCompareUnknown(t *testing.T) {
 	r, b = ask(t, s.gate, "GET", "/compare?run=nope", local)
 	if r.StatusCode != http.StatusNotFound || !strings.Contains(b, "nope") {
 		t.Errorf("%d %s", r.StatusCode, b)
+	}
+}
+
+// A figure has one name on all pages, that of the commands, and all pages say the same of what a removal
+// gives back.
+func TestOneWord(t *testing.T) {
+	s := serveStore(t, false)
+	_, b := ask(t, s.gate, "GET", "/", local)
+	for _, want := range []string{"<dt>Logical</dt>", "<dt>Unique</dt>", "<dt>Stored</dt>", "<dt>Local</dt>",
+		">Saving<"} {
+		if !strings.Contains(b, want) {
+			t.Errorf("the first page lacks %s", want)
+		}
+	}
+	if strings.Contains(strings.ToLower(b), ">saved<") || strings.Contains(b, `"saved"`) {
+		t.Errorf("what was written and what was spared have one name: %s", b)
+	}
+	_, b = ask(t, s.gate, "GET", "/part/space?path=runs", local)
+	var removal string
+	for range 100 { // it is counted bit by bit
+		if _, removal = ask(t, s.gate, "GET", "/part/removal?path=runs/a", local); strings.Contains(removal, "Removing") {
+			_, b = ask(t, s.gate, "GET", "/part/space?path=runs", local)
+			if !strings.Contains(b, "…") {
+				break
+			}
+		}
+	}
+	rows := cells(b)
+	i := slices.IndexFunc(rows, func(r []string) bool { return r[0] == "a" })
+	if i < 0 {
+		t.Fatalf("%q", rows)
+	}
+	said := tag.ReplaceAllString(removal, "")
+	for _, want := range []string{rows[i][6] + " at once", rows[i][4] + " with the next prune"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("removing does not give %q back: %s", want, said)
+		}
+	}
+	for _, want := range []string{"local bytes at once", "alone with the next prune"} {
+		if !strings.Contains(b, want) {
+			t.Errorf("the table of space does not say %q: %s", want, b)
+		}
 	}
 }

@@ -304,7 +304,7 @@ func (b *spacePartBody) table(u *url.URL) {
 		}
 	}
 	if len(c.Categories) > 0 {
-		b.Chart = chart{"bars", "What each takes alone, what it shares, and its local copies", c}
+		b.Chart = chart{"bars", "What each takes alone, what it shares, and its local bytes", c}
 		if len(rows) > 20 {
 			b.Chart.Caption += ": the first 20"
 		}

@@ -17,7 +17,7 @@ type storeBody struct {
 	Stats   *control.Stats
 	Status  *control.Status
 	Wrong   []string // what is wrong, worst first
-	Saved   []saving
+	Savings []saving
 	Chart   chart
 	Growth  chart // of the runs
 	Warm    string
@@ -66,8 +66,8 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &storeBody{Stats: st, Status: status, Wrong: wrong(status, st), Saved: savings(st)}
-	b.Chart = savedChart(b.Saved)
+	b := &storeBody{Stats: st, Status: status, Wrong: wrong(status, st), Savings: savings(st)}
+	b.Chart = savingsChart(b.Savings)
 	b.Back = s.gains(st)
 	b.Check = "ckptfs check " + s.root()
 	b.Example = s.at.Full("runs/first/1/model.pt")
@@ -183,8 +183,8 @@ type barSeries struct {
 	Values []number `json:"values"`
 }
 
-func savedChart(all []saving) chart {
-	b := bars{Bytes: true, Horizontal: true, Series: []barSeries{{Name: "saved"}, {Name: "stored"}}}
+func savingsChart(all []saving) chart {
+	b := bars{Bytes: true, Horizontal: true, Series: []barSeries{{Name: "saving"}, {Name: "stored"}}}
 	for i, s := range slices.Backward(all) {
 		b.Categories = append(b.Categories, s.How)
 		after := s.After
@@ -194,7 +194,7 @@ func savedChart(all []saving) chart {
 		b.Series[0].Values = append(b.Series[0].Values, number(max(s.Less, 0)))
 		b.Series[1].Values = append(b.Series[1].Values, number(after))
 	}
-	return chart{"bars", "Bytes saved and stored, by the way they are stored", b}
+	return chart{"bars", "What is stored, and what that saves, by the way it is stored", b}
 }
 
 // lines are curves.
@@ -214,13 +214,13 @@ type lineCurve struct {
 	Names  []string `json:"-"`
 }
 
-// growth is how what was saved grew, and what of it was new.
+// growth is how the size of all steps grew, and what of it was new.
 func (s *server) growth(list *control.RunList) chart {
-	type saved struct {
+	type step struct {
 		at           float64
 		logical, new int64
 	}
-	var all []saved
+	var all []step
 	for i := range list.Runs {
 		l, _ := s.runs.Peek(&list.Runs[i])
 		if l == nil {
@@ -228,11 +228,11 @@ func (s *server) growth(list *control.RunList) chart {
 		}
 		for k := range l.Steps {
 			if st := &l.Steps[k]; !st.Time.IsZero() {
-				all = append(all, saved{float64(st.Time.UnixMilli()), st.Logical, st.New})
+				all = append(all, step{float64(st.Time.UnixMilli()), st.Logical, st.New})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b saved) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(all, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	x, logical, fresh := make([]float64, len(all)), make([]float64, len(all)), make([]float64, len(all))
 	var sum, sumNew int64
 	for i, a := range all {
@@ -246,8 +246,8 @@ func (s *server) growth(list *control.RunList) chart {
 		}
 		return c
 	}
-	return chart{"lines", "What the steps of all runs took as they were saved, and what of that no step of their run had before",
-		lines{X: "time", Bytes: true, Series: []lineCurve{of("saved", logical), of("new", fresh)}}}
+	return chart{"lines", "Size of the steps of all runs, and what of it no step of their run had before",
+		lines{X: "time", Bytes: true, Series: []lineCurve{of("size", logical), of("new", fresh)}}}
 }
 
 // gains is what can be given back, and by what.
