@@ -284,7 +284,7 @@ var layers = []struct {
 		"fs/control", "fs/policy", "fs/steps", "fs/view", "index/runs"}},
 	{"cmd/ckptfs/policy", []string{"cmd/ckptfs/args", "cmd/ckptfs/place", "cmd/ckptfs/text", "fs/control",
 		"fs/policy"}},
-	{"cmd/ckptfs/ui/known", []string{"fs/control"}},
+	{"cmd/ckptfs/ui/known", []string{"fs/control", "index/runs"}},
 	{"cmd/ckptfs/ui/curve", nil},
 	{"cmd/ckptfs/ui/layers", []string{"fs/control"}},
 	{"cmd/ckptfs/ui/moves", []string{"cmd/ckptfs/ui/known", "cmd/ckptfs/ui/layers", "fs/control"}},

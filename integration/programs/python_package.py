@@ -159,6 +159,11 @@ assert ckptfs.best(root / "runs" / "net", "val/loss") == root / "runs" / "net" /
 assert ckptfs.best(root / "runs" / "net", "val/loss", mode="max") == root / "runs" / "net" / "4"
 assert ckptfs.best(str(root / "runs/net"), "epoch", "max").name == "4"
 torch.load(ckptfs.best(root / "runs" / "net", "val/loss") / "model.pt", weights_only=True)
+try:
+    ckptfs.best(root / "runs" / "net", "epoch")
+    raise SystemExit("the best epoch is known")
+except ValueError:
+    pass
 for bad in (lambda: ckptfs.best(root / "runs" / "net", "speed"), lambda: ckptfs.best(root / "runs" / "none", "epoch")):
     try:
         bad()

@@ -124,19 +124,24 @@ and the last one that the run can be gone on from. Run it from a timer.`,
 	return cmd
 }
 
-// parseBest reads METRIC[:min|:max]=N. Without one of these the metric's name says which end is good.
+// parseBest reads METRIC[:min|:max]=N. Without one of these the metric's name has to say which end is good.
 func parseBest(s string) (runs.KeepBest, error) {
 	name, count, ok := strings.Cut(s, "=")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil || n < 1 || name == "" {
 		return runs.KeepBest{}, fmt.Errorf("%q is not METRIC=N or METRIC:max=N", s)
 	}
-	k := runs.KeepBest{Metric: name, N: n, Mode: runs.ModeOf(name)}
+	k := runs.KeepBest{Metric: name, N: n}
+	mode, known := runs.ModeOf(name)
+	k.Mode = mode
 	if i := strings.LastIndexByte(name, ':'); i >= 0 {
 		if k.Mode, err = runs.ParseMode(name[i+1:]); err != nil {
 			return k, err
 		}
 		k.Metric = name[:i]
+	} else if !known {
+		return k, fmt.Errorf("the name of %s does not say which end is good: %s:min=%d or %s:max=%d does", name, name, n,
+			name, n)
 	}
 	return k, runs.CheckName(k.Metric)
 }

@@ -22,7 +22,7 @@ func TestParseBest(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "loss", "loss=", "loss=0", "=3", "loss:most=1", "loss=-1", ":max=1",
-		":=1", "loss:=1"} {
+		":=1", "loss:=1", "lr=1", "x=3"} {
 		if got, err := parseBest(bad); err == nil {
 			t.Errorf("%q is %+v", bad, got)
 		}

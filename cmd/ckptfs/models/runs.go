@@ -126,16 +126,18 @@ func bestCmd(s Shell) *cobra.Command {
 		Use:   "best RUN METRIC",
 		Short: "Print the complete step with the best value of a metric",
 		Long: `Prints the directory of the complete step of RUN with the best value of METRIC, and the value. --mode says which end
-is good; without it the metric's name does: of an accuracy, a reward or a score more is better, and otherwise less. NaN
-never wins. Of equal values the earlier step wins. ckptfs log RUN shows the metrics.`,
+is good; without it the metric's name does: of a loss, an error or a perplexity the least is best, of an accuracy, a
+reward or a score the greatest. Of a name that does not say it, such as lr or epoch, --mode has to. NaN never wins. Of
+equal values the earlier step wins. ckptfs log RUN shows the metrics.`,
 		Args: args.Two,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m := runs.ModeOf(args[1])
+			m, known := runs.ModeOf(args[1])
 			if mode != "" {
 				var err error
 				if m, err = runs.ParseMode(mode); err != nil {
 					return exit.Wrong(cmd, "--mode: "+err.Error())
 				}
+				known = true
 			} else if m == runs.Max && !s.JSON() {
 				s.Say("%s: more is better, by its name; --mode min prints the least", args[1])
 			}
@@ -143,6 +145,10 @@ never wins. Of equal values the earlier step wins. ckptfs log RUN shows the metr
 				b, err := c.Best(cmd.Context(), at.Path, args[1], m.String())
 				if err != nil {
 					return err
+				}
+				if !known { // the metric is there
+					return exit.Wrong(cmd, text.Printable(args[1])+": its name does not say which end is good: "+
+						"--mode min or --mode max does")
 				}
 				found := bestStep{BestStep: b}
 				if found.Path = at.Full(b.Path); at.Mount != nil {

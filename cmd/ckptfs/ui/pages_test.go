@@ -267,16 +267,6 @@ func TestShown(t *testing.T) {
 	}
 }
 
-func TestLessIsBetter(t *testing.T) {
-	for metric, less := range map[string]bool{"loss": true, "val/loss": true, "acc": false,
-		"val_accuracy": false, "eval/F1": false, "perplexity": true, "grad_norm": true, "reward": false,
-		"backward_ms": true, "reward_loss": true, "mape": true, "val/mAP50": false, "r2_err": true} {
-		if lessIsBetter(metric) != less {
-			t.Errorf("%s: %v", metric, !less)
-		}
-	}
-}
-
 // What is damaged, lost or left plain is said, also if no check has found it yet.
 func TestWrong(t *testing.T) {
 	if got := wrong(&control.Status{}, &control.Stats{}); len(got) != 0 {

@@ -278,7 +278,7 @@ func stepOf(l *known.Log, i int) *stepPart {
 	}
 	for _, m := range l.Names() {
 		if v := l.Metrics[m]; v.Has[i] {
-			out.Metrics = append(out.Metrics, stepMetric{m, short(v.Of[i]), l.Best(v, !lessIsBetter(m)) == i})
+			out.Metrics = append(out.Metrics, stepMetric{m, short(v.Of[i]), l.Best(v, known.Good(m)) == i})
 		}
 	}
 	return out

@@ -45,7 +45,7 @@ type metricRow struct {
 	Drawn   bool
 	Best    *bestValue
 	Last    *bestValue
-	Which   string // "least", "greatest"
+	Which   string // "least", "greatest"; "": nobody knows
 	Compare string
 }
 
@@ -106,21 +106,10 @@ func (s *server) run(ctx context.Context, r *http.Request) (*page, error) {
 		b.Charts = append(b.Charts, curveOf([]*known.Log{l}, m))
 	}
 	for _, m := range names {
-		v, greatest := l.Metrics[m], !lessIsBetter(m)
-		row := metricRow{Name: m, Drawn: slices.Contains(drawn, m), Which: "least",
+		v, good := l.Metrics[m], known.Good(m)
+		row := metricRow{Name: m, Drawn: slices.Contains(drawn, m), Which: good.String(),
+			Best: valueOf(l, v, l.Best(v, good)), Last: valueOf(l, v, l.Last(v)),
 			Compare: withQuery("/compare", "run", name, "metric", m)}
-		if greatest {
-			row.Which = "greatest"
-		}
-		if i := l.Best(v, greatest); i >= 0 {
-			row.Best = valueOf(l, v, i)
-		}
-		for i := len(v.Of) - 1; i >= 0; i-- {
-			if v.Has[i] {
-				row.Last = valueOf(l, v, i)
-				break
-			}
-		}
 		b.Metrics = append(b.Metrics, row)
 	}
 	b.Sizes = sizesOf(l)
@@ -146,7 +135,7 @@ func curveOf(runs []*known.Log, metric string) chart {
 		for _, p := range curve.Reduce(x, v.Of, v.Has, curvePoints) {
 			one.Points = append(one.Points, []any{number(p.X), number(p.Y), l.Steps[p.I].Name})
 		}
-		if i := l.Best(v, !lessIsBetter(metric)); i >= 0 {
+		if i := l.Best(v, known.Good(metric)); i >= 0 {
 			one.Best = []any{number(x[i]), number(v.Of[i]), l.Steps[i].Name}
 		}
 		for i := range l.Steps {
@@ -217,7 +206,7 @@ func sizesOf(l *known.Log) chart {
 func (b *runBody) table(l *known.Log, r *http.Request) {
 	best := map[string]int{}
 	for _, m := range b.Names {
-		best[m] = l.Best(l.Metrics[m], !lessIsBetter(m))
+		best[m] = l.Best(l.Metrics[m], known.Good(m))
 	}
 	order := make([]int, len(l.Steps))
 	for i := range order {
@@ -283,8 +272,32 @@ type compareBody struct {
 
 type compareRow struct {
 	Metric string
-	Values []*bestValue // the best of each run
+	Values []*bestValue // the best of each run, or else the last
+	Last   bool         // they are the last: nobody knows which end is good
 	Best   int          // whose is best of all; -1: nobody's
+}
+
+// compared is the row of a metric.
+func compared(logs []*known.Log, metric string) compareRow {
+	good := known.Good(metric)
+	row := compareRow{Metric: metric, Best: -1, Last: good == known.Unknown}
+	for k, l := range logs {
+		v := l.Metrics[metric] // zero: the run has no such metric
+		i := l.Best(v, good)
+		if row.Last {
+			i = l.Last(v)
+		}
+		value := valueOf(l, v, i)
+		row.Values = append(row.Values, value)
+		if value == nil || row.Last {
+			continue
+		}
+		if row.Best < 0 || good == known.Greatest && value.Value > row.Values[row.Best].Value ||
+			good == known.Least && value.Value < row.Values[row.Best].Value {
+			row.Best = k
+		}
+	}
+	return row
 }
 
 // mostCompared is how many runs are compared.
@@ -333,22 +346,7 @@ func (s *server) compare(ctx context.Context, r *http.Request) (*page, error) {
 		b.Charts = append(b.Charts, curveOf(logs, m))
 	}
 	for _, m := range b.Metrics {
-		row := compareRow{Metric: m, Best: -1}
-		greatest := !lessIsBetter(m)
-		for k, l := range logs {
-			var best *bestValue
-			if v, ok := l.Metrics[m]; ok {
-				if i := l.Best(v, greatest); i >= 0 {
-					best = valueOf(l, v, i)
-				}
-			}
-			row.Values = append(row.Values, best)
-			if best != nil && (row.Best < 0 || greatest && best.Value > row.Values[row.Best].Value ||
-				!greatest && best.Value < row.Values[row.Best].Value) {
-				row.Best = k
-			}
-		}
-		b.Rows = append(b.Rows, row)
+		b.Rows = append(b.Rows, compared(logs, m))
 	}
 	data := func() any {
 		all := make([]*control.RunLog, len(logs))

@@ -22,16 +22,17 @@ const perPage = 100
 
 // runsBody is the page of all runs.
 type runsBody struct {
-	Rows     []runRow
-	Of       int // runs, with those of other pages
-	Query    string
-	Metric   string
-	Metrics  []string // that can be chosen
-	Greatest bool     // more of the metric is better
-	Heads    []head
-	Pages    []link
-	PageNow  int
-	Warm     string
+	Rows    []runRow
+	Of      int // runs, with those of other pages
+	Query   string
+	Metric  string
+	Metrics []string  // that can be chosen
+	Mode    string    // "min" or "max" where that was chosen
+	Good    known.End // of the metric
+	Heads   []head
+	Pages   []link
+	PageNow int
+	Warm    string
 }
 
 type runRow struct {
@@ -57,9 +58,6 @@ type head struct {
 	Sorted    string // "ascending", "descending", ""
 }
 
-// lessIsBetter says by a metric's name which end is good.
-func lessIsBetter(metric string) bool { return indexruns.ModeOf(metric) == indexruns.Min }
-
 func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	list, err := s.runs.List(ctx)
 	if err != nil {
@@ -72,9 +70,9 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	if b.Metric == "" && len(b.Metrics) > 0 {
 		b.Metric = b.Metrics[0]
 	}
-	b.Greatest = !lessIsBetter(b.Metric)
-	if mode := q.Get("mode"); mode != "" {
-		b.Greatest = mode == "max"
+	b.Good = known.Good(b.Metric)
+	if b.Mode = q.Get("mode"); b.Mode != "" {
+		b.Good = map[bool]known.End{true: known.Greatest, false: known.Least}[b.Mode == "max"]
 	}
 	var rows []runRow
 	for i := range list.Runs {
@@ -88,20 +86,12 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	if by == "" {
 		by, down = "last", true
 	}
-	sortRuns(rows, by, down, b.Greatest)
-	b.Heads = heads(r.URL, by, down, b.Metric)
+	sortRuns(rows, by, down)
+	b.Heads = heads(r.URL, by, down, b.Metric, b.Good)
 	b.Of = len(rows)
 	b.Rows, b.Pages, b.PageNow = paged(rows, r.URL)
 	p := &page{Name: "runs", Title: "Runs", Here: "runs", Body: b, Data: list,
 		Commands: []string{"ckptfs runs " + s.root()}}
-	if i := slices.IndexFunc(b.Rows, func(r runRow) bool { return r.Best != nil }); i >= 0 {
-		mode := ""
-		if b.Greatest {
-			mode = " --mode max"
-		}
-		p.Commands = append(p.Commands,
-			"ckptfs best "+s.full("runs/"+b.Rows[i].Run.Run)+" "+text.Word(b.Metric)+mode)
-	}
 	if coming > 0 {
 		b.Warm = fmt.Sprintf("reading the logs of %s that changed", text.Plural(int64(coming), "run"))
 		p.Refresh = 2
@@ -135,8 +125,10 @@ func metricsOf(list *control.RunList) []string {
 			return 0
 		case strings.Contains(l, "loss"):
 			return 1
+		case known.Good(n) != known.Unknown:
+			return 2
 		}
-		return 2
+		return 3
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
@@ -161,19 +153,15 @@ func (s *server) runRow(run *control.Run, b *runsBody) runRow {
 		return row
 	}
 	row.Spark = spark(v)
-	if i := l.Best(v, b.Greatest); i >= 0 {
-		row.Best = valueOf(l, v, i)
-	}
-	for i := len(v.Of) - 1; i >= 0; i-- {
-		if v.Has[i] {
-			row.Last = valueOf(l, v, i)
-			break
-		}
-	}
+	row.Best, row.Last = valueOf(l, v, l.Best(v, b.Good)), valueOf(l, v, l.Last(v))
 	return row
 }
 
+// valueOf is the value of a step; nil: there is none.
 func valueOf(l *known.Log, v known.Values, i int) *bestValue {
+	if i < 0 {
+		return nil
+	}
 	name := l.Steps[i].Name
 	return &bestValue{name, v.Of[i], pathURL("runs/" + l.Run + "/" + name)}
 }
@@ -206,7 +194,7 @@ func spark(v known.Values) string {
 }
 
 // sortRuns orders the rows; those without a value come last.
-func sortRuns(rows []runRow, by string, down, greatest bool) {
+func sortRuns(rows []runRow, by string, down bool) {
 	value := func(v *bestValue) float64 {
 		if v == nil || math.IsNaN(v.Value) {
 			return math.NaN()
@@ -244,7 +232,7 @@ func sortRuns(rows []runRow, by string, down, greatest bool) {
 }
 
 // heads are the heads of the table of runs. Asking for the order that there is turns it.
-func heads(u *url.URL, by string, down bool, metric string) []head {
+func heads(u *url.URL, by string, down bool, metric string, good known.End) []head {
 	var out []head
 	add := func(key, name string, right, downFirst bool) {
 		q := u.Query()
@@ -268,8 +256,10 @@ func heads(u *url.URL, by string, down bool, metric string) []head {
 	add("size", "Size", true, true)
 	if metric != "" {
 		out = append(out, head{Text: shown(metric)})
-		add("best", "Best", true, !lessIsBetter(metric))
-		add("now", "Last", true, !lessIsBetter(metric))
+		if good != known.Unknown {
+			add("best", "Best", true, good == known.Greatest)
+		}
+		add("now", "Last", true, good == known.Greatest)
 	}
 	add("last", "Written", false, true)
 	return out

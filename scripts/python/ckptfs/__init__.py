@@ -55,14 +55,13 @@ def __dir__() -> list[str]:
 
 
 def best(run: str | os.PathLike[str], metric: str, mode: Literal["min", "max"] | None = None) -> Path:
-    """The directory of the complete step of a run (a folder below runs/) with the best value of a metric. The mode says which end is good; without one the metric's name does, as with `ckptfs best`: of an accuracy, a reward or a score more is better, and otherwise less. A run "runs/NAME" counts
+    """The directory of the complete step of a run (a folder below runs/) with the best value of a metric. The mode says which end is good; without one the metric's name does, as with `ckptfs best`: of a loss or an error the least is best, of an accuracy, a reward or a score the greatest; ValueError where it does not say it. A run "runs/NAME" counts
     from the root of the only mount, unless the working folder has it. A step that not everybody
     may read who may read the run takes no part, as with the links in .ckptfs/best; `ckptfs best` looks at all.
     FileNotFoundError when there is no such run, or no complete step of it has the metric."""
-    if mode is None:
-        mode = "max" if _more_is_better(metric) else "min"
-    if mode not in ("min", "max"):
+    if mode not in ("min", "max", None):
         raise ValueError(f"mode {mode!r} is neither min nor max")
+    end = mode or _mode_of(metric)
     said = Path(run)
     if said.parts[:1] == ("runs",) and not said.exists():
         said = mount_of() / said
@@ -75,21 +74,32 @@ def best(run: str | os.PathLike[str], metric: str, mode: Literal["min", "max"] |
         name = "%2E" + name[1:]
     links = root / ".ckptfs" / "best" / run.name
     try:
-        return Path(os.path.normpath(links / os.readlink(links / f"{name}.{mode}")))
+        found = Path(os.path.normpath(links / os.readlink(links / f"{name}.{end or 'min'}")))
     except FileNotFoundError:
         if not run.is_dir():
             raise FileNotFoundError(f"there is no run {run}; `ckptfs runs {root}` lists those that there are") from None
         raise FileNotFoundError(f"{run}: no complete step has metric {metric!r}; `ckptfs log {run}` shows those that there are") from None
+    if end is None:
+        raise ValueError(f"the name of {metric!r} does not say which end is good: mode='min' or mode='max' does")
+    return found
 
 
-# What words of metrics begin with of which less, or more, is good: those of `ckptfs best`.
-_WORSE = ("loss", "err", "mape", "nll", "perplexity", "ppl")
-_BETTER = ("acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality", "precision", "recall", "r2", "map", "iou", "psnr", "ssim")
+# What words of metrics begin with of which less, or more, is good, or neither: those of `ckptfs best`.
+_WORSE = ("loss", "err", "mape", "nll", "perplexity", "ppl", "mae", "mse", "rmse", "wer", "fid", "bpb", "bpc", "xent", "crossentropy")
+_BETTER = ("acc", "f1", "auc", "bleu", "rouge", "reward", "score", "quality", "precision", "recall", "r2", "map", "iou", "psnr", "ssim", "auroc", "miou", "dice", "ndcg", "mrr",
+           "mcc", "chrf", "meteor")
+_NEITHER = ("scale", "coef", "threshold", "accum", "time", "second", "fidelity")
 
 
-def _more_is_better(metric: str) -> bool:
-    words = re.split(r"[/._\- ]+", metric.lower())
-    return any(w.startswith(_BETTER) for w in words) and not any(w.startswith(_WORSE) for w in words)
+def _mode_of(metric: str) -> Literal["min", "max"] | None:
+    """Which end of a metric is good by its name, as for `ckptfs best`; None: the name does not say it."""
+    humps = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", metric)
+    words = re.split(r"[/._\- @:]+", f"{metric} {humps}".lower())
+    if any(w.startswith(_NEITHER) for w in words):
+        return None
+    if any(w.startswith(_WORSE) for w in words):
+        return "min"
+    return "max" if any(w.startswith(_BETTER) for w in words) else None
 
 
 def record(

@@ -61,7 +61,7 @@ class Store:
                             ("run", "steps", "complete", "torn", "writing", "logical_bytes", "last", "metrics"), "run")
 
     def best(self, run: str | Run, metric: str, mode: Literal["min", "max"] | None = None) -> Step:
-        """The complete step of a run ("a" or "runs/a") with the best value of a metric: the least, or the greatest. Without a mode the metric's name says which, as with `ckptfs best`."""
+        """The complete step of a run ("a" or "runs/a") with the best value of a metric: the least, or the greatest. Without a mode the metric's name says which, as with `ckptfs best`; Invalid where it does not."""
         if mode not in ("min", "max", None):
             raise ValueError(f"mode {mode!r} is neither min nor max")
         name = run.removeprefix("runs/") if isinstance(run, str) else run.name

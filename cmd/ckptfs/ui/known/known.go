@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"ckptfs/fs/control"
+	"ckptfs/index/runs"
 )
 
 // Source is who knows the runs: a control.Client.
@@ -76,9 +77,12 @@ type Values struct {
 }
 
 // Best is the index of the step with the best value of v, as index/runs has it: NaN never wins, and the
-// earlier of equals does. Only complete steps count. -1: none.
-func (l *Log) Best(v Values, greatest bool) int {
-	best := -1
+// earlier of equals does. Only complete steps count. -1: none, also where nobody knows which end is good.
+func (l *Log) Best(v Values, good End) int {
+	best, greatest := -1, good == Greatest
+	if good == Unknown {
+		return -1
+	}
 	for i, x := range v.Of {
 		if !v.Has[i] || math.IsNaN(x) || l.Steps[i].State != control.StepComplete {
 			continue
@@ -88,6 +92,40 @@ func (l *Log) Best(v Values, greatest bool) int {
 		}
 	}
 	return best
+}
+
+// End is which end of a metric is good.
+type End int
+
+// The ends.
+const (
+	Unknown End = iota
+	Least
+	Greatest
+)
+
+// Good is which end of a metric is good by its name.
+func Good(metric string) End {
+	switch m, known := runs.ModeOf(metric); {
+	case !known:
+		return Unknown
+	case m == runs.Max:
+		return Greatest
+	}
+	return Least
+}
+
+// String is the end in a word; "" for Unknown.
+func (e End) String() string { return [...]string{"", "least", "greatest"}[e] }
+
+// Last is the index of the last step that has a value of v; -1: none.
+func (l *Log) Last(v Values) int {
+	for i := len(v.Of) - 1; i >= 0; i-- {
+		if v.Has[i] {
+			return i
+		}
+	}
+	return -1
 }
 
 // Names are the metrics, sorted.

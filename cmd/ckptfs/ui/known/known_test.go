@@ -82,10 +82,10 @@ func TestLog(t *testing.T) {
 	if fmt.Sprint(acc.Of, acc.Has) != "[0 1 0 3] [false true false true]" {
 		t.Errorf("%v", acc)
 	}
-	if l.Best(acc, true) != 1 || l.Best(l.Metrics["loss"], false) != 2 { // the last step is torn
-		t.Errorf("best %d, %d", l.Best(acc, true), l.Best(l.Metrics["loss"], false))
+	if l.Best(acc, Greatest) != 1 || l.Best(l.Metrics["loss"], Least) != 2 { // the last step is torn
+		t.Errorf("best %d, %d", l.Best(acc, Greatest), l.Best(l.Metrics["loss"], Least))
 	}
-	if l.Best(Values{[]float64{math.NaN(), 0, 0, 0}, []bool{true, false, false, false}}, false) != -1 {
+	if l.Best(Values{[]float64{math.NaN(), 0, 0, 0}, []bool{true, false, false, false}}, Least) != -1 {
 		t.Error("NaN is the best")
 	}
 	if again, _ := r.Log(t.Context(), "r0"); again != l || src.asked.Load() != 1 || kept(r, "r0") != l {
