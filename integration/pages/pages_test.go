@@ -86,6 +86,7 @@ func TestPages(t *testing.T) {
 	t.Run("best", func(t *testing.T) { b.t = t; b.best(m) })
 	t.Run("changed", func(t *testing.T) { b.t = t; b.changed(m) })
 	t.Run("removal", func(t *testing.T) { b.t = t; b.removal(m) })
+	t.Run("compared", func(t *testing.T) { b.t = t; b.compared() })
 	t.Run("pictures", func(t *testing.T) { b.t = t; b.pictures(m) })
 	b.t = t
 }
@@ -318,8 +319,8 @@ func (b *tab) numbers(m *mounttest.Mount) {
 	}
 	for _, r := range at(decoded(m, "runs", "--json", m.Dir), "runs").([]any) {
 		row := runs[at(r, "run").(string)]
-		if row == nil || strings.ReplaceAll(row[2], ",", "") != fmt.Sprint(number(b.t, r, "steps")) ||
-			row[3] != bytesText(number(b.t, r, "logical_bytes")) {
+		if row == nil || strings.ReplaceAll(row[5], ",", "") != fmt.Sprint(number(b.t, r, "steps")) ||
+			row[6] != bytesText(number(b.t, r, "logical_bytes")) {
 			b.t.Errorf("%q is not %v", row, r)
 		}
 	}

@@ -272,6 +272,7 @@ type compareBody struct {
 
 type compareRow struct {
 	Metric string
+	Drawn  bool
 	Values []*bestValue // the best of each run, or else the last
 	Last   bool         // they are the last: nobody knows which end is good
 	Best   int          // whose is best of all; -1: nobody's
@@ -342,11 +343,14 @@ func (s *server) compare(ctx context.Context, r *http.Request) (*page, error) {
 		b.Metrics = append(b.Metrics, m)
 	}
 	slices.Sort(b.Metrics)
-	for _, m := range wanted(r, b.Metrics) {
+	drawn := wanted(r, b.Metrics)
+	for _, m := range drawn {
 		b.Charts = append(b.Charts, curveOf(logs, m))
 	}
 	for _, m := range b.Metrics {
-		b.Rows = append(b.Rows, compared(logs, m))
+		row := compared(logs, m)
+		row.Drawn = slices.Contains(drawn, m)
+		b.Rows = append(b.Rows, row)
 	}
 	data := func() any {
 		all := make([]*control.RunLog, len(logs))

@@ -252,8 +252,6 @@ func heads(u *url.URL, by string, down bool, metric string, good known.End) []he
 		out = append(out, h)
 	}
 	add("run", "Run", false, false)
-	add("steps", "Steps", true, true)
-	add("size", "Size", true, true)
 	if metric != "" {
 		out = append(out, head{Text: shown(metric)})
 		if good != known.Unknown {
@@ -261,6 +259,8 @@ func heads(u *url.URL, by string, down bool, metric string, good known.End) []he
 		}
 		add("now", "Last", true, good == known.Greatest)
 	}
+	add("steps", "Steps", true, true)
+	add("size", "Size", true, true)
 	add("last", "Written", false, true)
 	return out
 }

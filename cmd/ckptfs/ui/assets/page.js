@@ -29,6 +29,7 @@
     axis.max = Math.ceil(most / axis.interval) * axis.interval;
   }
 
+  const PIN = 42; // pixels from the tip of the pin of a best value to its top
   const unit = (d) => (d.bytes ? bytes : short);
 
   // What all charts have. Texts are drawn on the canvas: no name in a store becomes part of the document.
@@ -58,6 +59,9 @@
     lines(d) {
       const o = frame(d);
       o.legend.show = d.series.length > 1;
+      o.legend.top = "bottom"; // the pins of the best stand above the curves
+      if (o.legend.show) o.grid.bottom = 32;
+      if (d.series.some((s) => s.best)) o.grid.top = PIN + 4;
       o.xAxis = axis({ type: d.x === "time" ? "time" : "value", scale: true, name: "", splitLine: { show: false } });
       if (d.x === "step") o.xAxis.minInterval = 1; // there is no step 0.4
       o.yAxis = axis({ type: "value", scale: !d.bytes });
@@ -68,7 +72,7 @@
         name: s.name, type: "line", data: (s.points || []).map((p) => ({ value: [p[0], p[1]], name: p[2] })),
         showSymbol: (s.points || []).length < 60, symbolSize: 5, lineStyle: { width: 1.5 }, href: s.href,
         markPoint: s.best ? {
-          symbolSize: 42, label: { formatter: () => "best", fontSize: 11, color: color("--back") },
+          symbolSize: PIN, label: { formatter: () => "best", fontSize: 11, color: color("--back") },
           data: [{ coord: [s.best[0], s.best[1]], name: s.best[2] }],
         } : undefined,
         markLine: i === 0 && d.torn ? {
