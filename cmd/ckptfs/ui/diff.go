@@ -5,9 +5,11 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
+	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/cmd/ckptfs/ui/layers"
 	"ckptfs/fs/control"
 )
@@ -23,15 +25,28 @@ type diffBody struct {
 	Full bool
 	Part string
 	Torn []*tornNote // of the steps that are compared
+
+	Title       string
+	Metrics     []metricChange // of the steps that both lie in, or whose run's last one is meant
+	From, To    link           // these steps
+	MoreMetrics int
 }
+
+// metricChange is a metric of two steps, as text; "": a step has none.
+type metricChange struct{ Name, A, B, Change string }
 
 func (s *server) diff(ctx context.Context, r *http.Request) (*page, error) {
 	q := r.URL.Query()
 	b := &diffBody{A: q.Get("a"), B: q.Get("b"), Full: q.Get("full") == "1"}
-	p := &page{Name: "diff", Title: "What changed", Here: "files", Body: b}
+	b.Title = "What changed"
+	p := &page{Name: "diff", Title: b.Title, Here: "files", Body: b}
 	if b.A == "" || b.B == "" {
 		return p, nil
 	}
+	name := func(p string) string { return shown(strings.TrimPrefix(strings.Trim(p, "/"), "runs/")) }
+	b.Title += " from " + name(b.A) + " to " + name(b.B)
+	p.Title = b.Title
+	s.metrics(ctx, b)
 	full := []string{}
 	if b.Full {
 		full = []string{"full", "1"}
@@ -49,6 +64,64 @@ func (s *server) diff(ctx context.Context, r *http.Request) (*page, error) {
 		}
 	}
 	return p, nil
+}
+
+// metrics sets those of the steps that are compared.
+func (s *server) metrics(ctx context.Context, b *diffBody) {
+	one, i := s.stepIn(ctx, b.A)
+	two, k := s.stepIn(ctx, b.B)
+	if i < 0 || k < 0 {
+		return
+	}
+	place := func(l *known.Log, i int) link {
+		p := path.Join(l.Run, l.Steps[i].Name)
+		return link{p, pathURL("runs/" + p)}
+	}
+	b.From, b.To = place(one, i), place(two, k)
+	names := append(one.Names(), two.Names()...)
+	slices.Sort(names)
+	for _, m := range slices.Compact(names) {
+		v, w := one.Metrics[m], two.Metrics[m]
+		c := metricChange{Name: m}
+		before, after := len(v.Has) > 0 && v.Has[i], len(w.Has) > 0 && w.Has[k]
+		if before {
+			c.A = short(v.Of[i])
+		}
+		if after {
+			c.B = short(w.Of[k])
+		}
+		if !before && !after {
+			continue
+		}
+		if before && after {
+			if by := w.Of[k] - v.Of[i]; by != 0 && !math.IsNaN(by) {
+				if c.Change = short(by); by > 0 {
+					c.Change = "+" + c.Change
+				}
+			}
+		}
+		b.Metrics = append(b.Metrics, c)
+	}
+	b.MoreMetrics = max(len(b.Metrics)-mostChanges, 0)
+	b.Metrics = b.Metrics[:len(b.Metrics)-b.MoreMetrics]
+}
+
+// stepIn is the step that a path is or lies in, or the last complete one of the run that it is, which is what
+// a comparison takes; -1: none.
+func (s *server) stepIn(ctx context.Context, p string) (*known.Log, int) {
+	p = strings.Trim(p, "/")
+	l, i := s.stepOf(ctx, p)
+	if l == nil || i >= 0 {
+		return l, i
+	}
+	in, ok := strings.CutPrefix(p, "runs/"+l.Run+"/")
+	for i := len(l.Steps) - 1; i >= 0; i-- {
+		st := &l.Steps[i]
+		if ok && strings.HasPrefix(in, st.Name+"/") || !ok && st.State == control.StepComplete {
+			return l, i
+		}
+	}
+	return l, -1
 }
 
 // exactURL is the page that reads all of what differs.

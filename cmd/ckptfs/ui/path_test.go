@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"html"
 	"net/http"
 	"regexp"
 	"slices"
@@ -23,7 +24,7 @@ func cells(page string) (rows [][]string) {
 	for _, tr := range tableRow.FindAllString(page, -1) {
 		var row []string
 		for _, c := range cell.FindAllStringSubmatch(tr, -1) {
-			row = append(row, strings.TrimSpace(tag.ReplaceAllString(c[1], "")))
+			row = append(row, html.UnescapeString(strings.TrimSpace(tag.ReplaceAllString(c[1], ""))))
 		}
 		rows = append(rows, row)
 	}
