@@ -44,9 +44,10 @@ type ancestryBody struct {
 
 type ancestryRow struct {
 	Of       string
-	Rows     []control.Ancestor
-	From     []control.Model // merged
-	Computed *computed       // what its tensors follow from; nil: from nothing that is known
+	Rows     []control.Ancestor // the nearest
+	Far      []control.Ancestor // the others
+	From     []control.Model    // merged
+	Computed *computed          // what its tensors follow from; nil: from nothing that is known
 }
 
 // computed is what the tensors of a file follow from.
@@ -55,8 +56,12 @@ type computed struct {
 	Text linked
 }
 
-// mostAncestry is how many models a page has the chains of.
-const mostAncestry = 20
+const (
+	// mostAncestry is how many models a page has the chains of.
+	mostAncestry = 20
+	// mostChain is how many ancestors of a model are shown; the others unfold.
+	mostChain = 5
+)
 
 func (s *server) ancestryPart(ctx context.Context, r *http.Request) (*page, error) {
 	p := r.URL.Query().Get("path")
@@ -69,6 +74,11 @@ func (s *server) ancestryPart(ctx context.Context, r *http.Request) (*page, erro
 	if err != nil {
 		return nil, err
 	}
+	return &page{Name: "ancestry", Body: ancestryBodyOf(p, l), Data: l}, nil
+}
+
+// ancestryBodyOf is what a page says of where the models at a path come from.
+func ancestryBodyOf(p string, l *control.Lineage) *ancestryBody {
 	b := &ancestryBody{Lineage: l, Path: p, More: max(len(l.Models)-mostAncestry, 0)}
 	follow := map[string]*computed{}
 	for i := range l.Reproduced {
@@ -76,7 +86,11 @@ func (s *server) ancestryPart(ctx context.Context, r *http.Request) (*page, erro
 		follow[r.Path] = &computed{r, withLinks(r.What, sources(r)).shown()}
 	}
 	for _, m := range l.Models[:len(l.Models)-b.More] {
-		b.Rows = append(b.Rows, ancestryRow{m.Path, m.Chain, m.Merged, follow[m.Path]})
+		row := ancestryRow{Of: m.Path, Rows: m.Chain, From: m.Merged, Computed: follow[m.Path]}
+		if len(row.Rows) > mostChain+1 { // of a single one nothing is won
+			row.Rows, row.Far = m.Chain[:mostChain], m.Chain[mostChain:]
+		}
+		b.Rows = append(b.Rows, row)
 		delete(follow, m.Path)
 	}
 	for i := range l.Reproduced {
@@ -84,7 +98,7 @@ func (s *server) ancestryPart(ctx context.Context, r *http.Request) (*page, erro
 			b.Computed = append(b.Computed, c)
 		}
 	}
-	return &page{Name: "ancestry", Body: b, Data: l}, nil
+	return b
 }
 
 // sources are the paths of what a file follows from.
