@@ -42,7 +42,7 @@ var sights = []struct {
 	{"tensor", "/tensor?file=runs/tune-head/500/model.pt&name=layers.3.linear2.weight", nil},
 	{"diff", "/diff?a=runs/tune-head/400&b=runs/tune-head/500", map[string][]string{
 		"": {"diff", "--sample", "1MiB", "runs/tune-head/400", "runs/tune-head/500"}}},
-	{"lineage", "/lineage", nil},
+	{"lineage", "/lineage", map[string][]string{"": {"lineage", "runs"}}},
 	{"ancestry", "/lineage?path=runs/merged/1", map[string][]string{"": {"lineage", "runs/merged/1"}}},
 	{"space", "/space", map[string][]string{"": {"du", "runs"}}},
 	{"users", "/space?by=user", map[string][]string{"": {"du", "--by-user", "runs"}}},
@@ -105,10 +105,14 @@ func (b *tab) json() (all any) {
 	return all
 }
 
-// graph holds that the JSON of the lineage of all runs has each of them, and edges that the commands tell of.
+// graph holds that the graph of the lineage of all runs has each of them, and edges that the commands tell of.
 func (b *tab) graph(m *mounttest.Mount) {
 	b.visit("/lineage")
-	g := b.json()
+	var g any
+	drawn := b.text(`document.querySelector(".chart.graph script").textContent`)
+	if err := json.Unmarshal([]byte(drawn), &g); err != nil {
+		b.t.Fatal(err)
+	}
 	var want, have []string
 	for _, r := range at(decoded(m, "runs", "--json", m.Dir), "runs").([]any) {
 		want = append(want, at(r, "run").(string))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"path"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/cmd/ckptfs/ui/known"
 	"ckptfs/fs/control"
+	"ckptfs/fs/steps"
 	indexruns "ckptfs/index/runs"
 )
 
@@ -62,12 +62,15 @@ const lookFor = 200 * time.Millisecond
 const patience = 40 * time.Millisecond
 
 func (s *server) lineagePart(ctx context.Context, r *http.Request) (*page, error) {
-	g, whole, err := s.origins.Get(ctx, known.Fresh, patienceOf(r))
+	if r.URL.Query().Get("json") == "1" { // of all runs, as of any path
+		return s.lineageJSON(ctx, steps.Dir)
+	}
+	g, whole, err := s.origins.Get(ctx, known.Fresh, patience)
 	if err != nil {
 		return nil, err
 	}
 	body := &originsBody{}
-	p := &page{Name: "origins", Body: body, Data: g}
+	p := &page{Name: "origins", Body: body}
 	if !whole {
 		p.Refresh = 1
 		body.Waits = "Reading which models there are."
@@ -85,14 +88,6 @@ func (s *server) lineagePart(ctx context.Context, r *http.Request) (*page, error
 		"from elsewhere. Grey steps were removed.", g}
 	body.Rows = g.origins()
 	return p, nil
-}
-
-// patienceOf is how long an answer waits to be whole: a program that asks for JSON gets all of it.
-func patienceOf(r *http.Request) time.Duration {
-	if r.URL.Query().Get("json") == "1" {
-		return math.MaxInt64
-	}
-	return patience
 }
 
 // originsBody is where all runs come from.

@@ -17,7 +17,7 @@ type lineageBody struct {
 func (s *server) lineage(_ context.Context, r *http.Request) (*page, error) {
 	p := r.URL.Query().Get("path")
 	b := &lineageBody{Path: p, Part: "/part/lineage"}
-	command := "ckptfs lineage --dot " + s.full("runs")
+	command := "ckptfs lineage " + s.full("runs")
 	if p != "" {
 		b.Part = withQuery("/part/ancestry", "path", p)
 		command = "ckptfs lineage " + s.full(p)
@@ -65,6 +65,9 @@ const (
 
 func (s *server) ancestryPart(ctx context.Context, r *http.Request) (*page, error) {
 	p := r.URL.Query().Get("path")
+	if r.URL.Query().Get("json") == "1" {
+		return s.lineageJSON(ctx, p)
+	}
 	l, err := s.c.Lineage(ctx, p)
 	if err != nil && control.AsError(err).Code == control.CodeNotFound {
 		if _, there := s.c.Entry(ctx, p); there == nil { // it is there, and no model
@@ -74,7 +77,13 @@ func (s *server) ancestryPart(ctx context.Context, r *http.Request) (*page, erro
 	if err != nil {
 		return nil, err
 	}
-	return &page{Name: "ancestry", Body: ancestryBodyOf(p, l), Data: l}, nil
+	return &page{Name: "ancestry", Body: ancestryBodyOf(p, l)}, nil
+}
+
+// lineageJSON is what ckptfs lineage --json prints.
+func (s *server) lineageJSON(ctx context.Context, p string) (*page, error) {
+	l, err := s.c.Lineage(ctx, p)
+	return &page{Name: "ancestry", Data: l}, err
 }
 
 // ancestryBodyOf is what a page says of where the models at a path come from.

@@ -1,10 +1,12 @@
 package ui
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
 
@@ -46,5 +48,30 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s stands at %d, behind %d", h, at, last)
 		}
 		last = at
+	}
+}
+
+// The JSON of the lineage, of all runs or of a path, is what ckptfs lineage --json prints.
+func TestLineageJSON(t *testing.T) {
+	s := serveStore(t, false)
+	_, b := ask(t, s.gate, "GET", "/lineage", local)
+	if !strings.Contains(b, "<code>ckptfs lineage "+s.full("runs")+"</code>") {
+		t.Errorf("the command is another: %s", b)
+	}
+	for to, p := range map[string]string{"/part/lineage?json=1": "runs", "/part/ancestry?path=runs/a&json=1": "runs/a",
+		"/part/ancestry?path=runs/a/1/metrics.json&json=1": "runs/a/1/metrics.json",
+		"/part/ancestry?path=runs/none&json=1":             "runs/none"} {
+		l, err := s.c.Lineage(t.Context(), p)
+		var want any = l
+		if err != nil {
+			want = map[string]any{"error": control.AsError(err)}
+		}
+		var says bytes.Buffer
+		if err := text.JSON(&says, "").Encode(want); err != nil {
+			t.Fatal(err)
+		}
+		if _, b := ask(t, s.gate, "GET", to, local); b != says.String() {
+			t.Errorf("%s: %.300s, not %.300s", to, b, says.String())
+		}
 	}
 }
