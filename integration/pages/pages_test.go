@@ -87,6 +87,7 @@ func TestPages(t *testing.T) {
 	t.Run("changed", func(t *testing.T) { b.t = t; b.changed(m) })
 	t.Run("removal", func(t *testing.T) { b.t = t; b.removal(m) })
 	t.Run("compared", func(t *testing.T) { b.t = t; b.compared() })
+	t.Run("tables", func(t *testing.T) { b.t = t; b.tables(program) })
 	t.Run("pictures", func(t *testing.T) { b.t = t; b.pictures(m) })
 	b.t = t
 }
@@ -105,7 +106,7 @@ func (b *tab) json() (all any) {
 	return all
 }
 
-// graph holds that the graph of the lineage of all runs has each of them, and edges that the commands tell of.
+// graph holds that the graph of all runs has each of them, and edges that the commands tell of.
 func (b *tab) graph(m *mounttest.Mount) {
 	b.visit("/lineage")
 	var g any

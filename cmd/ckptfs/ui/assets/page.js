@@ -119,7 +119,7 @@
         const q = new URLSearchParams({ a: "runs/" + d.run + "/" + (step ? d.steps[step - 1] : d.before), b: "runs/" + d.run + "/" + d.steps[step] });
         if (!(far > 0)) { // it changed, and not in the sample
           q.set("full", "1");
-          return { value: [step, layer, 0, 0], visualMap: false, itemStyle: { color: color("--line") }, href: "/diff?" + q };
+          return { value: [step, layer, 0, 0], visualMap: false, itemStyle: { color: color("--soft") }, href: "/diff?" + q };
         }
         const order = Math.log10(far);
         low = Math.min(low, order); high = Math.max(high, order);
@@ -136,7 +136,7 @@
       o.visualMap = {
         min: low, max: high, dimension: 2, calculable: false, orient: "horizontal", left: "center", bottom: 8, itemHeight: 160,
         text: [short(Math.pow(10, high)), short(Math.pow(10, low))], textStyle: { color: color("--front") },
-        inRange: { color: ["#440154", "#3b528b", "#21918c", "#5ec962", "#fde725"] }, // viridis
+        inRange: { color: [0, 1, 2, 3].map((i) => color("--h" + i)) },
       };
       o.series = [{ type: "heatmap", data: cells, progressive: 5000 }];
       return o;
@@ -179,6 +179,84 @@
     },
   };
 
+  // What a chart shows, as the rows of a table: for those who do not see it, and the links of its points for those
+  // who have no mouse. A cell is a text, or a link.
+  const rows = {
+    lines(d) {
+      const at = new Map(); // rows by where they stand
+      d.series.forEach((s, i) => (s.points || []).forEach((p) => {
+        if (!at.has(p[0])) at.set(p[0], [{ text: d.x === "time" ? new Date(p[0]).toISOString().slice(0, 19).replace("T", " ") : p[2] || short(p[0]) }]);
+        at.get(p[0])[i + 1] = { text: p[1] == null ? "" : unit(d)(p[1]), href: s.href && p[2] && p[1] != null ? s.href + encodeURIComponent(p[2]) : "" };
+      }));
+      return { head: [d.x === "time" ? "Time" : "Step"].concat(d.series.map((s) => s.name)), rows: [...at].sort((a, b) => a[0] - b[0]).map((r) => r[1]) };
+    },
+    bars: (d) => ({
+      head: ["Name"].concat(d.series.map((s) => s.name)),
+      rows: d.categories.map((c, i) => [{ text: c }].concat(d.series.map((s) => ({ text: unit(d)(s.values[i]) })))),
+    }),
+    histogram: (d) => ({
+      head: ["From", "to", "elements"],
+      rows: d.counts.map((n, i) => [{ text: short(d.low + i * d.width) }, { text: short(d.low + (i + 1) * d.width) }, { text: n.toLocaleString("en") }]),
+    }),
+    heat: (d) => ({
+      head: ["Step", "layer", "|Δ|/|A|"],
+      rows: draw.heat(d).series[0].data.map((c) => [{ text: d.steps[c.value[0]] }, { text: d.layers[c.value[1]] },
+        { text: c.value[3] > 0 ? short(c.value[3]) : "none in the sample", href: c.href }]),
+    }),
+    graph: (d) => ({
+      head: ["Run", "step", "comes from"],
+      rows: d.nodes.map((n, i) => [{ text: d.runs[n.run] }, { text: n.step + (n.retired ? ", removed" : ""), href: n.retired ? "" : "/path?path=" + encodeURIComponent(n.path) },
+        { text: d.edges.filter((e) => e.to === i).map((e) => d.nodes[e.from].path).join(", ") }]),
+    }),
+  };
+  const mostRows = 2000;
+
+  // The table unfolds, and is made then. All texts are set as text.
+  function listed(figure, d) {
+    let box = figure.querySelector("details");
+    if (!box) {
+      box = document.createElement("details");
+      box.append(document.createElement("summary"));
+      box.firstChild.textContent = "As a table";
+      box.addEventListener("toggle", () => { if (box.open) fill(figure, box, charts.get(figure).data); });
+      figure.append(box);
+    } else if (box.open && !box.contains(document.activeElement)) fill(figure, box, d);
+  }
+
+  function fill(figure, box, d) {
+    const of = rows[figure.dataset.kind](d);
+    const make = (name, into, text) => {
+      const e = document.createElement(name);
+      if (text !== undefined) e.textContent = text;
+      into.append(e);
+      return e;
+    };
+    while (box.children.length > 1) box.lastChild.remove();
+    const scroll = make("div", box);
+    scroll.className = "scroll";
+    scroll.tabIndex = 0;
+    const table = make("table", scroll);
+    make("caption", table, "Data of the chart: " + figure.querySelector("figcaption").textContent).className = "hidden";
+    const head = make("tr", make("thead", table));
+    of.head.forEach((h, i) => {
+      const th = make("th", head, h);
+      th.scope = "col";
+      if (i) th.className = "num";
+    });
+    const body = make("tbody", table);
+    for (const r of of.rows.slice(0, mostRows)) {
+      const tr = make("tr", body);
+      for (let i = 0; i < of.head.length; i++) {
+        const c = r[i] || { text: "" };
+        const cell = make(i ? "td" : "th", tr);
+        if (i) cell.className = "num"; else cell.scope = "row";
+        if (c.href) make("a", cell, c.text).href = c.href;
+        else cell.textContent = c.text;
+      }
+    }
+    if (of.rows.length > mostRows) make("p", box, "and " + (of.rows.length - mostRows).toLocaleString("en") + " more");
+  }
+
   const charts = new Map(); // figures to what draws them
   const seen = new IntersectionObserver((entries) => {
     for (const e of entries) {
@@ -210,6 +288,7 @@
     const o = draw[figure.dataset.kind](d, box);
     c.chart.resize();
     c.chart.setOption(o, true);
+    listed(figure, d);
     figure.dataset.drawn = "1";
   }
 
