@@ -80,7 +80,7 @@ func client(t *testing.T, at string) func(path string) (status int, body string,
 // very many tensors have pages that a browser can bear. CKPTFS_PAGES=full has 600,000 tensors in one.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	many, flags := 100_000, []string(nil)
+	many, flags := 200_000, []string(nil)
 	if os.Getenv("CKPTFS_PAGES") == "full" {
 		many, flags = 600_000, []string{"--memory", "1GiB"} // with less, such a file is a blob
 	}

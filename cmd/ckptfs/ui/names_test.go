@@ -1,10 +1,13 @@
 package ui
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 
+	"ckptfs/formats"
+	"ckptfs/formats/safetensors"
 	"ckptfs/fs/control"
 )
 
@@ -62,5 +65,30 @@ func TestHome(t *testing.T) {
 		if b.has(c.owner) != c.want {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// Of very many tensors without levels a page shows some, and leads to all others by how their names begin.
+func TestFlat(t *testing.T) {
+	var entries []safetensors.Entry
+	for i := range 5000 {
+		entries = append(entries, safetensors.Entry{Name: fmt.Sprintf("w%04d", i), DType: formats.F32,
+			Shape: []int64{1}})
+	}
+	head, err := safetensors.AppendHeader(nil, entries, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serveStore(t, false, map[string][]byte{
+		"runs/f/1/model.safetensors": append(head, make([]byte, 4*len(entries))...)})
+	const file = "/part/tensors?path=runs/f/1/model.safetensors"
+	_, b := ask(t, s.gate, "GET", file, local)
+	n := strings.Count(b, "<li>")
+	if n != mostKids || len(b) > 1<<20 || !strings.Contains(b, `name="prefix"`) {
+		t.Errorf("%d of %d tensors, %d bytes", n, len(entries), len(b))
+	}
+	_, b = ask(t, s.gate, "GET", file+"&prefix=w499", local)
+	if n = strings.Count(b, "<li>"); n != 10 || !strings.Contains(b, "name=w4999") {
+		t.Errorf("%d of 10 tensors: %s", n, b)
 	}
 }
