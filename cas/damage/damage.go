@@ -66,6 +66,17 @@ func (p Problem) Repair() string {
 	return ""
 }
 
+// ByData reports whether a check that does not read the content of records passes over what it found here.
+func (f Finding) ByData() bool {
+	switch f.Problem {
+	case BadChunk, BadSum, BadBase:
+		return true
+	case Unreadable:
+		return !f.Hash.IsZero()
+	}
+	return false
+}
+
 // Finding is one thing that a check found.
 type Finding struct {
 	Problem Problem

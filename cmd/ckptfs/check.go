@@ -27,7 +27,8 @@ func (a *app) checkCmd() *cobra.Command {
 		Long: `Checks whether the store of PATH is sound: the record, manifest, size and chunks of each file; the header, records and
 footer of each segment; the index against the segments. --read-data reads and decodes everything stored and compares it
 with its hash; --read-data-subset 5% does so for a random share. The store may be in use. Nothing is changed, except
-that an unmounted store that was not closed in order is repaired first.
+that an unmounted store that was not closed in order is repaired first. Damage of data stays known, and status says so,
+until a check --read-data of the mounted store finds it whole.
 
 Damage is printed with the files and tensors that it touches and the command that repairs what can be repaired. The exit
 code is then 6.`,
@@ -94,10 +95,16 @@ func printChecked(w io.Writer, c *control.Checked, todo []string) {
 		}
 	}
 	switch {
-	case c.Damaged == 0:
+	case c.Damaged == 0 && c.Unseen == 0:
 		fmt.Fprintln(w, "no damage found")
+	case c.Damaged == 0:
+		fmt.Fprintln(w, "no damage found in what was looked at")
 	case c.Damaged > int64(len(c.Problems)):
 		fmt.Fprintf(w, "and %s more\n", humanize.Comma(c.Damaged-int64(len(c.Problems))))
+	}
+	if c.Unseen > 0 {
+		fmt.Fprintf(w, "%s; --read-data looks again\n",
+			paint.Bad(text.Plural(c.Unseen, "problem")+" known of data that was not read now"))
 	}
 	if len(todo) > 0 {
 		fmt.Fprintf(w, "to repair:\n")
@@ -132,7 +139,11 @@ func repairs(c *control.Checked, p *place.Place) (todo []string) {
 		}
 	}
 	if len(todo) > 0 {
-		todo = append(todo, "ckptfs check "+quoted(p.Store))
+		again := "ckptfs check "
+		if c.Data > 0 || c.Unseen > 0 {
+			again += "--read-data "
+		}
+		todo = append(todo, again+quoted(p.Store))
 	}
 	return todo
 }

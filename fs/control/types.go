@@ -176,11 +176,16 @@ type LastPrune struct {
 	ByItself   bool          `json:"by_itself"` // nobody asked for it: the disk filled up
 }
 
-// LastCheck is the last check that ended.
+// LastCheck is the last check that ended, and what those before it saw of data that it did not read.
 type LastCheck struct {
 	At       time.Time `json:"at"`
 	ReadData bool      `json:"read_data"`
-	Problems int64     `json:"problems"`
+	Problems int64     `json:"problems"` // that are known after it
+	// of these: seen by reading data, by this check or one before it; only another one that reads all data
+	// says that they are gone
+	Data   int64      `json:"data_problems,omitempty"`
+	DataAt *time.Time `json:"data_at,omitempty"` // when the last of those were seen
+	Found  []Problem  `json:"found,omitempty"`   // the first of all problems, without tensors
 }
 
 // Unknown is how many files something is not known of yet.
@@ -331,7 +336,9 @@ type Checked struct {
 	Unreached   int64     `json:"unreached_files,omitempty"` // of those: not checked, since it was not reached
 	LostFound   int64     `json:"lost_found"`                // files in lost+found, which repairs moved there
 	Damaged     int64     `json:"problem_count"`
-	Problems    []Problem `json:"problems"` // cut short when there are many
+	Data        int64     `json:"data_problems,omitempty"`  // of those: a check that reads no data does not see them
+	Unseen      int64     `json:"known_problems,omitempty"` // besides: seen before, in data that was not read this time
+	Problems    []Problem `json:"problems"`                 // cut short when there are many
 }
 
 // Problem is one thing that is wrong.
@@ -343,6 +350,7 @@ type Problem struct {
 	TensorCount int      `json:"tensor_count,omitempty"`
 	// "index", "segments", "tree": the part that is to be repaired; "evict": the file is to be evicted
 	Repair string `json:"repair,omitempty"`
+	Data   bool   `json:"data,omitempty"` // a check that reads no data does not see it
 }
 
 // Repaired is what a repair did.

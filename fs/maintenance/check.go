@@ -35,7 +35,7 @@ func (p *Passes) Check(
 	c := &check{
 		passes: p, o: o, out: &control.Checked{Problems: []control.Problem{}},
 		bad: map[[16]byte]damage.Finding{}, unindexed: map[[16]byte]bool{}, unread: map[uint32]bool{},
-		lists: map[cas.Hash]*objectState{},
+		lists: map[cas.Hash]*objectState{}, copies: p.Last.copies(), evicted: map[string]bool{},
 	}
 	began := time.Now()
 	total := p.Store.Stats().Bytes
@@ -68,8 +68,7 @@ func (p *Passes) Check(
 	c.out.LostFound = CountFiles(p.Folder, tree.LostFound)
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
-	p.Last.Check.Store(&control.LastCheck{At: p.Now(), ReadData: o.ReadData, Problems: c.out.Damaged})
-	p.Last.keep(p)
+	p.Last.checked(p, o.ReadData && !c.samples(), c.evicted, c.out, &control.LastCheck{At: p.Now(), ReadData: o.ReadData})
 	return c.out, nil
 }
 
@@ -109,9 +108,12 @@ type check struct {
 
 	unreached atomic.Bool // the remote is not reached
 
-	mu    sync.Mutex
-	out   *control.Checked
-	lists map[cas.Hash]*objectState // objects of several chunks
+	copies map[string]bool // files whose local copies were damaged before
+
+	mu      sync.Mutex
+	out     *control.Checked
+	lists   map[cas.Hash]*objectState // objects of several chunks
+	evicted map[string]bool           // of copies: files that have none now
 }
 
 // count changes out.
@@ -125,6 +127,7 @@ func (c *check) count(f func()) {
 type objectState struct {
 	err    error
 	repair string
+	data   bool // as control.Problem has it
 }
 
 // sound is the state of all that has nothing wrong with it.
@@ -139,6 +142,9 @@ func (c *check) problem(p control.Problem) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out.Damaged++
+	if p.Data {
+		c.out.Data++
+	}
 	if len(c.out.Problems) < maxProblems {
 		c.out.Problems = append(c.out.Problems, p)
 	}
@@ -164,7 +170,7 @@ func (c *check) found(f damage.Finding) {
 	case f.Problem == damage.Unreadable:
 		c.unread[f.Segment] = true
 	}
-	c.problem(control.Problem{What: f.String(), Repair: f.Problem.Repair()})
+	c.problem(control.Problem{What: f.String(), Repair: f.Problem.Repair(), Data: f.ByData()})
 }
 
 // file checks one file, which was found as it is said, and reports whether its resident or plain bytes are
@@ -213,6 +219,9 @@ func (c *check) file(path string, n *names.Node, found *unix.Stat_t) bool {
 	if err != nil {
 		tell(c.repairOf(is.Record.Manifest), err)
 		return false
+	}
+	if is.Record.Hollow && c.copies[path] {
+		c.count(func() { c.evicted[path] = true })
 	}
 	if st.Size != m.Size {
 		tell("tree", fmt.Errorf("it has %d bytes, and its manifest says %d", st.Size, m.Size))
@@ -274,7 +283,8 @@ func (c *check) extents(path string, m *manifest.Manifest) {
 	if i < 0 {
 		return
 	}
-	pr := control.Problem{Path: path, What: states[i].err.Error(), Repair: states[i].repair}
+	pr := control.Problem{Path: path, What: states[i].err.Error(), Repair: states[i].repair,
+		Data: states[i].data}
 	var off int64
 	var ranges [][2]int64 // from and to, in the file, of bytes that cannot be read
 	for _, e := range m.Extents {
@@ -330,7 +340,7 @@ func (c *check) list(o manifest.Object) *objectState {
 	st = &sound
 	spans, err := o.Spans(c.passes.Store.Get)
 	if err != nil {
-		st = &objectState{fmt.Errorf("chunk list: %w", err), c.repairOf(o.Digest)}
+		st = &objectState{err: fmt.Errorf("chunk list: %w", err), repair: c.repairOf(o.Digest)}
 	}
 	hashes := make([]cas.Hash, len(spans))
 	for i := range spans {
@@ -365,28 +375,28 @@ func (c *check) chunk(h cas.Hash, loc cas.Location) *objectState {
 	f, bad := c.bad[short(h)]
 	switch {
 	case loc.Segment == 0:
-		return &objectState{&cas.ChunkError{Hash: h, Err: cas.ErrNotFound}, c.repairOf(h)}
+		return &objectState{err: &cas.ChunkError{Hash: h, Err: cas.ErrNotFound}, repair: c.repairOf(h)}
 	case bad && f.Segment == loc.Segment && f.Off == loc.Off:
-		return &objectState{&cas.ChunkError{Hash: h, Loc: loc, Err: f.Err}, f.Problem.Repair()}
+		return &objectState{&cas.ChunkError{Hash: h, Loc: loc, Err: f.Err}, f.Problem.Repair(), f.ByData()}
 	case loc.Delta:
-		if err := c.bases(h, loc); err != nil {
-			return &objectState{err, c.repairOf(h)}
+		if byData, err := c.bases(h, loc); err != nil {
+			return &objectState{err, c.repairOf(h), byData}
 		}
 	}
 	return &sound
 }
 
-// bases looks whether the bases of a delta are there and whole.
-func (c *check) bases(h cas.Hash, loc cas.Location) error {
+// bases looks whether the bases of a delta are there and whole, and whether it knows that by their data.
+func (c *check) bases(h cas.Hash, loc cas.Location) (byData bool, err error) {
 	links, err := c.passes.Store.Bases(h, loc)
 	if err != nil {
-		return &cas.ChunkError{Hash: h, Loc: loc, Err: err}
+		return false, &cas.ChunkError{Hash: h, Loc: loc, Err: err}
 	}
 	for _, l := range links {
 		if f, bad := c.bad[short(l.Hash)]; bad && f.Segment == l.Loc.Segment && f.Off == l.Loc.Off {
 			base := &cas.ChunkError{Hash: l.Hash, Loc: l.Loc, Err: f.Err}
-			return &cas.ChunkError{Hash: h, Loc: loc, Err: base}
+			return f.ByData(), &cas.ChunkError{Hash: h, Loc: loc, Err: base}
 		}
 	}
-	return nil
+	return false, nil
 }

@@ -58,7 +58,7 @@ func (c *check) local(ctx context.Context, path string, n *names.Node) error {
 	is := f.StateLocked()
 	if is.Record.Manifest == was.Record.Manifest && !is.Record.Hollow && is.Gen == was.Gen {
 		what := fmt.Sprintf("the local copy is damaged at %d: %v", at, err)
-		c.problem(control.Problem{Path: path, What: what, Repair: repairEvict})
+		c.problem(control.Problem{Path: path, What: what, Repair: repairEvict, Data: true})
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (c *check) plain(ctx context.Context, path string, n *names.Node) error {
 	f.Lock()
 	defer f.Unlock()
 	if holdsLocked() && rec.Epoch == p.Epoch() {
-		c.problem(control.Problem{Path: path, What: err.Error()})
+		c.problem(control.Problem{Path: path, What: err.Error(), Data: true})
 	}
 	return nil
 }

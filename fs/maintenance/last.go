@@ -20,6 +20,10 @@ import (
 // lastVersion is the version of tree.UpkeepFile that is written.
 const lastVersion = 1
 
+// maxLast is how long it may be, in bytes. What control.LastCheck.Found has is bounded by an eighth of
+// that (maxKnownSize): JSON may write a byte as six.
+const maxLast = 1 << 20
+
 // lasted is what tree.UpkeepFile says, as one line of JSON. A later version begins with its version as well.
 type lasted struct {
 	Version int                `json:"version"`
@@ -48,7 +52,7 @@ func (l *Last) Recall(store *disk.Folder) error {
 		return err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, 4<<10))
+	b, err := io.ReadAll(io.LimitReader(f, maxLast))
 	if err != nil {
 		return err
 	}

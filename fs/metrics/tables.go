@@ -66,7 +66,7 @@ var ofStatus = []metric[control.Status]{
 			}
 			return at
 		}),
-	{desc("last_check_problems", "Problems that the last check of the mounted store found."),
+	{desc("last_check_problems", "Problems known after the last check of the mounted store."),
 		prometheus.GaugeValue, func(s *control.Status, send send) {
 			if s.LastCheck != nil {
 				send(float64(s.LastCheck.Problems))

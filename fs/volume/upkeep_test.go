@@ -2,9 +2,13 @@ package volume
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"testing"
 
+	"ckptfs/cas"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -44,7 +48,7 @@ func TestUpkeepIsRemembered(t *testing.T) {
 				want.LastCheck.At)
 		}
 		p.At, c.At = want.LastPrune.At, want.LastCheck.At
-		if p != *want.LastPrune || c != *want.LastCheck {
+		if p != *want.LastPrune || !reflect.DeepEqual(c, *want.LastCheck) {
 			t.Errorf("%s: %+v, %+v", how, p, c)
 		}
 	}
@@ -82,5 +86,129 @@ func TestUpkeepIsRemembered(t *testing.T) {
 		if u := upkeep(r); u.LastPrune == nil {
 			t.Errorf("%q: the prune is not known", c.holds)
 		}
+	}
+}
+
+// What a check saw of data stays known through checks that read less, and restarts, until one
+// that reads all data finds it whole.
+func TestDamageStaysKnown(t *testing.T) {
+	r := newRig(t)
+	r.write("hurt", random(700<<10, 1))
+	r.write("copy", random(700<<10, 2))
+	r.write("fine", random(700<<10, 3))
+	r.sync()
+	r.evictAll()
+	r.hydrateFile("copy")
+	if err := os.WriteFile(r.at(tree.TreeDir, "copy"), random(700<<10, 4), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chunk := func(p string) cas.Hash {
+		t.Helper()
+		_, m := r.manifestOf(p)
+		spans, err := m.Objects[0].Spans(r.store.Get)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return spans[0].Hash
+	}
+	r.damage(chunk("hurt"))
+	last := func() *control.LastCheck {
+		t.Helper()
+		st, err := r.Status(t.Context())
+		if err != nil || st.LastCheck == nil {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		return st.LastCheck
+	}
+	quick := func(o control.CheckOptions) *control.Checked {
+		t.Helper()
+		c, err := r.Check(t.Context(), o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	known := func(how string, problems int64, paths ...string) {
+		t.Helper()
+		l := last()
+		var has []string
+		for _, p := range l.Found {
+			if p.Path != "" {
+				has = append(has, p.Path)
+			}
+		}
+		if l.Problems != problems || l.Data != problems || !slices.Equal(has, paths) ||
+			(l.DataAt == nil) != (problems == 0) {
+			t.Errorf("%s: %+v", how, l)
+		}
+	}
+	// The segment, the file that needs it, and the copy.
+	if c := r.check(); c.Damaged != 3 || c.Data != 3 || c.Unseen != 0 {
+		t.Errorf("%+v", c)
+	}
+	known("after a check of all data", 3, "copy", "hurt")
+	if c := quick(control.CheckOptions{}); c.Damaged != 0 || c.Unseen != 3 {
+		t.Errorf("%+v", c)
+	}
+	known("after one of no data", 3, "copy", "hurt")
+	quick(control.CheckOptions{ReadData: true, Subset: 1e-9})
+	known("after one of a share", 3, "copy", "hurt")
+	r = r.reopen()
+	known("after an end", 3, "copy", "hurt")
+
+	r.evictAll()
+	quick(control.CheckOptions{})
+	known("without the copy", 2, "hurt")
+
+	r, _ = r.repair(RepairSegments)
+	known("after a repair", 2, "hurt")
+	if c := quick(control.CheckOptions{}); c.Damaged != 1 || c.Data != 0 || c.Unseen != 1 {
+		t.Errorf("%+v", c)
+	}
+	r.write("hurt", random(700<<10, 1))
+	r.sync()
+	r.check()
+	known("written again", 0)
+
+	r.write("again", random(700<<10, 5))
+	r.sync()
+	r.evictAll()
+	h := chunk("again")
+	r.damage(h)
+	r.check()
+	known("damaged again", 2, "again")
+	r.damage(h) // the bit is as it was
+	quick(control.CheckOptions{})
+	known("whole, but not read", 2, "again")
+	r.check()
+	known("read and whole", 0)
+}
+
+// Very many problems are counted and not all named.
+func TestDamageIsBounded(t *testing.T) {
+	r := newRig(t)
+	for i := range 100 {
+		r.write(fmt.Sprintf("f%03d", i), random(70<<10, uint64(i)))
+	}
+	r.sync()
+	for i := range 100 {
+		copied := r.at(tree.TreeDir, fmt.Sprintf("f%03d", i))
+		if err := os.WriteFile(copied, random(70<<10, 1000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.check()
+	for range 3 {
+		if _, err := r.Check(t.Context(), control.CheckOptions{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		st, err := r.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := st.LastCheck; l.Problems != 100 || l.Data != 100 || len(l.Found) != 64 {
+			t.Errorf("%+v", l)
+		}
+		r = r.reopen()
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"ckptfs/fs/control"
 )
 
@@ -172,6 +174,14 @@ func remoteText(r *control.RemoteStatus, paint Paint) string {
 	return Remote(r)
 }
 
+// CheckOf is the command, but for the path, that names all problems that are known after a check.
+func CheckOf(c *control.LastCheck) string {
+	if c.Data > 0 {
+		return "ckptfs check --read-data"
+	}
+	return "ckptfs check"
+}
+
 // checkedText is the last check; nothing if there was none.
 func checkedText(c *control.LastCheck, paint Paint) string {
 	if c == nil {
@@ -182,7 +192,11 @@ func checkedText(c *control.LastCheck, paint Paint) string {
 		s += ", stored data too"
 	}
 	if c.Problems > 0 {
-		return s + "; " + paint.Bad("damage was found") + fmt.Sprintf(": %s, which `ckptfs check` names", Plural(c.Problems, "problem"))
+		s += "; " + paint.Bad("damage was found") + fmt.Sprintf(": %s, which `%s` names", Plural(c.Problems, "problem"), CheckOf(c))
+		if !c.ReadData && c.DataAt != nil {
+			s += fmt.Sprintf("; %s by reading data, at %s", humanize.Comma(c.Data), c.DataAt.Format(time.DateTime))
+		}
+		return s
 	}
 	return s + ", no damage found"
 }

@@ -269,12 +269,12 @@ func TestShown(t *testing.T) {
 
 // What is damaged, lost or left plain is said, also if no check has found it yet.
 func TestWrong(t *testing.T) {
-	if got := wrong(&control.Status{}, &control.Stats{}); len(got) != 0 {
+	if got := wrong(&control.Status{}, &control.Stats{}, "/s"); len(got) != 0 {
 		t.Errorf("of a store in order: %q", got)
 	}
 	got := wrong(&control.Status{Plain: make([]control.Failure, 2),
 		Refused: control.Refused{MoreSidecars: 3}},
-		&control.Stats{Damaged: 1, Lost: 4})
+		&control.Stats{Damaged: 1, Lost: 4}, "/s")
 	for _, want := range []string{"1 packed file cannot", "4 packed files", "2 files not packed", "3 such"} {
 		if !strings.Contains(strings.Join(got, "\n"), want) {
 			t.Errorf("%q does not say %q", got, want)

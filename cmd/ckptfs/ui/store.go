@@ -17,6 +17,7 @@ type storeBody struct {
 	Stats   *control.Stats
 	Status  *control.Status
 	Wrong   []string // what is wrong, worst first
+	Damaged *damaged // nil: no file is known to be
 	Savings []saving
 	Chart   chart
 	Growth  chart // of the runs
@@ -66,7 +67,8 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &storeBody{Stats: st, Status: status, Wrong: wrong(status, st), Savings: savings(st)}
+	b := &storeBody{Stats: st, Status: status, Wrong: wrong(status, st, s.root()), Savings: savings(st)}
+	b.Damaged = damagedOf(status.LastCheck)
 	b.Chart = savingsChart(b.Savings)
 	b.Back = s.gains(st)
 	b.Check = "ckptfs check " + s.root()
@@ -88,8 +90,8 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 	return p, nil
 }
 
-// wrong lists what is wrong with a store, worst first.
-func wrong(st *control.Status, counted *control.Stats) []string {
+// wrong lists what is wrong with a store, worst first. root is the store in commands.
+func wrong(st *control.Status, counted *control.Stats, root string) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if l := st.Loss; l != nil {
@@ -107,11 +109,11 @@ func wrong(st *control.Status, counted *control.Stats) []string {
 		say("the disk did not take all that was written of %s", text.Plural(n, "packed file"))
 	}
 	if n := counted.Damaged; n > 0 {
-		say("%s cannot be read as a whole: ckptfs check names them, and the repair", text.Plural(n, "packed file"))
+		say("%s cannot be read as a whole: ckptfs check %s names them, and the repair", text.Plural(n, "packed file"), root)
 	}
 	if c := st.LastCheck; c != nil && c.Problems > 0 {
-		say("the last check found %s: ckptfs check lists what is damaged, and the repair",
-			text.Plural(c.Problems, "problem"))
+		say("checks found %s: %s lists what is damaged, and the repair",
+			text.Plural(c.Problems, "problem"), text.CheckOf(c)+" "+root)
 	}
 	for _, f := range st.Failures {
 		say("%s: %s (tried %s)", shown(f.Path), f.Reason, text.Plural(int64(f.Attempts), "time"))
