@@ -68,7 +68,8 @@ func (p *Passes) Check(
 	c.out.LostFound = CountFiles(p.Folder, tree.LostFound)
 	c.out.Seconds = time.Since(began).Seconds()
 	c.out.ReadSeconds = c.out.Seconds
-	p.Last.checked(p, o.ReadData && !c.samples(), c.evicted, c.out, &control.LastCheck{At: p.Now(), ReadData: o.ReadData})
+	is := &control.LastCheck{At: p.Now(), ReadData: o.ReadData}
+	p.Last.checked(p, o.ReadData && !c.samples(), c.evicted, c.out, is)
 	return c.out, nil
 }
 

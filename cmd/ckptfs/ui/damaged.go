@@ -24,7 +24,8 @@ func damagedOf(c *control.LastCheck) *damaged {
 	d := &damaged{}
 	for _, p := range c.Found {
 		if p.Path != "" && len(d.Files) < mostDamaged {
-			d.Files = append(d.Files, damagedFile{link{shown(p.Path), pathURL(p.Path)}, cut(p.What, mostTitle)})
+			d.Files = append(d.Files, damagedFile{link{shown(p.Path), pathURL(p.Path)},
+				cut(p.What, mostTitle)})
 		}
 	}
 	if len(d.Files) == 0 {

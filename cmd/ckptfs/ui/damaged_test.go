@@ -10,8 +10,8 @@ import (
 	"ckptfs/fs/control"
 )
 
-// The first page names the files that a check of all data found damaged, and the command that names them again,
-// also after a check that did not read them.
+// The first page names the files that a check of all data found damaged, and the command that names them
+// again, also after a check that did not read them.
 func TestDamagedFiles(t *testing.T) {
 	s := serveStore(t, false)
 	f, err := os.OpenFile(filepath.Join(s.at.Store, "tree/far0.safetensors"), os.O_WRONLY, 0)
