@@ -74,7 +74,7 @@ func (f Finding) ByData() bool {
 	case Unreadable:
 		return !f.Hash.IsZero()
 	}
-	return false
+	return f.Read
 }
 
 // Finding is one thing that a check found.
@@ -85,6 +85,7 @@ type Finding struct {
 	Hash    cas.Hash // zero: of no record; of a BadEntry the first 16 bytes are sure
 	Kind    cas.Kind
 	Err     error // why
+	Read    bool  // its content was read for that
 }
 
 func (f Finding) String() string {

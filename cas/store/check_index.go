@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/damage"
+	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
 
@@ -39,10 +41,9 @@ func (c *checker) index(ctx context.Context) error {
 			return nil
 		}
 		for _, e := range odd {
-			if err := c.wrong(e); err != nil {
+			if read, err := c.wrong(e); err != nil {
 				c.found(damage.Finding{Problem: problem(err, damage.BadEntry), Segment: e.Segment, Off: e.Off,
-					Hash: e.Hash,
-					Kind: e.Kind, Err: err})
+					Hash: e.Hash, Kind: e.Kind, Err: err, Read: read})
 			}
 		}
 	}
@@ -60,34 +61,51 @@ func (c *checker) knows(e cas.Entry) bool {
 	return e.Off >= seen.end || seen.Has(e.Off, &e.Hash)
 }
 
-// wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile.
-func (c *checker) wrong(e cas.Entry) error {
+// wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile. A
+// record that is there and that no footer lists is read, if data is: where a crash left no footer, the start
+// lists what is whole. read reports that its content was.
+func (c *checker) wrong(e cas.Entry) (read bool, err error) {
 	s := c.s
 	s.passes.reshaping.RLock()
 	defer s.passes.reshaping.RUnlock()
 	now, _, err := c.locate(e.Hash)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if now != e.Location {
-		return nil
+		return false, nil
 	}
 	r, err := segment.Open(s.fs, s.dir, s.segment(e.Segment))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is missing: %w", segment.Name(e.Segment), cas.ErrCorrupt)
+		return false, fmt.Errorf("%s is missing: %w", segment.Name(e.Segment), cas.ErrCorrupt)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer r.Close()
 	var rec segment.Record
 	if err := r.HeaderAt(e.Off, &rec); err != nil {
-		return err
+		return false, err
 	}
 	if !bytes.Equal(rec.Hash[:16], e.Hash[:16]) || rec.Stored != e.Stored || rec.Raw != e.Raw {
-		return fmt.Errorf("another record lies there: %w", cas.ErrCorrupt)
+		return false, fmt.Errorf("another record lies there: %w", cas.ErrCorrupt)
 	}
-	return nil
+	if !c.opt.ReadData || !c.chosen(rec.Hash) {
+		return false, nil
+	}
+	c.mu.Lock()
+	c.st.Read++
+	c.st.ReadStored += int64(rec.Stored)
+	c.st.ReadRaw += int64(rec.Raw)
+	c.mu.Unlock()
+	raw := scratch.Get()
+	defer scratch.Put(raw)
+	*raw = slices.Grow((*raw)[:0], int(e.Raw))[:e.Raw]
+	err = s.reader.contentIn(access{locked: true}, r, e.Location, rec.Hash, *raw, segment.AnyNumber)
+	if err == nil {
+		err = cas.Check(*raw, rec.Hash)
+	}
+	return true, err
 }
 
 // locate is locateHere for one record.

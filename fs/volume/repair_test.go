@@ -332,3 +332,33 @@ func TestIndexDamagedInUse(t *testing.T) {
 		t.Errorf("reported: %s", r.log)
 	}
 }
+
+// A chunk is damaged in a segment that a crash left without a footer: the one that the next start makes does
+// not list it, and the index still names it. A check that reads data finds that, and the repairs contain it.
+func TestCheckReadsWhatNoFooterLists(t *testing.T) {
+	r := newRig(t)
+	r.write("hurt", random(700<<10, 1))
+	r.sync()
+	r.evictAll()
+	_, m := r.manifestOf("hurt")
+	spans, err := m.Objects[0].Spans(r.store.Get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.damage(spans[0].Hash)
+	r = r.crashed()
+	<-r.surveyed
+	ps := about(r.check(), "hurt")
+	if len(ps) != 1 || ps[0].Repair != "index" || !ps[0].Data {
+		t.Errorf("%+v", ps)
+	}
+	r, _ = r.repair(RepairIndex)
+	if ps := about(r.check(), "hurt"); len(ps) != 1 || ps[0].Repair != "tree" {
+		t.Errorf("%+v", ps)
+	}
+	r.write("hurt", random(700<<10, 1))
+	r.sync()
+	r.evictAll()
+	r.same("hurt", random(700<<10, 1))
+	r.sound()
+}
