@@ -12,13 +12,14 @@ import (
 type Problem uint8
 
 const (
-	BadSegment Problem = iota + 1 // header or footer damaged, or another store's; Off says nothing
-	BadRecord                     // a record's header is not what was written
-	BadChunk                      // a record's content is not what was written
-	Unreadable                    // the disk refused to read
-	BadEntry                      // the index names a place where no such record lies
-	BadIndex                      // the index itself is damaged
-	BadSum                        // a record's XXH3 is not that of its content, which is whole
+	BadSegment  Problem = iota + 1 // header or footer damaged, or another store's; Off says nothing
+	BadRecord                      // a record's header is not what was written
+	BadChunk                       // a record's content is not what was written
+	Unreadable                     // the disk refused to read
+	BadEntry                       // the index names a place where no such record lies
+	BadIndex                       // the index itself is damaged
+	BadSum                         // a record's XXH3 is not that of its content, which is whole
+	BadUnlisted                    // BadChunk of a record that the index names, and no footer
 	// These are no damage by themselves.
 	BadBase    // a delta whose base is lost or damaged: one that nothing needs may outlive its base
 	NotIndexed // a record that the index does not have: left by a sweep that was cut short, or lost there
@@ -41,6 +42,8 @@ func (p Problem) String() string {
 		return "index damaged"
 	case BadSum:
 		return "checksum damaged"
+	case BadUnlisted:
+		return "chunk damaged that no footer lists"
 	case BadBase:
 		return "base lost"
 	case NotIndexed:
@@ -54,13 +57,21 @@ func (p Problem) String() string {
 // Harmless reports whether the problem is none as long as nothing needs the record.
 func (p Problem) Harmless() bool { return p == BadBase || p == NotIndexed || p == Unsealed }
 
+// By is p where err tells of damage, and Unreadable where it is of a disk that does not read.
+func (p Problem) By(err error) Problem {
+	if segment.IsDamage(err) {
+		return p
+	}
+	return Unreadable
+}
+
 // Repair is what mends the problem, as far as it can be: "segments" (package salvage), "index" (built again),
 // or "" (nothing here, or no need).
 func (p Problem) Repair() string {
 	switch p {
 	case BadSegment, BadRecord, BadChunk, BadSum, Unreadable:
 		return "segments"
-	case BadEntry, BadIndex, NotIndexed:
+	case BadEntry, BadIndex, NotIndexed, BadUnlisted:
 		return "index"
 	}
 	return ""
@@ -69,12 +80,12 @@ func (p Problem) Repair() string {
 // ByData reports whether a check that does not read the content of records passes over what it found here.
 func (f Finding) ByData() bool {
 	switch f.Problem {
-	case BadChunk, BadSum, BadBase:
+	case BadChunk, BadSum, BadBase, BadUnlisted:
 		return true
 	case Unreadable:
 		return !f.Hash.IsZero()
 	}
-	return f.Read
+	return false
 }
 
 // Finding is one thing that a check found.
@@ -85,7 +96,6 @@ type Finding struct {
 	Hash    cas.Hash // zero: of no record; of a BadEntry the first 16 bytes are sure
 	Kind    cas.Kind
 	Err     error // why
-	Read    bool  // its content was read for that
 }
 
 func (f Finding) String() string {

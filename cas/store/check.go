@@ -38,8 +38,7 @@ type CheckStats struct {
 	Segments, SegmentsLooked int
 	Records                  int64 // in the segments
 	Entries                  int64 // of the index
-	Read                     int64 // records whose content was read
-	ReadStored, ReadRaw      int64 // their bytes, as stored and decoded
+	Read, ReadStored         int64 // records whose content was read, and their bytes
 	Findings                 int64 // that are not harmless
 	Elapsed                  time.Duration
 }
@@ -177,7 +176,7 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 		return cmp.Or(c.wait(parts), ctx.Err())
 	}
 	if herr != nil {
-		c.found(damage.Finding{Problem: problem(herr, damage.BadSegment), Segment: n, Err: herr})
+		c.found(damage.Finding{Problem: damage.BadSegment.By(herr), Segment: n, Err: herr})
 	}
 	switch {
 	case disk.Unreadable(err):
@@ -187,18 +186,10 @@ func (c *checker) sealed(ctx context.Context, n uint32) error {
 		err = c.scan(r, n, add)
 		c.found(damage.Finding{Problem: damage.Unsealed, Segment: n})
 	case err != nil:
-		c.found(damage.Finding{Problem: problem(err, damage.BadSegment), Segment: n, Err: err})
+		c.found(damage.Finding{Problem: damage.BadSegment.By(err), Segment: n, Err: err})
 		err = nil
 	}
 	return cmp.Or(c.wait(parts), err)
-}
-
-// problem is what an error tells: damage, or a disk that does not read.
-func problem(err error, is damage.Problem) damage.Problem {
-	if segment.IsDamage(err) {
-		return is
-	}
-	return damage.Unreadable
 }
 
 // scan looks at the records of a segment without a footer. Ranges between them that hold something are
@@ -304,10 +295,9 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 		if want {
 			st.Read++
 			st.ReadStored += int64(rec.Stored)
-			st.ReadRaw += int64(rec.Raw)
 		}
 		if err != nil && !(tail && c.overtaken(rec, n)) && !c.returns(err) {
-			c.found(damage.Finding{Problem: problem(err, what), Segment: n, Off: rec.Off, Hash: rec.Hash,
+			c.found(damage.Finding{Problem: what.By(err), Segment: n, Off: rec.Off, Hash: rec.Hash,
 				Kind: rec.Kind, Err: err})
 		}
 	}
@@ -315,7 +305,6 @@ func (c *checker) some(ctx context.Context, r *segment.Reader, recs []segment.Re
 	c.st.Records += st.Records
 	c.st.Read += st.Read
 	c.st.ReadStored += st.ReadStored
-	c.st.ReadRaw += st.ReadRaw
 	c.mu.Unlock()
 	if st.Read > 0 {
 		c.progress()
@@ -355,6 +344,11 @@ func (c *checker) record(r *segment.Reader, heads segment.Heads, rec *segment.Re
 	if !all {
 		return 0, nil
 	}
+	return c.content(r, loc, &head)
+}
+
+// content reads the content of a record at loc, and holds it against its hashes.
+func (c *checker) content(r *segment.Reader, loc cas.Location, rec *segment.Record) (damage.Problem, error) {
 	raw := scratch.Get()
 	defer scratch.Put(raw)
 	*raw = slices.Grow((*raw)[:0], int(loc.Raw))[:loc.Raw]
@@ -367,7 +361,7 @@ func (c *checker) record(r *segment.Reader, heads segment.Heads, rec *segment.Re
 		return damage.BadBase, err
 	}
 	if err == nil {
-		return damage.BadSum, cas.CheckXXH3(*raw, head.XXH3)
+		return damage.BadSum, cas.CheckXXH3(*raw, rec.XXH3)
 	}
 	return damage.BadChunk, err
 }

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"ckptfs/cas"
 	"ckptfs/cas/damage"
-	"ckptfs/cas/scratch"
 	"ckptfs/cas/segment"
 )
 
@@ -41,9 +39,9 @@ func (c *checker) index(ctx context.Context) error {
 			return nil
 		}
 		for _, e := range odd {
-			if read, err := c.wrong(e); err != nil {
-				c.found(damage.Finding{Problem: problem(err, damage.BadEntry), Segment: e.Segment, Off: e.Off,
-					Hash: e.Hash, Kind: e.Kind, Err: err, Read: read})
+			if what, err := c.wrong(e); err != nil {
+				c.found(damage.Finding{Problem: what.By(err), Segment: e.Segment, Off: e.Off, Hash: e.Hash,
+					Kind: e.Kind, Err: err})
 			}
 		}
 	}
@@ -61,54 +59,44 @@ func (c *checker) knows(e cas.Entry) bool {
 	return e.Off >= seen.end || seen.Has(e.Off, &e.Hash)
 }
 
-// wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile. A
-// record that is there and that no footer lists is read, if data is: where a crash left no footer, the start
-// lists what is whole. read reports that its content was.
-func (c *checker) wrong(e cas.Entry) (read bool, err error) {
+// wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile. One
+// that is there is read, if data is: where a crash left no footer, the start lists what is whole.
+func (c *checker) wrong(e cas.Entry) (damage.Problem, error) {
 	s := c.s
 	s.passes.reshaping.RLock()
 	defer s.passes.reshaping.RUnlock()
 	now, _, err := c.locate(e.Hash)
 	if err != nil {
-		return false, err
+		return damage.BadEntry, err
 	}
 	if now != e.Location {
-		return false, nil
+		return 0, nil
 	}
 	r, err := segment.Open(s.fs, s.dir, s.segment(e.Segment))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("%s is missing: %w", segment.Name(e.Segment), cas.ErrCorrupt)
+		return damage.BadEntry, fmt.Errorf("%s is missing: %w", segment.Name(e.Segment), cas.ErrCorrupt)
 	}
 	if err != nil {
-		return false, err
+		return damage.BadEntry, err
 	}
 	defer r.Close()
 	var rec segment.Record
 	if err := r.HeaderAt(e.Off, &rec); err != nil {
-		return false, err
+		return damage.BadEntry, err
 	}
 	if !bytes.Equal(rec.Hash[:16], e.Hash[:16]) || rec.Stored != e.Stored || rec.Raw != e.Raw {
-		return false, fmt.Errorf("another record lies there: %w", cas.ErrCorrupt)
+		return damage.BadEntry, fmt.Errorf("another record lies there: %w", cas.ErrCorrupt)
 	}
 	if !c.opt.ReadData || !c.chosen(rec.Hash) {
-		return false, nil
+		return 0, nil
 	}
-	c.mu.Lock()
-	c.st.Read++
-	c.st.ReadStored += int64(rec.Stored)
-	c.st.ReadRaw += int64(rec.Raw)
-	c.mu.Unlock()
-	raw := scratch.Get()
-	defer scratch.Put(raw)
-	*raw = slices.Grow((*raw)[:0], int(e.Raw))[:e.Raw]
-	err = s.reader.contentIn(access{locked: true}, r, e.Location, rec.Hash, *raw, segment.AnyNumber)
-	if err == nil {
-		err = cas.Check(*raw, rec.Hash)
+	what, err := c.content(r, e.Location, &rec)
+	if what == damage.BadChunk {
+		what = damage.BadUnlisted
 	}
-	return true, err
+	return what, err
 }
 
-// locate is locateHere for one record.
 func (c *checker) locate(h cas.Hash) (loc cas.Location, coming bool, err error) {
 	loc, err = one(h, func(hashes []cas.Hash, locs []cas.Location) error {
 		on, err := c.s.locateHere(hashes, locs)
