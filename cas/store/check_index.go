@@ -59,8 +59,8 @@ func (c *checker) knows(e cas.Entry) bool {
 	return e.Off >= seen.end || seen.Has(e.Off, &e.Hash)
 }
 
-// wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile. One
-// that is there is read, if data is: where a crash left no footer, the start lists what is whole.
+// wrong looks again at an entry that seems to name no record: it may have been moved or removed meanwhile. If
+// data is read, one that is there is, too: where a crash left no footer, the start lists what is whole.
 func (c *checker) wrong(e cas.Entry) (damage.Problem, error) {
 	s := c.s
 	s.passes.reshaping.RLock()

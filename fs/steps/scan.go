@@ -140,6 +140,9 @@ func (s *Steps) openRunsLocked() (int, error) {
 // lookAtRunLocked looks at what is not known of one run; nil when it is none.
 func (s *Steps) lookAtRunLocked(ctx context.Context, top int, name string) (*run, error) {
 	s.mu.AssertHeld()
+	if hidden(name) { // who asks for it by name does not make it a run
+		return nil, nil
+	}
 	s.gen++
 	fd, err := openDirAt(top, name)
 	if noFolder(err) {
@@ -254,11 +257,14 @@ func dirsIn(fd int) ([]tree.DirEntry, error) {
 	return dirs, err
 }
 
+// hidden reports whether nothing of that name is a run, a step or a file of one.
+func hidden(name string) bool { return strings.HasPrefix(name, ".") }
+
 // entriesIn lists the directories and the regular files in a directory but for names that begin with a dot.
 func entriesIn(fd int) (dirs, files []tree.DirEntry, err error) {
 	entries, err := tree.ReadNames(fd)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name, ".") {
+		if hidden(e.Name) {
 			continue
 		}
 		mode := e.Mode

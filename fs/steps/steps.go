@@ -186,6 +186,9 @@ func RunOf(p string) (string, error) {
 		return "", control.Invalid("%s is no run: a run is a folder in %s/, and `ckptfs runs` lists them",
 			cmp.Or(p, "the root"), Dir)
 	}
+	if hidden(name) {
+		return "", control.Invalid("%s is no run: its name begins with a dot", p)
+	}
 	return name, nil
 }
 

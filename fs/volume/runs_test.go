@@ -438,3 +438,30 @@ func TestLightningScores(t *testing.T) {
 		r.forget(n)
 	}
 }
+
+// A folder whose name begins with a dot is no run, whoever asks for it, and however often.
+func TestDotIsNoRun(t *testing.T) {
+	r := newRig(t)
+	r.mkdir("runs")
+	for _, run := range []string{"a", ".hid"} {
+		for _, dir := range []string{"runs/" + run, "runs/" + run + "/1"} {
+			r.mkdir(dir)
+		}
+		r.write("runs/"+run+"/1/model.bin", random(100<<10, 1))
+	}
+	r.sync()
+	for range 2 {
+		if _, err := r.Log(t.Context(), "runs/.hid", nil); err == nil ||
+			!strings.Contains(err.Error(), "begins with a dot") {
+			t.Errorf("log: %v", err)
+		}
+		if _, err := r.Best(t.Context(), "runs/.hid", "loss", "min"); err == nil {
+			t.Error("it has a best step")
+		}
+		l, err := r.Runs(t.Context())
+		if err != nil || len(l.Runs) != 1 || l.Runs[0].Run != "a" {
+			t.Errorf("%+v, %v", l, err)
+		}
+		r = r.reopen()
+	}
+}
