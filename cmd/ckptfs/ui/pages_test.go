@@ -44,7 +44,8 @@ func weights(t *testing.T, step int) []byte {
 	return bytes.Join([][]byte{head, data(2), data(1), data(1 + float64(step)/10)}, nil)
 }
 
-// serveStore makes a store with two runs, and the pages of it. more are files that are there, too, by path.
+// serveStore makes a store with two runs, and one whose metrics cannot be read, and the pages of it. more are
+// files that are there, too, by path.
 func serveStore(t *testing.T, write bool, more ...map[string][]byte) *server {
 	t.Helper()
 	store := filepath.Join(t.TempDir(), "store")
@@ -68,6 +69,15 @@ func serveStore(t *testing.T, write bool, more ...map[string][]byte) *server {
 					t.Fatal(err)
 				}
 			}
+		}
+	}
+	for step := range 7 {
+		dir := filepath.Join(store, "tree/runs/unread", fmt.Sprint(step))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "metrics.json"), []byte(`{"loss": `), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 	// Two files of which a sample has no difference: the last element is another.

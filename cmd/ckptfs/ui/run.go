@@ -38,6 +38,7 @@ type runBody struct {
 	PageNow int
 	Names   []string // of the metrics in the table
 	Torn    *tornNote
+	Unread  unread
 }
 
 type metricRow struct {
@@ -114,6 +115,7 @@ func (s *server) run(ctx context.Context, r *http.Request) (*page, error) {
 	}
 	b.Sizes = sizesOf(l)
 	b.Torn = s.tornOf(l, func(string) bool { return true })
+	b.Unread = unreadOf(l)
 	b.Names = drawn[:min(len(drawn), 4)]
 	b.table(l, r)
 	return &page{Name: "run", Title: "Run " + shown(name), Here: "runs", Body: b,
