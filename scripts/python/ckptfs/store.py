@@ -241,8 +241,16 @@ class Run:
 
     def metrics(self, details: bool = False) -> pandas.DataFrame:
         """The metrics by step: a column each, NaN where a step has none. The index has numbers if all steps have numbers for names. details adds state, time, files,
-        logical_bytes, new_bytes (that no step before it has), stored_bytes (what these take), plain_bytes (not packed), shared_with, shared_bytes."""
-        return frames.metrics(self.store._log(self.name), details)
+        logical_bytes, new_bytes (that no step before it has), stored_bytes (what these take), plain_bytes (not packed), shared_with, shared_bytes. A UserWarning says
+        why metrics of steps cannot be read."""
+        steps = self.store._log(self.name)
+        unread = [s for s in steps if s.get("problem")]
+        if unread:
+            lines = [f"{self.path}/{s['step']}: {s['problem']}" for s in unread[:page.SHOWN]]
+            if len(unread) > len(lines):
+                lines.append(f"and {len(unread) - len(lines)} more steps")
+            warnings.warn("\n".join(lines), stacklevel=2)
+        return frames.metrics(steps, details)
 
     def best(self, metric: str, mode: Literal["min", "max"] | None = None) -> Step:
         """The complete step with the best value of a metric: see Store.best."""
