@@ -29,4 +29,5 @@ with warnings.catch_warnings(record=True) as said:
     frame = store.runs["a"].metrics()
 why = json.loads(subprocess.run([BIN, "log", "--json", str(ROOT / "runs/a")], check=True, stdout=subprocess.PIPE).stdout)["steps"][1]["problem"]
 assert [str(w.message) for w in said] == [f"runs/a/2: {why}"] and said[0].filename == __file__, [(str(w.message), w.filename) for w in said]
+assert list(frame.columns) == ["loss", "torn"] and list(frame["torn"]) == [False, False, True] and frame["torn"].dtype == bool, frame
 print("ok")

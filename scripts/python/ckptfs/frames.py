@@ -51,8 +51,8 @@ DETAILS = ("state", "time", "files", "logical_bytes", "new_bytes", "stored_bytes
 
 
 def metrics(steps: Sequence[Mapping[str, Any]], details: bool) -> pandas.DataFrame:
-    """The metrics of steps, in their order: a column each, of float64, NaN where a step has none. The index has numbers if all names of steps are numbers. details
-    adds what else is known of a step; a column that a metric has the name of is called step_… then."""
+    """The metrics of steps, in their order: a column each, of float64, NaN where a step has none; and torn. The index has numbers if all names of steps are numbers.
+    details adds what else is known of a step; a column that a metric has the name of is called step_… then."""
     pd = need("pandas")
     names = [s["step"] for s in steps]
     numbers = all(n.isascii() and n.isdigit() and (n == "0" or n[0] != "0") and len(n) < 19 for n in names)
@@ -62,6 +62,7 @@ def metrics(steps: Sequence[Mapping[str, Any]], details: bool) -> pandas.DataFra
     columns = {m: pd.Series([float((s["metrics"] or {}).get(m, nan)) for s in steps], index=index, dtype="float64")
                for m in known}
     out = pd.DataFrame(columns, index=index)
+    out["step_torn" if "torn" in known else "torn"] = pd.array([s["state"] == "torn" for s in steps], dtype=bool)
     if details:
         more = frame(steps, DETAILS)
         for c in DETAILS:

@@ -240,7 +240,7 @@ class Run:
         return self.store._steps(self.name)
 
     def metrics(self, details: bool = False) -> pandas.DataFrame:
-        """The metrics by step: a column each, NaN where a step has none. The index has numbers if all steps have numbers for names. details adds state, time, files,
+        """The metrics by step: a column each, NaN where a step has none; and torn, whether the step is. The index has numbers if all steps have numbers for names. details adds state, time, files,
         logical_bytes, new_bytes (that no step before it has), stored_bytes (what these take), plain_bytes (not packed), shared_with, shared_bytes. A UserWarning says
         why metrics of steps cannot be read."""
         steps = self.store._log(self.name)
