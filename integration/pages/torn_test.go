@@ -67,7 +67,7 @@ func TestTorn(t *testing.T) {
 		path string
 		says []string
 	}{
-		{"/", nil},
+		{"/", []string{"Torn steps", "runs/a/3", "runs/b/1", "ckptfs runs " + m.Dir}},
 		{"/runs", []string{"1 torn"}},
 		{"/run?run=a", []string{"2 complete, 1 torn", killed, remove + m.Path("runs/a/3"), m.Path(".ckptfs/latest/a")}},
 		{"/run?run=b", []string{"1 torn", killed, remove + m.Path("runs/b/1"), "No step of the run is whole yet"}},

@@ -117,12 +117,17 @@ type measured struct {
 	plot.Curve
 	steps   []string // by their names
 	strange int      // values that are no finite numbers
+	torn    int      // steps that have it and are torn: not among steps
 }
 
 func series(steps []control.Step, at []float64, metric string) (x measured) {
 	for i := range steps {
 		v, ok := steps[i].Metrics[metric]
 		if !ok {
+			continue
+		}
+		if steps[i].State == control.StepTorn {
+			x.torn++
 			continue
 		}
 		x.X, x.Y, x.steps = append(x.X, at[i]), append(x.Y, float64(v)), append(x.steps, steps[i].Step)
@@ -169,6 +174,9 @@ func (x *measured) told() string {
 	}
 	if x.strange > 0 {
 		parts = append(parts, text.Plural(int64(x.strange), "value")+" not finite")
+	}
+	if x.torn > 0 {
+		parts = append(parts, text.Plural(int64(x.torn), "torn step")+" left out")
 	}
 	if len(parts) == 0 {
 		return ""

@@ -86,7 +86,7 @@ directory, and from its extended attributes user.metric.NAME, which take precede
     setfattr -n user.metric.val_loss -v 0.31 /mnt/ckpt/runs/a/3
 
 --plot draws each METRIC over the steps as a curve, or every one that a complete step has. Values that are not finite
-are gaps. With --json the log is printed as without it.`,
+are gaps, and torn steps are left out. With --json the log is printed as without it.`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if plots {
 				return args.Some(cmd, given)

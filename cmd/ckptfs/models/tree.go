@@ -23,7 +23,7 @@ type branch struct {
 	From string `json:"from,omitempty"`
 	// MergedFrom are the steps of other runs that its first step was merged from.
 	MergedFrom []string `json:"merged_from,omitempty"`
-	// LastMetrics are those of the last step that has any.
+	// LastMetrics are those of the last step that has any and is not torn.
 	LastMetrics map[string]control.Number `json:"last_metrics"`
 
 	below []*branch
@@ -63,7 +63,7 @@ func grown(ctx context.Context, c *control.Client, r control.Run) (*branch, erro
 		return nil, err
 	}
 	for i := range steps.Steps {
-		if s := &steps.Steps[i]; len(s.Metrics) > 0 {
+		if s := &steps.Steps[i]; len(s.Metrics) > 0 && s.State != control.StepTorn {
 			b.LastMetrics = s.Metrics
 		}
 	}

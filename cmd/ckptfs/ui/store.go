@@ -18,6 +18,7 @@ type storeBody struct {
 	Status  *control.Status
 	Wrong   []string // what is wrong, worst first
 	Damaged *damaged // nil: no file is known to be
+	Torn    *tornSteps
 	Savings []saving
 	Chart   chart
 	Growth  chart // of the runs
@@ -25,6 +26,7 @@ type storeBody struct {
 	Back    []gain
 	Example string // a file to save to
 	Check   string // the command
+	Runs    string // likewise
 }
 
 // Grew reports whether there is a step.
@@ -71,7 +73,7 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 	b.Damaged = damagedOf(status.LastCheck)
 	b.Chart = savingsChart(b.Savings)
 	b.Back = s.gains(st)
-	b.Check = "ckptfs check " + s.root()
+	b.Check, b.Runs = "ckptfs check "+s.root(), "ckptfs runs "+s.root()
 	b.Example = s.at.Full("runs/first/1/model.pt")
 	list, err := s.runs.List(ctx)
 	if err != nil {
@@ -81,6 +83,7 @@ func (s *server) store(ctx context.Context, _ *http.Request) (*page, error) {
 		Data:     map[string]any{"stats": st, "status": status},
 		Commands: []string{"ckptfs stats " + s.root(), "ckptfs status " + s.root()}}
 	s.runs.Logs(ctx, list)
+	b.Torn = s.tornIn(list)
 	if n, done := s.runs.Warmed(); done {
 		b.Growth = s.growth(list)
 	} else {

@@ -48,6 +48,40 @@ func (s *server) tornOf(l *known.Log, wanted func(step string) bool) *tornNote {
 	return n
 }
 
+// tornSteps are the torn steps of a store, those of the run that was written last first.
+type tornSteps struct {
+	Steps []link
+	More  int64
+}
+
+// tornIn are the torn steps of the runs of a list; nil: there are none. A run whose log is not at hand is named
+// in their place.
+func (s *server) tornIn(list *control.RunList) *tornSteps {
+	t := &tornSteps{}
+	runs := slices.DeleteFunc(slices.Clone(list.Runs), func(r control.Run) bool { return r.Torn == 0 })
+	slices.SortStableFunc(runs, func(a, b control.Run) int { return b.Last.Compare(a.Last) })
+	for i := range runs {
+		r, named := &runs[i], 0
+		if l, old := s.runs.Peek(r); l != nil && !old {
+			for _, st := range slices.Backward(l.Steps) {
+				if st.State == control.StepTorn && len(t.Steps) < mostTorn {
+					dir := path.Join("runs", r.Run, st.Name)
+					t.Steps = append(t.Steps, link{shown(dir), pathURL(dir)})
+					named++
+				}
+			}
+		} else if len(t.Steps) < mostTorn {
+			t.Steps = append(t.Steps, link{shown("runs/" + r.Run), withQuery("/run", "run", r.Run)})
+			named++
+		}
+		t.More += int64(max(0, r.Torn-named))
+	}
+	if len(t.Steps) == 0 {
+		return nil
+	}
+	return t
+}
+
 // tornAt is the note about the step that a path is or lies in.
 func (s *server) tornAt(ctx context.Context, p string) *tornNote {
 	l, _ := s.stepOf(ctx, p)

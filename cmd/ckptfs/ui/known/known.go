@@ -118,10 +118,10 @@ func Good(metric string) End {
 // String is the end in a word; "" for Unknown.
 func (e End) String() string { return [...]string{"", "least", "greatest"}[e] }
 
-// Last is the index of the last step that has a value of v; -1: none.
+// Last is the index of the last step that has a value of v and is not torn; -1: none.
 func (l *Log) Last(v Values) int {
 	for i := len(v.Of) - 1; i >= 0; i-- {
-		if v.Has[i] {
+		if v.Has[i] && l.Steps[i].State != control.StepTorn {
 			return i
 		}
 	}
