@@ -282,6 +282,10 @@ func TestWrong(t *testing.T) {
 	if got := wrong(&control.Status{}, &control.Stats{}, "/s"); len(got) != 0 {
 		t.Errorf("of a store in order: %q", got)
 	}
+	busy := &control.Status{PackingWaits: "other programs use all processors"}
+	if got := wrong(busy, &control.Stats{}, "/s"); len(got) != 0 {
+		t.Errorf("of a machine that is busy: %q", got)
+	}
 	got := wrong(&control.Status{Plain: make([]control.Failure, 2),
 		Refused: control.Refused{MoreSidecars: 3}},
 		&control.Stats{Damaged: 1, Lost: 4}, "/s")

@@ -135,9 +135,6 @@ func wrong(st *control.Status, counted *control.Stats, root string) []string {
 	if st.DiskBytes > 0 && st.FreeBytes < st.DiskBytes/20 {
 		say("the disk is nearly full: %s of %s are free", text.Bytes(st.FreeBytes), text.Bytes(st.DiskBytes))
 	}
-	if st.PackingWaits != "" {
-		say("packing waits: %s", st.PackingWaits)
-	}
 	if n := len(st.Plain); n > 0 {
 		say("%s not packed that should be: ckptfs status tells why", text.Plural(int64(n), "file"))
 	}

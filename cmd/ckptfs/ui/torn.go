@@ -54,11 +54,12 @@ type tornSteps struct {
 	More  int64
 }
 
-// tornIn are the torn steps of the runs of a list; nil: there are none. A run whose log is not at hand is named
-// in their place.
+// tornIn are the torn steps of the runs of a list; nil: there are none. A run whose log is not at hand is
+// named in their place.
 func (s *server) tornIn(list *control.RunList) *tornSteps {
 	t := &tornSteps{}
-	runs := slices.DeleteFunc(slices.Clone(list.Runs), func(r control.Run) bool { return r.Torn == 0 })
+	runs := slices.Clone(list.Runs)
+	runs = slices.DeleteFunc(runs, func(r control.Run) bool { return r.Torn == 0 })
 	slices.SortStableFunc(runs, func(a, b control.Run) int { return b.Last.Compare(a.Last) })
 	for i := range runs {
 		r, named := &runs[i], 0
