@@ -142,12 +142,14 @@ func series(steps []control.Step, at []float64, metric string) (x measured) {
 }
 
 // short is a step's name that leaves room for another.
-func short(step string) string {
-	const most = 24
-	if r := []rune(text.Printable(step)); len(r) > most {
+func short(step string) string { return cutTo(step, 24) }
+
+// cutTo is a name of at most so many characters.
+func cutTo(name string, most int) string {
+	if r := []rune(text.Printable(name)); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}
-	return text.Printable(step)
+	return text.Printable(name)
 }
 
 // told says what the curve does not tell exactly: the last value, and the ends of its range.

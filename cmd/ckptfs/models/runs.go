@@ -55,9 +55,25 @@ func printRuns(w io.Writer, l *control.RunList) {
 		r := &l.Runs[i]
 		rows[i] = []string{text.Printable(r.Run), humanize.Comma(int64(r.Steps)), incomplete(r, paint),
 			text.Bytes(r.LogicalBytes),
-			text.Time(r.Last), text.Printable(strings.Join(r.Metrics, ", "))}
+			text.Time(r.Last), metricsOf(r.Metrics)}
 	}
 	text.Table(w, []string{"RUN", ">STEPS", "NOT COMPLETE", ">SIZE", "LAST WRITTEN", "METRICS"}, rows)
+}
+
+// mostMetrics is how many metrics of a run are named.
+const mostMetrics = 10
+
+// metricsOf names the first of some metrics, and says how many more there are.
+func metricsOf(names []string) string {
+	shown := make([]string, min(len(names), mostMetrics))
+	for i := range shown {
+		shown[i] = cutTo(names[i], 64)
+	}
+	all := text.Printable(strings.Join(shown, ", "))
+	if n := len(names) - len(shown); n > 0 {
+		all += " and " + humanize.Comma(int64(n)) + " more"
+	}
+	return all
 }
 
 // incomplete says how many steps of a run are not complete; "" for none.
