@@ -48,7 +48,15 @@ func (s *reconciler) enterLocked(p *stepPlace) error {
 		tensors, bytes, e.Marks = modelTensors(m)
 		e.Size, e.Tensors = m.Size, len(tensors)
 	}
-	parent, merged, err := s.parentOfLocked(p, t, func() uint64 { return s.likely(p, m, tensors, e.Marks) })
+	parent, merged, err := s.parentOfLocked(p, t, func() uint64 {
+		if m == nil {
+			return 0
+		}
+		if seq := s.likely(p, m, tensors, e.Marks); seq != 0 {
+			return seq
+		}
+		return s.roundedFrom(p, m)
+	})
 	if err != nil {
 		return err
 	}
