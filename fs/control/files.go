@@ -50,6 +50,14 @@ type rawName struct {
 	Base64 []byte `json:"base64"`
 }
 
+// Exact is name if it is not UTF-8, which a string in JSON would change; else "".
+func Exact(name string) Name {
+	if utf8.ValidString(name) {
+		return ""
+	}
+	return Name(name)
+}
+
 // MarshalJSON makes Name a json.Marshaler.
 func (n Name) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(n)) {

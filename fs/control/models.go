@@ -48,8 +48,9 @@ type RunList struct {
 
 // Run is one directory below runs/.
 type Run struct {
-	Run          string    `json:"run"`   // its name
-	Steps        int       `json:"steps"` // the directories in it that hold files
+	Run          string    `json:"run"`                  // its name
+	Exact        Name      `json:"exact_name,omitempty"` // likewise, if it is not UTF-8
+	Steps        int       `json:"steps"`                // the directories in it that hold files
 	Complete     int       `json:"complete"`
 	Torn         int       `json:"torn"`
 	Writing      int       `json:"writing"`
@@ -84,6 +85,7 @@ type RunLog struct {
 //	PlainBytes    the part of LogicalBytes that is not packed: nothing is known of what it shares
 type Step struct {
 	Step         string            `json:"step"`
+	Exact        Name              `json:"exact_name,omitempty"` // of the step, if it is not UTF-8
 	State        string            `json:"state"`
 	Time         time.Time         `json:"time"` // when a file of it was written last
 	Files        int               `json:"files"`
@@ -101,7 +103,8 @@ type Step struct {
 type BestStep struct {
 	Run    string `json:"run"`
 	Step   string `json:"step"`
-	Path   string `json:"path"` // relative to the mount's root
+	Exact  Name   `json:"exact_name,omitempty"` // of the step, if it is not UTF-8
+	Path   string `json:"path"`                 // relative to the mount's root
 	Metric string `json:"metric"`
 	Mode   string `json:"mode"`
 	Value  Number `json:"value"`

@@ -44,7 +44,7 @@ func (s *Steps) Runs(ctx context.Context) (*control.RunList, error) {
 			return nil, err
 		}
 		steps := found[name]
-		r := control.Run{Run: name, Steps: len(steps), Metrics: []string{}}
+		r := control.Run{Run: name, Exact: control.Exact(name), Steps: len(steps), Metrics: []string{}}
 		all := judged(steps, state)
 		for i, st := range steps {
 			r.LogicalBytes += st.Size
@@ -115,8 +115,8 @@ func (s *Steps) Best(ctx context.Context, p, metric, mode string) (*control.Best
 		return nil, &fs.PathError{Op: "best", Path: p, Err: control.NoData("no complete step has metric %q with a number; %s", metric, runs.Known(all))}
 	}
 	value, _ := all[i].Metrics.Get(metric)
-	return &control.BestStep{Run: run, Step: all[i].Name, Path: path.Join(Dir, run, all[i].Name),
-		Metric: metric, Mode: m.String(),
+	return &control.BestStep{Run: run, Step: all[i].Name, Exact: control.Exact(all[i].Name),
+		Path: path.Join(Dir, run, all[i].Name), Metric: metric, Mode: m.String(),
 		Value: control.Number(value)}, nil
 }
 
@@ -146,6 +146,6 @@ func Describe(st *Step, state func(*Step) string, out *control.Step) {
 	for _, m := range st.Metrics {
 		metrics[m.Name] = control.Number(m.Value)
 	}
-	*out = control.Step{Step: st.Name, State: state(st), Time: st.Time, Files: st.Files.Len(),
-		LogicalBytes: st.Size, Metrics: metrics, Problem: st.Problem}
+	*out = control.Step{Step: st.Name, Exact: control.Exact(st.Name), State: state(st),
+		Time: st.Time, Files: st.Files.Len(), LogicalBytes: st.Size, Metrics: metrics, Problem: st.Problem}
 }

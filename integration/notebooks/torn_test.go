@@ -17,3 +17,13 @@ func TestTornInNotebook(t *testing.T) {
 		t.Errorf("it said %s", out)
 	}
 }
+
+// TestNamesInNotebook: names of runs and steps that are no UTF-8 are what os.fsdecode makes of them.
+func TestNamesInNotebook(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	out := mounttest.RunPython(t, "notebook_names.py", packageDir(t), m.Bin, m.Dir)
+	if !strings.HasSuffix(out, "ok\n") {
+		t.Errorf("it said %s", out)
+	}
+}

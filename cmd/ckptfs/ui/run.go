@@ -238,7 +238,8 @@ func logJSON(l *known.Log) *control.RunLog {
 	out := &control.RunLog{Run: l.Run, Steps: make([]control.Step, len(l.Steps))}
 	for i := range l.Steps {
 		s := &l.Steps[i]
-		st := control.Step{Step: s.Name, State: s.State, Time: s.Time, Files: s.Files,
+		st := control.Step{Step: s.Name, Exact: control.Exact(s.Name), State: s.State,
+			Time: s.Time, Files: s.Files,
 			LogicalBytes: s.Logical, NewBytes: s.New, StoredBytes: s.Stored, PlainBytes: s.Plain,
 			SharedWith: s.Shared, SharedBytes: s.SharedBy, Problem: s.Problem,
 			Metrics: map[string]control.Number{}}

@@ -25,7 +25,8 @@ def frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], index: str 
     """A frame of rows that may lack some of the columns, and have others. Columns of times are in UTC."""
     pd = need("pandas")
     all_rows = list(rows)
-    out = pd.DataFrame({c: pd.Series([_plain(r.get(c)) for r in all_rows], dtype=_TYPES.get(c)) for c in columns})
+    values = {c: [_plain(r.get(c)) for r in all_rows] for c in columns}
+    out = pd.DataFrame({c: pd.Series(v, dtype=_TYPES.get(c) or _text(v)) for c, v in values.items()})
     for c in _TIMES & set(columns):
         times = [None if t is None or t.startswith("0001-") else t for t in out[c]]
         out[c] = pd.to_datetime(pd.Series(times, dtype=object), utc=True, format="ISO8601")
@@ -35,6 +36,17 @@ def frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], index: str 
 def _plain(value: Any) -> Any:
     """Shapes are tuples."""
     return tuple(value) if isinstance(value, list) else value
+
+
+def _text(values: Sequence[Any]) -> type[object] | None:
+    """The type of a column of these: what pandas takes for text, or object where a name is no UTF-8, which Arrow has no text for."""
+    try:
+        for v in values:
+            if isinstance(v, str):
+                v.encode()
+    except UnicodeEncodeError:
+        return object
+    return None
 
 
 _TIMES = {"time", "last", "mtime", "ctime"}
@@ -56,7 +68,7 @@ def metrics(steps: Sequence[Mapping[str, Any]], details: bool) -> pandas.DataFra
     pd = need("pandas")
     names = [s["step"] for s in steps]
     numbers = all(n.isascii() and n.isdigit() and (n == "0" or n[0] != "0") and len(n) < 19 for n in names)
-    index = pd.Index([int(n) for n in names] if numbers else names, name="step", dtype=None if names else object)
+    index = pd.Index([int(n) for n in names] if numbers else names, name="step", dtype=_text(names) if names else object)
     known = sorted({m for s in steps for m in s["metrics"] or {}})
     nan = float("nan")
     columns = {m: pd.Series([float((s["metrics"] or {}).get(m, nan)) for s in steps], index=index, dtype="float64")

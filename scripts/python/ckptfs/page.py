@@ -16,17 +16,22 @@ def table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> 
         shown = [*all_rows[:SHOWN // 2], ["…"] * len(head), *all_rows[-SHOWN // 2:]]
         more = f"<p>{len(all_rows)} in all</p>"
     cells = "".join(f"<tr>{''.join(_cell('td', c) for c in row)}</tr>" for row in shown)
-    heads = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in head)
-    return f"<p><b>{html.escape(title)}</b></p><table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>{more}"
+    heads = "".join(f"<th scope='col'>{_escape(h)}</th>" for h in head)
+    return f"<p><b>{_escape(title)}</b></p><table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>{more}"
 
 
 def failed(title: str, error: Exception) -> str:
     """What is shown where the program failed."""
-    return f"<p><b>{html.escape(title)}</b>: {html.escape(str(error))}</p>"
+    return f"<p><b>{_escape(title)}</b>: {_escape(str(error))}</p>"
+
+
+def _escape(text: str) -> str:
+    """HTML of a text. A byte of a name that is no UTF-8 is shown as a mark, for no page can have it."""
+    return html.escape(text.encode(errors="surrogateescape").decode(errors="replace"))
 
 
 def _cell(tag: str, value: object) -> str:
-    return f"<{tag}>{html.escape(str(value))}</{tag}>"
+    return f"<{tag}>{_escape(str(value))}</{tag}>"
 
 
 def size(n: int) -> str:

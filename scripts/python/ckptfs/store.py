@@ -53,7 +53,8 @@ class Store:
         return Runs(self, {r["run"]: _run(self, r) for r in self._runs()})
 
     def _runs(self) -> list[dict[str, Any]]:
-        return self._ask("runs", str(self.root))["runs"] or []
+        runs: list[dict[str, Any]] = self._ask("runs", str(self.root))["runs"] or []
+        return [_exact(r, "run") for r in runs]
 
     def runs_frame(self) -> pandas.DataFrame:
         """The runs: steps, complete, torn, writing, logical_bytes, last (when a file of it was written last), metrics (their names)."""
@@ -66,7 +67,7 @@ class Store:
             raise ValueError(f"mode {mode!r} is neither min nor max")
         name = run.removeprefix("runs/") if isinstance(run, str) else run.name
         found = self._ask("best", self._run_path(name), metric, flags=(f"--mode={mode}",) if mode else ())
-        return self._steps(name)[found["step"]]
+        return self._steps(name)[_exact(found, "step")["step"]]
 
     def diff(self, a: PathLike, b: PathLike) -> pandas.DataFrame:
         """The tensors that differ in two files, steps or runs (of which the last complete step is meant), a row each:
@@ -178,7 +179,8 @@ class Store:
         return str(self.root / "runs" / name)
 
     def _log(self, run: str) -> list[dict[str, Any]]:
-        return self._ask("log", self._run_path(run))["steps"] or []
+        steps: list[dict[str, Any]] = self._ask("log", self._run_path(run))["steps"] or []
+        return [_exact(s, "step") for s in steps]
 
     def _steps(self, run: str) -> Steps:
         return Steps(run, {s["step"]: _step(self, run, s) for s in self._log(run)})
@@ -378,6 +380,12 @@ def _name(said: Any) -> str:
     import base64
 
     return os.fsdecode(base64.b64decode(said["base64"]))
+
+
+def _exact(said: dict[str, Any], key: str) -> dict[str, Any]:
+    """An answer with a name as os.fsdecode has it, also if that is no UTF-8."""
+    exact = said.pop("exact_name", None)
+    return said if exact is None else {**said, key: _name(exact)}
 
 
 def _time(said: str) -> datetime | None:
