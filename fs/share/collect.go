@@ -198,7 +198,7 @@ func (c *collector) all(ctx context.Context, n *names.Node, p string, st *steps.
 		err = c.each(ctx, n, p, func(n *names.Node, p string) error { return c.all(ctx, n, p, nil) })
 	}
 	if err == nil && stays {
-		err = c.addStaying(n, p, st, first)
+		err = c.addStaying(ctx, n, p, st, first)
 	}
 	return err
 }
@@ -258,6 +258,11 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 	case asKnown.Shown(e, look):
 		c.same[p] = revised{was, k.Encode()}
 		return nil
+	}
+	if k != nil && k.Content == (known.Sum{}) && n.IsDir() { // as noteTips has it
+		if ousts, err := c.ousts(ctx, p); ousts || err != nil {
+			return err
+		}
 	}
 	if stands, err := c.stands(n, p, was); !stands || err != nil {
 		c.unready = true

@@ -26,15 +26,6 @@ import (
 
 const inTheWay = "others put a file or a link in the place of this folder, and something of this machine is in it: push that, and both versions are kept, or remove it"
 
-// asFolder is the entry of a name, or, where nothing is said of it but of names in it, that of a folder; nil:
-// there is no such name.
-func asFolder(n *rnames.Node) *record.Entry {
-	if n.Name == nil && n.Folder {
-		return &record.Entry{Path: n.Path, Kind: record.KindFolder, Mode: 0o755}
-	}
-	return n.Name
-}
-
 // kind reports whether the tree has a name, and whether that is a folder.
 func (s *Share) kind(at string) (there, folder bool, err error) {
 	n, err := s.o.Names.Resolve(at)
@@ -62,7 +53,7 @@ func (p *pull) noteTips(ctx context.Context, n *rnames.Node, here *names.Node, w
 		return err // its attributes were changed here: that is published, and another version is kept
 	}
 	is := &known.Name{Look: look, Content: was.Content, Tips: n.Shown()}
-	if len(n.Conflicts) > 0 && is.Content != known.ContentOf(asFolder(n)) {
+	if len(n.Conflicts) > 0 && is.Content != known.ContentOf(n.AsFolder()) {
 		if own, err := p.ownBelow(n.Path); err != nil {
 			return err
 		} else if own {
@@ -182,10 +173,14 @@ func (c *collector) stays(ctx context.Context, n *names.Node, p string) (bool, e
 
 // addStaying adds the entry of a folder that stays for what is in it, if some of that is published: the
 // entries from first on.
-func (c *collector) addStaying(n *names.Node, p string, st *steps.Step, first int) error {
+func (c *collector) addStaying(ctx context.Context, n *names.Node, p string, st *steps.Step,
+	first int) error {
 	if len(c.entries) == first {
 		c.note(p, inTheWay)
 		return nil
+	}
+	if ousts, err := c.ousts(ctx, p); ousts || err != nil {
+		return err
 	}
 	e, look, err := c.entry(n, p, st, nil)
 	if err != nil {
@@ -194,4 +189,11 @@ func (c *collector) addStaying(n *names.Node, p string, st *steps.Step, first in
 	c.looks[p] = look
 	c.entries = slices.Insert(c.entries, first, *e)
 	return nil
+}
+
+// ousts reports whether the entry of a folder that no program changed would take the place of what this
+// machine published under its name, and no folder was. What is in the folder says that it is one.
+func (c *collector) ousts(ctx context.Context, p string) (bool, error) {
+	held, err := c.heldBelow(ctx, p)
+	return rnames.Stands(record.Writer(c.Status().Writer), held[p]), err
 }

@@ -115,7 +115,7 @@ func (p *pull) expect(ctx context.Context, files []*record.File, nodes []rnames.
 
 // about is what is noted of a name before it is made; nothing, if that is known. why says why it cannot be.
 func (p *pull) about(ctx context.Context, n *rnames.Node) (r revised, why string, err error) {
-	e := asFolder(n)
+	e := n.AsFolder()
 	if e == nil {
 		return r, "", nil
 	}
@@ -189,7 +189,7 @@ func (p *pull) skip(at, why string) {
 
 // node makes one name.
 func (p *pull) node(ctx context.Context, n *rnames.Node) error {
-	e := asFolder(n)
+	e := n.AsFolder()
 	if e == nil {
 		return nil // removed
 	}

@@ -11,8 +11,7 @@ func (s *Share) revise(names map[string]revised, setting func(map[string][]byte)
 	others map[string]bool, err error) {
 	s.noting.Lock()
 	defer s.noting.Unlock()
-	others = map[string]bool{}
-	set := make(map[string][]byte, len(names))
+	others, set := map[string]bool{}, make(map[string][]byte, len(names))
 	for p, r := range names {
 		now, err := s.o.State.Name(p)
 		if err != nil {

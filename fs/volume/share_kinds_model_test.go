@@ -142,3 +142,43 @@ func (m *kindsModel) remote() map[int]bool {
 	}
 	return has
 }
+
+// A file that lost its name to a folder of others stays a version of the name when that folder goes on all
+// other machines, and is published again for what is in it here.
+func TestFolderKeepsOwnVersion(t *testing.T) {
+	m := &kindsModel{c: newCloud(t), stays: map[int]string{}, seen: map[*machine]map[int]bool{}}
+	for i := range 3 {
+		one := m.c.join(fmt.Sprint("m", i))
+		defer one.close()
+		m.all, m.seen[one] = append(m.all, one), map[int]bool{}
+	}
+	own, first, other := m.all[0], m.all[1], m.all[2]
+	const name, below = "runs/x/1/a", "runs/x/1/a/g/h"
+	m.write(first, below)
+	m.does(first, pushes)
+	m.does(other, pullsPacked)
+	m.write(own, name)
+	m.does(own, pushes)
+	m.write(other, "runs/x/1") // the folder goes there, and the file is not known
+	m.does(own, pullsPacked)
+	m.does(other, pushes)
+	m.write(own, below)
+	m.does(own, looks)
+	for range 3 {
+		for _, one := range m.all {
+			pushes(one)
+			pullsPacked(one)
+		}
+	}
+	want, has := own.view(), m.remote()
+	for _, one := range m.all[1:] {
+		if is := one.view(); !maps.Equal(want, is) {
+			t.Errorf("a machine shows %v, another %v", is, want)
+		}
+	}
+	for size, p := range m.stays {
+		if !has[size] {
+			t.Errorf("the version of %d bytes of %s is lost", size, p)
+		}
+	}
+}

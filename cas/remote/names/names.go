@@ -123,6 +123,13 @@ func Replaced(e *record.Entry, held []*record.Entry) bool {
 	return slices.ContainsFunc(held, func(f *record.Entry) bool { return covers(f, e) })
 }
 
+// Stands reports whether a writer has a file or a link of the path that nothing replaces.
+func Stands(own record.Writer, held []*record.Entry) bool {
+	return slices.ContainsFunc(newest(held), func(e *record.Entry) bool {
+		return e.Origin == own && rank(e) == 1 && !Replaced(e, held)
+	})
+}
+
 // Spare reports whether e, which is held, may be taken out of its head. A tombstone also covers what its
 // writer's tables have of the path; and it stays while it tells what it removed, so that this can be undone.
 func Spare(e *record.Entry, held []*record.Entry) bool {

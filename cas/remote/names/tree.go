@@ -15,6 +15,15 @@ type Node struct {
 	Merged
 }
 
+// AsFolder is the entry of a name, or, where nothing is said of it but of names in it, that of a folder; nil:
+// there is no such name.
+func (n *Node) AsFolder() *record.Entry {
+	if n.Name == nil && n.Folder {
+		return &record.Entry{Path: n.Path, Kind: record.KindFolder, Mode: 0o755}
+	}
+	return n.Name
+}
+
 // Paths groups entries by path, ascending. Each list is all or a part of what a head or table holds.
 func Paths(lists ...[]record.Entry) iter.Seq2[string, []*record.Entry] {
 	return func(yield func(string, []*record.Entry) bool) {

@@ -39,7 +39,8 @@ func TestNoBest(t *testing.T) {
 	}
 	_, b = ask(t, s.gate, "GET", "/compare?run=x&run=y", local)
 	for _, row := range cells(b) {
-		if marked := strings.Contains(strings.Join(row, " "), " best"); marked != slices.Contains(row, "acc") {
+		marked := strings.Contains(strings.Join(row, " "), " best")
+		if marked != slices.Contains(row, "acc") {
 			t.Errorf("compared: %q", row)
 		}
 	}
