@@ -214,7 +214,8 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 	if err == nil && (k != nil && k.Next != nil || k == nil && isStub(n)) { // after a crash
 		lacks := c.lazy.ensure(ctx, path.Dir(p))
 		k, err = c.known(p)
-		cut := k.Bare() && n.IsDir() || k != nil && k.Next != nil && !errors.Is(lacks, errAgain)
+		cut := k.Bare() && n.IsDir() && !c.isMade(ctx, p) ||
+			k != nil && k.Next != nil && !errors.Is(lacks, errAgain)
 		if err == nil && lacks != nil && cut { // perhaps it has not all its attributes yet
 			c.unready = true
 			c.note(p, lacks.Error())
@@ -272,6 +273,14 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 	c.looks[p] = look
 	c.entries = append(c.entries, *e)
 	return nil
+}
+
+// isMade reports whether a program made a folder of which nothing is known: others have a file or a link of
+// its name, so no look was making it.
+func (c *collector) isMade(ctx context.Context, p string) bool {
+	held, err := c.heldBelow(ctx, p)
+	e := rnames.Merge(held[p]).Name
+	return err == nil && len(held) == 1 && e != nil && e.Kind != record.KindFolder
 }
 
 // stands reports whether a name still leads to a node, and nothing else is known of it than was: a look may

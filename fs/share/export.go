@@ -51,7 +51,7 @@ func (s *Share) Export(ctx context.Context, name, at string, serving bool) (*con
 		if err := s.bring.File(ctx, b, &e.entries[i]); err != nil {
 			return nil, err
 		}
-		e.entries[i].File = plain(f)
+		e.entries[i].File = f.Plain()
 	}
 	if err := b.Commit(); err != nil {
 		return nil, err

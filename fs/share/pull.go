@@ -340,7 +340,7 @@ func (p *pull) here(ctx context.Context, n *names.Node, at string, e *record.Ent
 	switch {
 	case has == nil:
 		return false, "there is something here that is not shared", nil
-	case sameBytes(has, e):
+	case rnames.Equal(has, e):
 		return true, "", nil
 	case was.Bare():
 		gone, err := p.isLost(n)
@@ -375,14 +375,6 @@ func shown(ctx context.Context, s *Share, n *names.Node, at string, was *known.N
 	return e, look, err
 }
 
-// sameBytes reports whether entries differ in attributes at most.
-func sameBytes(a, b *record.Entry) bool {
-	if a.Kind != b.Kind || a.Link != b.Link {
-		return false
-	}
-	return a.File == nil || a.File.Manifest == b.File.Manifest && a.File.Inline == b.File.Inline
-}
-
 // note notes that the tree shows what the remote has. was is what was known of a name that was there before.
 func (p *pull) note(made *names.Node, n *rnames.Node, e *record.Entry, was *known.Name) error {
 	st, err := p.stepAt(n.Path)
@@ -400,7 +392,7 @@ func (p *pull) noteAs(st *steps.Step, made *names.Node, n *rnames.Node, e *recor
 	has, look, err := l.entry(made, n.Path, st, nil)
 	k := &known.Name{Content: known.ContentOf(e), Tips: n.Shown()}
 	switch {
-	case err == nil && has != nil && sameBytes(has, e):
+	case err == nil && has != nil && rnames.Equal(has, e):
 		switch {
 		case !was.Bare() && was.Look != look && known.ContentOf(has) != k.Content && !p.cut[n.Path],
 			was == nil && !slices.Equal(has.Attrs, e.Attrs):

@@ -151,7 +151,7 @@ func (s *Share) revive(ctx context.Context, all []revived) (published int, err e
 			if err != nil {
 				return 0, err
 			}
-			e.File = plain(e.File)
+			e.File = e.File.Plain()
 		}
 		p.entries = append(p.entries, e)
 		p.shown[e.Path], skip[e.Path] = all[i].shown, all[i].lost
@@ -164,16 +164,4 @@ func (s *Share) revive(ctx context.Context, all []revived) (published int, err e
 		skip[f.Path](errors.New(f.Reason))
 	}
 	return p.out.Names, err
-}
-
-// plain is a file without what says where it lies. What says so of a model's graph goes, too: it is made
-// again where the model is read.
-func plain(f *record.File) *record.File {
-	out := &record.File{Size: f.Size, Inline: f.Inline, Manifest: f.Manifest}
-	if f.Model != nil {
-		m := *f.Model
-		m.Graph, m.Source = nil, ""
-		out.Model = &m
-	}
-	return out
 }

@@ -182,3 +182,33 @@ func TestFolderKeepsOwnVersion(t *testing.T) {
 		}
 	}
 }
+
+// A folder that a program made where others had put a file is published, though a look had noted that the
+// name is about to get that file.
+func TestFolderWhereAFileWasToBe(t *testing.T) {
+	m := &kindsModel{c: newCloud(t), stays: map[int]string{}, seen: map[*machine]map[int]bool{}}
+	for i := range 2 {
+		one := m.c.join(fmt.Sprint("m", i))
+		defer one.close()
+		m.all, m.seen[one] = append(m.all, one), map[int]bool{}
+	}
+	own, other := m.all[0], m.all[1]
+	m.write(other, "runs/x/1/a/f")
+	m.mkdir(own, "runs/x/1/a/g/h")
+	m.write(own, "runs/x/1/a")
+	m.does(other, pushes)
+	m.does(own, pullsPacked)
+	m.mkdir(own, "runs/x/1/a/f")
+	for range 3 {
+		for _, one := range m.all {
+			pushes(one)
+			pullsPacked(one)
+		}
+	}
+	if want, is := own.view(), other.view(); !maps.Equal(want, is) || !m.isDir(other, "runs/x/1/a/f") {
+		t.Errorf("one machine shows %v, the other %v", want, is)
+	}
+	if has := m.remote(); !has[11] {
+		t.Errorf("the file is lost: %v", has)
+	}
+}

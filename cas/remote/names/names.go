@@ -64,7 +64,7 @@ func Merge(held []*record.Entry) Merged {
 	var contents []*record.Entry
 	for _, e := range m.Tips {
 		if e.Kind != record.KindTombstone &&
-			!slices.ContainsFunc(contents, func(f *record.Entry) bool { return equal(e, f) }) {
+			!slices.ContainsFunc(contents, func(f *record.Entry) bool { return Equal(e, f) }) {
 			contents = append(contents, e)
 		}
 	}
@@ -100,8 +100,8 @@ func rank(e *record.Entry) int {
 	return 1
 }
 
-// equal reports whether two tips are one. Of folders the attributes alone can differ.
-func equal(a, b *record.Entry) bool {
+// Equal reports whether entries differ in attributes at most.
+func Equal(a, b *record.Entry) bool {
 	switch {
 	case a.Kind != b.Kind || a.Link != b.Link:
 		return false

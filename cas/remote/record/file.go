@@ -28,6 +28,18 @@ type File struct {
 	Model    *Model   // of a file that is one and not inline; else nil
 }
 
+// Plain is a file without what says where it lies. What says so of a model's graph goes, too: it is made
+// again where the model is read.
+func (f *File) Plain() *File {
+	out := &File{Size: f.Size, Inline: f.Inline, Manifest: f.Manifest}
+	if f.Model != nil {
+		m := *f.Model
+		m.Graph, m.Source = nil, ""
+		out.Model = &m
+	}
+	return out
+}
+
 // Ref is where a record lies in a meta object.
 type Ref struct {
 	Object ID
