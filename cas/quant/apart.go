@@ -4,8 +4,12 @@ import "bytes"
 
 // differApart is differ for formats whose scales lie apart.
 func (q *Quantiser) differApart(c *coder, blocks []byte, x []float32, k *correction) {
-	if q.Format == ScalesOf {
+	switch q.Format {
+	case ScalesOf:
 		q.words(c, blocks, x, k)
+		return
+	case AWQ:
+		q.differAWQ(c, blocks, x, k)
 		return
 	}
 	scales := q.scales(c, x)
@@ -20,8 +24,12 @@ func (q *Quantiser) differApart(c *coder, blocks []byte, x []float32, k *correct
 
 // restoreApart is restore for them.
 func (q *Quantiser) restoreApart(c *coder, blocks []byte, x []float32, k *correction) {
-	if q.Format == ScalesOf {
+	switch q.Format {
+	case ScalesOf:
 		q.words(c, blocks, x, k)
+		return
+	case AWQ:
+		q.restoreAWQ(c, blocks, x, k)
 		return
 	}
 	scales := q.scales(c, x)

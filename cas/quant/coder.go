@@ -171,9 +171,9 @@ func (c *coder) half(i int, v, predicted uint16) uint16 {
 	return half.FromOrdinal16(half.Ordinal16(predicted) + r)
 }
 
-// word is a scale that lies apart, of 32 bits, 16 or 8. Its bytes lie in streams of their own, the lowest
-// first. Those of 8 bits count as they are.
-func (c *coder) word(v, predicted uint32, size int) uint32 {
+// word is a scale that lies apart, of 32 bits, 16 or 8. Its bytes lie in streams of their own, from i on, the
+// lowest first. Those of 8 bits count as they are.
+func (c *coder) word(i int, v, predicted uint32, size int) uint32 {
 	var z uint32
 	switch size {
 	case 1:
@@ -187,7 +187,7 @@ func (c *coder) word(v, predicted uint32, size int) uint32 {
 	}
 	var got uint32
 	for k := range size {
-		got |= uint32(c.byte(factorStream+k, byte(z>>(8*k)))) << (8 * k)
+		got |= uint32(c.byte(i+k, byte(z>>(8*k)))) << (8 * k)
 	}
 	r := got>>1 ^ -(got & 1)
 	switch size {

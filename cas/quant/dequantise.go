@@ -16,7 +16,7 @@ func (q *Quantiser) Dequantise(x []float32, blocks []byte) error {
 	if err := q.check(len(x)); err != nil {
 		return err
 	}
-	if q.Format.Ruled() {
+	if q.Format >= NF4 {
 		return fmt.Errorf("%w: numbers of %v", cas.ErrNewer, q.Format)
 	}
 	if err := q.fits(blocks, len(x)); err != nil {

@@ -21,8 +21,14 @@ func all() (qs []Quantiser) {
 			if f.Apart() && !f.FP8() {
 				q.Scales.Rule = Rule{Over, 7.5, 300}
 			}
-			if f == ScalesOf {
+			switch f {
+			case ScalesOf:
 				qs = append(qs, scaleTensors(q)...)
+				continue
+			case AWQ:
+				q.Scales = Scales{Type: Type(v), Rows: 10_000, Cols: 96, Tall: 64, Wide: 1,
+					At: 96*130 + 8*int(v)}
+				qs = append(qs, q)
 				continue
 			}
 			qs = append(qs, q)
@@ -65,7 +71,18 @@ func scaleTensors(q Quantiser) (qs []Quantiser) {
 
 // scaled gives q scales for n elements.
 func (q *Quantiser) scaled(n int, bits func() uint32) {
-	if q.Scales.Values = nil; !q.Format.Apart() || q.Format == ScalesOf {
+	q.Scales.Values, q.Aside = nil, nil
+	switch {
+	case !q.Format.Apart() || q.Format == ScalesOf:
+		return
+	case q.Format == AWQ:
+		if n == 0 || q.Scales.Tall == 0 || q.Scales.check(n) != nil {
+			return
+		}
+		_, count, scales, zeros := q.Scales.AsideOf(n)
+		for range min(count*(scales+zeros), 1<<20) {
+			q.Aside = append(q.Aside, byte(bits()))
+		}
 		return
 	}
 	for range q.Scales.Groups(n) {
@@ -129,6 +146,7 @@ func TestHostile(t *testing.T) {
 			}
 			x := hostile(r, n)
 			blocks := make([]byte, n/elems*size)
+			q.scaled(n, r.Uint32)
 			switch r.IntN(3) {
 			case 0: // any bytes
 				for i := range blocks {
@@ -145,7 +163,6 @@ func TestHostile(t *testing.T) {
 					}
 				}
 			}
-			q.scaled(n, r.Uint32)
 			var s Streams
 			if err := q.Differ(&s, blocks, x); err != nil {
 				t.Fatal(err)
@@ -476,6 +493,7 @@ func FuzzRestore(f *testing.F) {
 			s[i%len(s)] = append(s[i%len(s)], streams[1:1+n]...)
 			streams = streams[1+n:]
 		}
+		q.scaled(len(x), func() uint32 { return math.Float32bits(float32(len(x))) })
 		var blocks []byte
 		var err error
 		var all [][]byte
@@ -492,7 +510,6 @@ func FuzzRestore(f *testing.F) {
 			}
 			return
 		}
-		q.scaled(len(x), func() uint32 { return math.Float32bits(float32(len(x))) })
 		var again Streams
 		if err := q.Differ(&again, blocks, x); err != nil {
 			t.Fatal(err)

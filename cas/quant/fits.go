@@ -6,7 +6,7 @@ func Fits(q Quantiser, blocks []byte, x []float32) (_ Quantiser, share float64, 
 	best, found := -1, q
 	var s Streams
 	for v := range uint8(q.Format.Variants()) {
-		q.Variant = v
+		q.Variant, q.made = v, nil
 		k := correction{counts: true}
 		err := q.check(len(x))
 		if err == nil {

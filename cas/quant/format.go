@@ -30,8 +30,9 @@ const (
 	NVFP4      Format = 21 // of compressed-tensors: pairs of elements that lie beside each other
 	MXFP4Pairs Format = 22
 	ScalesOf   Format = 23 // the scales of such
+	AWQ        Format = 24 // of AutoAWQ: words of eight outputs
 
-	formats = 24
+	formats = 25
 )
 
 // A shape is how a format lies in memory.
@@ -68,6 +69,7 @@ var shapes = [formats]shape{
 	NVFP4:      {"NVFP4", 2, 1, 64, 4, 5},
 	MXFP4Pairs: {"MXFP4 in pairs", 2, 1, 64, 4, 5},
 	ScalesOf:   {"scales", 1, 1, 1, 8, 1}, // a block is a group, see Quantiser.Block
+	AWQ:        {"AWQ", 8, 4, 64, 4, 3},
 }
 
 // Known reports whether f is a format of this version.
@@ -115,7 +117,7 @@ func (f Format) FP8() bool { return f == F8E4M3 || f == F8E5M2 }
 func (f Format) Apart() bool { return f >= F8E4M3 }
 
 // Ruled reports whether a format has scales that follow by a Rule.
-func (f Format) Ruled() bool { return f >= NF4 }
+func (f Format) Ruled() bool { return f >= NF4 && f != AWQ }
 
 // The variants of Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1: codes follow from the scale before it is rounded, with
 // each operation rounded or with a product that is added unrounded; or from the scale that is stored.

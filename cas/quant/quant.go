@@ -48,6 +48,8 @@
 //	INT4, NVFP4, MXFP4 in pairs     pairs, the first lo; of INT4 8 more than they are
 //	NF4, FP4                        pairs, the first hi
 //	scales                          no codes: the scales of groups themselves, of a type
+//	AWQ                             words of eight codes, of outputs that lie beside each other: bits 4k to
+//	                                4k+3 have output 0, 2, 4, 6, 1, 3, 5, 7 for k = 0, 1, 2, …
 //
 // Twelve bytes s of six-bit fields are those of the parts 0 to 3, scales s[j] mod 64, offsets s[j+4] mod 64;
 // and of the parts j from 4 on: scales s[j+4] mod 16 + 16 (s[j-4] / 64), offsets s[j+4] / 16 + 16 (s[j] /
@@ -76,6 +78,7 @@
 //	                  clamped to 1 of either sign, of two as near the lesser; s is at least 1e-38. Of what is
 //	                  no number it is that of -1: code 0 of NF4, 11 of FP4. Of FP4 two codes stand for 0: the
 //	                  lower one is what is a little less than 0, in variant 1 what is a little more
+//	AWQ               clamp(rne(clamp(v, -16, 16)) + zero, 0, 15); rne is 0 of what is no number
 //
 // id is 1/d', or 0 where d' is 0. Where 1/d or 1/(d sc) would be 1/0 it is 0. d' and m' are, of the variants
 // Plain and Fused, what d and m are rounded from (below); of Stored they are d and m, and where d is 0 all
@@ -86,6 +89,12 @@
 // v is, by variant, of x and its scale s: 0 x/s; 1 bf16(x/s); 2 x (1/s); 3 bf16(x bf16(1/s)); 4 f16(x/s); 5,
 // of whole numbers, x (127/s). bf16 is rounding to bfloat16. Of NVFP4 s is the scale divided by that of the
 // scales (Rule.Global).
+//
+// AWQ has matrices of a row for each input, a column for each output. A group is Tall inputs of one output,
+// and has a scale and a zero. These are given (Quantiser.Aside): of each row of groups that elements touch
+// all scales, and behind them of each such row all zeros, in words as codes are. Each input i has a factor
+// f(i), and each output o a factor g(o). v is r(r(r(x f(i)) / g(o)) / s), where r is nothing in variant 0,
+// rounds to binary16 in 1, and to bfloat16 in 2.
 //
 // # Scales
 //
@@ -136,9 +145,10 @@
 //
 // Scales that lie elsewhere have their differences, byte by byte, in the streams 0 to 3 (0 and 1 where they
 // have 16 bits, 0 where they have 8), the least significant first; those of 8 bits count as they are. Parts
-// of such formats have 64 elements, at last fewer. A stream without a byte is zeros, as many
-// as needed. Every other one is exactly as long as needed. Where stream 14 is empty and a later one is not,
-// all parts are corrected.
+// of such formats have 64 elements, at last fewer. AWQ has the factors of the inputs that its elements touch
+// in the streams 0 and 1, those of all outputs in 2 and 3, as such differences of numbers of binary16 from 1:
+// the lower byte of each, and the upper one. A stream without a byte is zeros, as many as needed. Every other
+// one is exactly as long as needed. Where stream 14 is empty and a later one is not, all parts are corrected.
 //
 // The group of an element says how sure its code is. Let t be how far the number that was rounded (cut off:
 // less a half) is from the one that the code stands for, in steps to the next code there, and f = 1/2 - |t|:
@@ -160,6 +170,11 @@ type Quantiser struct {
 	Format  Format
 	Variant uint8
 	Scales  Scales // of formats whose scales lie elsewhere
+	// Aside are, of AWQ, the scales of the groups that elements touch, group by group, and behind them their
+	// zeros.
+	Aside []byte
+
+	made *channels // the factors that Differ found
 }
 
 func (q *Quantiser) check(n int) error {
@@ -177,6 +192,11 @@ func (q *Quantiser) check(n int) error {
 		}
 		if q.Format.FP8() && q.Scales.Type > F16 {
 			return fmt.Errorf("%w: scales of type %d of %v", cas.ErrNewer, q.Scales.Type, q.Format)
+		}
+		if q.Format == AWQ {
+			if err := q.checkAWQ(n); err != nil {
+				return err
+			}
 		}
 		if q.Format == ScalesOf && !q.Scales.flat(n) {
 			return fmt.Errorf("%w: %d numbers are no groups of %d", cas.ErrCorrupt, n, q.Scales.Wide)
@@ -205,6 +225,9 @@ func (q *Quantiser) Bound(n int) int {
 		return 0
 	}
 	s := &shapes[q.Format]
+	if q.Format == AWQ {
+		return q.boundAWQ(n)
+	}
 	if q.Format.Apart() {
 		return 4*q.Scales.count(n) + n + n/s.sub + 1
 	}
@@ -216,7 +239,7 @@ func (q *Quantiser) fits(blocks []byte, n int) error {
 	if elems, size := q.Block(); len(blocks) != n/elems*size {
 		return fmt.Errorf("%w: %d bytes for %d numbers of %v", cas.ErrCorrupt, len(blocks), n, q.Format)
 	}
-	if q.Format == ScalesOf || q.Format.Ruled() && q.Scales.Values == nil {
+	if q.Format == ScalesOf || q.Format == AWQ || q.Format.Ruled() && q.Scales.Values == nil {
 		return nil
 	}
 	if q.Format.Apart() && len(q.Scales.Values) != q.Scales.count(n) {
@@ -234,6 +257,7 @@ func (q *Quantiser) Differ(s *Streams, blocks []byte, x []float32) error {
 	if err := q.fits(blocks, len(x)); err != nil {
 		return err
 	}
+	q.made = nil
 	sparse := correction{sparse: true}
 	q.differ(s, blocks, x, &sparse)
 	if parts := (len(x) + shapes[q.Format].sub - 1) / shapes[q.Format].sub; sparse.parts > parts/denseShare {

@@ -104,7 +104,7 @@ func (q *Quantiser) scales(c *coder, x []float32) []float32 {
 		if !c.reads && !follow {
 			v = g.Type.bits(g.Values[i])
 		}
-		scales[i] = g.Type.value(c.word(v, predicted, g.Type.size()))
+		scales[i] = g.Type.value(c.word(factorStream, v, predicted, g.Type.size()))
 	}
 	return scales
 }
@@ -121,7 +121,7 @@ func (q *Quantiser) words(c *coder, blocks []byte, x []float32, k *correction) {
 				k.codes += q.Scales.Wide
 			}
 		}
-		put(p, c.word(v, predicted, size))
+		put(p, c.word(factorStream, v, predicted, size))
 	}
 }
 

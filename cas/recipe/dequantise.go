@@ -25,7 +25,7 @@ func (r *fields) dequantise() (Op, error) {
 	if r.bad {
 		return nil, corrupt("a program that is cut short")
 	}
-	if !d.Format.Known() || d.Format.Ruled() {
+	if !d.Format.Known() || d.Format >= quant.NF4 {
 		return nil, newer("quantised format %d", d.Format)
 	}
 	if d.Format.FP8() {

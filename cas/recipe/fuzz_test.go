@@ -52,6 +52,10 @@ func FuzzDecode(f *testing.F) {
 		elems, size := q.Block()
 		add(2+len(quant.Streams{}), 512/elems*size, Quantise{Quantiser: q})
 	}
+	// Two groups of 16 scales and zeros.
+	add(2+len(quant.Streams{}), 256, Aside{Run(Bytes1, 100, 2*(16*2+16/2))},
+		Quantise{Quantiser: quant.Quantiser{Format: quant.AWQ, Variant: quant.HalfF16,
+			Scales: quant.Scales{Type: quant.F16, Rows: 32, Cols: 16, Tall: 16, Wide: 1}}})
 	f.Fuzz(func(t *testing.T, stored []byte, n int) {
 		if n < 0 || n > 1<<20 {
 			return

@@ -8,7 +8,7 @@ import (
 // Program is the ops of a recipe.
 type Program []Op
 
-// Op is a step of a program: Take, Widen, Round, Quantise, Dequantise, Combine or Transpose.
+// Op is a step of a program: Take, Widen, Round, Quantise, Dequantise, Combine, Transpose or Aside.
 type Op interface {
 	// run makes a value of the one that there is.
 	run(m *machine) error
@@ -26,6 +26,7 @@ const (
 	opDequantise
 	opCombine
 	opTranspose
+	opAside
 )
 
 // Type is how the bytes of the bases are numbers. The numbers are part of the format.
@@ -106,6 +107,8 @@ func (r *fields) op() (Op, error) {
 		return r.combine()
 	case opTranspose:
 		return r.transpose(), nil
+	case opAside:
+		return r.aside()
 	default:
 		if r.bad {
 			return nil, corrupt("a program that is cut short")

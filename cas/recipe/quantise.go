@@ -81,6 +81,7 @@ func (r *fields) quantise() (Op, error) {
 
 func (o Quantise) run(m *machine) error {
 	q := o.Quantiser
+	q.Aside = m.aside
 	elems, size := q.Block()
 	n := len(m.numbers)
 	if m.is == widening {

@@ -48,6 +48,9 @@
 //	             they were taken or rounded, is matrices of so many rows and columns, one behind the other.
 //	             Each becomes its transpose, column after column. Of all their elements then, so many are
 //	             skipped, and so many remain.
+//	8  aside     as take. What it takes, of the bases and of zeros behind them, is put aside, and the value
+//	             stays what it is. Of quantise's formats AWQ needs it: the scales of the groups that its
+//	             elements touch, and behind them their zeros (quant.Quantiser).
 //
 // # Determinism
 //

@@ -101,6 +101,7 @@ type machine struct {
 	bytes   [2][]byte // what values lie in
 	wides   []float32
 	factors []float32 // scales
+	aside   []byte
 	check   []byte
 	other   []byte // a stream in another encoding
 	quantiser
@@ -126,6 +127,7 @@ func (m *machine) start(bases [][]byte, rawLen int) {
 	m.bases, m.rawLen = bases, rawLen
 	m.is, m.typ, m.value, m.numbers = none, 0, nil, nil
 	m.streams, m.encodes, m.want = nil, false, nil
+	m.aside = m.aside[:0]
 }
 
 // end has what is not the machine's own, which may be large, be collected.

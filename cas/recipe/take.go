@@ -54,6 +54,30 @@ func (r *fields) take() (Op, error) {
 	return t, nil
 }
 
+// Aside puts aside what a Take takes, for what comes later. The value stays what it is.
+type Aside struct{ Take }
+
+func (Aside) id() byte { return opAside }
+
+func (r *fields) aside() (Op, error) {
+	op, err := r.take()
+	if err != nil {
+		return nil, err
+	}
+	return Aside{op.(Take)}, nil
+}
+
+func (a Aside) run(m *machine) error {
+	if _, ok := a.Len(); !ok {
+		return corrupt("too much is put aside")
+	}
+	var v vector
+	var err error
+	v.start(&a.Take, m.bases, nil)
+	m.aside, err = v.append(m.aside[:0])
+	return err
+}
+
 // Len is how many elements t takes; ok is false when they are more bytes than a value may have.
 func (t *Take) Len() (n int, ok bool) {
 	most := MaxValue / t.Type.Size()

@@ -45,7 +45,7 @@ func (j *job) cut(p *plan, l *formats.Layout) error {
 		return err
 	}
 	for _, r := range late {
-		if !r.goesOn() && r.master.master == nil {
+		if !r.computed() && !r.goesOn() && r.master.master == nil {
 			for _, o := range r.master.objects {
 				rel := r.relatives()
 				rel.masters = append(rel.masters, o.list()...)
@@ -97,6 +97,10 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 			}
 			if plan != nil {
 				r.relatives().recipe = plan
+				if with := p.first(file, plan.Waits()); with != nil {
+					r.master = with
+					late = append(late, r)
+				}
 				continue
 			}
 			mixed, err := c.mixer.of(i)

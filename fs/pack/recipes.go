@@ -106,6 +106,24 @@ func (j *job) recipeOf(t *formats.Tensor, r *formats.Region, f *reader) (*recipe
 	return j.recipes.Of(f.target(t, r))
 }
 
+// first is the first region that is cut at once and has one of some tensors of f; nil: there is none.
+func (p *plan) first(f *reader, names []string) *region {
+	for _, name := range names {
+		if i, ok := f.names[name]; ok && f.tensors[i].Region >= 0 {
+			if r := &p.regions[f.tensors[i].Region]; !r.small && r.master == nil {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// computed reports whether a region is computed of tensors that are stored, its own file's among them.
+func (r *region) computed() bool {
+	_, ok := r.relatives().recipe.(*recipes.Plan)
+	return ok
+}
+
 // target is t, all of r, as what may be computed.
 func (f *reader) target(t *formats.Tensor, r *formats.Region) *recipes.Target {
 	return &recipes.Target{Tensor: t, Len: r.Len,

@@ -20,8 +20,8 @@ import (
 //	X.weight_packed  I32  codes of four or eight bits, along rows, whose shape is X.weight_shape
 //	X.weight_packed  U8   two numbers of four bits a byte; with X.weight_global_scale NVFP4, else MXFP4
 //	X.weight_scale        the scales of those, and of FP8: one for each group of a row, for a row or for all
-//	X.qweight        I32  codes of four bits of eight inputs (GPTQ, AutoAWQ's order is another), a row for
-//	                      each eight, with X.scales: a row for each group of inputs
+//	X.qweight        I32  codes of four bits of eight inputs (GPTQ), a row for each eight, with X.scales: a
+//	                      row for each group of inputs; or of eight outputs (AWQ, see awq.go)
 //
 // All but the first four and the last are those of compressed-tensors. All are made of X.weight.
 const (
@@ -93,8 +93,9 @@ type coding struct {
 	rows, cols int64  // of that; 0: the scales are of any
 	quantiser  quant.Quantiser
 	scales     aside
-	n          int64 // of scales, how many they are
-	inputs     int64 // 0, or how many the rows have of what codes of eight inputs were made of
+	n          int64   // of scales, how many they are
+	inputs     int64   // 0, or how many the rows have of what codes of eight inputs were made of
+	beside     *beside // of AWQ: its scales and zeros
 }
 
 // aside are scales that lie elsewhere.

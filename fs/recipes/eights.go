@@ -16,6 +16,9 @@ func (t *Target) ofEights() (*coding, error) {
 	if x == nil || err != nil {
 		return nil, err
 	}
+	if len(x.Shape) == 2 && x.Shape[1] == 8*t.Tensor.Shape[1] {
+		return t.ofLanes(stem, x, p)
+	}
 	typ, ok := scaleTypes[x.DType]
 	rows, outputs := t.Tensor.Shape[0], t.Tensor.Shape[1]
 	if !ok || typ > quant.F16 || len(x.Shape) != 2 || x.Shape[1] != outputs || x.Shape[0] < 1 ||

@@ -25,7 +25,8 @@ type Plan struct {
 
 	// One of these:
 	quantiser *quant.Quantiser
-	scales    aside // of all its groups, where they lie apart and do not follow
+	scales    aside   // of all its groups, where they lie apart and do not follow
+	beside    *beside // of AWQ
 	to        recipe.Type
 }
 
@@ -69,6 +70,13 @@ func (p *Plan) Chunk(k int64) *cas.Recipe {
 	bases, runs := p.bases(of, most)
 	if bases == nil {
 		return nil
+	}
+	if p.beside != nil {
+		var op recipe.Op
+		if bases, op = p.asides(bases, first*elems, (last-first)*elems); bases == nil {
+			return nil
+		}
+		turns = append(turns, op)
 	}
 	g, ok := groups(runs)
 	if !ok {

@@ -58,6 +58,9 @@ func newPlan(t *Target, sources []*source, l layout) (*Plan, error) {
 // probe tells whether and how t may be computed from s; nil: not as far as samples tell. The error is of
 // reading t.
 func (f *Finder) probe(t *Target, s *source) (*Plan, error) {
+	if t.coded != nil && t.coded.beside != nil {
+		return f.probeAWQ(t, s)
+	}
 	l := t.layoutOf(s.t)
 	if l == nil {
 		return nil, nil

@@ -90,6 +90,7 @@ func TestCodecs(t *testing.T) {
 	c.quantised()
 	c.eights()
 	c.ruled()
+	c.channels()
 	c.dequantised()
 	c.combined()
 	c.transposed()

@@ -247,6 +247,77 @@ func (c *payloads) ruled() {
 	}
 }
 
+// channels has codes of weights that were multiplied by factors of inputs, and divided by those of outputs,
+// for every variant and type of scales: rows that begin and end within the chunk, in two groups and in one.
+func (c *payloads) channels() {
+	r := rand.New(rand.NewPCG(42, 43))
+	const cols, group = 16, 12
+	for variant := range quant.AWQ.Variants() {
+		for _, of := range []struct{ at, n int }{{8, 20 * cols}, {13 * cols, 8 * cols}, {40, 8}} {
+			scales := quant.Scales{Type: quant.Type(variant), Rows: 24, Cols: cols, Tall: group, Wide: 1,
+				At: of.at}
+			q := quant.Quantiser{Format: quant.AWQ, Variant: uint8(variant), Scales: scales}
+			_, count, size, zeros := scales.AsideOf(of.n)
+			x, base := weights(uint64(variant), of.n)
+			at := len(base)
+			factor := make([]float32, cols)
+			for o := range factor {
+				factor[o] = float32(math.Exp(0.5 * r.NormFloat64()))
+			}
+			for i := range count * cols {
+				v := 0.01 * float32(math.Exp(0.2*r.NormFloat64()))
+				if i == 5 {
+					v = 0
+				}
+				switch b := math.Float32bits(v); scales.Type {
+				case quant.F32:
+					base = binary.LittleEndian.AppendUint32(base, b)
+				case quant.BF16:
+					base = binary.LittleEndian.AppendUint16(base, half.ToBF16(b))
+				default:
+					base = binary.LittleEndian.AppendUint16(base, half.ToF16(b))
+				}
+			}
+			for range count * zeros {
+				base = append(base, byte(r.Uint32()))
+			}
+			prog := recipe.Program{recipe.Run(recipe.F32, 0, of.n),
+				recipe.Aside{Take: recipe.Run(recipe.Bytes1, at, count*(size+zeros))}, recipe.Widen{},
+				recipe.Quantise{Quantiser: q}}
+			name := fmt.Sprintf("AWQ, variant %d, %d from %d", variant, of.n, of.at)
+			for _, folded := range []bool{false, true} {
+				y := slices.Clone(x)
+				for i := range y {
+					row, o := (of.at+i)/cols, (of.at+i)%cols
+					y[i] *= 1 + float32(row%5)/4
+					if folded {
+						y[i] /= factor[o]
+					}
+				}
+				other := bytes.Clone(base)
+				for i, v := range y {
+					binary.LittleEndian.PutUint32(other[4*i:], math.Float32bits(v))
+				}
+				raw := c.follows(prog, other, of.n/2, 2+quantStreams)
+				c.told(fmt.Sprintf("%s, outputs %v", name, folded), prog, nil, raw, base)
+				for range 3 {
+					raw[r.IntN(len(raw))] ^= byte(1 << r.IntN(8))
+				}
+				c.told(fmt.Sprintf("%s, outputs %v, some are others", name, folded), prog, nil, raw, base)
+			}
+			raw := make([]byte, of.n/2)
+			for i := range raw {
+				raw[i] = byte(r.Uint32())
+			}
+			c.told(name+", all are others", prog, nil, raw, base)
+		}
+	}
+	none := quant.Quantiser{Format: quant.AWQ,
+		Scales: quant.Scales{Rows: 24, Cols: cols, Tall: group, Wide: 1}}
+	c.told("AWQ of nothing", recipe.Program{recipe.Run(recipe.F32, 0, 0), recipe.Widen{},
+		recipe.Quantise{Quantiser: none}}, nil, nil, make([]byte, 16))
+}
+
 // dequantised has numbers that blocks stand for, as single precision and rounded: of any bytes, and of blocks
 // whose scales are as models have them.
 func (c *payloads) dequantised() {

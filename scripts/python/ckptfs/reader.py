@@ -852,7 +852,7 @@ def unzigzag(z):
 # Quantised formats (package quant)
 
 Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, E4M3, E5M2 = range(1, 16)
-NF4, FP4, INT8, UINT8, INT4, NVFP4, MXFP4_PAIRS, SCALES_OF = range(16, 24)
+NF4, FP4, INT8, UINT8, INT4, NVFP4, MXFP4_PAIRS, SCALES_OF, AWQ = range(16, 25)
 FUSED, STORED = 1, 2
 DIVIDE_BF16, TIMES, TIMES_BF16, DIVIDE_F16, TIMES_127 = range(1, 6)
 OVER, GLOBAL, GLOBAL_BF16, GLOBAL_F16, POWER, OVER_OR = range(6)
@@ -862,7 +862,8 @@ SHAPES = {  # elements and bytes of a block, elements of a part, bits of a code,
     Q5_K: (256, 176, 32, 5, 1), Q6_K: (256, 210, 16, 6, 1), IQ4_NL: (32, 18, 32, 4, 1),
     IQ4_XS: (256, 136, 32, 4, 1), MXFP4: (32, 17, 32, 4, 1), E4M3: (1, 1, 64, 8, 5), E5M2: (1, 1, 64, 8, 5),
     NF4: (2, 1, 64, 4, 1), FP4: (2, 1, 64, 4, 2), INT8: (1, 1, 64, 8, 6), UINT8: (1, 1, 64, 8, 6),
-    INT4: (2, 1, 64, 4, 6), NVFP4: (2, 1, 64, 4, 5), MXFP4_PAIRS: (2, 1, 64, 4, 5), SCALES_OF: (1, 1, 1, 8, 1)}
+    INT4: (2, 1, 64, 4, 6), NVFP4: (2, 1, 64, 4, 5), MXFP4_PAIRS: (2, 1, 64, 4, 5), SCALES_OF: (1, 1, 1, 8, 1),
+    AWQ: (8, 4, 64, 4, 3)}
 STREAMS, LOW, D, M, SCALE, GROUP, MASK, CODE = 23, 0, 1, 3, 5, 6, 14, 15
 NONLINEAR = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 TWICE_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12)
@@ -901,9 +902,9 @@ class Streams:
         z |= top << 12
         return unordinal(ordinal(predicted, 16) + unzigzag(z) & 0xFFFF, 16)
 
-    def word(self, predicted, size):
+    def word(self, predicted, size, first=0):
         """A scale that lies apart."""
-        z = sum(self.byte(k) << 8 * k for k in range(size))
+        z = sum(self.byte(first + k) << 8 * k for k in range(size))
         if size == 1:
             return predicted + unzigzag(z) & 0xFF
         return unordinal(ordinal(predicted, 8 * size) + unzigzag(z) & (1 << 8 * size) - 1, 8 * size)
@@ -1405,6 +1406,70 @@ class Ruled(Eights):
         return bytes(a | b << 4 for a, b in zip(codes[::2], codes[1::2]))
 
 
+LANES = (0, 4, 1, 5, 2, 6, 3, 7)  # which nibble of a word has an output's code
+ONE = 0x3C00  # in binary16
+
+
+def lanes(words):
+    """Codes of eight outputs each."""
+    return [w >> 4 * k & 15 for w, in struct.iter_unpack("<I", words) for k in LANES]
+
+
+class Channels(Blocks):
+    """Makes codes of weights that were multiplied by a factor of their input, and divided by one of their output
+    (AWQ). What is aside are the scales of groups of inputs, and behind them their zeros."""
+
+    def __init__(self, kind, variant, streams, geometry, aside):
+        super().__init__(kind, variant, streams)
+        self.geometry, self.aside = geometry, aside
+
+    def make(self, x):
+        kind, rows, cols, tall, wide, start = self.geometry
+        need(kind <= 2 and all(1 <= v <= 1 << 30 for v in (rows, cols, tall)) and wide == 1 and cols % 8 == 0 and
+             start % 8 == 0 and start <= rows * cols - len(x), "scales of another shape")
+        if not x:
+            self.streams.end(0)
+            return b""
+        input_, last = start // cols, (start + len(x) - 1) // cols
+        group, size = input_ // tall, SCALES[kind]
+        count = last // tall - group + 1
+        need(len(self.aside) == count * (cols * size + cols // 2), "other scales and zeros than these groups have")
+        scales = [scale_number(int.from_bytes(self.aside[i : i + size], "little"), kind)
+                  for i in range(0, count * cols * size, size)]
+        zeros = lanes(self.aside[count * cols * size :])
+        inputs = [scale_number(self.streams.word(ONE, 2), 2) for _ in range(last - input_ + 1)]
+        some = self.streams.parts[2] or self.streams.parts[3]
+        outputs = [scale_number(self.streams.word(ONE, 2, 2), 2) for _ in range(cols)] if some else None
+        v, codes = [], []
+        for i, w in enumerate(x):
+            row, output = divmod(start + i, cols)
+            at = (row // tall - group) * cols + output
+            w = self.rounded(single(w * inputs[row - input_]))
+            if outputs:
+                w = self.rounded(quotient(w, outputs[output]))
+            v.append((self.rounded(quotient(w, scales[at])), zeros[at]))
+        for at in range(0, len(v), self.sub):
+            part = v[at : at + self.sub]
+            guess = [self.code(y) for y in part]
+            codes += self.correct(part, guess) if self.corrected else guess
+        self.streams.end(-(-len(x) // self.sub))
+        return b"".join(sum(c << 4 * k for c, k in zip(codes[i : i + 8], LANES)).to_bytes(4, "little")
+                        for i in range(0, len(codes), 8))
+
+    def rounded(self, v):
+        if self.variant == 0:
+            return v
+        return float_of(from_f16(to_f16(bits(v))) if self.variant == 1 else to_bf16(bits(v)) << 16)
+
+    def code(self, v):
+        v, zero = v
+        return min(max(nearest(0.0 if v != v else v, -16, 16) + zero, 0), 15)
+
+    def distance(self, v, code):
+        v, zero = v
+        return group_of(single(v - (code - zero)))
+
+
 # What quantised formats stand for
 
 def low_and_high(p):
@@ -1507,7 +1572,7 @@ def dequantised(value, kind, geometry, n):
 # Recipes (package recipe)
 
 ELEMENTS = {1: 4, 2: 2, 3: 2, 4: 1, 5: 1, 6: 1, 7: 2, 8: 4, 9: 8}  # bytes of one, by type
-TAKE, WIDEN, ROUND, QUANTISE, DEQUANTISE, COMBINE, TRANSPOSE = range(1, 8)
+TAKE, WIDEN, ROUND, QUANTISE, DEQUANTISE, COMBINE, TRANSPOSE, ASIDE = range(1, 9)
 SUM, MEAN, LERP, TASK = 0, 2, 4, 6  # one more: every operation is rounded to the type
 AVERAGE, AVERAGE_EACH, MOVE, AVERAGE_APART, MOVE_APART = range(8, 13)
 
@@ -1551,7 +1616,7 @@ def program(r):
     need(1 <= n <= 8, "another number of ops")
     for _ in range(n):
         op = r.byte()
-        if op == TAKE:
+        if op in (TAKE, ASIDE):
             kind, groups = r.byte(), []
             need(kind in ELEMENTS, "elements of a type that this program does not know")
             for _ in range(r.number()):
@@ -1570,7 +1635,7 @@ def program(r):
             need(kind in SHAPES and variant < SHAPES[kind][4],
                  f"variant {variant} of quantised format {kind}, which this program does not know")
             geometry = [r.byte()] + [r.number() for _ in range(5)] if kind >= E4M3 else None
-            rule = (r.byte(), *struct.unpack("<2f", r.take(8))) if kind >= NF4 else None
+            rule = (r.byte(), *struct.unpack("<2f", r.take(8))) if kind >= NF4 and kind != AWQ else None
             ops.append((op, kind, variant, head, geometry, rule))
         elif op == DEQUANTISE:
             kind = r.byte()
@@ -1614,7 +1679,7 @@ def taken(kind, groups, bases, more):
     return bytes(out)
 
 
-def quantised(r, x, raw, kind, variant, head, geometry, rule):
+def quantised(r, x, raw, aside, kind, variant, head, geometry, rule):
     """Blocks of numbers; where the chunk's edges cut some, their parts are told."""
     elements, size, sub, _, _ = SHAPES[kind]
     if kind == SCALES_OF:  # a block is a group
@@ -1625,7 +1690,9 @@ def quantised(r, x, raw, kind, variant, head, geometry, rule):
     need(0 <= tail < size, "blocks of another length")
     around = told(r, head + tail)
     need(len(around) == head + tail, "another number of bytes around the blocks")
-    if geometry:
+    if kind == AWQ:
+        left = 2 * (len(x) // max(geometry[2], 1) + 2 + geometry[2]) + len(x) + len(x) // sub + 1
+    elif geometry:
         left = 5 * len(x) + len(x) // sub + 1
     else:
         left = len(x) // elements * (5 + 2 * elements // sub) + len(x) + len(x) // sub + 1
@@ -1633,7 +1700,9 @@ def quantised(r, x, raw, kind, variant, head, geometry, rule):
     for _ in range(STREAMS):
         parts.append(told(r, left))
         left -= len(parts[-1])
-    if rule:
+    if kind == AWQ:
+        blocks = Channels(kind, variant, Streams(parts), geometry, aside)
+    elif rule:
         blocks = Ruled(kind, variant, Streams(parts), geometry, rule)
     elif geometry:
         blocks = Eights(kind, variant, Streams(parts), geometry)
@@ -1733,7 +1802,7 @@ def transposed(value, size, rows, cols, skipped, remain):
 
 
 def recipe(stored, bases, raw):
-    r, value = Cursor(stored), None
+    r, value, aside = Cursor(stored), None, b""
     ops = program(r)
     for i, (op, *fields) in enumerate(ops):
         last = i == len(ops) - 1
@@ -1751,10 +1820,12 @@ def recipe(stored, bases, raw):
             value = struct.pack(f"<{len(value)}H", *(half(x) for x in value))
         elif op == QUANTISE:
             need(isinstance(value, list) and last, "what cannot be quantised")
-            value = quantised(r, floats(value), raw, *fields)
+            value = quantised(r, floats(value), raw, aside, *fields)
         elif op == DEQUANTISE:
             need(isinstance(value, bytes) and kind == 6, "what cannot be dequantised")
             value = dequantised(value, *fields)
+        elif op == ASIDE:
+            aside = taken(*fields, bases, b"")
         elif op == TRANSPOSE:
             need(isinstance(value, bytes) and value, "what cannot be transposed")
             value = transposed(value, ELEMENTS[kind], *fields)
