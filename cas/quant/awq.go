@@ -125,6 +125,14 @@ type row struct {
 	input, output int // counted from the first input that is touched
 	scales        []float32
 	zeros         []byte
+	of            *side
+}
+
+// side are the scales and zeros of a row of groups.
+type side struct {
+	scales  []float32
+	zeros   []byte
+	inverse []float32 // while factors are looked for: 1 / what scales are, or their products with factors
 }
 
 // rows calls f with the rows of n elements.
@@ -135,8 +143,7 @@ func (q *Quantiser) rows(n int, f func(r *row)) {
 	g := &q.Scales
 	first, count, size, _ := g.AsideOf(n)
 	input, _ := g.inputs(n)
-	var scales []float32
-	var zeros []byte
+	var of *side
 	group := -1
 	for from := 0; from < n; {
 		at := g.At + from
@@ -144,12 +151,12 @@ func (q *Quantiser) rows(n int, f func(r *row)) {
 		r.to = min(n, from+g.Cols-r.output)
 		if k := at/g.Cols/g.Tall - first; k != group {
 			group = k
-			scales, zeros = make([]float32, 0, g.Cols), make([]byte, g.Cols)
-			scales = g.Type.Append(scales, q.Aside[k*size:(k+1)*size])
-			unpackLanes(zeros, q.Aside[count*size+k*g.Cols/2:])
+			of = &side{scales: make([]float32, 0, g.Cols), zeros: make([]byte, g.Cols)}
+			of.scales = g.Type.Append(of.scales, q.Aside[k*size:(k+1)*size])
+			unpackLanes(of.zeros, q.Aside[count*size+k*g.Cols/2:])
 		}
 		m := r.output + r.to - from
-		r.scales, r.zeros = scales[r.output:m], zeros[r.output:m]
+		r.of, r.scales, r.zeros = of, of.scales[r.output:m], of.zeros[r.output:m]
 		f(&r)
 		from = r.to
 	}
@@ -184,13 +191,21 @@ func (q *Quantiser) unroundedAWQ(x, s, t, a float32) float32 {
 	return float32(x*s) / t / a
 }
 
-// wholeAWQ is the code of a number that was not rounded.
+// wholeAWQ is the code of a number that was not rounded. Of numbers that are too large or too small the bits
+// are so, too.
 func wholeAWQ(v float32, zero byte) byte {
 	if v != v {
 		v = 0
 	}
-	n := int32(bits(clamp(v, -lanes*2, lanes*2)+magic)) - magicBits + int32(zero)
+	n := int64(int32(bits(v+magic))) - magicBits + int64(zero)
 	return byte(min(max(n, 0), 15))
+}
+
+// normalF16 is asF16 but for numbers that are too small or too large for it, of which ok is false.
+func normalF16(x float32) (_ float32, ok bool) {
+	const least, over = 0x38800000, 0x477ff000
+	u := bits(x)
+	return math.Float32frombits((u + 0xfff + u>>13&1) &^ 0x1fff), u<<1>>1-least < over-least
 }
 
 // predictRow sets the codes of a row to those that follow; t are the factors of its outputs.
@@ -199,7 +214,16 @@ func (q *Quantiser) predictRow(codes []byte, x []float32, s float32, t []float32
 	switch {
 	case t == nil && q.Variant == HalfF16:
 		for i, x := range x {
-			codes[i] = wholeAWQ(asF16(asF16(float32(x*s))/a[i]), z[i])
+			y, ok := normalF16(float32(x * s))
+			if !ok {
+				y = asF16(float32(x * s))
+			}
+			y /= a[i]
+			v, ok := normalF16(y)
+			if !ok {
+				v = asF16(y)
+			}
+			codes[i] = wholeAWQ(v, z[i])
 		}
 	case t == nil:
 		for i, x := range x {

@@ -2,6 +2,7 @@ package quant
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -157,5 +158,35 @@ func TestLanes(t *testing.T) {
 	back := make([]byte, 8)
 	if unpackLanes(back, words); !bytes.Equal(back, codes) {
 		t.Errorf("%v", back)
+	}
+}
+
+// BenchmarkAWQ is of a chunk of 256 KiB, of inputs with and without factors of outputs. Bytes are those of the
+// words.
+func BenchmarkAWQ(b *testing.B) {
+	for _, folded := range []bool{false, true} {
+		l := newAWQ(rand.New(rand.NewPCG(35, 36)), 512, 1024, 128, folded)
+		q, words := l.part(0, len(l.x))
+		var s Streams
+		if err := q.Differ(&s, words, l.x); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprint("restore/folded=", folded), func(b *testing.B) {
+			b.SetBytes(int64(len(words)))
+			dst := make([]byte, 0, len(words))
+			for b.Loop() {
+				if _, err := q.Restore(dst, &s, l.x); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprint("differ/folded=", folded), func(b *testing.B) {
+			b.SetBytes(int64(len(words)))
+			for b.Loop() {
+				if err := q.Differ(&s, words, l.x); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -23,7 +23,6 @@ const (
 	tried    = 8    // numbers of binary16 that are tried for an input
 	narrow   = 2e-3 // by how much bounds may be off by rounding
 	turns    = 4    // of least squares
-	bounding = 2    // turns of bounds
 	tellers  = 32   // inputs that tell whether there are factors of outputs
 	follow   = 0.98 // the share of their codes that follows where there are none
 	perOther = 8    // bits that a code takes that does not follow
@@ -33,22 +32,25 @@ const (
 // fit finds factors by which codes follow from x.
 func (q *Quantiser) fit(codes []byte, x []float32) *channels {
 	f := fitter{q: q, codes: codes, x: x}
-	q.rows(len(x), func(r *row) { f.rows = append(f.rows, *r) })
-	if len(f.rows) == 0 {
-		return &channels{}
-	}
+	q.rows(len(x), func(r *row) {
+		if k := len(f.rows); k == 0 || f.rows[k-1].of != r.of {
+			r.of.inverse = make([]float32, len(r.of.scales))
+			f.sides = append(f.sides, r.of)
+		}
+		f.rows = append(f.rows, *r)
+	})
 	_, n := q.Scales.inputs(len(x))
 	ch := channels{inputs: make([]float32, n)}
 	some := max(1, len(f.rows)/tellers)
 	wrong, all := f.columns(&ch, some)
-	if some > 1 && float64(wrong) <= (1-follow)*float64(all) {
-		f.columns(&ch, 1)
-		return &ch
+	if float64(wrong) > (1-follow)*float64(all) {
+		with := f.both(n)
+		if less, _ := f.columns(with, 1); perOther*(wrong*some-less) > perOut*q.Scales.Cols {
+			return with
+		}
 	}
-	wrong, _ = f.columns(&ch, 1)
-	with := f.both(n)
-	if less, _ := f.columns(with, 1); perOther*(wrong-less) > perOut*q.Scales.Cols {
-		return with
+	if some > 1 {
+		f.columns(&ch, 1)
 	}
 	return &ch
 }
@@ -59,12 +61,26 @@ type fitter struct {
 	codes []byte
 	x     []float32
 	rows  []row
+	sides []*side
 	line  line
+}
+
+// divide sets what numbers are multiplied by to be in steps of codes.
+func (f *fitter) divide(outputs []float32) {
+	for _, s := range f.sides {
+		for o, a := range s.scales {
+			if outputs != nil {
+				a *= outputs[o]
+			}
+			s.inverse[o] = 1 / a
+		}
+	}
 }
 
 // columns sets the factor, of binary16, of every so manieth row's input, by those of outputs that there are.
 // It returns how many codes of these rows do not follow then, of how many.
 func (f *fitter) columns(ch *channels, step int) (wrong, all int) {
+	f.divide(ch.outputs)
 	for i := 0; i < len(f.rows); i += step {
 		r := &f.rows[i]
 		s, n := f.input(r, ch.outputs)
@@ -75,26 +91,24 @@ func (f *fitter) columns(ch *channels, step int) (wrong, all int) {
 }
 
 // row adds what is known of a row to the line that its factor is on.
-func (f *fitter) row(r *row, outputs []float32) {
+func (f *fitter) row(r *row) {
 	l := &f.line
-	l.start()
-	x, codes := f.x[r.from:r.to], f.codes[r.from:r.to]
+	l.start(r.to - r.from)
+	x := f.x[r.from:r.to]
+	codes, by := f.codes[r.from:r.to][:len(x)], r.of.inverse[r.output:][:len(x)]
+	zeros := r.zeros[:len(x)]
 	for o, x := range x {
-		a := r.scales[o]
-		if outputs != nil {
-			a *= outputs[r.output+o]
-		}
-		l.add(x/a, codes[o], r.zeros[o])
+		l.add(x*by[o], codes[o], zeros[o])
 	}
 }
 
 // input is the factor of a row's input, and how many codes do not follow from it.
 func (f *fitter) input(r *row, outputs []float32) (s float32, wrong int) {
-	f.row(r, outputs)
+	f.row(r)
 	l := &f.line
 	lo, hi, unsure := l.bounds()
-	mid := float32((lo + hi) / 2)
-	first, last := int(f16(float32(lo)))-1, int(f16(float32(hi)))+1
+	mid := (lo + hi) / 2
+	first, last := int(f16(lo))-1, int(f16(hi))+1
 	if last-first >= tried {
 		first = int(f16(mid)) - tried/2
 		last = first + tried - 1
@@ -139,64 +153,73 @@ func (f *fitter) both(n int) *channels {
 	for o := range ch.outputs {
 		ch.outputs[o] = 1
 	}
-	up, down := make([]float64, cols), make([]float64, cols)
 	for range turns {
-		clear(up)
-		clear(down)
-		for i := range f.rows {
-			r := &f.rows[i]
-			f.row(r, ch.outputs)
-			s := f.line.least()
-			x, codes := f.x[r.from:r.to], f.codes[r.from:r.to]
-			for o, x := range x {
-				if c := codes[o]; c > 0 && c < 15 {
-					y := float64(x/r.scales[o]) * s
-					if m := float64(c) - float64(r.zeros[o]); y == y && y-y == 0 {
-						up[r.output+o] += y * y
-						down[r.output+o] += m * y
-					}
-				}
-			}
-			ch.inputs[r.input] = float32(s)
-		}
-		for o := range ch.outputs {
-			ch.outputs[o] = 1
-			if t := up[o] / down[o]; t > 0x1p-14 && t < 0x1p14 {
-				ch.outputs[o] = float32(t)
-			}
-		}
+		f.squares(&ch)
 	}
-	for k := range bounding {
-		for i := range f.rows {
-			r := &f.rows[i]
-			f.row(r, ch.outputs)
-			lo, hi, _ := f.line.bounds()
-			ch.inputs[r.input] = float32((lo + hi) / 2)
-		}
-		for o := range ch.outputs {
-			f.output(o, &ch, k == bounding-1)
-		}
+	f.divide(ch.outputs)
+	for i := range f.rows {
+		r := &f.rows[i]
+		f.row(r)
+		lo, hi, _ := f.line.bounds()
+		ch.inputs[r.input] = (lo + hi) / 2
+	}
+	f.divide(nil)
+	for o := range ch.outputs {
+		f.output(o, &ch)
 	}
 	return &ch
 }
 
-// output sets the factor of an output, of binary16 if it is the last time.
-func (f *fitter) output(o int, ch *channels, last bool) {
+// squares sets factors of inputs, and then of outputs, to those of least squares.
+func (f *fitter) squares(ch *channels) {
+	up, down := make([]float32, len(ch.outputs)), make([]float32, len(ch.outputs))
+	f.divide(ch.outputs)
+	for i := range f.rows {
+		r := &f.rows[i]
+		x := f.x[r.from:r.to]
+		codes, by, zeros := f.codes[r.from:r.to][:len(x)], r.of.inverse[r.output:][:len(x)], r.zeros[:len(x)]
+		var mr, rr float32
+		for o, x := range x {
+			if c := codes[o]; c-1 < 14 {
+				y, m := x*by[o], float32(int(c)-int(zeros[o]))
+				mr += float32(m * y)
+				rr += float32(y * y)
+			}
+		}
+		s := mr / rr
+		if !(s > 0x1p-14 && s < 0x1p14) {
+			s = 1
+		}
+		ch.inputs[r.input] = s
+		a, b := up[r.output:][:len(x)], down[r.output:][:len(x)]
+		for o, x := range x {
+			if c := codes[o]; c-1 < 14 {
+				y, m := x*by[o]*s, float32(int(c)-int(zeros[o]))
+				a[o] += float32(y * y)
+				b[o] += float32(m * y)
+			}
+		}
+	}
+	for o := range ch.outputs {
+		if t := ch.outputs[o] * up[o] / down[o]; t > 0x1p-14 && t < 0x1p14 {
+			ch.outputs[o] = t
+		}
+	}
+}
+
+// output sets the factor of an output, of binary16.
+func (f *fitter) output(o int, ch *channels) {
 	l := &f.line
-	l.start()
+	l.start(len(f.rows))
 	for i := range f.rows {
 		r := &f.rows[i]
 		k := o - r.output
-		if k < 0 || k >= r.to-r.from {
-			continue
+		if k >= 0 && k < r.to-r.from {
+			l.add(f.x[r.from+k]*ch.inputs[r.input]*r.of.inverse[o], f.codes[r.from+k], r.zeros[k])
 		}
-		l.add(f.x[r.from+k]*ch.inputs[r.input]/r.scales[k], f.codes[r.from+k], r.zeros[k])
 	}
 	lo, hi, _ := l.bounds()
-	t := float32(2 / (lo + hi))
-	if last {
-		t = half.FromF16(f16(t))
-	}
+	t := half.FromF16(f16(2 / (lo + hi)))
 	if t > 0 && t < inf {
 		ch.outputs[o] = t
 	}
@@ -210,86 +233,76 @@ type line struct {
 	outside int
 }
 
-// known is a number less its scale, and what its code stands for: from lo to hi.
-type known struct{ r, lo, hi float64 }
+// known is a number in steps of codes, not negative, and what it is between once it was multiplied.
+type known struct{ r, lo, hi float32 }
 
 // bound is where a code begins to be explained, or ends.
 type bound struct {
-	at   float64
+	at   float32
 	of   int32 // which code
 	step int32 // 1 or -1
 }
 
-func (l *line) start() { l.known = l.known[:0] }
+// start has the line be of at most n codes.
+func (l *line) start(n int) { l.known = slices.Grow(l.known[:0], n) }
 
 func (l *line) add(r float32, code, zero byte) {
-	m := float64(code) - float64(zero)
-	k := known{float64(r), m - 0.5, m + 0.5}
+	m := float32(int(code) - int(zero))
+	k := known{r, m - 0.5, m + 0.5}
 	if code == 0 {
-		k.lo = math.Inf(-1)
+		k.lo = -inf
 	}
 	if code == 15 {
-		k.hi = math.Inf(1)
+		k.hi = inf
+	}
+	if r < 0 {
+		k = known{-r, -k.hi, -k.lo}
 	}
 	l.known = append(l.known, k)
 }
 
 // squares are sums of those codes that are bound on both sides.
-func (l *line) squares() (rr, mr float64) {
+func (l *line) squares() (rr, mr float32) {
 	for i := range l.known {
 		k := &l.known[i]
 		if m := (k.lo + k.hi) / 2; m-m == 0 && k.r-k.r == 0 {
-			rr += k.r * k.r
-			mr += m * k.r
+			rr += float32(k.r * k.r)
+			mr += float32(m * k.r)
 		}
 	}
 	return rr, mr
 }
 
-// least is the factor of least squares; 1 where there is none.
-func (l *line) least() float64 {
-	if rr, mr := l.squares(); mr > 0 && rr > 0 {
-		return mr / rr
-	}
-	return 1
-}
-
 // bounds are those of the factor that explains most codes, and the bounds of codes near these.
-func (l *line) bounds() (lo, hi float64, unsure []bound) {
+func (l *line) bounds() (lo, hi float32, unsure []bound) {
 	rr, mr := l.squares()
 	l.outside = 0
-	if !(mr > 0 && rr > 0) {
+	s := mr / rr
+	if !(s > 0x1p-14 && s < 0x1p14) {
 		return 1, 1, nil
 	}
-	s := mr / rr
 	const steps, sigma = 6, 0.29 // of what is rounded
-	wide := min(0.5, steps*sigma/(math.Sqrt(rr)*s)+narrow)
+	wide := min(0.5, steps*sigma/(float32(math.Sqrt(float64(rr)))*s)+narrow)
 	from, to := s*(1-wide), s*(1+wide)
 	l.events = l.events[:0]
 	covers := 0 // at from
 	for i := range l.known {
 		k := &l.known[i]
-		if !(k.r-k.r == 0) || k.r == 0 {
-			if !(k.lo <= 0 && k.hi >= 0) {
-				l.outside++
-			}
-			continue
-		}
-		a, b := k.lo/k.r, k.hi/k.r
-		if a > b {
-			a, b = b, a
-		}
+		first, last := k.r*from, k.r*to
 		switch {
-		case b <= from || a >= to:
+		case k.lo <= first && k.hi >= last: // most of them
+			covers++
+			continue
+		case !(k.lo < last && k.hi > first): // also what is none
 			l.outside++
 			continue
-		case a <= from:
+		case k.lo <= first:
 			covers++
 		default:
-			l.events = append(l.events, bound{a, int32(i), 1})
+			l.events = append(l.events, bound{k.lo / k.r, int32(i), 1})
 		}
-		if b < to {
-			l.events = append(l.events, bound{b, int32(i), -1})
+		if k.hi < last {
+			l.events = append(l.events, bound{k.hi / k.r, int32(i), -1})
 		}
 	}
 	slices.SortFunc(l.events, func(a, b bound) int { return cmp.Compare(a.at, b.at) })
@@ -308,7 +321,7 @@ func (l *line) bounds() (lo, hi float64, unsure []bound) {
 		}
 	}
 	// Those that end or begin farther away are explained, or not, by all factors near here.
-	order := func(e bound, at float64) int { return cmp.Compare(e.at, at) }
+	order := func(e bound, at float32) int { return cmp.Compare(e.at, at) }
 	a, _ := slices.BinarySearchFunc(l.events, lo*(1-narrow), order)
 	b, _ := slices.BinarySearchFunc(l.events, hi*(1+narrow), order)
 	for i := range l.events {

@@ -57,7 +57,7 @@ type Way struct {
 	taken  int64 // what these take
 
 	program recipe.Program
-	beside  bool  // scales of the bases lie apart
+	beside  int   // bases at the end that have scales of the others
 	first   int64 // of the chunk that was looked at, in bytes of the region
 	bases   []cas.Hash
 	sizes   []int64    // of the bases' contents
@@ -170,9 +170,7 @@ func (w *Way) lookOn(st Store, hashes []cas.Hash, locs []cas.Location, so []int)
 			continue
 		}
 		bases := base.Hashes()
-		if w.beside { // the last ones have the scales
-			bases = bases[:len(bases)-1]
-		}
+		bases = bases[:max(len(bases)-w.beside, min(1, len(bases)))]
 		for _, h := range bases {
 			if !slices.Contains(w.bases, h) && !slices.Contains(w.rest, h) {
 				w.rest = append(w.rest, h)
@@ -239,7 +237,7 @@ func (w *Way) of(st Store, base segment.Base) error {
 		w.sizes = append(w.sizes, int64(l.Raw))
 	}
 	if k := w.scalesFrom(); k > 0 && k < len(w.bases) {
-		w.bases, w.sizes, w.beside = w.bases[:k], w.sizes[:k], true
+		w.bases, w.sizes, w.beside = w.bases[:k], w.sizes[:k], len(w.bases)-k
 	}
 	return nil
 }
@@ -248,6 +246,11 @@ func (w *Way) of(st Store, base segment.Base) error {
 func (w *Way) scalesFrom() int {
 	if len(w.program) < 2 {
 		return 0
+	}
+	for _, op := range w.program {
+		if a, ok := op.(recipe.Aside); ok && len(a.Groups) > 0 && len(a.Groups[0].Stretches) > 0 {
+			return w.baseOf(int64(a.Groups[0].Stretches[0].First) * int64(a.Type.Size()))
+		}
 	}
 	take, ok := w.program[0].(recipe.Take)
 	d, is := w.program[1].(recipe.Dequantise)

@@ -3,6 +3,7 @@ package derived
 import (
 	"fmt"
 
+	"ckptfs/cas/quant"
 	"ckptfs/cas/recipe"
 	"ckptfs/formats"
 )
@@ -15,9 +16,11 @@ const (
 	maxHead      = 512  // rows of a head
 )
 
-// order says which elements of the base are taken, and in which order; "": all of them, as they are.
+// order says which elements of the base are taken, and in which order; "": all of them, as they are. That AWQ
+// has the inputs first is not told.
 func (w *Way) order() string {
-	if len(w.program) == 0 || w.Op == opCombined || w.Op == opDequantised || w.Format == scales {
+	if len(w.program) == 0 || w.Op == opCombined || w.Op == opDequantised || w.Format == scales ||
+		w.Format == quant.AWQ.String() {
 		return ""
 	}
 	take, ok := w.program[0].(recipe.Take)

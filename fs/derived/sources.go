@@ -147,6 +147,9 @@ func (s *search) focus(some []*Way) {
 		for _, n := range recipes.Names(w.tensor.Name) {
 			s.keys[n] = true
 		}
+		if n := recipes.MadeOf(w.tensor.Name); n != "" {
+			s.keys[n] = true
+		}
 	}
 }
 

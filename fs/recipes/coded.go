@@ -65,6 +65,17 @@ func Step(t *formats.Tensor) int64 {
 	return cas.ChunkSize
 }
 
+// MadeOf is the name of the tensor that codes, or their scales, are made of, if their own tells; else "".
+func MadeOf(name string) string {
+	for _, of := range [...]struct{ end, by string }{{packed, ""}, {scaleOf, ""}, {absmax, ""}, {rowMax, weight},
+		{eights, weight}} {
+		if stem, ok := strings.CutSuffix(name, of.end); ok {
+			return stem + of.by
+		}
+	}
+	return ""
+}
+
 // mayBeCodes reports whether a tensor may have codes that lie in bytes or whole numbers.
 func mayBeCodes(t *formats.Tensor) bool {
 	switch t.DType {

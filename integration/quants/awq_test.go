@@ -1,12 +1,21 @@
 package quants
 
-import "testing"
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
 
 // mostAWQ is what a file of AWQ may take beside what it was made of, in percent of its size. Alone it takes
-// 88.
+// 88. Its scales and zeros, which are stored alone, take 2.8.
 const mostAWQ = 5
 
+// layers is how many the model has whose weights are quantised.
+const layers = 7
+
 // TestAWQ: codes of weights that were multiplied by factors, clipped, and of some layers divided before that.
+// They stay readable when the weights are gone.
 func TestAWQ(t *testing.T) {
 	m, _ := made(t, t.TempDir(), "awq.py")
 	s := newStore(t, m)
@@ -19,7 +28,34 @@ func TestAWQ(t *testing.T) {
 			t.Errorf("%s takes %.2f %% of its size, want at most %d", f.Path, s.percent(f), mostAWQ)
 		}
 	}
+	if said := s.Run("show", s.Path(m.files[1].Path)); strings.Count(said, "AWQ of "+m.files[0].Path) != layers ||
+		strings.Contains(said, " others, ") {
+		t.Errorf("show says %s", said)
+	}
 	s.same("packed", m.files)
 	s.parts(m.files)
+	s.Run("check", "--read-data", s.Dir)
+	s.Must(os.Remove(s.Path(m.files[0].Path)))
+	s.Run("prune", "--grace", "0s", s.Dir)
+	s.same("without the weights", m.files[1:])
+	s.Run("check", "--read-data", s.Dir)
+}
+
+// TestAWQFirst: the codes are saved before the weights, and compact finds them.
+func TestAWQFirst(t *testing.T) {
+	m, _ := made(t, t.TempDir(), "awq.py")
+	s := newStore(t, m)
+	files := slices.Clone(m.files)
+	slices.Reverse(files)
+	s.add(files)
+	before := s.live()
+	s.Run("compact", s.Dir)
+	took := s.takes[files[0].Path] - (before - s.live())
+	percent := 100 * float64(took) / float64(files[0].size)
+	t.Logf("compact makes it %.2f %%", percent)
+	if percent > mostAWQ {
+		t.Errorf("%s takes %.2f %% of its size, want at most %d", files[0].Path, percent, mostAWQ)
+	}
+	s.same("compacted", files)
 	s.Run("check", "--read-data", s.Dir)
 }
