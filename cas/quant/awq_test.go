@@ -161,8 +161,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// BenchmarkAWQ is of a chunk of 256 KiB, of inputs with and without factors of outputs. Bytes are those of the
-// words.
+// BenchmarkAWQ is of a chunk of 256 KiB, with and without factors of outputs. Bytes are those of the words.
 func BenchmarkAWQ(b *testing.B) {
 	for _, folded := range []bool{false, true} {
 		l := newAWQ(rand.New(rand.NewPCG(35, 36)), 512, 1024, 128, folded)

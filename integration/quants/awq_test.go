@@ -28,8 +28,8 @@ func TestAWQ(t *testing.T) {
 			t.Errorf("%s takes %.2f %% of its size, want at most %d", f.Path, s.percent(f), mostAWQ)
 		}
 	}
-	if said := s.Run("show", s.Path(m.files[1].Path)); strings.Count(said, "AWQ of "+m.files[0].Path) != layers ||
-		strings.Contains(said, " others, ") {
+	said := s.Run("show", s.Path(m.files[1].Path))
+	if strings.Count(said, "AWQ of "+m.files[0].Path) != layers || strings.Contains(said, " others, ") {
 		t.Errorf("show says %s", said)
 	}
 	s.same("packed", m.files)
