@@ -26,6 +26,8 @@ func quantKernels() {
 			v.f8(divides, true)
 		}
 	}
+	awq(false)
+	awq(true)
 	steady8()
 	spread()
 	rangeFactors()

@@ -208,8 +208,8 @@ func normalF16(x float32) (_ float32, ok bool) {
 	return math.Float32frombits((u + 0xfff + u>>13&1) &^ 0x1fff), u<<1>>1-least < over-least
 }
 
-// predictRow sets the codes of a row to those that follow; t are the factors of its outputs.
-func (q *Quantiser) predictRow(codes []byte, x []float32, s float32, t []float32, r *row) {
+// predictRowPortable sets the codes of a row to those that follow; t are the factors of outputs, nil: 1.
+func (q *Quantiser) predictRowPortable(codes []byte, x []float32, s float32, t []float32, r *row) {
 	x, a, z := x[:len(codes)], r.scales[:len(codes)], r.zeros[:len(codes)]
 	switch {
 	case t == nil && q.Variant == HalfF16:

@@ -6,7 +6,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
+	"ckptfs/cas/codectest"
 	"ckptfs/cas/half"
 )
 
@@ -158,6 +160,58 @@ func TestLanes(t *testing.T) {
 	back := make([]byte, 8)
 	if unpackLanes(back, words); !bytes.Equal(back, codes) {
 		t.Errorf("%v", back)
+	}
+}
+
+// TestRows: all levels make the same codes of a row, of any numbers, scales and factors, also around what
+// binary16 has; and read nothing else.
+func TestRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(37, 38))
+	edges := func(n int) []float32 {
+		p := codectest.Edge(t, make([]byte, 4*n))
+		x := unsafe.Slice((*float32)(unsafe.Pointer(&p[0])), n)
+		copy(x, hostile(r, n))
+		for i := range x {
+			switch r.IntN(4) {
+			case 0: // half way between two of binary16, or beside that
+				x[i] = math.Float32frombits(bits(half.FromF16(uint16(r.Uint32()))) + 0xfff + uint32(r.IntN(3)))
+			case 1:
+				x[i] = half.FromF16(uint16(r.Uint32()))
+			}
+		}
+		return x
+	}
+	for round := range 600 {
+		n := 8 * (1 + r.IntN(40))
+		if round > 50 {
+			n = 256
+		}
+		x, factors, room := edges(n), edges(n+8), codectest.Edge(t, make([]byte, n))
+		of := row{output: 8, scales: edges(n), zeros: codectest.Edge(t, make([]byte, n))}
+		for i := range of.zeros {
+			of.zeros[i] = byte(r.IntN(16))
+			switch round % 3 {
+			case 1: // codes in between
+				of.scales[i] = asF16(float32(math.Abs(r.NormFloat64())) / 4)
+				x[i] = float32(r.NormFloat64())
+			case 2:
+				x[i] = float32(r.IntN(41)-20) / 2 * of.scales[i]
+			}
+		}
+		s := []float32{1, asF16(float32(math.Exp(r.NormFloat64()))), edges(1)[0]}[round%3]
+		for v := range uint8(AWQ.Variants()) {
+			q := Quantiser{Format: AWQ, Variant: v}
+			for _, t8 := range [][]float32{nil, factors} {
+				var all [][]byte
+				codectest.Levels(func(string) {
+					q.predictRow(room, x, s, t8, &of)
+					all = append(all, bytes.Clone(room))
+				})
+				if !codectest.Same(all) {
+					t.Fatalf("variant %d, factors of outputs %v: the levels differ: %v", v, t8 != nil, all)
+				}
+			}
+		}
 	}
 }
 

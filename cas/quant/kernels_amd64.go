@@ -125,3 +125,24 @@ func (q *Quantiser) f8(codes []byte, x []float32, s float32) {
 	kernel(&codes[0], &x[0], n, q.factor8(s), &f8Types[q.Format-F8E4M3][0])
 	q.f8Portable(codes[32*n:], x[32*n:len(codes)], s)
 }
+
+// predictRow is predictRowPortable.
+func (q *Quantiser) predictRow(codes []byte, x []float32, s float32, t []float32, r *row) {
+	n := len(codes) / 32
+	if n == 0 || q.Variant != HalfF16 || !simd.Has(simd.AVX2) {
+		q.predictRowPortable(codes, x, s, t, r)
+		return
+	}
+	m := 32 * n
+	_, _, _ = x[:m], r.scales[:m], r.zeros[:m] // the kernels check nothing
+	if t == nil {
+		awqF16AVX2(&codes[0], &x[0], &r.scales[0], nil, &r.zeros[0], n, s)
+	} else {
+		_ = t[r.output:][:m]
+		awqOutputsF16AVX2(&codes[0], &x[0], &r.scales[0], &t[r.output], &r.zeros[0], n, s)
+	}
+	if m < len(codes) {
+		rest := row{output: r.output + m, scales: r.scales[m:], zeros: r.zeros[m:]}
+		q.predictRowPortable(codes[m:], x[m:], s, t, &rest)
+	}
+}

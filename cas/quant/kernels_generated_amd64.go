@@ -166,6 +166,17 @@ func f8TimesAVX2(dst *byte, x *float32, blocks int, s float32, t *uint32)
 //go:noescape
 func f8TimesBF16AVX2(dst *byte, x *float32, blocks int, s float32, t *uint32)
 
+// awqF16AVX2 sets blocks of 32 codes to those of x times s, rounded, over a, whose zeros are z.
+//
+//go:noescape
+func awqF16AVX2(dst *byte, x *float32, a *float32, t *float32, z *byte, blocks int, s float32)
+
+// awqOutputsF16AVX2 sets blocks of 32 codes to those of x times s, rounded, over t, rounded, over a, whose
+// zeros are z.
+//
+//go:noescape
+func awqOutputsF16AVX2(dst *byte, x *float32, a *float32, t *float32, z *byte, blocks int, s float32)
+
 // steady8AVX2 is eight of v times by, each rounded to a whole number of at least lo and at most hi, lo of
 // what is none.
 //

@@ -4524,6 +4524,536 @@ block:
 	VZEROUPPER
 	RET
 
+// func awqF16AVX2(dst *byte, x *float32, a *float32, t *float32, z *byte, blocks int, s float32)
+// Requires: AVX, AVX2
+TEXT ·awqF16AVX2(SB), NOSPLIT, $0-52
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+40(FP), DX
+	MOVQ         a+16(FP), BX
+	MOVQ         t+24(FP), SI
+	MOVQ         z+32(FP), DI
+	VBROADCASTSS s+48(FP), Y0
+
+block:
+	VMULPS    (CX), Y0, Y1
+	VCMPPS    $0x07, Y1, Y1, Y2
+	VPAND     Y2, Y1, Y1
+	VPAND     dwords_7fffffff<>+0(SB), Y1, Y2
+	VPXOR     Y2, Y1, Y1
+	VPSRLD    $0x0d, Y2, Y3
+	VPAND     dwords_1<>+0(SB), Y3, Y3
+	VPADDD    Y2, Y3, Y3
+	VPADDD    dwords_fff<>+0(SB), Y3, Y3
+	VPAND     dwords_ffffe000<>+0(SB), Y3, Y3
+	VADDPS    dwords_3f000000<>+0(SB), Y2, Y4
+	VSUBPS    dwords_3f000000<>+0(SB), Y4, Y4
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, dwords_7f800000<>+0(SB), Y3, Y3
+	VPOR      Y3, Y1, Y1
+	VDIVPS    (BX), Y1, Y1
+	VCMPPS    $0x07, Y1, Y1, Y2
+	VPAND     Y2, Y1, Y1
+	VPAND     dwords_7fffffff<>+0(SB), Y1, Y2
+	VPXOR     Y2, Y1, Y1
+	VPSRLD    $0x0d, Y2, Y3
+	VPAND     dwords_1<>+0(SB), Y3, Y3
+	VPADDD    Y2, Y3, Y3
+	VPADDD    dwords_fff<>+0(SB), Y3, Y3
+	VPAND     dwords_ffffe000<>+0(SB), Y3, Y3
+	VADDPS    dwords_3f000000<>+0(SB), Y2, Y4
+	VSUBPS    dwords_3f000000<>+0(SB), Y4, Y4
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, dwords_7f800000<>+0(SB), Y3, Y3
+	VPOR      Y3, Y1, Y1
+	VMAXPS    dwords_c1800000<>+0(SB), Y1, Y1
+	VMINPS    dwords_41800000<>+0(SB), Y1, Y1
+	VCVTPS2DQ Y1, Y1
+	VPMOVZXBD (DI), Y2
+	VPADDD    Y2, Y1, Y1
+	VPXOR     Y2, Y2, Y2
+	VPMAXSD   Y2, Y1, Y1
+	VPMINSD   dwords_f<>+0(SB), Y1, Y1
+	VMULPS    32(CX), Y0, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VDIVPS    32(BX), Y2, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VMAXPS    dwords_c1800000<>+0(SB), Y2, Y2
+	VMINPS    dwords_41800000<>+0(SB), Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPMOVZXBD 8(DI), Y3
+	VPADDD    Y3, Y2, Y2
+	VPXOR     Y3, Y3, Y3
+	VPMAXSD   Y3, Y2, Y2
+	VPMINSD   dwords_f<>+0(SB), Y2, Y2
+	VPACKUSDW Y2, Y1, Y1
+	VMULPS    64(CX), Y0, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VDIVPS    64(BX), Y2, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VMAXPS    dwords_c1800000<>+0(SB), Y2, Y2
+	VMINPS    dwords_41800000<>+0(SB), Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPMOVZXBD 16(DI), Y3
+	VPADDD    Y3, Y2, Y2
+	VPXOR     Y3, Y3, Y3
+	VPMAXSD   Y3, Y2, Y2
+	VPMINSD   dwords_f<>+0(SB), Y2, Y2
+	VMULPS    96(CX), Y0, Y3
+	VCMPPS    $0x07, Y3, Y3, Y4
+	VPAND     Y4, Y3, Y3
+	VPAND     dwords_7fffffff<>+0(SB), Y3, Y4
+	VPXOR     Y4, Y3, Y3
+	VPSRLD    $0x0d, Y4, Y5
+	VPAND     dwords_1<>+0(SB), Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPADDD    dwords_fff<>+0(SB), Y5, Y5
+	VPAND     dwords_ffffe000<>+0(SB), Y5, Y5
+	VADDPS    dwords_3f000000<>+0(SB), Y4, Y6
+	VSUBPS    dwords_3f000000<>+0(SB), Y6, Y6
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, Y5, Y6, Y5
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, dwords_7f800000<>+0(SB), Y5, Y5
+	VPOR      Y5, Y3, Y3
+	VDIVPS    96(BX), Y3, Y3
+	VCMPPS    $0x07, Y3, Y3, Y4
+	VPAND     Y4, Y3, Y3
+	VPAND     dwords_7fffffff<>+0(SB), Y3, Y4
+	VPXOR     Y4, Y3, Y3
+	VPSRLD    $0x0d, Y4, Y5
+	VPAND     dwords_1<>+0(SB), Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPADDD    dwords_fff<>+0(SB), Y5, Y5
+	VPAND     dwords_ffffe000<>+0(SB), Y5, Y5
+	VADDPS    dwords_3f000000<>+0(SB), Y4, Y6
+	VSUBPS    dwords_3f000000<>+0(SB), Y6, Y6
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, Y5, Y6, Y5
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, dwords_7f800000<>+0(SB), Y5, Y5
+	VPOR      Y5, Y3, Y3
+	VMAXPS    dwords_c1800000<>+0(SB), Y3, Y3
+	VMINPS    dwords_41800000<>+0(SB), Y3, Y3
+	VCVTPS2DQ Y3, Y3
+	VPMOVZXBD 24(DI), Y4
+	VPADDD    Y4, Y3, Y3
+	VPXOR     Y4, Y4, Y4
+	VPMAXSD   Y4, Y3, Y3
+	VPMINSD   dwords_f<>+0(SB), Y3, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPACKUSWB Y2, Y1, Y2
+	VMOVDQU   dwords_0_4_1_5_2_6_3_7<>+0(SB), Y1
+	VPERMD    Y2, Y1, Y2
+	VMOVDQU   Y2, (AX)
+	ADDQ      $0x20, AX
+	ADDQ      $0x20, DI
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, SI
+	DECQ      DX
+	JNZ       block
+	VZEROUPPER
+	RET
+
+DATA dwords_fff<>+0(SB)/4, $0x00000fff
+DATA dwords_fff<>+4(SB)/4, $0x00000fff
+DATA dwords_fff<>+8(SB)/4, $0x00000fff
+DATA dwords_fff<>+12(SB)/4, $0x00000fff
+DATA dwords_fff<>+16(SB)/4, $0x00000fff
+DATA dwords_fff<>+20(SB)/4, $0x00000fff
+DATA dwords_fff<>+24(SB)/4, $0x00000fff
+DATA dwords_fff<>+28(SB)/4, $0x00000fff
+GLOBL dwords_fff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_ffffe000<>+0(SB)/4, $0xffffe000
+DATA dwords_ffffe000<>+4(SB)/4, $0xffffe000
+DATA dwords_ffffe000<>+8(SB)/4, $0xffffe000
+DATA dwords_ffffe000<>+12(SB)/4, $0xffffe000
+DATA dwords_ffffe000<>+16(SB)/4, $0xffffe000
+DATA dwords_ffffe000<>+20(SB)/4, $0xffffe000
+DATA dwords_ffffe000<>+24(SB)/4, $0xffffe000
+DATA dwords_ffffe000<>+28(SB)/4, $0xffffe000
+GLOBL dwords_ffffe000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_387fffff<>+0(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+4(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+8(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+12(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+16(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+20(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+24(SB)/4, $0x387fffff
+DATA dwords_387fffff<>+28(SB)/4, $0x387fffff
+GLOBL dwords_387fffff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_477fefff<>+0(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+4(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+8(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+12(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+16(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+20(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+24(SB)/4, $0x477fefff
+DATA dwords_477fefff<>+28(SB)/4, $0x477fefff
+GLOBL dwords_477fefff<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_7f800000<>+0(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+4(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+8(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+12(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+16(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+20(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+24(SB)/4, $0x7f800000
+DATA dwords_7f800000<>+28(SB)/4, $0x7f800000
+GLOBL dwords_7f800000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_c1800000<>+0(SB)/4, $0xc1800000
+DATA dwords_c1800000<>+4(SB)/4, $0xc1800000
+DATA dwords_c1800000<>+8(SB)/4, $0xc1800000
+DATA dwords_c1800000<>+12(SB)/4, $0xc1800000
+DATA dwords_c1800000<>+16(SB)/4, $0xc1800000
+DATA dwords_c1800000<>+20(SB)/4, $0xc1800000
+DATA dwords_c1800000<>+24(SB)/4, $0xc1800000
+DATA dwords_c1800000<>+28(SB)/4, $0xc1800000
+GLOBL dwords_c1800000<>(SB), RODATA|NOPTR, $32
+
+DATA dwords_41800000<>+0(SB)/4, $0x41800000
+DATA dwords_41800000<>+4(SB)/4, $0x41800000
+DATA dwords_41800000<>+8(SB)/4, $0x41800000
+DATA dwords_41800000<>+12(SB)/4, $0x41800000
+DATA dwords_41800000<>+16(SB)/4, $0x41800000
+DATA dwords_41800000<>+20(SB)/4, $0x41800000
+DATA dwords_41800000<>+24(SB)/4, $0x41800000
+DATA dwords_41800000<>+28(SB)/4, $0x41800000
+GLOBL dwords_41800000<>(SB), RODATA|NOPTR, $32
+
+// func awqOutputsF16AVX2(dst *byte, x *float32, a *float32, t *float32, z *byte, blocks int, s float32)
+// Requires: AVX, AVX2
+TEXT ·awqOutputsF16AVX2(SB), NOSPLIT, $0-52
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         blocks+40(FP), DX
+	MOVQ         a+16(FP), BX
+	MOVQ         t+24(FP), SI
+	MOVQ         z+32(FP), DI
+	VBROADCASTSS s+48(FP), Y0
+
+block:
+	VMULPS    (CX), Y0, Y1
+	VCMPPS    $0x07, Y1, Y1, Y2
+	VPAND     Y2, Y1, Y1
+	VPAND     dwords_7fffffff<>+0(SB), Y1, Y2
+	VPXOR     Y2, Y1, Y1
+	VPSRLD    $0x0d, Y2, Y3
+	VPAND     dwords_1<>+0(SB), Y3, Y3
+	VPADDD    Y2, Y3, Y3
+	VPADDD    dwords_fff<>+0(SB), Y3, Y3
+	VPAND     dwords_ffffe000<>+0(SB), Y3, Y3
+	VADDPS    dwords_3f000000<>+0(SB), Y2, Y4
+	VSUBPS    dwords_3f000000<>+0(SB), Y4, Y4
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, dwords_7f800000<>+0(SB), Y3, Y3
+	VPOR      Y3, Y1, Y1
+	VDIVPS    (SI), Y1, Y1
+	VCMPPS    $0x07, Y1, Y1, Y2
+	VPAND     Y2, Y1, Y1
+	VPAND     dwords_7fffffff<>+0(SB), Y1, Y2
+	VPXOR     Y2, Y1, Y1
+	VPSRLD    $0x0d, Y2, Y3
+	VPAND     dwords_1<>+0(SB), Y3, Y3
+	VPADDD    Y2, Y3, Y3
+	VPADDD    dwords_fff<>+0(SB), Y3, Y3
+	VPAND     dwords_ffffe000<>+0(SB), Y3, Y3
+	VADDPS    dwords_3f000000<>+0(SB), Y2, Y4
+	VSUBPS    dwords_3f000000<>+0(SB), Y4, Y4
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, dwords_7f800000<>+0(SB), Y3, Y3
+	VPOR      Y3, Y1, Y1
+	VDIVPS    (BX), Y1, Y1
+	VCMPPS    $0x07, Y1, Y1, Y2
+	VPAND     Y2, Y1, Y1
+	VPAND     dwords_7fffffff<>+0(SB), Y1, Y2
+	VPXOR     Y2, Y1, Y1
+	VPSRLD    $0x0d, Y2, Y3
+	VPAND     dwords_1<>+0(SB), Y3, Y3
+	VPADDD    Y2, Y3, Y3
+	VPADDD    dwords_fff<>+0(SB), Y3, Y3
+	VPAND     dwords_ffffe000<>+0(SB), Y3, Y3
+	VADDPS    dwords_3f000000<>+0(SB), Y2, Y4
+	VSUBPS    dwords_3f000000<>+0(SB), Y4, Y4
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y2, Y5
+	VPBLENDVB Y5, dwords_7f800000<>+0(SB), Y3, Y3
+	VPOR      Y3, Y1, Y1
+	VMAXPS    dwords_c1800000<>+0(SB), Y1, Y1
+	VMINPS    dwords_41800000<>+0(SB), Y1, Y1
+	VCVTPS2DQ Y1, Y1
+	VPMOVZXBD (DI), Y2
+	VPADDD    Y2, Y1, Y1
+	VPXOR     Y2, Y2, Y2
+	VPMAXSD   Y2, Y1, Y1
+	VPMINSD   dwords_f<>+0(SB), Y1, Y1
+	VMULPS    32(CX), Y0, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VDIVPS    32(SI), Y2, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VDIVPS    32(BX), Y2, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VMAXPS    dwords_c1800000<>+0(SB), Y2, Y2
+	VMINPS    dwords_41800000<>+0(SB), Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPMOVZXBD 8(DI), Y3
+	VPADDD    Y3, Y2, Y2
+	VPXOR     Y3, Y3, Y3
+	VPMAXSD   Y3, Y2, Y2
+	VPMINSD   dwords_f<>+0(SB), Y2, Y2
+	VPACKUSDW Y2, Y1, Y1
+	VMULPS    64(CX), Y0, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VDIVPS    64(SI), Y2, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VDIVPS    64(BX), Y2, Y2
+	VCMPPS    $0x07, Y2, Y2, Y3
+	VPAND     Y3, Y2, Y2
+	VPAND     dwords_7fffffff<>+0(SB), Y2, Y3
+	VPXOR     Y3, Y2, Y2
+	VPSRLD    $0x0d, Y3, Y4
+	VPAND     dwords_1<>+0(SB), Y4, Y4
+	VPADDD    Y3, Y4, Y4
+	VPADDD    dwords_fff<>+0(SB), Y4, Y4
+	VPAND     dwords_ffffe000<>+0(SB), Y4, Y4
+	VADDPS    dwords_3f000000<>+0(SB), Y3, Y5
+	VSUBPS    dwords_3f000000<>+0(SB), Y5, Y5
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y3, Y6
+	VPBLENDVB Y6, dwords_7f800000<>+0(SB), Y4, Y4
+	VPOR      Y4, Y2, Y2
+	VMAXPS    dwords_c1800000<>+0(SB), Y2, Y2
+	VMINPS    dwords_41800000<>+0(SB), Y2, Y2
+	VCVTPS2DQ Y2, Y2
+	VPMOVZXBD 16(DI), Y3
+	VPADDD    Y3, Y2, Y2
+	VPXOR     Y3, Y3, Y3
+	VPMAXSD   Y3, Y2, Y2
+	VPMINSD   dwords_f<>+0(SB), Y2, Y2
+	VMULPS    96(CX), Y0, Y3
+	VCMPPS    $0x07, Y3, Y3, Y4
+	VPAND     Y4, Y3, Y3
+	VPAND     dwords_7fffffff<>+0(SB), Y3, Y4
+	VPXOR     Y4, Y3, Y3
+	VPSRLD    $0x0d, Y4, Y5
+	VPAND     dwords_1<>+0(SB), Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPADDD    dwords_fff<>+0(SB), Y5, Y5
+	VPAND     dwords_ffffe000<>+0(SB), Y5, Y5
+	VADDPS    dwords_3f000000<>+0(SB), Y4, Y6
+	VSUBPS    dwords_3f000000<>+0(SB), Y6, Y6
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, Y5, Y6, Y5
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, dwords_7f800000<>+0(SB), Y5, Y5
+	VPOR      Y5, Y3, Y3
+	VDIVPS    96(SI), Y3, Y3
+	VCMPPS    $0x07, Y3, Y3, Y4
+	VPAND     Y4, Y3, Y3
+	VPAND     dwords_7fffffff<>+0(SB), Y3, Y4
+	VPXOR     Y4, Y3, Y3
+	VPSRLD    $0x0d, Y4, Y5
+	VPAND     dwords_1<>+0(SB), Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPADDD    dwords_fff<>+0(SB), Y5, Y5
+	VPAND     dwords_ffffe000<>+0(SB), Y5, Y5
+	VADDPS    dwords_3f000000<>+0(SB), Y4, Y6
+	VSUBPS    dwords_3f000000<>+0(SB), Y6, Y6
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, Y5, Y6, Y5
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, dwords_7f800000<>+0(SB), Y5, Y5
+	VPOR      Y5, Y3, Y3
+	VDIVPS    96(BX), Y3, Y3
+	VCMPPS    $0x07, Y3, Y3, Y4
+	VPAND     Y4, Y3, Y3
+	VPAND     dwords_7fffffff<>+0(SB), Y3, Y4
+	VPXOR     Y4, Y3, Y3
+	VPSRLD    $0x0d, Y4, Y5
+	VPAND     dwords_1<>+0(SB), Y5, Y5
+	VPADDD    Y4, Y5, Y5
+	VPADDD    dwords_fff<>+0(SB), Y5, Y5
+	VPAND     dwords_ffffe000<>+0(SB), Y5, Y5
+	VADDPS    dwords_3f000000<>+0(SB), Y4, Y6
+	VSUBPS    dwords_3f000000<>+0(SB), Y6, Y6
+	VPCMPGTD  dwords_387fffff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, Y5, Y6, Y5
+	VPCMPGTD  dwords_477fefff<>+0(SB), Y4, Y7
+	VPBLENDVB Y7, dwords_7f800000<>+0(SB), Y5, Y5
+	VPOR      Y5, Y3, Y3
+	VMAXPS    dwords_c1800000<>+0(SB), Y3, Y3
+	VMINPS    dwords_41800000<>+0(SB), Y3, Y3
+	VCVTPS2DQ Y3, Y3
+	VPMOVZXBD 24(DI), Y4
+	VPADDD    Y4, Y3, Y3
+	VPXOR     Y4, Y4, Y4
+	VPMAXSD   Y4, Y3, Y3
+	VPMINSD   dwords_f<>+0(SB), Y3, Y3
+	VPACKUSDW Y3, Y2, Y2
+	VPACKUSWB Y2, Y1, Y2
+	VMOVDQU   dwords_0_4_1_5_2_6_3_7<>+0(SB), Y1
+	VPERMD    Y2, Y1, Y2
+	VMOVDQU   Y2, (AX)
+	ADDQ      $0x20, AX
+	ADDQ      $0x20, DI
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, SI
+	DECQ      DX
+	JNZ       block
+	VZEROUPPER
+	RET
+
 // func steady8AVX2(v *float32, by float32, lo float32, hi float32) (all uint64)
 // Requires: AVX, AVX2
 TEXT ·steady8AVX2(SB), NOSPLIT, $0-32
