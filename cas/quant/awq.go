@@ -56,10 +56,10 @@ func (g *Scales) AsideOf(n int) (first, count, scales, zeros int) {
 	return first, (input+inputs-1)/g.Tall - first + 1, g.Cols * g.Type.size(), g.Cols / 2
 }
 
-func (q *Quantiser) checkAWQ(n int) error {
-	g := &q.Scales
+// checkAWQ is check, of n elements; aside is Quantiser.Aside.
+func (g *Scales) checkAWQ(n int, aside []byte) error {
 	if g.Type > F16 {
-		return fmt.Errorf("%w: scales of type %d of %v", cas.ErrNewer, g.Type, q.Format)
+		return fmt.Errorf("%w: scales of type %d of %v", cas.ErrNewer, g.Type, AWQ)
 	}
 	if g.Tall == 0 || g.Wide != 1 || g.Cols%lanes != 0 || g.At%lanes != 0 {
 		return fmt.Errorf("%w: %d by %d outputs in groups of %d by %d", cas.ErrCorrupt, g.Rows, g.Cols, g.Tall,
@@ -68,20 +68,20 @@ func (q *Quantiser) checkAWQ(n int) error {
 	if n == 0 {
 		return nil
 	}
-	if _, count, scales, zeros := g.AsideOf(n); len(q.Aside) != count*(scales+zeros) {
-		return fmt.Errorf("%w: %d bytes of scales and zeros, want %d", cas.ErrCorrupt, len(q.Aside),
+	if _, count, scales, zeros := g.AsideOf(n); len(aside) != count*(scales+zeros) {
+		return fmt.Errorf("%w: %d bytes of scales and zeros, want %d", cas.ErrCorrupt, len(aside),
 			count*(scales+zeros))
 	}
 	return nil
 }
 
-// boundAWQ is Bound.
-func (q *Quantiser) boundAWQ(n int) int {
+// boundAWQ is Quantiser.Bound.
+func (g *Scales) boundAWQ(n int) int {
 	if n == 0 {
 		return 0
 	}
-	_, inputs := q.Scales.inputs(n)
-	return 2*(inputs+q.Scales.Cols) + n + n/shapes[q.Format].sub + 1
+	_, inputs := g.inputs(n)
+	return 2*(inputs+g.Cols) + n + n/shapes[AWQ].sub + 1
 }
 
 // channels are the factors of AWQ.

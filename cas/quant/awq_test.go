@@ -174,7 +174,8 @@ func TestRows(t *testing.T) {
 		for i := range x {
 			switch r.IntN(4) {
 			case 0: // half way between two of binary16, or beside that
-				x[i] = math.Float32frombits(bits(half.FromF16(uint16(r.Uint32()))) + 0xfff + uint32(r.IntN(3)))
+				f := half.FromF16(uint16(r.Uint32()))
+				x[i] = math.Float32frombits(bits(f) + 0xfff + uint32(r.IntN(3)))
 			case 1:
 				x[i] = half.FromF16(uint16(r.Uint32()))
 			}

@@ -194,7 +194,7 @@ func (q *Quantiser) check(n int) error {
 			return fmt.Errorf("%w: scales of type %d of %v", cas.ErrNewer, q.Scales.Type, q.Format)
 		}
 		if q.Format == AWQ {
-			if err := q.checkAWQ(n); err != nil {
+			if err := q.Scales.checkAWQ(n, q.Aside); err != nil {
 				return err
 			}
 		}
@@ -226,7 +226,7 @@ func (q *Quantiser) Bound(n int) int {
 	}
 	s := &shapes[q.Format]
 	if q.Format == AWQ {
-		return q.boundAWQ(n)
+		return q.Scales.boundAWQ(n)
 	}
 	if q.Format.Apart() {
 		return 4*q.Scales.count(n) + n + n/s.sub + 1
