@@ -107,7 +107,7 @@ func (f *fitter) input(r *row, outputs []float32) (s float32, wrong int) {
 	f.row(r)
 	l := &f.line
 	lo, hi, unsure := l.bounds()
-	mid := (lo + hi) / 2
+	mid := float32((lo + hi) / 2) // not fused with what it is taken from
 	first, last := int(f16(lo))-1, int(f16(hi))+1
 	if last-first >= tried {
 		first = int(f16(mid)) - tried/2
@@ -265,7 +265,7 @@ func (l *line) add(r float32, code, zero byte) {
 func (l *line) squares() (rr, mr float32) {
 	for i := range l.known {
 		k := &l.known[i]
-		if m := (k.lo + k.hi) / 2; m-m == 0 && k.r-k.r == 0 {
+		if m := float32((k.lo + k.hi) / 2); m-m == 0 && k.r-k.r == 0 {
 			rr += float32(k.r * k.r)
 			mr += float32(m * k.r)
 		}
