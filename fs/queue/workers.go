@@ -81,7 +81,7 @@ func newPositions() positions {
 	return positions{byPath, within{places: map[*content.File]place{}}}
 }
 
-func (p positions) of(path string) runs.Position {
+func (p *positions) of(path string) runs.Position {
 	at, ok := p.byPath.Get(path)
 	if !ok {
 		at = runs.PositionOf(path)
