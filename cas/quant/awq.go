@@ -181,8 +181,8 @@ func asF16(x float32) float32 {
 
 // unroundedAWQ is what the code of a number is rounded from, less its zero: s is its input's factor, t its
 // output's, a its scale.
-func (q *Quantiser) unroundedAWQ(x, s, t, a float32) float32 {
-	switch q.Variant {
+func unroundedAWQ(variant uint8, x, s, t, a float32) float32 {
+	switch variant {
 	case HalfF16:
 		return asF16(asF16(asF16(float32(x*s))/t) / a)
 	case HalfBF16:
@@ -208,11 +208,12 @@ func normalF16(x float32) (_ float32, ok bool) {
 	return math.Float32frombits((u + 0xfff + u>>13&1) &^ 0x1fff), u<<1>>1-least < over-least
 }
 
-// predictRowPortable sets the codes of a row to those that follow; t are the factors of outputs, nil: 1.
-func (q *Quantiser) predictRowPortable(codes []byte, x []float32, s float32, t []float32, r *row) {
+// predictPortable sets codes to those that follow from the numbers of a row; t are the factors of outputs,
+// nil: 1.
+func (r *row) predictPortable(variant uint8, codes []byte, x []float32, s float32, t []float32) {
 	x, a, z := x[:len(codes)], r.scales[:len(codes)], r.zeros[:len(codes)]
 	switch {
-	case t == nil && q.Variant == HalfF16:
+	case t == nil && variant == HalfF16:
 		for i, x := range x {
 			y, ok := normalF16(float32(x * s))
 			if !ok {
@@ -227,12 +228,12 @@ func (q *Quantiser) predictRowPortable(codes []byte, x []float32, s float32, t [
 		}
 	case t == nil:
 		for i, x := range x {
-			codes[i] = wholeAWQ(q.unroundedAWQ(x, s, 1, a[i]), z[i])
+			codes[i] = wholeAWQ(unroundedAWQ(variant, x, s, 1, a[i]), z[i])
 		}
 	default:
 		t = t[r.output:][:len(codes)]
 		for i, x := range x {
-			codes[i] = wholeAWQ(q.unroundedAWQ(x, s, t[i], a[i]), z[i])
+			codes[i] = wholeAWQ(unroundedAWQ(variant, x, s, t[i], a[i]), z[i])
 		}
 	}
 }
@@ -240,7 +241,7 @@ func (q *Quantiser) predictRowPortable(codes []byte, x []float32, s float32, t [
 // predictAWQ sets codes to those that follow.
 func (q *Quantiser) predictAWQ(codes []byte, x []float32, ch *channels) {
 	q.rows(len(x), func(r *row) {
-		q.predictRow(codes[r.from:r.to], x[r.from:r.to], ch.inputs[r.input], ch.outputs, r)
+		r.predict(q.Variant, codes[r.from:r.to], x[r.from:r.to], ch.inputs[r.input], ch.outputs)
 	})
 }
 
@@ -298,7 +299,7 @@ func (q *Quantiser) correctAWQ(c *coder, k *correction, guess, codes []byte, x [
 			if ch.outputs != nil {
 				t = ch.outputs[r.output+o]
 			}
-			v := q.unroundedAWQ(x[i], ch.inputs[r.input], t, r.scales[o])
+			v := unroundedAWQ(q.Variant, x[i], ch.inputs[r.input], t, r.scales[o])
 			group, up := groupOf(v - float32(int32(guess[i])-int32(r.zeros[o])))
 			if codes[i] != guess[i] {
 				k.codes++

@@ -201,11 +201,10 @@ func TestRows(t *testing.T) {
 		}
 		s := []float32{1, asF16(float32(math.Exp(r.NormFloat64()))), edges(1)[0]}[round%3]
 		for v := range uint8(AWQ.Variants()) {
-			q := Quantiser{Format: AWQ, Variant: v}
 			for _, t8 := range [][]float32{nil, factors} {
 				var all [][]byte
 				codectest.Levels(func(string) {
-					q.predictRow(room, x, s, t8, &of)
+					of.predict(v, room, x, s, t8)
 					all = append(all, bytes.Clone(room))
 				})
 				if !codectest.Same(all) {

@@ -138,7 +138,7 @@ func (f *fitter) wrong(r *row, outputs []float32, s float32, some []bound) (n in
 		if outputs != nil {
 			t = outputs[r.output+o]
 		}
-		v := f.q.unroundedAWQ(f.x[r.from+o], s, t, r.scales[o])
+		v := unroundedAWQ(f.q.Variant, f.x[r.from+o], s, t, r.scales[o])
 		if wholeAWQ(v, r.zeros[o]) != f.codes[r.from+o] {
 			n++
 		}

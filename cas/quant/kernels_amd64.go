@@ -126,11 +126,11 @@ func (q *Quantiser) f8(codes []byte, x []float32, s float32) {
 	q.f8Portable(codes[32*n:], x[32*n:len(codes)], s)
 }
 
-// predictRow is predictRowPortable.
-func (q *Quantiser) predictRow(codes []byte, x []float32, s float32, t []float32, r *row) {
+// predict is predictPortable.
+func (r *row) predict(variant uint8, codes []byte, x []float32, s float32, t []float32) {
 	n := len(codes) / 32
-	if n == 0 || q.Variant != HalfF16 || !simd.Has(simd.AVX2) {
-		q.predictRowPortable(codes, x, s, t, r)
+	if n == 0 || variant != HalfF16 || !simd.Has(simd.AVX2) {
+		r.predictPortable(variant, codes, x, s, t)
 		return
 	}
 	m := 32 * n
@@ -143,6 +143,6 @@ func (q *Quantiser) predictRow(codes []byte, x []float32, s float32, t []float32
 	}
 	if m < len(codes) {
 		rest := row{output: r.output + m, scales: r.scales[m:], zeros: r.zeros[m:]}
-		q.predictRowPortable(codes[m:], x[m:], s, t, &rest)
+		rest.predictPortable(variant, codes[m:], x[m:], s, t)
 	}
 }

@@ -12,8 +12,8 @@ func (q *Quantiser) f8(codes []byte, x []float32, s float32) { q.f8Portable(code
 
 func steady8(v *[8]float32, by, lo, hi float32) uint64 { return steady8Portable(v, by, lo, hi) }
 
-func (q *Quantiser) predictRow(codes []byte, x []float32, s float32, t []float32, r *row) {
-	q.predictRowPortable(codes, x, s, t, r)
+func (r *row) predict(variant uint8, codes []byte, x []float32, s float32, t []float32) {
+	r.predictPortable(variant, codes, x, s, t)
 }
 
 func (r *ranges) spread(e *extremes, blocks int) { r.spreadPortable(e, blocks) }

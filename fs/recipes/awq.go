@@ -1,6 +1,8 @@
 package recipes
 
 import (
+	"slices"
+
 	"ckptfs/cas"
 	"ckptfs/cas/half"
 	"ckptfs/cas/quant"
@@ -75,13 +77,7 @@ func (b *beside) after(bases []cas.Hash, end int64, first, groups int64) (all []
 		for k := from / cas.ChunkSize; k*cas.ChunkSize < to; k++ {
 			begin := k * cas.ChunkSize
 			stop := min(begin+cas.ChunkSize, int64(len(b.parts[i])))
-			at := -1
-			for j, h := range bases {
-				if h == chunks[k] {
-					at = j
-				}
-			}
-			if at >= 0 {
+			if slices.Contains(bases, chunks[k]) {
 				return nil, nil // it is also one of the weights': not of AWQ
 			}
 			bases = append(bases, chunks[k])
