@@ -37,15 +37,11 @@ type within struct {
 // meanwhile.
 func lookWithin(q *Queue, files []*content.File) {
 	q.mu.AssertHeld()
-	sizes := map[*content.File]int64{}
+	sizes, steps := map[*content.File]int64{}, map[string]bool{}
 	for _, f := range files {
-		if _, known := q.positions.places[f]; !known {
+		if p, known := q.positions.places[f]; !known {
 			sizes[f] = q.backlog.queued[f].bytes
-		}
-	}
-	steps := map[string]bool{}
-	for _, f := range files {
-		if p := q.positions.places[f]; p.turn > order.FirstTurn {
+		} else if p.turn > order.FirstTurn {
 			steps[p.step] = true
 		}
 	}
@@ -62,7 +58,9 @@ func lookWithin(q *Queue, files []*content.File) {
 		}
 		m := look(f, size)
 		p := place{strings.Join(names[:3], "/"), m.Turn(names[3:])}
-		found[f], steps[p.step] = p, true
+		if found[f] = p; p.turn > order.FirstTurn {
+			steps[p.step] = true
+		}
 	}
 	for step := range steps {
 		steps[step] = q.o.Writing != nil && q.o.Writing(step)

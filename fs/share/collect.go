@@ -214,9 +214,9 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 	if err == nil && (k != nil && k.Next != nil || k == nil && isStub(n)) { // after a crash
 		lacks := c.lazy.ensure(ctx, path.Dir(p))
 		k, err = c.known(p)
-		cut := k.Bare() && n.IsDir() && !c.isMade(ctx, p) ||
-			k != nil && k.Next != nil && !errors.Is(lacks, errAgain)
-		if err == nil && lacks != nil && cut { // perhaps it has not all its attributes yet
+		cut := lacks != nil && (k.Bare() && n.IsDir() && !c.isMade(ctx, p) ||
+			k != nil && k.Next != nil && !errors.Is(lacks, errAgain))
+		if err == nil && cut { // perhaps it has not all its attributes yet
 			c.unready = true
 			c.note(p, lacks.Error())
 			return nil

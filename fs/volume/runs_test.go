@@ -439,7 +439,7 @@ func TestLightningScores(t *testing.T) {
 	}
 }
 
-// A folder whose name begins with a dot is no run, whoever asks for it, and however often.
+// A folder whose name begins with a dot is no run, also for a caller who asks for it by name, and more than once.
 func TestDotIsNoRun(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs")
