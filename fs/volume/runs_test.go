@@ -439,7 +439,7 @@ func TestLightningScores(t *testing.T) {
 	}
 }
 
-// A folder whose name begins with a dot is no run, also for a caller who asks for it by name, and more than once.
+// A folder whose name begins with a dot is no run, also for a caller who asks for it by name, and not later.
 func TestDotIsNoRun(t *testing.T) {
 	r := newRig(t)
 	r.mkdir("runs")
