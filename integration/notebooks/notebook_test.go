@@ -29,7 +29,7 @@ func TestNotebook(t *testing.T) {
 		"print(changes":    {"1 tensors are equal, 262144 bytes"},
 		"import networkx":  {"runs/a/1/model.safetensors → runs/a/2/model.safetensors (previous step)"},
 		"store.du":         {"runs/a", "alone_bytes"},
-		"status = ":        {"'failures': []", "'torn steps': 0"},
+		"status = ":        {"'failures': []", "'torn steps': 0", "'damaged': []"},
 		"files = ":         {"runs/a/10/metrics.json"},
 		"models = ":        {"body", "(256, 256)"},
 	}
