@@ -27,8 +27,9 @@ func (a *app) checkCmd() *cobra.Command {
 		Long: `Checks whether the store of PATH is sound: the record, manifest, size and chunks of each file; the header, records and
 footer of each segment; the index against the segments. --read-data reads and decodes everything stored and compares it
 with its hash; --read-data-subset 5% does so for a random share. The store may be in use. Nothing is changed, except
-that an unmounted store that was not closed in order is repaired first. Damage of data stays known, and status says so,
-until a check --read-data of the mounted store finds it whole.
+that an unmounted store that was not closed in order is repaired first. When the store was checked, and what was found,
+is kept: status says so. Damage of data stays known until a check --read-data finds it whole. What a check finds is not
+kept of a store that is mounted to be read only, or is another user's; it says so.
 
 Damage is printed with the files and tensors that it touches and the command that repairs what can be repaired. The exit
 code is then 6.`,
@@ -105,6 +106,9 @@ func printChecked(w io.Writer, c *control.Checked, todo []string) {
 	if c.Unseen > 0 {
 		fmt.Fprintf(w, "%s; --read-data looks again\n",
 			paint.Bad(text.Plural(c.Unseen, "problem")+" known of data that was not read now"))
+	}
+	if c.NotKept != "" {
+		fmt.Fprintf(w, "status will not know of this check: %s\n", text.Printable(c.NotKept))
 	}
 	if len(todo) > 0 {
 		fmt.Fprintf(w, "to repair:\n")

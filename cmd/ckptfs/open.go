@@ -15,7 +15,11 @@ import (
 func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
 	o := asOpened(a, store)
 	o.ReadOnly = how != readWrite
-	return volume.Open(o)
+	v, err := volume.Open(o)
+	if err == nil && how == readOnly {
+		v.KeepChecks()
+	}
+	return v, err
 }
 
 // asOpened is how a command opens a store.

@@ -339,6 +339,7 @@ type Checked struct {
 	Data        int64     `json:"data_problems,omitempty"`  // of those: a check that reads no data does not see them
 	Unseen      int64     `json:"known_problems,omitempty"` // besides: seen before, in data that was not read this time
 	Problems    []Problem `json:"problems"`                 // cut short when there are many
+	NotKept     string    `json:"not_kept,omitempty"`       // why Status and later checks will not know of it
 }
 
 // Problem is one thing that is wrong.

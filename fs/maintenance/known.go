@@ -15,11 +15,15 @@ const (
 
 // checked notes that a check has ended, which says what it was in is. If it did not read all data, what
 // earlier ones saw there is still known, but for the local copies of files that have none any more. out is
-// told how much of that it did not see itself.
+// told how much of that it did not see itself, and why nobody will know of it later.
 func (l *Last) checked(
 	p *Passes, all bool, evicted map[string]bool, out *control.Checked, is *control.LastCheck,
 ) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Beside {
+		_ = l.recallLocked(p.Folder) // what cannot be read says nothing
+	}
 	was := l.Check.Load()
 	if all {
 		was = nil
@@ -27,8 +31,7 @@ func (l *Last) checked(
 	was = without(was, func(p *control.Problem) bool { return p.Repair == repairEvict && evicted[p.Path] })
 	after(is, was, out)
 	l.Check.Store(is)
-	l.mu.Unlock()
-	l.keep(p)
+	out.NotKept = l.keepLocked(p)
 }
 
 // copies are the files whose local copies were seen to be damaged.

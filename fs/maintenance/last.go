@@ -38,12 +38,22 @@ type Last struct {
 	Prune atomic.Pointer[control.LastPrune] // nil: none is known
 	Check atomic.Pointer[control.LastCheck] // likewise
 
-	mu    sync.Mutex // held while the file is written
+	// Beside is set of a process that reads the store beside others. What its checks find is written down all
+	// the same, with what others have written since the store was opened.
+	Beside bool
+
+	mu    sync.Mutex // held while the file is read and written
 	newer bool       // a later version wrote the file
 }
 
-// Recall reads what an earlier process left. It is called before the first pass.
+// Recall reads what an earlier process left, or one beside this one.
 func (l *Last) Recall(store *disk.Folder) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recallLocked(store)
+}
+
+func (l *Last) recallLocked(store *disk.Folder) error {
 	f, err := store.Open(tree.UpkeepFile, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -80,15 +90,31 @@ func (l *Last) Recall(store *disk.Folder) error {
 func (l *Last) keep(p *Passes) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.ReadOnly || l.newer {
-		return
+	l.keepLocked(p)
+}
+
+// keepLocked writes it down, and returns why that is not done, or "".
+func (l *Last) keepLocked(p *Passes) (why string) {
+	switch {
+	case l.newer:
+		return "a later version of ckptfs keeps it"
+	case p.ReadOnly && !l.Beside:
+		return "the store is mounted to be read only"
+	case l.Beside:
+		if st, err := p.Folder.Stat(); err == nil && int(st.Uid) != os.Geteuid() {
+			return fmt.Sprintf("the store belongs to user %d", st.Uid)
+		}
 	}
 	b, err := json.Marshal(lasted{lastVersion, l.Prune.Load(), l.Check.Load()})
 	if err == nil {
 		err = tree.WriteSynced(p.Folder, tree.UpkeepFile, append(b, '\n'))
 	}
-	if err != nil {
+	if err == nil {
+		return ""
+	}
+	if !l.Beside { // whose command says so itself
 		p.Report(slog.LevelWarn, "when the store was pruned and checked last will not be known after a restart",
 			"reason", err)
 	}
+	return err.Error()
 }

@@ -78,6 +78,9 @@ func looking(v *Volume) *int64 {
 }
 
 func upkeepOf(v *Volume) control.Upkeep {
+	if v.passes.Last.Beside {
+		_ = v.passes.Last.Recall(v.folder) // another reader may have checked it; the open told why not
+	}
 	u := control.Upkeep{Looking: looking(v),
 		LastPrune: v.passes.Last.Prune.Load(), LastCheck: v.passes.Last.Check.Load()}
 	u.ComparesBLAKE3 = !v.store.Trusted() && v.store.Stats().Segments > 0

@@ -212,3 +212,64 @@ func TestDamageIsBounded(t *testing.T) {
 		r = r.reopen()
 	}
 }
+
+// What a check of a store that is only read finds is known afterwards, also beside another reader. A reader
+// that is to change nothing says that it keeps nothing.
+func TestChecksOfReadersAreKept(t *testing.T) {
+	r := newRig(t)
+	r.write("hurt", random(700<<10, 1))
+	r.sync()
+	r.evictAll()
+	r.check()
+	_, m := r.manifestOf("hurt")
+	spans, err := m.Objects[0].Spans(r.store.Get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.damage(spans[0].Hash)
+	problems := func(r *rig) int64 {
+		t.Helper()
+		st, err := r.Status(t.Context())
+		if err != nil || st.LastCheck == nil {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		return st.LastCheck.Problems
+	}
+	reads := func(o *Options) { o.ReadOnly, o.Create = true, false }
+	r = r.reopen(reads)
+	before := r.upkeep()
+	if c := r.check(); c.Damaged != 2 || c.NotKept == "" || r.upkeep() != before {
+		t.Errorf("read only: %+v, %s became %s", c, before, r.upkeep())
+	}
+	r = r.reopen(reads)
+	r.KeepChecks()
+	beside := openRig(t, r.dir, reads)
+	beside.KeepChecks()
+	if n := problems(beside); n != 0 {
+		t.Errorf("a check that is not kept told of %d problems", n)
+	}
+	if c := r.check(); c.Damaged != 2 || c.NotKept != "" {
+		t.Errorf("%+v", c)
+	}
+	if n := problems(beside); n != 2 {
+		t.Errorf("beside it: %d problems are known", n)
+	}
+	quick, err := beside.Check(t.Context(), control.CheckOptions{}, nil)
+	if err != nil || quick.Unseen != 2 {
+		t.Errorf("%+v, %v", quick, err)
+	}
+	beside.close()
+	if r = r.reopen(); problems(r) != 2 {
+		t.Errorf("when it is opened again: %d problems are known", problems(r))
+	}
+}
+
+// upkeep is what tree.UpkeepFile has.
+func (r *rig) upkeep() string {
+	r.t.Helper()
+	p, err := os.ReadFile(r.at(tree.UpkeepFile))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(p)
+}
