@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"ckptfs/cas/golden"
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/fs/control"
 )
@@ -39,5 +43,36 @@ func TestGoldens(t *testing.T) {
 		var b bytes.Buffer
 		print(&b)
 		golden.Same(t, name, b.String())
+	}
+}
+
+// What cannot be printed is an error, whatever prints it.
+func TestFullOutput(t *testing.T) {
+	store := packedStore(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	file := filepath.Join(store, "tree", "kept")
+	for _, args := range [][]string{{"runs", store}, {"stats", store}, {"ls", store}, {"status", store},
+		{"check", store}, {"du", store}, {"diff", file, file}, {"version"}, {"--help"}} {
+		for _, asJSON := range [][]string{nil, {"--json"}} {
+			var errs bytes.Buffer
+			code := run(t.Context(), append(args, asJSON...), full, &errs)
+			if code != exit.Failure || strings.Count(errs.String(), "no space left on device") != 1 {
+				t.Errorf("%v %v: exit %d, %s", args, asJSON, code, &errs)
+			}
+		}
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	var errs bytes.Buffer
+	if code := run(t.Context(), []string{"stats", store}, w, &errs); code != exit.OK || errs.Len() > 0 {
+		t.Errorf("to nobody: exit %d, %s", code, &errs)
 	}
 }

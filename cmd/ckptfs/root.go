@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -60,17 +61,28 @@ func start(ctx context.Context, argv []string, out, errw io.Writer) int {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, out, errw io.Writer) int {
-	a := &app{out: out, err: errw, args: args}
+	sink := text.NewSink(out)
+	a := &app{out: sink, err: errw, args: args}
 	if f, ok := errw.(*os.File); ok {
 		a.tty = term.IsTerminal(int(f.Fd()))
 	}
 	root := a.root()
 	root.SetArgs(args)
-	root.SetOut(out)
+	root.SetOut(sink)
 	root.SetErr(errw)
 	err := simd.Check()
 	if err == nil {
 		err = exit.CutOff(ctx, root.ExecuteContext(ctx))
+	}
+	lost := sink.Err()
+	if errors.Is(lost, syscall.EPIPE) || errors.Is(err, lost) {
+		lost = nil // its reader wants no more; or it is told already
+	}
+	if err == nil {
+		err, lost = lost, nil
+	}
+	if lost != nil && !a.json {
+		a.complain(lost)
 	}
 	if err != nil {
 		a.complain(err)

@@ -121,8 +121,8 @@ func (s shell) Outside(path string) error {
 
 // Terminal reports whether what commands print goes to one.
 func (s shell) Terminal() bool {
-	f, ok := s.a.out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	f := text.File(s.a.out)
+	return f != nil && term.IsTerminal(int(f.Fd()))
 }
 
 func (s shell) Out() io.Writer { return s.a.out }

@@ -38,13 +38,13 @@ func Paints(w io.Writer) Paint {
 
 // Terminal tells whether w is a terminal that can be told more than letters: one that moves its cursor.
 func Terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+	f := File(w)
+	return f != nil && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
 // Size is a terminal's, in characters; 80 columns, and no bound on the rows, of what is none.
 func Size(w io.Writer) (columns, rows int) {
-	if f, ok := w.(*os.File); ok {
+	if f := File(w); f != nil {
 		if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 			return columns, rows
 		}
