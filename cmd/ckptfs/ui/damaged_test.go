@@ -34,6 +34,31 @@ func TestDamagedFiles(t *testing.T) {
 			}
 		}
 	}
+	for to, damaged := range map[string]bool{"far0.safetensors": true, "far1.safetensors": false,
+		"runs/a/1": false} {
+		_, b := ask(t, s.gate, "GET", pathURL(to), func(r *http.Request) { r.Host = "localhost" })
+		for _, says := range []string{">damaged</strong>", "the local copy is damaged",
+			"<code>ckptfs check --read-data " + s.root()} {
+			if strings.Contains(b, says) != damaged {
+				t.Errorf("%s: says %q is %v: %.3000s", to, says, !damaged, b)
+			}
+		}
+	}
+	f2, err := os.OpenFile(filepath.Join(s.at.Store, "tree/runs/a/2/model.safetensors"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f2.Close()
+	if _, err := f2.WriteAt([]byte("rot"), 300); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.c.Check(t.Context(), control.CheckOptions{ReadData: true}, func(control.Progress) {}); err != nil {
+		t.Fatal(err)
+	}
+	_, b := ask(t, s.gate, "GET", pathURL("runs/a/2"), func(r *http.Request) { r.Host = "localhost" })
+	if !strings.Contains(b, "<dt>State</dt><dd>damaged</dd>") || !strings.Contains(b, "runs/a/2/model.safetensors</a>: ") {
+		t.Errorf("the page of a step with a damaged file: %.3000s", b)
+	}
 	many := &control.LastCheck{Problems: 100}
 	for range 64 {
 		many.Found = append(many.Found, control.Problem{Path: "f"})

@@ -37,6 +37,7 @@ type pathBody struct {
 	Lineage string
 	Run     string // the URL of its run
 	Torn    *tornNote
+	Damaged *damaged
 }
 
 type entryRow struct {
@@ -111,6 +112,11 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 		}
 		data["ls"] = func() (any, error) { return s.listing(ctx, p) }
 		out.Commands = append(out.Commands, "ckptfs ls "+s.full(p))
+	}
+	if p != "" {
+		if b.Damaged, err = s.damagedAt(ctx, p); err != nil {
+			return nil, err
+		}
 	}
 	run, step := s.stepOf(ctx, p)
 	if run != nil {
