@@ -99,6 +99,27 @@ type Step struct {
 	Problem      string            `json:"problem,omitempty"` // why metrics are missing
 }
 
+// UnmarshalJSON reads a run, with its name as it is: in JSON Run is one in which U+FFFD stands for bytes that
+// are not UTF-8.
+func (r *Run) UnmarshalJSON(p []byte) error {
+	type plain Run
+	err := json.Unmarshal(p, (*plain)(r))
+	if r.Exact != "" {
+		r.Run = string(r.Exact)
+	}
+	return err
+}
+
+// UnmarshalJSON reads a step, with its name as it is, likewise.
+func (s *Step) UnmarshalJSON(p []byte) error {
+	type plain Step
+	err := json.Unmarshal(p, (*plain)(s))
+	if s.Exact != "" {
+		s.Step = string(s.Exact)
+	}
+	return err
+}
+
 // BestStep is the answer of Best.
 type BestStep struct {
 	Run    string `json:"run"`

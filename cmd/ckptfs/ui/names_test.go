@@ -2,6 +2,8 @@ package ui
 
 import (
 	"fmt"
+	"html"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -90,5 +92,17 @@ func TestFlat(t *testing.T) {
 	_, b = ask(t, s.gate, "GET", file+"&prefix=w499", local)
 	if n = strings.Count(b, "<li>"); n != 10 || !strings.Contains(b, "name=w4999") {
 		t.Errorf("%d of 10 tensors: %s", n, b)
+	}
+}
+
+// Links lead to runs and steps whose names are not UTF-8.
+func TestNamesOfBytes(t *testing.T) {
+	s := serveStore(t, false, map[string][]byte{"runs/\xff\xfe/1\xfd/metrics.json": []byte(`{"val_loss": 0.5}`)})
+	run, step := withQuery("/run", "run", "\xff\xfe"), pathURL("runs/\xff\xfe/1\xfd")
+	for _, c := range []struct{ at, link string }{{"/runs", run}, {run, step}, {step, run}} {
+		r, b := ask(t, s.gate, "GET", c.at, local)
+		if r.StatusCode != http.StatusOK || !strings.Contains(b, html.EscapeString(c.link)) {
+			t.Errorf("%s: %d, without %s: %.2000s", c.at, r.StatusCode, c.link, b)
+		}
 	}
 }
