@@ -134,7 +134,7 @@ func curveOf(runs []*known.Log, metric string) chart {
 		}
 		x := numbersOf(l)
 		one := lineCurve{Name: shown(l.Run), Href: withQuery("/path", "path", "runs/"+l.Run+"/")}
-		for _, p := range curve.Reduce(x, v.Of, v.Has, curvePoints) {
+		for _, p := range curve.Reduce(x, v.Of, l.Whole(v), curvePoints) {
 			one.Points = append(one.Points, []any{number(p.X), number(p.Y), l.Steps[p.I].Name})
 		}
 		if i := l.Best(v, known.Good(metric)); i >= 0 {
@@ -144,6 +144,10 @@ func curveOf(runs []*known.Log, metric string) chart {
 			if l.Steps[i].State == control.StepTorn && len(c.Torn) < 100 {
 				c.Torn = append(c.Torn, fmt.Sprint(x[i]))
 			}
+		}
+		// A torn step at the end has no value, and room for its mark.
+		if end := len(l.Steps) - 1; end >= 0 && l.Steps[end].State == control.StepTorn {
+			one.Points = append(one.Points, []any{number(x[end]), nil, l.Steps[end].Name})
 		}
 		c.Series = append(c.Series, one)
 	}

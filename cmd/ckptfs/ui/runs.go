@@ -152,7 +152,7 @@ func (s *server) runRow(run *control.Run, b *runsBody) runRow {
 	if !ok {
 		return row
 	}
-	row.Spark = spark(v)
+	row.Spark = spark(v.Of, l.Whole(v))
 	row.Best, row.Last = valueOf(l, v, l.Best(v, b.Good)), valueOf(l, v, l.Last(v))
 	return row
 }
@@ -167,8 +167,8 @@ func valueOf(l *known.Log, v known.Values, i int) *bestValue {
 }
 
 // spark is a curve as the points of a polyline, 100 wide and 24 high.
-func spark(v known.Values) string {
-	points := curve.Reduce(nil, v.Of, v.Has, 20)
+func spark(of []float64, has []bool) string {
+	points := curve.Reduce(nil, of, has, 20)
 	least, most := math.Inf(1), math.Inf(-1)
 	for _, p := range points {
 		if !math.IsNaN(p.Y) {

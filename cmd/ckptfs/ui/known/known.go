@@ -118,6 +118,15 @@ func Good(metric string) End {
 // String is the end in a word; "" for Unknown.
 func (e End) String() string { return [...]string{"", "least", "greatest"}[e] }
 
+// Whole says which steps have a value and are not torn: what a torn step has may be of anything.
+func (l *Log) Whole(v Values) []bool {
+	has := slices.Clone(v.Has)
+	for i := range has {
+		has[i] = has[i] && l.Steps[i].State != control.StepTorn
+	}
+	return has
+}
+
 // Last is the index of the last step that has a value of v and is not torn; -1: none.
 func (l *Log) Last(v Values) int {
 	for i := len(v.Of) - 1; i >= 0; i-- {
