@@ -112,10 +112,17 @@ class Store:
         return frames.tensors(self._ask("show", self._in(path), flags=("--stats",) if stats else ()), stats)
 
     def tensor(self, path: PathLike, name: str) -> numpy.ndarray[Any, Any]:
-        """One tensor of a file, without reading the others. NumPy has no bfloat16 and no float8: their elements come as numbers of as many bits."""
+        """One tensor of a file, without reading the others. NumPy has no bfloat16 and no float8: their elements come as numbers of as many bits,
+        and a UserWarning says so."""
         np = frames.need("numpy")
         out = self.program.output("cat-tensor", self._in(path), name, flags=("--npy",))
-        return np.load(io.BytesIO(out), allow_pickle=False)  # type: ignore[no-any-return]
+        array: numpy.ndarray[Any, Any] = np.load(io.BytesIO(out), allow_pickle=False)
+        if array.dtype.kind == "u":
+            said = self._ask("show", self._in(path))["tensors"] or []
+            dtype = next((t["dtype"] for t in said if t["name"] == name), "")
+            if dtype.startswith(("BF", "F")):
+                warnings.warn(f"{name} is {dtype}, which NumPy has no type for: its elements come as the bits, in {array.dtype}", stacklevel=2)
+        return array
 
     def ls(self, path: PathLike = "", recursive: bool = False) -> pandas.DataFrame:
         """What is in a folder, views too: state, size, mtime, view; by its path from the root."""
