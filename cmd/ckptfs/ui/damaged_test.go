@@ -52,11 +52,13 @@ func TestDamagedFiles(t *testing.T) {
 	if _, err := f2.WriteAt([]byte("rot"), 300); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.c.Check(t.Context(), control.CheckOptions{ReadData: true}, func(control.Progress) {}); err != nil {
+	all := control.CheckOptions{ReadData: true}
+	if _, err := s.c.Check(t.Context(), all, func(control.Progress) {}); err != nil {
 		t.Fatal(err)
 	}
 	_, b := ask(t, s.gate, "GET", pathURL("runs/a/2"), func(r *http.Request) { r.Host = "localhost" })
-	if !strings.Contains(b, "<dt>State</dt><dd>damaged</dd>") || !strings.Contains(b, "runs/a/2/model.safetensors</a>: ") {
+	if !strings.Contains(b, "<dt>State</dt><dd>damaged</dd>") ||
+		!strings.Contains(b, "runs/a/2/model.safetensors</a>: ") {
 		t.Errorf("the page of a step with a damaged file: %.3000s", b)
 	}
 	many := &control.LastCheck{Problems: 100}
