@@ -17,7 +17,7 @@ func (a *app) openVolume(store string, how access) (*volume.Volume, error) {
 	o.ReadOnly = how != readWrite
 	v, err := volume.Open(o)
 	if err == nil && how == readOnly {
-		v.KeepChecks()
+		volume.KeepChecks(v)
 	}
 	return v, err
 }

@@ -242,9 +242,9 @@ func TestChecksOfReadersAreKept(t *testing.T) {
 		t.Errorf("read only: %+v, %s became %s", c, before, r.upkeep())
 	}
 	r = r.reopen(reads)
-	r.KeepChecks()
+	KeepChecks(r.Volume)
 	beside := openRig(t, r.dir, reads)
-	beside.KeepChecks()
+	KeepChecks(beside.Volume)
 	if n := problems(beside); n != 0 {
 		t.Errorf("a check that is not kept told of %d problems", n)
 	}

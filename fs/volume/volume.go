@@ -275,7 +275,7 @@ func (v *Volume) Folder() *disk.Folder { return v.folder }
 
 // KeepChecks has a volume that is opened to be read write down when it was checked, and what was found. It is
 // called before the first pass.
-func (v *Volume) KeepChecks() { v.passes.Last.Beside = v.readOnly }
+func KeepChecks(v *Volume) { v.passes.Last.Beside = v.readOnly }
 
 // Attach connects the volume with the kernel that it is mounted by. passthrough reports whether the kernel
 // itself may read and write plain and resident files. mode and reason are for Status. What rules hold is
