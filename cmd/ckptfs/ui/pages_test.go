@@ -363,3 +363,14 @@ func TestValuesClose(t *testing.T) {
 		}
 	}
 }
+
+// Where no script runs, each chart says so, and where its numbers are.
+func TestChartsWithoutScripts(t *testing.T) {
+	s := serveStore(t, false, map[string][]byte{"runs/m/1/metrics.json": []byte(`{"val_loss": 0.5}`)})
+	for _, at := range []string{"/", "/run?run=m"} {
+		_, b := ask(t, s.gate, "GET", at, local)
+		if n := strings.Count(b, `class="canvas"`); n == 0 || n != strings.Count(b, "<noscript>") {
+			t.Errorf("%s: %d charts: %s", at, n, b)
+		}
+	}
+}
