@@ -31,11 +31,22 @@ const (
 	AverageApart Form = 11 // v = c1 v + c x
 	MoveApart    Form = 12 // v = v + c (x - v)
 
-	forms = 13
+	// Several task vectors, from x1. Of TasksEach their sum is rounded once, as programs sum along an axis.
+	Tasks     Form = 14 // x1 + ((c2 (x2 - x1) + c3 (x3 - x1)) + …)
+	TasksEach Form = 15
+
+	// A mean of several, and x1 (model stock), in single precision or with each operation rounded.
+	Stock     Form = 16 // c2 ((x2 + x3) + …) / n + c1 x1, n of them
+	StockEach Form = 17
+
+	forms = 18
 )
 
+// known reports whether there is such a form.
+func (f Form) known() bool { return f < forms && f != 13 }
+
 // Goes reports whether the form is of averages: what it makes may be the first vector of the same again.
-func (f Form) Goes() bool { return f >= Average }
+func (f Form) Goes() bool { return f >= Average && f <= MoveApart }
 
 // MaxVectors is how many vectors are combined at most.
 const MaxVectors = 8
@@ -70,10 +81,10 @@ func (r *fields) combine() (Op, error) {
 		r.bad = true
 		return nil, corrupt("%d vectors are combined, or the program is cut short", n)
 	}
-	if o.Form >= forms || o.To < F32 || o.To > F16 {
+	if !o.Form.known() || o.To < F32 || o.To > F16 {
 		return nil, newer("form %d of a combination, type %d", o.Form, o.To)
 	}
-	if want := o.Form.vectors(); want > 0 && n != want {
+	if want := o.Form.vectors(); want > 0 && n != want || o.Form >= Stock && n < 2 {
 		return nil, corrupt("%d vectors in a form of %d", n, want)
 	}
 	for range n {
@@ -137,6 +148,29 @@ func (o *Combine) Combined(dst, x []float32) {
 		for i := range dst {
 			dst[i] = each(a[i] + each(float32(c*each(b[i]-from[i]))))
 		}
+	case Tasks:
+		clear(dst)
+		from := at(0)
+		for k := 1; k < len(o.C); k++ {
+			c := o.C[k]
+			for i, v := range at(k) {
+				dst[i] += each(float32(c * each(v-from[i])))
+			}
+		}
+		for i, v := range from {
+			dst[i] = each(v + each(dst[i]))
+		}
+	case Stock:
+		x, n := at(0), float32(len(o.C)-1)
+		copy(dst, at(1))
+		for k := 2; k < len(o.C); k++ {
+			for i, v := range at(k) {
+				dst[i] = each(dst[i] + v)
+			}
+		}
+		for i, v := range dst {
+			dst[i] = each(each(float32(o.C[1]*each(v/n))) + each(float32(o.C[0]*x[i])))
+		}
 	}
 	for i, x := range dst {
 		if x != x {
@@ -176,6 +210,9 @@ func (o *Combine) average(dst []float32, at func(k int) []float32, to func(float
 
 // quiet is what is no number, wherever it comes from.
 const quiet = 0x7fc00000
+
+// Round is the number of a type that is nearest to x: F32, BF16 or F16.
+func (t Type) Round(x float32) float32 { return rounder(t)(x) }
 
 // rounder rounds to a type, and back.
 func rounder(t Type) func(float32) float32 {

@@ -320,4 +320,5 @@ func (w *Way) read(p []byte, raw float64) error {
 var forms = map[recipe.Form]string{recipe.Sum: "sum", recipe.SumEach: "sum", recipe.Mean: "mean",
 	recipe.MeanEach: "mean", recipe.Lerp: "lerp", recipe.LerpEach: "lerp", recipe.Task: "task",
 	recipe.TaskEach: "task", recipe.Average: "average", recipe.AverageEach: "average", recipe.Move: "average",
-	recipe.AverageApart: "average", recipe.MoveApart: "average"}
+	recipe.AverageApart: "average", recipe.MoveApart: "average", recipe.Tasks: "sum", recipe.TasksEach: "sum",
+	recipe.Stock: "sum", recipe.StockEach: "sum"}

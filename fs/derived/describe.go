@@ -35,10 +35,22 @@ func (w *Way) named() (all []control.BaseTensor) {
 	return all
 }
 
-// weights are the coefficients of c; of an average that went on, what of each vector is in it.
+// weights are what of each vector is in what c makes.
 func weights(c recipe.Combine) (all []float64) {
 	for _, x := range c.C {
 		all = append(all, float64(x))
+	}
+	switch c.Form {
+	case recipe.Tasks, recipe.TasksEach:
+		all[0] = 1
+		for _, x := range all[1:] {
+			all[0] -= x
+		}
+	case recipe.Stock, recipe.StockEach:
+		each := all[1] / float64(len(all)-1)
+		for i := range all[1:] {
+			all[1+i] = each
+		}
 	}
 	if !c.Form.Goes() {
 		return all

@@ -21,7 +21,7 @@ type mixer struct {
 	usable func(chunks []manifest.Span) bool
 	files  []int // sources of different files, the one of most bytes first
 	last   []mixed
-	refits int // that are left
+	misses int // fits in vain that are left
 	asked  bool
 }
 
@@ -32,17 +32,19 @@ type mixed struct {
 }
 
 const (
-	maxRefits = 64  // tensors of a file that coefficients are fitted to
-	maxMixed  = 4   // ways that are remembered
-	mixedAs   = 0.9 // the share of a tensor's first chunk that must come out
+	maxMisses = 64    // tensors of a file that coefficients are fitted to in vain
+	maxMixed  = 4     // ways that are remembered
+	mixedAs   = 0.9   // the share of a tensor's first chunk that must come out
+	wholly    = 0.999 // and that says that there is no better way
 	minMixed  = 64 << 10
-	asked     = 2 // tensors that tell whether a file is combined of others
+	asked     = 2  // tensors that tell whether a file is combined of others
+	copied    = 16 // copies of one parent's that tell nothing of it
 )
 
 // newMixer is nil where fewer than two files have tensors of it.
 // usable says of a region's chunks whether they can be bases.
 func newMixer(o *origins, usable func(chunks []manifest.Span) bool) *mixer {
-	m := &mixer{o: o, usable: usable, refits: maxRefits}
+	m := &mixer{o: o, usable: usable, misses: maxMisses}
 	bytes := map[int]int64{}
 	var seen []*earlier
 	for s := range o.sources {
@@ -89,7 +91,11 @@ func (m *mixer) of(i int) (*recipes.Mixed, error) {
 	if len(m.last) == 0 {
 		return nil, nil
 	}
-	return m.find(i)
+	t, err := m.read(i)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	return m.find(t), nil
 }
 
 // may reports whether region i is numbers that several files have.
@@ -109,7 +115,7 @@ func (m *mixer) having(i int) (all []int) {
 	return all
 }
 
-// ask looks at the largest tensors.
+// ask looks at the largest tensors that are no copies.
 func (m *mixer) ask() error {
 	var larger []int
 	for i := range m.o.regions {
@@ -120,50 +126,93 @@ func (m *mixer) ask() error {
 	slices.SortStableFunc(larger, func(i, k int) int {
 		return cmp.Compare(m.o.regions[k].Len, m.o.regions[i].Len)
 	})
-	for _, i := range larger[:min(len(larger), asked)] {
-		if _, err := m.find(i); err != nil || len(m.last) > 0 {
+	looked := 0
+	for _, i := range larger[:min(len(larger), asked+copied)] {
+		t, err := m.read(i)
+		switch {
+		case err != nil:
 			return err
+		case t == nil || t.copied():
+			continue
+		}
+		if m.find(t); len(m.last) > 0 {
+			return nil
+		}
+		if looked++; looked == asked {
+			return nil
 		}
 	}
 	return nil
 }
 
-// find is of without asking first.
-func (m *mixer) find(i int) (*recipes.Mixed, error) {
-	r, t := &m.o.regions[i], &m.o.tensors[m.o.first[i]]
+// mixing is the first chunk of a tensor, and what sources have there.
+type mixing struct {
+	i    int // its region
+	typ  formats.DType
+	want []float32
+	of   []int // sources
+	x    [][]float32
+}
+
+// read reads a tensor; nil: it has too few parents.
+func (m *mixer) read(i int) (*mixing, error) {
+	r := &m.o.regions[i]
 	head, err := m.o.head(r, int(min(r.Len, cas.ChunkSize)))
 	if err != nil || head == nil {
 		return nil, err
 	}
-	want := recipes.Floats(head, t.DType)
-	var of []int
-	var x [][]float32
+	t := &mixing{i: i, typ: m.o.tensors[m.o.first[i]].DType}
+	t.want = recipes.Floats(head, t.typ)
 	for _, s := range m.having(i) {
 		at, _ := m.o.origin(s, i)
 		if p := at.of.begin(at.r, len(head)); p != nil && m.usable(at.chunks()) {
-			of, x = append(of, s), append(x, recipes.Floats(p, t.DType))
+			t.of, t.x = append(t.of, s), append(t.x, recipes.Floats(p, t.typ))
 		}
 	}
+	if len(t.of) < 2 {
+		return nil, nil
+	}
+	return t, nil
+}
+
+// copied reports whether it is what one of the sources has.
+func (t *mixing) copied() bool {
+	return slices.ContainsFunc(t.x, func(x []float32) bool { return slices.Equal(x, t.want) })
+}
+
+// find is how a tensor is combined; nil: it is not, as far as is known.
+func (m *mixer) find(t *mixing) *recipes.Mixed {
+	best, share, at := (*recipes.Mix)(nil), 0.0, -1
 	for n, was := range m.last {
-		if mix, ok := was.in(of); ok && mix.Share(want, x) >= mixedAs {
-			m.last = slices.Insert(slices.Delete(m.last, n, n+1), 0, was)
-			return m.plan(i, t, mix, of), nil
+		if mix, ok := was.in(t.of); ok {
+			if s := mix.Share(t.want, t.x); s >= mixedAs && s > share {
+				best, share, at = mix, s, n
+			}
 		}
 	}
-	if m.refits--; m.refits < 0 || len(of) < 2 {
-		return nil, nil
+	if share < wholly && m.misses > 0 {
+		mix := recipes.Fit(t.want, t.x, recipes.TypeOf(t.typ))
+		if mix == nil {
+			m.misses--
+		} else if s := mix.Share(t.want, t.x); s >= mixedAs && s > share {
+			best, at = mix, -1
+		}
 	}
-	mix := recipes.Fit(want, x, recipes.TypeOf(t.DType))
-	if mix == nil || mix.Share(want, x) < mixedAs {
-		return nil, nil
+	if best == nil {
+		return nil
 	}
-	as := mixed{mix: *mix}
-	for _, k := range mix.Of {
-		as.of = append(as.of, of[k])
+	if at >= 0 {
+		was := m.last[at]
+		m.last = slices.Insert(slices.Delete(m.last, at, at+1), 0, was)
+	} else {
+		as := mixed{mix: *best}
+		for _, k := range best.Of {
+			as.of = append(as.of, t.of[k])
+		}
+		m.last = slices.Insert(m.last, 0, as)
+		m.last = m.last[:min(len(m.last), maxMixed)]
 	}
-	m.last = slices.Insert(m.last, 0, as)
-	m.last = m.last[:min(len(m.last), maxMixed)]
-	return m.plan(i, t, mix, of), nil
+	return m.plan(t, best)
 }
 
 // in is how it is combined of some sources; false: they lack one.
@@ -180,12 +229,12 @@ func (d *mixed) in(of []int) (*recipes.Mix, bool) {
 	return &mix, true
 }
 
-// plan is how the chunks of region i are combined.
-func (m *mixer) plan(i int, t *formats.Tensor, mix *recipes.Mix, of []int) *recipes.Mixed {
+// plan is how the chunks of a tensor are combined.
+func (m *mixer) plan(t *mixing, mix *recipes.Mix) *recipes.Mixed {
 	var grids [][]manifest.Span
 	for _, k := range mix.Of {
-		at, _ := m.o.origin(of[k], i)
+		at, _ := m.o.origin(t.of[k], t.i)
 		grids = append(grids, at.chunks())
 	}
-	return recipes.NewMixed(t.DType, mix, grids)
+	return recipes.NewMixed(t.typ, mix, grids)
 }

@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"iter"
 	"math"
 	"slices"
 
@@ -87,7 +88,7 @@ func Fit(want []float32, x [][]float32, to recipe.Type) *Mix {
 	}
 	few := spread(want, x, compared)
 	m := &Mix{Of: of}
-	if m.snap(few, to, c, sigma) {
+	if m.snap(few, to, c, sigma) || m.tasks(few, to, c, sigma) || m.stock(few, to, c) {
 		return m
 	}
 	return m.refine(spread(want, x, fitted), to, c)
@@ -254,15 +255,12 @@ func (m *Mix) snap(s numbersOf, to recipe.Type, c, sigma []float64) bool {
 		}
 		return m.Share(s.want, s.x) >= exactly
 	}
-	at := make([]int, len(c))
-	one := make([]float64, len(c))
-	for range maxTried {
+	for one := range combinations(choices) {
 		var sum float64
 		mean := true
-		for i := range one {
-			one[i] = choices[i][at[i]]
-			sum += one[i]
-			mean = mean && one[i] == one[0]
+		for _, v := range one {
+			sum += v
+			mean = mean && v == one[0]
 		}
 		for _, order := range orders(len(c)) {
 			for _, form := range []recipe.Form{recipe.Sum, recipe.SumEach, recipe.Mean, recipe.MeanEach, recipe.Lerp,
@@ -286,29 +284,46 @@ func (m *Mix) snap(s numbersOf, to recipe.Type, c, sigma []float64) bool {
 				}
 			}
 		}
-		i := 0
-		for ; i < len(at); i++ {
-			if at[i]++; at[i] < len(choices[i]) {
-				break
-			}
-			at[i] = 0
-		}
-		if i == len(at) {
-			break
-		}
 	}
 	m.Of = of
 	return false
 }
 
-// orders are those in which k vectors are tried: all of them of few.
+// combinations are those of one choice from each, at most maxTried. The slice is used again.
+func combinations(choices [][]float64) iter.Seq[[]float64] {
+	return func(yield func([]float64) bool) {
+		at, one := make([]int, len(choices)), make([]float64, len(choices))
+		for range maxTried {
+			for i, k := range at {
+				one[i] = choices[i][k]
+			}
+			if !yield(one) {
+				return
+			}
+			i := 0
+			for ; i < len(at); i++ {
+				if at[i]++; at[i] < len(choices[i]) {
+					break
+				}
+				at[i] = 0
+			}
+			if i == len(at) {
+				return
+			}
+		}
+	}
+}
+
+// orders are those in which k vectors are tried: all of them of few, forwards and backwards of more.
 func orders(k int) (all [][]int) {
 	first := make([]int, k)
 	for i := range first {
 		first[i] = i
 	}
 	if k > 3 {
-		return [][]int{first}
+		last := slices.Clone(first)
+		slices.Reverse(last)
+		return [][]int{first, last}
 	}
 	var add func(p []int, i int)
 	add = func(p []int, i int) {

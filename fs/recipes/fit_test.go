@@ -51,8 +51,18 @@ func TestFit(t *testing.T) {
 			{"lerp", []int{4, 1}, recipe.Combine{Form: recipe.Lerp, C: []float32{0, 0.35}}},
 			{"task", []int{0, 1, 2}, recipe.Combine{Form: recipe.Task, C: []float32{0, 0.5, 0}}},
 			{"EMA", []int{0, 1}, recipe.Combine{Form: recipe.Sum, C: []float32{0.999, 1 - 0.999}}},
+			{"tasks", []int{1, 0, 2}, recipe.Combine{Form: recipe.Tasks, C: []float32{0, 0.6, 0.5}}},
+			{"tasks in half", []int{1, 0, 2}, recipe.Combine{Form: recipe.TasksEach,
+				C: []float32{0, to.Round(0.6), to.Round(0.35)}}},
+			{"three tasks", []int{3, 0, 2, 4}, recipe.Combine{Form: recipe.TasksEach,
+				C: []float32{0, to.Round(0.3), to.Round(0.4), to.Round(0.2)}}},
+			{"stock in half", []int{2, 1, 4, 0}, recipe.Combine{Form: recipe.StockEach,
+				C: []float32{to.Round(1 - to.Round(0.61)), to.Round(0.61), 0, 0}}},
 			{"three", []int{0, 1, 2}, recipe.Combine{Form: recipe.Sum, C: []float32{0.5, 0.3, 0.2}}},
 		} {
+			if c.op.Form == recipe.StockEach && to == recipe.F32 {
+				continue
+			}
 			c.op.To = to
 			m := Mix{c.of, c.op}
 			var all []float32

@@ -368,7 +368,10 @@ func (c *payloads) dequantised() {
 func (c *payloads) combined() {
 	r := rand.New(rand.NewPCG(36, 37))
 	const n = 96
-	for form := recipe.Sum; form <= recipe.MoveApart; form++ {
+	for form := recipe.Sum; form <= recipe.StockEach; form++ {
+		if form == recipe.MoveApart+1 {
+			continue
+		}
 		for _, to := range []recipe.Type{recipe.F32, recipe.BF16, recipe.F16} {
 			for k := range 3 {
 				vectors := []int{1, 3, 8}[k]
@@ -377,6 +380,8 @@ func (c *payloads) combined() {
 					vectors = 2
 				case recipe.Task, recipe.TaskEach:
 					vectors = 3
+				case recipe.Stock, recipe.StockEach:
+					vectors = max(vectors, 2)
 				}
 				_, base := weights(uint64(k), n*vectors)
 				o := recipe.Combine{Form: form, To: to}

@@ -1573,7 +1573,7 @@ def dequantised(value, kind, geometry, n):
 
 ELEMENTS = {1: 4, 2: 2, 3: 2, 4: 1, 5: 1, 6: 1, 7: 2, 8: 4, 9: 8}  # bytes of one, by type
 TAKE, WIDEN, ROUND, QUANTISE, DEQUANTISE, COMBINE, TRANSPOSE, ASIDE = range(1, 9)
-SUM, MEAN, LERP, TASK = 0, 2, 4, 6  # one more: every operation is rounded to the type
+SUM, MEAN, LERP, TASK, TASKS, STOCK = 0, 2, 4, 6, 14, 16  # one more: every operation is rounded to the type
 AVERAGE, AVERAGE_EACH, MOVE, AVERAGE_APART, MOVE_APART = range(8, 13)
 
 
@@ -1647,9 +1647,10 @@ def program(r):
         else:
             need(op == COMBINE, f"op {op} of a recipe, which this program does not know")
             form, kind, vectors = r.byte(), r.byte(), r.byte()
-            need(form < 13 and 1 <= kind <= 3, f"form {form} of a combination, which this program does not know")
-            need(1 <= vectors <= 8 and {LERP: 2, TASK: 3}.get(form & ~1, vectors) == vectors,
-                 "another number of vectors")
+            need(form < 18 and form != 13 and 1 <= kind <= 3,
+                 f"form {form} of a combination, which this program does not know")
+            need(1 <= vectors <= 8 and {LERP: 2, TASK: 3}.get(form & ~1, vectors) == vectors, "another number of vectors")
+            need(form < STOCK or vectors > 1, "another number of vectors")
             ops.append((op, form, kind, struct.unpack(f"<{vectors}f", r.take(4 * vectors))))
     return ops
 
@@ -1756,7 +1757,7 @@ def combined(form, kind, c, x):
         wide = (lambda b: b << 16) if kind == 2 else from_f16
         return floats([wide(b) for b in narrowed(values, kind)])
 
-    if form >= AVERAGE:
+    if AVERAGE <= form < TASKS:
         return narrowed(averaged(form, kind, c, vectors), kind)
     if form & ~1 == SUM:
         out = each(c[0] * v for v in vectors[0])
@@ -1767,6 +1768,18 @@ def combined(form, kind, c, x):
         for vector in vectors[1:]:
             out = each(a + b for a, b in zip(out, vector))
         out = each(quotient(v, c[0]) for v in out)
+    elif form & ~1 == TASKS:
+        start, total = vectors[0], [0.0] * n
+        for k, vector in zip(c[1:], vectors[1:]):
+            step = each(k * d for d in each(b - a for b, a in zip(vector, start)))
+            total = singles(a + b for a, b in zip(total, step))
+        out = each(a + b for a, b in zip(start, each(total)))
+    elif form & ~1 == STOCK:
+        total = vectors[1]
+        for vector in vectors[2:]:
+            total = each(a + b for a, b in zip(total, vector))
+        mean = each(c[1] * v for v in each(quotient(v, len(vectors) - 1) for v in total))
+        out = each(a + b for a, b in zip(mean, each(c[0] * v for v in vectors[0])))
     else:
         start = vectors[2 if form & ~1 == TASK else 0]
         steps = each(c[1] * d for d in each(b - a for b, a in zip(vectors[1], start)))
