@@ -142,13 +142,14 @@ func (f *Finder) Gone(ino uint64) {
 	}
 }
 
-// Note is NotePath of a file that was packed; was are those manifests of which it is the next version.
-func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash) {
+// Note is NotePath of a file that was packed; was are those manifests of which it is the next version. Of a
+// slight one next to nothing had to be stored.
+func (f *Finder) Note(p string, h cas.Hash, l *formats.Layout, was []cas.Hash, slight bool) {
 	if f != nil {
 		f.paths.Add(p, h)
 		signs := pack.Signs(l.Tensors)
 		for _, s := range f.kinds(l.Tensors) {
-			s.Note(signs, h, was)
+			s.note(signs, h, was, slight)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestSignatures(t *testing.T) {
 func TestNone(t *testing.T) {
 	var f *Finder
 	f.NotePath("a", cas.Hash{})
-	f.Note("a", cas.Hash{}, nil, nil)
+	f.Note("a", cas.Hash{}, nil, nil, false)
 	if rel, was, _ := f.Related(t.Context(), "a", nil); rel.Before != nil || was != nil {
 		t.Error("something")
 	}
@@ -155,5 +155,20 @@ func TestSignaturesOfFewTensors(t *testing.T) {
 	}
 	if got := s.of([]uint64{1, 2, 103}); !slices.Equal(got, []cas.Hash{h(103), h(1)}) {
 		t.Errorf("%d files, want the two that share tensors", len(got))
+	}
+}
+
+// What follows from others, such as many merges of them, does not hide these.
+func TestSlightSignatures(t *testing.T) {
+	var s Signatures
+	h := func(i uint64) cas.Hash { return cas.Sum([]byte{byte(i)}) }
+	signs := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
+	s.note(signs, h(1), nil, false)
+	for i := range uint64(2 * maxAlike) {
+		s.note(signs, h(100+i), nil, true)
+	}
+	got := s.of(signs)
+	if len(got) != maxAlike || got[0] != h(1) || got[1] != h(100+2*maxAlike-1) {
+		t.Errorf("%v", got)
 	}
 }

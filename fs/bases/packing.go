@@ -10,6 +10,9 @@ import (
 	"ckptfs/fs/pack"
 )
 
+// slightShare: a file is slight if less than one part of so many was stored of it.
+const slightShare = 50
+
 // Packing is a file that is to be packed.
 type Packing struct {
 	Path string // below the tree's root
@@ -43,7 +46,7 @@ func (f *Finder) Pack(ctx context.Context, p Packing) (*pack.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Note(p.Path, res.Hash, layout, was)
+	f.Note(p.Path, res.Hash, layout, was, res.FreshStored < p.Size/slightShare)
 	f.NoteAnchors(res.Hash, res.Anchors)
 	return res, nil
 }

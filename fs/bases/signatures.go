@@ -26,6 +26,7 @@ type Signatures struct {
 type signature struct {
 	manifest cas.Hash
 	signs    []uint64
+	slight   bool // it follows nearly wholly from others, which are relatives as near
 }
 
 // common is how many of its signs are among others, which are in order.
@@ -43,7 +44,9 @@ func (f *signature) common(signs []uint64) (n int) {
 func (f *signature) mostly(common int) bool { return common > 0 && common >= len(f.signs)/4 }
 
 // Note remembers the signs of h, in order, in place of those of was.
-func (s *Signatures) Note(all []uint64, h cas.Hash, was []cas.Hash) {
+func (s *Signatures) Note(all []uint64, h cas.Hash, was []cas.Hash) { s.note(all, h, was, false) }
+
+func (s *Signatures) note(all []uint64, h cas.Hash, was []cas.Hash, slight bool) {
 	if len(all) == 0 {
 		return
 	}
@@ -55,7 +58,7 @@ func (s *Signatures) Note(all []uint64, h cas.Hash, was []cas.Hash) {
 	if len(s.files) == maxLikes {
 		s.files = slices.Delete(s.files, 0, 1)
 	}
-	s.files = append(s.files, signature{h, least(all)})
+	s.files = append(s.files, signature{h, least(all), slight})
 }
 
 // recall remembers the signs of h as what was noted first.
@@ -64,26 +67,29 @@ func (s *Signatures) recall(all []uint64, h cas.Hash) {
 	defer s.mu.Unlock()
 	if len(all) > 0 && len(s.files) < maxLikes &&
 		!slices.ContainsFunc(s.files, func(f signature) bool { return f.manifest == h }) {
-		s.files = slices.Insert(s.files, 0, signature{h, least(all)})
+		s.files = slices.Insert(s.files, 0, signature{manifest: h, signs: least(all)})
 	}
 }
 
 func least(all []uint64) []uint64 { return slices.Clone(all[:min(maxSigns, len(all))]) }
 
 // of lists the manifests of files with signs such as these, which are in order: those that were noted last
-// first, and after them those that have few.
+// first, after them those that follow from others, so that many merges do not hide what they were merged of,
+// and then those that have few.
 func (s *Signatures) of(signs []uint64) []cas.Hash {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var most, few []cas.Hash
+	var most, slight, few []cas.Hash
 	for _, f := range slices.Backward(s.files) {
 		switch common := f.common(signs); {
+		case f.mostly(common) && f.slight:
+			slight = append(slight, f.manifest)
 		case f.mostly(common):
 			most = append(most, f.manifest)
 		case common > 0:
 			few = append(few, f.manifest)
 		}
 	}
-	all := append(most, few...)
+	all := slices.Concat(most, slight, few)
 	return all[:min(len(all), maxAlike)]
 }
