@@ -233,9 +233,7 @@ func round(c, sigma float64) (all []float64) {
 func (m *Mix) snap(s numbersOf, to recipe.Type, c, sigma []float64) bool {
 	choices := make([][]float64, len(c))
 	for i := range c {
-		if choices[i] = round(c[i], sigma[i]); len(choices[i]) == 0 {
-			return false
-		}
+		choices[i] = round(c[i], sigma[i])
 	}
 	of := slices.Clone(m.Of)
 	try := func(form recipe.Form, order []int, c []float64) bool {
@@ -289,9 +287,13 @@ func (m *Mix) snap(s numbersOf, to recipe.Type, c, sigma []float64) bool {
 	return false
 }
 
-// combinations are those of one choice from each, at most maxTried. The slice is used again.
+// combinations are those of one choice from each, at most maxTried; none, if one has no choice. The slice is
+// used again.
 func combinations(choices [][]float64) iter.Seq[[]float64] {
 	return func(yield func([]float64) bool) {
+		if slices.ContainsFunc(choices, func(c []float64) bool { return len(c) == 0 }) {
+			return
+		}
 		at, one := make([]int, len(choices)), make([]float64, len(choices))
 		for range maxTried {
 			for i, k := range at {

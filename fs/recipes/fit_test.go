@@ -88,6 +88,13 @@ func TestFit(t *testing.T) {
 			want[i] = a + float32(math.Sin(0.3*theta)/math.Sin(theta))*parents[1][i]
 		}
 		rounded(want, to)
+		odd := make([]float32, n) // shares that nobody writes
+		for i := range odd {
+			odd[i] = 2.71828*parents[0][i] - 1.41421*parents[1][i] - 0.30707*parents[2][i]
+		}
+		if got := Fit(rounded(odd, to), parents, to); got == nil {
+			t.Errorf("type %d: shares that nobody writes are not found", to)
+		}
 		if got := Fit(want, parents, to); got == nil || to != recipe.F32 && got.Share(want, parents) < 0.99 {
 			t.Errorf("type %d, spherical: %v", to, got)
 		}
