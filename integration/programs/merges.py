@@ -1,5 +1,5 @@
-"""merges.py DIR: a small Llama in bfloat16, fine-tunes of it, and what mergekit makes of them by each of its usual methods. Prints
-a line of JSON a file: path and kind, in an order in which each comes behind what it is made of."""
+"""merges.py DIR [MERGE...]: a small Llama in bfloat16, fine-tunes of it, and what mergekit makes of them by each of its usual
+methods, or those merges. Prints a line of JSON a file: path and kind, in an order in which each comes behind what it is made of."""
 import json
 import os
 import sys
