@@ -21,6 +21,8 @@ type origins struct {
 	first   []int // the first tensors of regions, or -1
 	// head reads the first bytes of a region; nil when they cannot be read.
 	head func(r *formats.Region, n int) ([]byte, error)
+	// holds says of chunks whether others may be stored against them.
+	holds func(chunks []manifest.Span) bool
 
 	sources []source
 	samples int // that may still be taken
@@ -73,7 +75,7 @@ func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.
 	if len(rel.Before)+len(rel.Alike) == 0 {
 		return nil
 	}
-	o := &origins{tensors: tensors, regions: regions, first: first, head: head}
+	o := &origins{tensors: tensors, regions: regions, first: first, head: head, holds: j.hold}
 	sought := Seek(tensors)
 	for i, m := range slices.Concat(rel.Before, rel.Alike) {
 		e := newEarlier(j.store, m)
@@ -188,11 +190,14 @@ func (o *origins) decide(c *contest) (winner int, err error) {
 	if o.samples == 0 {
 		return rivals[0], nil
 	}
-	rivals = rivals[:min(len(rivals), o.samples)]
 	larger := slices.Clone(c.regions)
 	slices.SortStableFunc(larger, func(i, k int) int {
 		return cmp.Compare(o.regions[k].Len, o.regions[i].Len)
 	})
+	if held := o.holding(rivals, larger[0]); len(held) > 0 {
+		rivals = held
+	}
+	rivals = rivals[:min(len(rivals), o.samples)]
 	small := slices.IndexFunc(larger, func(i int) bool {
 		return o.regions[i].Len < o.regions[larger[0]].Len/2
 	})
@@ -220,6 +225,18 @@ func (o *origins) decide(c *contest) (winner int, err error) {
 		}
 	}
 	return winner, nil
+}
+
+// holding are those rivals whose region i others may be stored against, as far as only samples speak for them:
+// a merge is nearer than what it was merged of, and of no use if it is computed of that.
+func (o *origins) holding(rivals []int, i int) []int {
+	return slices.DeleteFunc(slices.Clone(rivals), func(s int) bool {
+		if !o.sources[s].doubted {
+			return false
+		}
+		at, _ := o.origin(s, i)
+		return !o.holds(at.chunks())
+	})
 }
 
 // compare adds to shares what the beginning of region i takes as a difference from each rival's, and tells

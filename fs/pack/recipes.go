@@ -36,11 +36,23 @@ func (j *job) addSources(files []*manifest.Manifest) {
 // areBases reports whether chunks may be bases of what is computed, as far as the first one tells: it is
 // there, and not computed itself.
 func (j *job) areBases(chunks []manifest.Span) bool {
+	by, there := j.codecOf(chunks)
+	return there && by != codec.Recipe
+}
+
+// hold reports whether others may be stored as differences from chunks, as far as the first one tells.
+func (j *job) hold(chunks []manifest.Span) bool {
+	by, there := j.codecOf(chunks)
+	return there && by != codec.Recipe && by != codec.Rounded
+}
+
+// codecOf is the codec of the first of chunks, if that is in the store.
+func (j *job) codecOf(chunks []manifest.Span) (by uint8, there bool) {
 	var at [1]cas.Location
 	if len(chunks) == 0 || j.store.Locate([]cas.Hash{chunks[0].Hash}, at[:]) != nil {
-		return false
+		return 0, false
 	}
-	return at[0].Segment != 0 && at[0].Codec != codec.Recipe
+	return at[0].Codec, at[0].Segment != 0
 }
 
 // reader reads a file by its layout.
