@@ -123,14 +123,17 @@ func (s *Store) find(h cas.Hash) (found record, ok bool) {
 	return found, ok
 }
 
-// Locate sets locs[i] to what is known of hashes[i]; Segment 0: nothing.
+// codecs are those by which others cannot be stored against a chunk, by the number of its base.
+var codecs = map[uint8]uint8{segment.RoundedNumber: codec.Rounded, segment.RecipeNumber: codec.Recipe}
+
+// Locate sets locs[i] to what is known of hashes[i]; Segment 0: nothing. Of codecs it tells codecs alone.
 func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	s.locked(func() {
 		for i, h := range hashes {
 			locs[i] = cas.Location{}
 			if _, r := s.findLocked(h); r != nil && r.settled {
 				locs[i] = cas.Location{Segment: 1, Stored: r.stored, Raw: r.raw, Kind: r.kind,
-					Delta: r.number > 0}
+					Codec: codecs[r.number], Delta: r.number > 0}
 			}
 		}
 	})

@@ -121,6 +121,11 @@ func TestRecipe(t *testing.T) {
 	if id := put(whole, cas.Related{Recipe: all}); id != codec.Recipe {
 		t.Errorf("codec %d", id)
 	}
+	var at [2]cas.Location
+	if err := s.Locate([]cas.Hash{cas.Sum(whole), rel.Bases[0]}, at[:]); err != nil ||
+		at[0].Codec != codec.Recipe || at[1].Segment == 0 || at[1].Codec == codec.Recipe {
+		t.Errorf("%+v, %v", at, err)
+	}
 	took := b.Tally().Of[Recipe]
 	if took.Raw != int64(len(whole)) || took.Stored > 2000 {
 		t.Errorf("%+v", took)
