@@ -30,10 +30,10 @@
 //	      5  STORE is mounted on DIR                                moved
 //	      6  moving is removed, and STORE is synced                 a store that is mounted, or was
 //
-//	leave 1  every file is made plain (package volume, Leave)       a store with fewer packed files
-//	      2  the store's attributes go, and the filesystem is       a store without packed files
+//	leave 1  as 2 of adopt; then STORE is unmounted                 begun
+//	      2  every file is made plain (package volume, Leave)       begun, with fewer packed files
+//	      3  the store's attributes go, and the filesystem is       begun, without packed files
 //	         synced
-//	      3  as 2 of adopt                                          begun
 //	      4  as 3 and 4 of adopt                                    begun or moved
 //	      5  moving is removed, and STORE is synced                 a plain folder, and a store without files
 //
@@ -48,6 +48,8 @@
 // What is open stays open: no inode changes. Until DIR is mounted a program may find the empty folder there.
 // Root avoids that: the mount is made on the empty folder first, and comes with it (SwapMounted). Elsewhere
 // what a program made in the empty folder is gathered into the full one before the store is opened (Gather).
+// So it is after the tree has left a store. Of a name that both have, both files are kept, and the journal says
+// as what.
 package inplace
 
 import (
@@ -60,6 +62,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,6 +86,23 @@ type Move struct {
 	Dir  Path   `json:"dir"` // absolute
 	Ino  uint64 `json:"ino"`
 	Born int64  `json:"born,omitempty"` // nanoseconds since 1970; 0 where the filesystem does not tell
+
+	// Begun is when the journal was written, by the clock of the filesystems' time stamps. What is in the
+	// empty folder and was not changed since then was covered by a mount.
+	Begun int64 `json:"begun,omitempty"`
+	// Opened is when the store was opened last before its tree left it. 0: that was not about to happen.
+	Opened int64 `json:"opened,omitempty"`
+
+	Kept     []Kept `json:"kept,omitempty"`
+	MoreKept int64  `json:"more_kept,omitempty"`
+}
+
+func (m *Move) write(store *disk.Folder) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return tree.WriteSynced(store, JournalFile, b)
 }
 
 // Path is a path as JSON has it: any byte may be in it, quoted as in Go.
@@ -143,29 +163,31 @@ func NewPair(store *disk.Folder, dir string) (*Pair, error) {
 	return &Pair{store: store, parent: parent, dir: dir, base: filepath.Base(dir)}, nil
 }
 
+// Store is the store's folder.
+func (p *Pair) Store() *disk.Folder { return p.store }
+
 // Close gives the parent back.
 func (p *Pair) Close() error { return p.parent.Close() }
 
-// inodes are those of the folder and of the tree. The error is ErrElsewhere when they are of different
-// filesystems.
-func (p *Pair) inodes() (dir, tr inode, err error) {
-	dir, dev, err := inodeAt(int(p.parent.Fd()), p.base)
-	if err != nil {
-		return dir, tr, &os.PathError{Op: "look at", Path: p.dir, Err: err}
+// inodeOfDir is the inode of the folder, and its device.
+func (p *Pair) inodeOfDir() (i inode, dev uint64, err error) {
+	if i, dev, err = inodeAt(int(p.parent.Fd()), p.base); err != nil {
+		err = &os.PathError{Op: "look at", Path: p.dir, Err: err}
 	}
+	return i, dev, err
+}
+
+// inodeOfTree is the inode of the tree, and its device.
+func (p *Pair) inodeOfTree() (i inode, dev uint64, err error) {
 	root, err := p.store.OpenDir(".")
 	if err != nil {
-		return dir, tr, err
+		return i, 0, err
 	}
 	defer root.Close()
-	tr, there, err := inodeAt(int(root.Fd()), tree.TreeDir)
-	if err != nil {
-		return dir, tr, &os.PathError{Op: "look at", Path: p.store.Join(tree.TreeDir), Err: err}
+	if i, dev, err = inodeAt(int(root.Fd()), tree.TreeDir); err != nil {
+		err = &os.PathError{Op: "look at", Path: p.store.Join(tree.TreeDir), Err: err}
 	}
-	if dev != there {
-		return dir, tr, fmt.Errorf("%s and %s: %w", p.dir, p.store.Path(), ErrElsewhere)
-	}
-	return dir, tr, nil
+	return i, dev, err
 }
 
 // ErrElsewhere: the folder and the store are on different filesystems.
@@ -174,34 +196,48 @@ var ErrElsewhere = errors.New("on different filesystems")
 // ErrOther: the journal names a folder that is in neither place.
 var ErrOther = errors.New("another folder is there than the one that was about to move")
 
-// Begin writes the journal of a move of what is there now: steps 2 and 3.
-func (p *Pair) Begin(way string) error {
-	dir, tr, err := p.inodes()
+// Begin writes the journal of a move of what is there now: step 2. The folder that a tree leaves to need not
+// be there yet, or may be a mountpoint.
+func (p *Pair) Begin(way string) (*Move, error) {
+	full, there, err := p.inodeOfTree()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	m := Move{Way: way, Dir: Path(p.dir), Ino: dir.ino, Born: dir.born}
-	if way == Leave {
-		m.Ino, m.Born = tr.ino, tr.born
+	if way == Adopt {
+		dir, dev, err := p.inodeOfDir()
+		if err != nil {
+			return nil, err
+		}
+		if dev != there {
+			return nil, fmt.Errorf("%s and %s: %w", p.dir, p.store.Path(), ErrElsewhere)
+		}
+		full = dir
 	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		return err
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+		return nil, os.NewSyscallError("clock_gettime", err)
 	}
-	return tree.WriteSynced(p.store, JournalFile, b)
+	m := &Move{Way: way, Dir: Path(p.dir), Ino: full.ino, Born: full.born, Begun: now.Nano()}
+	return m, m.write(p.store)
+}
+
+// Opens writes into the journal of a tree that leaves when the store was opened for that, as the lock has it.
+// Nobody else has it open until the tree has left.
+func (p *Pair) Opens(m *Move, at time.Time) error {
+	m.Opened = at.UnixNano()
+	return m.write(p.store)
 }
 
 // Moved reports whether the folder of the journal is where it was about to go.
 func (p *Pair) Moved(m *Move) (bool, error) {
-	dir, tr, err := p.inodes()
-	if err != nil {
-		return false, err
+	is := inode{m.Ino, m.Born}
+	tr, _, err := p.inodeOfTree()
+	if err != nil || tr == is {
+		return m.Way == Adopt, err
 	}
-	switch (inode{m.Ino, m.Born}) {
-	case tr:
-		return m.Way == Adopt, nil
-	case dir:
-		return m.Way == Leave, nil
+	dir, _, err := p.inodeOfDir()
+	if err != nil || dir == is {
+		return m.Way == Leave, err
 	}
 	return false, fmt.Errorf("%s: %w", p.dir, ErrOther)
 }
@@ -276,19 +312,32 @@ func (p *Pair) Exchange(way string) error {
 	if way == Leave {
 		full, empty = tr, dir
 	}
-	_, stayed, err := Gather(empty, full)
-	if err == nil && stayed > 0 {
-		err = fmt.Errorf("%d names that were made meanwhile are in the moved folder already; they lie in the other one: %w", stayed, fs.ErrExist)
-	}
+	err = p.Gather(empty, full)
 	return errors.Join(err, p.Settle(way))
 }
 
-// Back undoes the move of a folder into a store, of which no file was evicted yet: the folder is where it was,
-// and the journal is gone. Nothing is mounted.
-func Back(ctx context.Context, store *disk.Folder, m *Move) error {
-	p, err := NewPair(store, string(m.Dir))
+// Follow is the end of Exchange for a tree that has left a store: what was made in the empty folder moves after
+// it.
+func (p *Pair) Follow() error {
+	full, err := p.Open()
 	if err != nil {
 		return err
+	}
+	defer full.Close()
+	empty, err := p.store.OpenDir(tree.TreeDir)
+	if err != nil {
+		return err
+	}
+	defer empty.Close()
+	return errors.Join(p.Gather(empty, full), p.Settle(Leave))
+}
+
+// Back undoes the move of a folder into a store, of which no file was evicted yet: the folder is where it was,
+// and the journal is gone. Nothing is mounted. The journal that it returns names what was kept.
+func Back(ctx context.Context, store *disk.Folder, m *Move) (*Move, error) {
+	p, err := NewPair(store, string(m.Dir))
+	if err != nil {
+		return nil, err
 	}
 	defer p.Close()
 	moved, err := p.Moved(m)
@@ -298,9 +347,12 @@ func Back(ctx context.Context, store *disk.Folder, m *Move) error {
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return End(store)
+	if m, err = Read(store); err != nil {
+		return nil, err
+	}
+	return m, End(store)
 }
 
 // Claim keeps other processes from moving the same folder, until the file is closed.
@@ -336,7 +388,7 @@ func Read(store *disk.Folder) (*Move, error) {
 	}
 	defer f.Close()
 	var m Move
-	err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&m)
+	err = json.NewDecoder(io.LimitReader(f, 1<<20)).Decode(&m)
 	if err == nil && (m.Way != Adopt && m.Way != Leave || !filepath.IsAbs(string(m.Dir))) {
 		err = errors.New("it names no move")
 	}

@@ -71,7 +71,8 @@ func begun(t *testing.T, store, dir string) (*disk.Folder, *Pair) {
 	p, err := NewPair(d, dir)
 	must(t, err)
 	t.Cleanup(func() { p.Close() })
-	must(t, p.Begin(Adopt))
+	_, err = p.Begin(Adopt)
+	must(t, err)
 	return d, p
 }
 
@@ -116,9 +117,7 @@ func moves(d *disk.Folder, dir, way string) error {
 	defer p.Close()
 	m, err := Read(d)
 	if err == nil && m == nil {
-		if err = p.Begin(way); err == nil {
-			m, err = Read(d)
-		}
+		m, err = p.Begin(way)
 	}
 	if err != nil {
 		return err
@@ -218,7 +217,8 @@ func TestBack(t *testing.T) {
 	want["sub/deep/new"] = "n"
 	m, err := Read(d)
 	must(t, err)
-	must(t, Back(t.Context(), d, m))
+	_, err = Back(t.Context(), d, m)
+	must(t, err)
 	if got := held(t, dir); !maps.Equal(got, want) {
 		t.Errorf("put back: %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 	}
@@ -227,31 +227,99 @@ func TestBack(t *testing.T) {
 	}
 }
 
-// Names that both folders have stay where they are.
+// Of names that both folders have, both files are kept, and the later one has the name.
 func TestGatherKeeps(t *testing.T) {
 	a, b := t.TempDir(), t.TempDir()
-	for dir, s := range map[string]string{a: "new", b: "old"} {
-		must(t, os.WriteFile(filepath.Join(dir, "f"), []byte(s), 0o644))
-		must(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	long := strings.Repeat("é", 127)
+	write := func(dir, name, s string, at int64) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(s), 0o644))
+		must(t, os.Chtimes(path, time.Time{}, time.Unix(at, 0)))
 	}
-	must(t, os.WriteFile(filepath.Join(b, "file"), nil, 0o644))
-	must(t, os.Mkdir(filepath.Join(a, "file"), 0o755))
-	must(t, os.WriteFile(filepath.Join(a, "d", "g"), nil, 0o644))
+	for _, name := range []string{"f", "d/f", long} {
+		write(a, name, "made", 20)
+		write(b, name, "had", 10)
+	}
+	write(a, "old", "made", 10)
+	write(b, "old", "had", 20)
+	write(b, "f.kept-1", "other", 10)
+	write(a, "d/g", "new", 10)
+	write(a, "folder/x", "made", 20)
+	write(b, "folder", "had", 10)
+	write(a, "d2", "made", 20)
+	write(b, "d2/x", "had", 10)
+	must(t, os.Symlink("made", filepath.Join(a, "latest")))
+	must(t, os.Symlink("d", filepath.Join(b, "latest")))
+	must(t, unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(b, "latest"), make([]unix.Timespec, 2), unix.AT_SYMLINK_NOFOLLOW))
 	from, err := os.Open(a)
 	must(t, err)
 	defer from.Close()
 	to, err := os.Open(b)
 	must(t, err)
 	defer to.Close()
-	moved, stayed, err := Gather(from, to)
-	if moved != 1 || stayed != 2 || err != nil {
-		t.Errorf("%d moved, %d stayed, %v", moved, stayed, err)
+	noted := map[Path]Kept{}
+	note := func(k Kept) error { noted[k.Name] = k; return nil }
+	_, err = Gather(from, to, note)
+	must(t, err)
+	want := map[string]string{
+		"f": "made", "f.kept-1": "other", "f.kept-2": "had", "d/f": "made", "d/f.kept-1": "had", "d/g": "new",
+		long: "made", long[:246] + "é.kept-1": "had", "old": "had", "old.kept-1": "made",
+		"folder": "had", "folder.kept-1/x": "made", "d2/x": "had", "d2.kept-1": "made",
 	}
-	if got := held(t, b); got["f"] != "old" || len(got) != 3 {
+	must(t, os.Remove(filepath.Join(b, "latest.kept-1")))
+	if at, err := os.Readlink(filepath.Join(b, "latest")); at != "made" {
+		t.Errorf("the link leads to %q: %v", at, err)
+	}
+	must(t, os.Remove(filepath.Join(b, "latest")))
+	if got := held(t, b); !maps.Equal(got, want) {
+		t.Errorf("the full folder has %q", got)
+	}
+	if got, err := os.ReadDir(a); len(got) > 0 {
+		t.Errorf("the empty folder has %v, %v", got, err)
+	}
+	if len(noted) != 7 || !noted["d/f"].Old || noted["old"].Old || noted["f"].As != "f.kept-2" {
+		t.Errorf("noted: %v", noted)
+	}
+}
+
+// A gathering that was cut short between its two renames ends with the same names.
+func TestGatherAgain(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(a, "f"), []byte("had"), 0o644))
+	must(t, os.Chtimes(filepath.Join(a, "f"), time.Time{}, time.Unix(1, 0)))
+	must(t, os.WriteFile(filepath.Join(b, "f"), []byte("made"), 0o644))
+	from, err := os.Open(a)
+	must(t, err)
+	defer from.Close()
+	to, err := os.Open(b)
+	must(t, err)
+	defer to.Close()
+	_, err = Gather(from, to, func(Kept) error { return nil })
+	must(t, err)
+	if got := held(t, b); got["f"] != "made" || got["f.kept-1"] != "had" {
 		t.Errorf("the full folder has %v", got)
 	}
-	if got := held(t, a); got["f"] != "new" {
-		t.Errorf("the empty folder has %v", got)
+}
+
+// The journal has what was kept, each once, and is bounded.
+func TestNote(t *testing.T) {
+	top := t.TempDir()
+	dir, store := filepath.Join(top, "dir"), filepath.Join(top, "store")
+	files(t, dir)
+	d, _ := begun(t, store, dir)
+	for range 2 {
+		must(t, Note(d, Kept{Name: "a\xff", As: "a\xff.kept-1", Old: true}))
+	}
+	for i := range 120 {
+		name := Path(fmt.Sprint(i, strings.Repeat("\xff", 4000*(i%2))))
+		must(t, Note(d, Kept{Name: name, As: name + ".kept-1"}))
+	}
+	m, err := Read(d)
+	must(t, err)
+	if m.Kept[0].Name != "a\xff" || int64(len(m.Kept))+m.MoreKept != 121 {
+		t.Errorf("%q, and %d more", m.Kept, m.MoreKept)
 	}
 }
 
@@ -306,7 +374,8 @@ func TestJournalNames(t *testing.T) {
 		if string(m.Dir) != dir {
 			t.Errorf("%q, want %q", m.Dir, dir)
 		}
-		must(t, Back(t.Context(), d, m))
+		_, err = Back(t.Context(), d, m)
+		must(t, err)
 		if got := held(t, dir); !maps.Equal(got, want) {
 			t.Errorf("%q: %v", name, got)
 		}

@@ -1,7 +1,6 @@
 package inplace
 
 import (
-	"errors"
 	"os"
 	"runtime"
 
@@ -48,73 +47,40 @@ func apart(f func()) {
 
 // swapApart is SwapMounted in a thread that is used for nothing else.
 func (p *Pair) swapApart(root int) error {
+	if err := uncover(p.store.Join(tree.TreeDir)); err != nil {
+		return err
+	}
+	return p.swap(root)
+}
+
+// uncover takes the mount on a folder away for this thread alone.
+func uncover(dir string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return os.NewSyscallError("unshare", err)
 	}
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return os.NewSyscallError("mount", err)
 	}
-	if err := unix.Unmount(p.store.Join(tree.TreeDir), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+	if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 		return os.NewSyscallError("umount", err)
 	}
-	return p.swap(root)
+	return nil
 }
 
-// Gather moves what programs made in the empty folder into the full one, where no such name is. It returns how
-// many names it moved, and how many stayed since the full folder has such a name, which is no folder in both.
-func Gather(empty, full *os.File) (moved, stayed int, err error) {
-	entries, err := tree.ReadNames(int(empty.Fd()))
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, e := range entries {
-		if e.Name == "." || e.Name == ".." {
-			continue
+// Covered are the names in a folder that the mount on it covers. It needs root.
+func Covered(dir string) (names []string, err error) {
+	done := make(chan struct{})
+	apart(func() {
+		defer close(done)
+		if err = uncover(dir); err != nil {
+			return
 		}
-		err := unix.Renameat2(int(empty.Fd()), e.Name, int(full.Fd()), e.Name, unix.RENAME_NOREPLACE)
-		switch {
-		case err == nil:
-			moved++
-		case errors.Is(err, unix.EEXIST) && e.Mode&unix.S_IFMT == unix.S_IFDIR:
-			m, s, err := gatherBelow(empty, full, e.Name)
-			moved, stayed = moved+m, stayed+s
-			if errors.Is(err, unix.ENOTDIR) {
-				stayed++
-			} else if err != nil {
-				return moved, stayed, err
-			}
-		case errors.Is(err, unix.EEXIST):
-			stayed++
-		case !errors.Is(err, unix.ENOENT): // else it is gone meanwhile
-			return moved, stayed, &os.LinkError{Op: "rename", Old: e.Name, New: full.Name(), Err: err}
+		var all []os.DirEntry
+		all, err = os.ReadDir(dir)
+		for _, e := range all {
+			names = append(names, e.Name())
 		}
-	}
-	return moved, stayed, nil
-}
-
-// gatherBelow is Gather of a folder that both have, and removes the one that is empty then.
-func gatherBelow(empty, full *os.File, name string) (moved, stayed int, err error) {
-	open := func(dir *os.File) (*os.File, error) {
-		fd, err := unix.Openat(int(dir.Fd()), name,
-			unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, err
-		}
-		return os.NewFile(uintptr(fd), name), nil
-	}
-	from, err := open(empty)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer from.Close()
-	to, err := open(full)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer to.Close()
-	moved, stayed, err = Gather(from, to)
-	if err == nil && stayed == 0 {
-		err = unix.Unlinkat(int(empty.Fd()), name, unix.AT_REMOVEDIR)
-	}
-	return moved, stayed, err
+	})
+	<-done
+	return names, err
 }

@@ -73,6 +73,18 @@ type Lock struct {
 	Before Holder
 }
 
+// OpenedLast is when a process last opened a store to write to it.
+func OpenedLast(d *disk.Folder) (time.Time, error) {
+	f, err := d.Open(LockFile, os.O_RDONLY, 0)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer f.Close()
+	var h Holder
+	err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&h)
+	return h.Started, err
+}
+
 // ClosedInOrder is nil if the process closed the store in order that had it open at a time, and has ended;
 // also if it only read it, or that may not be known.
 func ClosedInOrder(dir string, at time.Time) error {

@@ -74,9 +74,11 @@ func TestLeaveCovered(t *testing.T) {
 	f.Must(os.WriteFile(f.Path("small.json"), []byte("covered"), 0o600))
 	f.Run("mount", "--non-empty", f.Store, f.Dir)
 	out, code := f.RunFails("leave", f.Dir)
-	if code != 8 || !strings.Contains(out, "is not empty") || !strings.Contains(out, f.Store) {
+	if code != 8 || !strings.Contains(out, "is not empty") || !strings.Contains(out, f.Store) || !f.Mounted() {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	f.same("refused", f.Dir)
+	f.Must(f.Stop())
 	if b, err := os.ReadFile(f.Path("small.json")); string(b) != "covered" {
 		t.Errorf("%q: %v", b, err)
 	}
@@ -86,12 +88,17 @@ func TestLeaveCovered(t *testing.T) {
 }
 
 // journal writes the one of a move that was cut short.
-func (f *folder) journal(way string) {
+func (f *folder) journal(way string) { f.T.Helper(); f.journalOf(way, f.Dir) }
+
+// journalOf is journal of a folder that is there now.
+func (f *folder) journalOf(way, at string) {
 	f.T.Helper()
 	var st unix.Statx_t
-	f.Must(unix.Statx(unix.AT_FDCWD, f.Dir, 0, unix.STATX_INO|unix.STATX_BTIME, &st))
+	f.Must(unix.Statx(unix.AT_FDCWD, at, 0, unix.STATX_INO|unix.STATX_BTIME, &st))
+	var now unix.Timespec
+	f.Must(unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now))
 	born := st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
-	s := fmt.Sprintf(`{"way":%q,"dir":%q,"ino":%d,"born":%d}`, way, f.Dir, st.Ino, born)
+	s := fmt.Sprintf(`{"way":%q,"dir":%q,"ino":%d,"born":%d,"begun":%d}`, way, f.Dir, st.Ino, born, now.Nano())
 	f.Must(os.WriteFile(filepath.Join(f.Store, "moving"), []byte(s), 0o600))
 }
 

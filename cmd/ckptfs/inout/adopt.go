@@ -128,6 +128,11 @@ func (a *adopt) run(ctx context.Context) error {
 	if m != nil && !begun {
 		return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %s` ends it", a.store, m.Dir, m.Way, text.Word(string(m.Dir))))
 	}
+	if begun {
+		if err := a.again(d, m); err != nil {
+			return err
+		}
+	}
 	other, err := a.elsewhere()
 	if err != nil {
 		return err
@@ -196,6 +201,17 @@ func (a *adopt) unmounted() bool {
 	}
 	inDir, err := os.ReadDir(a.dir)
 	return err == nil && len(inDir) == 0
+}
+
+// again makes the empty folder again that the folder of the journal left behind, if somebody removed it.
+func (a *adopt) again(d *disk.Folder, m *inplace.Move) error {
+	if _, err := os.Lstat(a.dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if moved, err := a.moved(d, m); err != nil || !moved {
+		return err
+	}
+	return os.Mkdir(a.dir, 0o755)
 }
 
 // moved reports whether the folder of the journal is in the store.
@@ -340,7 +356,8 @@ func (a *adopt) begin(ctx context.Context, d *disk.Folder) error {
 	if err := a.strip(ctx); err != nil {
 		return err
 	}
-	return p.Begin(inplace.Adopt)
+	_, err = p.Begin(inplace.Adopt)
+	return err
 }
 
 // strip removes what a store that the folder was once in left on its files.
@@ -364,7 +381,8 @@ func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
 	if err == nil {
 		return a.end(d)
 	}
-	if berr := a.back(d); berr != nil {
+	m, berr := a.back(d)
+	if berr != nil {
 		return fmt.Errorf("%w; the folder is whole, at %s or in %s, and was not put back: %w; run the command again",
 			err, a.dir, d.Join(tree.TreeDir), berr)
 	}
@@ -373,6 +391,7 @@ func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
 		said = fmt.Sprintf("; the store that was made, %s, is empty: the next adopt uses it, `rm -r %s` removes it",
 			a.store, text.Word(a.store))
 	}
+	_ = tellKept(a, a.dir, m)
 	return fmt.Errorf("%w; %s is as it was%s", err, a.dir, said)
 }
 
@@ -390,34 +409,40 @@ func (a *adopt) mountArgs(others bool) (args []string) {
 	return append(args, a.store, a.dir)
 }
 
-// back puts the folder back once the daemon has ended that could not serve it.
-func (a *adopt) back(d *disk.Folder) error {
+// back puts the folder back once the daemon has ended that could not serve it. The journal tells what was
+// kept.
+func (a *adopt) back(d *disk.Folder) (*inplace.Move, error) {
 	for began := time.Now(); tree.Used(a.store); time.Sleep(20 * time.Millisecond) {
 		if time.Since(began) > answers {
-			return fmt.Errorf("%s: its daemon does not end: %w", a.store, unix.EBUSY)
+			return nil, fmt.Errorf("%s: its daemon does not end: %w", a.store, unix.EBUSY)
 		}
 	}
 	if err := errors.Join(clear(a.store, a.dir), clear(a.store, d.Join(tree.TreeDir))); err != nil {
-		return err
+		return nil, err
 	}
 	m, err := inplace.Read(d)
 	if err != nil || m == nil {
-		return err
+		return nil, err
 	}
 	return inplace.Back(context.Background(), d, m) // also after an interrupt
 }
 
 // end removes the journal: the store is mounted.
 func (a *adopt) end(d *disk.Folder) error {
+	m, err := inplace.Read(d)
+	if err != nil {
+		return err
+	}
 	if err := inplace.End(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	v := struct {
-		Dir   string `json:"dir"`
-		Store string `json:"store"`
+		Dir   string         `json:"dir"`
+		Store string         `json:"store"`
+		Kept  []inplace.Kept `json:"kept"`
 		*inplace.Looked
-	}{a.dir, a.store, a.looked}
-	return a.Show(v, func(w io.Writer) {
+	}{a.dir, a.store, keptIn(m), a.looked}
+	err = a.Show(v, func(w io.Writer) {
 		what := ""
 		if a.looked != nil {
 			files, bytes := text.Plural(a.looked.Files, "file"), text.Bytes(a.looked.Bytes)
@@ -435,6 +460,7 @@ func (a *adopt) end(d *disk.Folder) error {
 		}
 		a.keeps(w)
 	})
+	return errors.Join(err, tellKept(a, a.dir, m))
 }
 
 // keeps tells of the original of a store on another disk, which a run that was cut short did not tell of.

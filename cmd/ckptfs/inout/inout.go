@@ -192,7 +192,7 @@ func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg strin
 	}
 	defer d.Close()
 	m, err := inplace.Read(d)
-	if err == nil && (m == nil || m.Way != inplace.Adopt || string(m.Dir) != dir) {
+	if err == nil && (m == nil || string(m.Dir) != dir) {
 		err = fmt.Errorf("%s: no folder is about to move there: `ckptfs adopt %s` begins that", store, text.Word(dir))
 	}
 	if err != nil {
@@ -207,12 +207,13 @@ func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg strin
 	if err != nil {
 		return nil, err
 	}
-	if !moved {
+	there := moved == (m.Way == inplace.Adopt) // one that was about to leave is there still
+	if !there {
 		if mount := moveMounted(p, d, o); mount != nil {
 			return mount, p.Settle(inplace.Adopt)
 		}
 	}
-	return mountMoved(p, d, dir, moved, o, warn)
+	return mountMoved(p, d, dir, there, o, warn)
 }
 
 // moveMounted moves the folder together with the mount; nil: it was not moved, as that needs root.
@@ -254,16 +255,39 @@ func mountMoved(p *inplace.Pair, d *disk.Folder, dir string, moved bool, o fusef
 	full, err := d.OpenDir(tree.TreeDir)
 	if err == nil {
 		defer full.Close()
-		var stayed int
-		if _, stayed, err = inplace.Gather(empty, full); stayed > 0 {
-			warn("names that were made while the folder moved are there already, and stay below the mount", "folder", dir, "names", stayed)
-		}
+		_, err = inplace.Gather(empty, full, func(k inplace.Kept) error {
+			warn("both files of a name are kept", "folder", dir, "name", string(k.Name), "kept as", string(k.As))
+			return inplace.Note(d, k)
+		})
 	}
 	if err = errors.Join(err, p.Settle(inplace.Adopt)); err != nil {
 		mount.Drop()
 		return nil, err
 	}
 	return mount, nil
+}
+
+// tellKept names what was kept under another name, and returns the error of that: not all is as it was.
+func tellKept(s Shell, dir string, m *inplace.Move) error {
+	if m == nil || len(m.Kept) == 0 && m.MoreKept == 0 {
+		return nil
+	}
+	for _, k := range m.Kept {
+		s.Say("%s", text.Printable(filepath.Join(dir, k.String())))
+	}
+	if m.MoreKept > 0 {
+		s.Say("%s: %s more were kept so: their names end with .kept-1, or another number", text.Printable(dir),
+			text.Plural(m.MoreKept, "file"))
+	}
+	return s.Partial()
+}
+
+// keptIn are the names of a journal that were kept.
+func keptIn(m *inplace.Move) []inplace.Kept {
+	if m == nil || m.Kept == nil {
+		return []inplace.Kept{}
+	}
+	return m.Kept
 }
 
 // room is how much room a command needs, and there is.

@@ -130,9 +130,10 @@ func (l *leave) begun(path string) (dir string, is bool) {
 
 // left is what the command prints.
 type left struct {
-	Dir   string `json:"dir"`
-	Store string `json:"store"`
-	Room  room   `json:"room"`
+	Dir   string         `json:"dir"`
+	Store string         `json:"store"`
+	Room  room           `json:"room"`
+	Kept  []inplace.Kept `json:"both_kept"` // names that programs had made meanwhile, too
 	*control.Left
 }
 
@@ -151,6 +152,9 @@ func (l *leave) run(ctx context.Context) error {
 		}
 		m = nil
 	}
+	if l.mountpoint != "" { // it was mounted since then
+		m = nil
+	}
 	claim, err := l.claim(ctx, d)
 	if err != nil {
 		return err
@@ -167,39 +171,32 @@ func (l *leave) run(ctx context.Context) error {
 				fmt.Fprintf(w, "%s has no files: nothing is to be moved\n", text.Printable(l.store))
 			})
 		}
-		if err := l.place(d); err != nil {
-			return err
-		}
-		if out.Room, err = l.room(ctx, d); err != nil {
-			return err
-		}
 	}
-	if l.mountpoint != "" {
-		if err := l.bound(); err != nil {
-			return err
-		}
-		if err := l.Unmount(ctx, l.mountpoint); err != nil {
-			return err
-		}
-	}
-	moved, err := l.moved(d, m)
+	p, err := inplace.NewPair(d, l.dir)
 	if err != nil {
 		return err
 	}
-	if moved {
+	defer p.Close()
+	if moved, err := l.moved(d, p, m); err != nil {
+		return err
+	} else if moved {
 		return l.end(d, out)
 	}
-	if err := l.free(ctx); err != nil {
+	if err := l.place(d, m); err != nil {
 		return err
 	}
-	if err := l.out(ctx, d, out); err != nil {
+	if out.Room, err = l.room(ctx, d); err != nil {
+		return err
+	}
+	undo, err := l.begin(ctx, d, p, &m)
+	if err != nil {
+		return err
+	}
+	if err := l.out(ctx, p, m, out); err != nil {
 		if errors.Is(err, unix.ENOSPC) {
 			err = fmt.Errorf("%w; free room there, and run the command again: it goes on", err)
 		}
-		if names, rerr := d.ReadDir(tree.TreeDir); rerr == nil && len(names) > 0 {
-			err = fmt.Errorf("%w; %s has files still, and can be mounted as before", err, l.store)
-		}
-		return err
+		return undo(err)
 	}
 	return l.end(d, out)
 }
@@ -240,8 +237,11 @@ func (l *leave) await(ctx context.Context, what string, over func() bool) error 
 }
 
 // out makes every file plain, and moves the tree. The store is not mounted.
-func (l *leave) out(ctx context.Context, d *disk.Folder, out *left) (err error) {
-	if err := l.vacant(); err != nil { // the mount may have covered names
+func (l *leave) out(ctx context.Context, p *inplace.Pair, m *inplace.Move, out *left) (err error) {
+	if err := l.free(ctx); err != nil {
+		return err
+	}
+	if err := l.vacant(m); err != nil { // the mount may have covered names
 		return err
 	}
 	if out.Left, err = l.unpack(ctx, out.Room); err != nil {
@@ -251,7 +251,7 @@ func (l *leave) out(ctx context.Context, d *disk.Folder, out *left) (err error) 
 		l.named(out.Left)
 		return l.Damaged()
 	}
-	return l.move(ctx, d)
+	return l.move(ctx, p, m)
 }
 
 // other looks at the journal of another move: one that adopt ended but for the journal is over.
@@ -263,14 +263,16 @@ func (l *leave) other(d *disk.Folder, m *inplace.Move) error {
 }
 
 // place looks whether the tree can be moved there.
-func (l *leave) place(d *disk.Folder) error {
+func (l *leave) place(d *disk.Folder, m *inplace.Move) error {
 	if procs.Within(l.dir, l.store) || procs.Within(l.store, l.dir) {
 		return l.Unfit(fmt.Sprintf("%s and the store %s: neither can lie in the other", l.dir, l.store))
 	}
 	if l.dir != l.mountpoint {
-		if err := l.vacant(); err != nil {
+		if err := l.vacant(m); err != nil {
 			return err
 		}
+	} else if err := l.covered(); err != nil {
+		return err
 	}
 	tr, err := d.Lstat(tree.TreeDir)
 	if err != nil {
@@ -301,18 +303,38 @@ func (l *leave) bound() error {
 	return nil
 }
 
-// vacant looks that nothing is in the folder that the tree changes places with.
-func (l *leave) vacant() error {
+// vacant looks that nothing is in the folder that the tree changes places with, but what programs made there
+// since the move began: that moves after the tree.
+func (l *leave) vacant(m *inplace.Move) error {
 	names, err := os.ReadDir(l.dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return err
-	case len(names) > 0:
-		return l.Unfit(fmt.Sprintf("%s is not empty, %q is in it: move that away, or name a new folder", l.dir, names[0].Name()))
+	}
+	for _, e := range names {
+		var st unix.Stat_t
+		err := unix.Lstat(filepath.Join(l.dir, e.Name()), &st)
+		if err == unix.ENOENT || err == nil && m != nil && m.Begun > 0 && st.Ctim.Nano() >= m.Begun {
+			continue
+		}
+		return l.Unfit(fmt.Sprintf("%s is not empty, %q is in it: move that away, or name a new folder", l.dir, e.Name()))
 	}
 	return nil
+}
+
+// covered looks that the mount covers no names. Only root can; vacant looks once it is unmounted.
+func (l *leave) covered() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	names, err := inplace.Covered(l.mountpoint)
+	if err != nil || len(names) == 0 {
+		return nil
+	}
+	return l.Unfit(fmt.Sprintf("%s is not empty, the mount of %s covers %q in it: unmount it, and move that away, or name a new folder",
+		l.dir, l.store, names[0]))
 }
 
 // room counts the room that the plain files take.
@@ -330,21 +352,20 @@ func (l *leave) room(ctx context.Context, d *disk.Folder) (r room, err error) {
 	return r, r.short()
 }
 
-// moved reports whether the tree has moved already.
-func (l *leave) moved(d *disk.Folder, m *inplace.Move) (bool, error) {
+// moved reports whether the tree has moved already. What programs had made in the empty folder moves after it,
+// unless the store was opened since: what it has then is its own.
+func (l *leave) moved(d *disk.Folder, p *inplace.Pair, m *inplace.Move) (bool, error) {
 	if m == nil {
 		return false, nil
 	}
-	p, err := inplace.NewPair(d, l.dir)
-	if err != nil {
+	if moved, err := p.Moved(m); err != nil || !moved {
 		return false, err
 	}
-	defer p.Close()
-	moved, err := p.Moved(m)
-	if err == nil && moved {
-		err = p.Settle(inplace.Leave)
+	at, err := tree.OpenedLast(d)
+	if err == nil && m.Opened != 0 && at.UnixNano() == m.Opened {
+		return true, p.Follow()
 	}
-	return moved, err
+	return true, p.Settle(inplace.Leave)
 }
 
 // unpack makes every file plain.
@@ -355,8 +376,9 @@ func (l *leave) unpack(ctx context.Context, r room) (*control.Left, error) {
 }
 
 // move moves the tree, whose files are plain. Nobody opens the store meanwhile.
-func (l *leave) move(ctx context.Context, d *disk.Folder) (err error) {
-	lock, err := tree.Acquire(d, time.Now())
+func (l *leave) move(ctx context.Context, p *inplace.Pair, m *inplace.Move) (err error) {
+	d, now := p.Store(), time.Now()
+	lock, err := tree.Acquire(d, now)
 	if err != nil {
 		return err
 	}
@@ -373,15 +395,10 @@ func (l *leave) move(ctx context.Context, d *disk.Folder) (err error) {
 	if err := os.Mkdir(l.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := l.vacant(); err != nil {
+	if err := l.vacant(m); err != nil {
 		return err
 	}
-	p, err := inplace.NewPair(d, l.dir)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if err := p.Begin(inplace.Leave); err != nil {
+	if err := p.Opens(m, now); err != nil {
 		return err
 	}
 	return p.Exchange(inplace.Leave)
@@ -389,9 +406,14 @@ func (l *leave) move(ctx context.Context, d *disk.Folder) (err error) {
 
 // end removes the journal, and says what there is now.
 func (l *leave) end(d *disk.Folder, out *left) error {
+	m, err := inplace.Read(d)
+	if err != nil {
+		return err
+	}
 	if err := inplace.End(d); err != nil {
 		return err
 	}
+	out.Kept = keptIn(m)
 	stayed, err := d.ReadDir(tree.TreeDir)
 	if err != nil {
 		return err
@@ -416,7 +438,7 @@ func (l *leave) end(d *disk.Folder, out *left) error {
 		err = fmt.Errorf("%s has files that were made since the folder moved, or whose names it had: %q is one; `ckptfs leave %s DIR` moves them to another folder",
 			l.store, stayed[0], text.Word(l.store))
 	}
-	return err
+	return errors.Join(err, tellKept(l, l.dir, m))
 }
 
 // named names the files of which there is something to say.

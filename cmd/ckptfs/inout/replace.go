@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,7 @@ import (
 	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/host"
 	"ckptfs/cmd/ckptfs/procs"
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/inplace"
 	"ckptfs/fs/takeout"
@@ -93,7 +95,7 @@ func (b *bring) putBack() error {
 	if err := errors.Join(clear(b.store, b.dir), inplace.Aside(b.dir)); err != nil {
 		return fmt.Errorf("the original is kept, %s, and was not put back: %w; run the command again", b.dir+inplace.Original, err)
 	}
-	err := gather(b.dir+inplace.Original, b.dir)
+	err := b.gather(b.dir+inplace.Original, b.dir)
 	if err == nil {
 		err = unix.Rmdir(b.dir + inplace.Original)
 	}
@@ -103,7 +105,7 @@ func (b *bring) putBack() error {
 	return fmt.Errorf("the store has all of %s, which is as it was", b.dir)
 }
 
-func gather(from, to string) error {
+func (b *bring) gather(from, to string) error {
 	empty, err := os.Open(from)
 	if err != nil {
 		return err
@@ -114,9 +116,9 @@ func gather(from, to string) error {
 		return err
 	}
 	defer full.Close()
-	_, stayed, err := inplace.Gather(empty, full)
-	if err == nil && stayed > 0 {
-		err = os.ErrExist
-	}
+	_, err = inplace.Gather(empty, full, func(k inplace.Kept) error {
+		b.Say("%s", text.Printable(filepath.Join(to, k.String())))
+		return nil
+	})
 	return err
 }
