@@ -27,6 +27,8 @@ const (
 	// readyEnv tells a process that it is not the one that was called, and by which descriptor to
 	// tell that one how it went.
 	readyEnv = "CKPTFS_READY_FD"
+	// claimEnv names the descriptor of what the first daemon is to hold until it has mounted.
+	claimEnv = "CKPTFS_CLAIM_FD"
 	// folderEnv is the folder that relative paths start from, for a daemon.
 	folderEnv = "CKPTFS_FOLDER"
 )
@@ -38,9 +40,15 @@ type outcome struct {
 	Exit    int            `json:"exit,omitempty"`
 }
 
+// spawned is how a holder is started. The zero value is usual.
+type spawned struct {
+	folder string   // that relative paths start from; "": this process's
+	claim  *os.File // open in the first daemon, too, until it has mounted; may be nil
+}
+
 // spawn starts the same command line as a holder in a session of its own, and waits until its daemon has
 // mounted.
-func (a *app) spawn(ctx context.Context) (*mounted, error) {
+func (a *app) spawn(ctx context.Context, s spawned) (*mounted, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -54,6 +62,11 @@ func (a *app) spawn(ctx context.Context) (*mounted, error) {
 	cmd.Args[0] = "ckptfs" // not the name of a helper: a.args are our own words
 	cmd.Env = append(os.Environ(), readyEnv+"=3")
 	cmd.ExtraFiles = []*os.File{w}
+	cmd.Dir = s.folder
+	if s.claim != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, s.claim)
+		cmd.Env = append(cmd.Env, claimEnv+"=4")
+	}
 	cmd.Stderr = os.Stderr // until it is mounted: what fusermount3 says, or a crash
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -96,6 +109,9 @@ func (a *app) hold(c *mountConfig, pipe *os.File) {
 	if pipe != nil {
 		o.Pass, o.First = []*os.File{pipe}, []string{readyEnv + "=4"}
 	}
+	if claim := passed(claimEnv); claim != nil {
+		o.Pass, o.First = append(o.Pass, claim), append(o.First, claimEnv+"=5")
+	}
 	code, err := holder.Run(o)
 	if err != nil {
 		a.complain(err)
@@ -112,14 +128,17 @@ func absolute(path string) (string, error) {
 }
 
 // readyPipe is the pipe to the process that was called, or nil.
-func readyPipe() *os.File {
-	fd, err := strconv.Atoi(os.Getenv(readyEnv))
+func readyPipe() *os.File { return passed(readyEnv) }
+
+// passed is a descriptor that the environment names, once, or nil.
+func passed(env string) *os.File {
+	fd, err := strconv.Atoi(os.Getenv(env))
 	if err != nil {
 		return nil
 	}
-	os.Unsetenv(readyEnv)
+	os.Unsetenv(env)
 	unix.CloseOnExec(fd)
-	return os.NewFile(uintptr(fd), "ready")
+	return os.NewFile(uintptr(fd), env)
 }
 
 // daemon serves the mount. A first one tells the process that was called how it went; what happens later goes
@@ -135,6 +154,7 @@ func (a *app) daemon(ctx context.Context, c *mountConfig, link *holder.Link) err
 		pipe = nil
 		return err
 	}
+	claim := passed(claimEnv)
 	first := link.Taken() == nil
 	if first {
 		c.mountpoint = resolve(c.mountpoint) // it is no dead mount any more
@@ -145,7 +165,14 @@ func (a *app) daemon(ctx context.Context, c *mountConfig, link *holder.Link) err
 				return err
 			}
 		}
-		return errors.Join(tell(outcome{Mounted: m}), link.Ready())
+		err := tell(outcome{Mounted: m})
+		if c.adopt { // who was called may be gone: its folder is in the store, and seen in the mount alone
+			err = nil
+		}
+		if claim != nil {
+			err = errors.Join(err, claim.Close())
+		}
+		return errors.Join(err, link.Ready())
 	})
 	if err != nil && pipe != nil {
 		_ = tell(outcome{Error: control.AsError(err), Exit: exit.Code(err)})

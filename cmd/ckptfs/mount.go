@@ -260,7 +260,7 @@ func (a *app) mount(ctx context.Context, c *mountConfig) error {
 	if c.foreground {
 		a.hold(c, nil)
 	}
-	m, err := a.spawn(ctx)
+	m, err := a.spawn(ctx, spawned{})
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,16 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 
 	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/inout"
 	"ckptfs/cmd/ckptfs/place"
+	"ckptfs/fs/control"
 	"ckptfs/fs/volume"
 )
 
@@ -26,11 +32,36 @@ func (p places) Place(path string) (store, mountpoint, inside string, err error)
 	return at.Store, place.MountpointOf(at.Store), at.Path, nil
 }
 
-func (p places) Mount(ctx context.Context, args ...string) error {
+func (p places) Mount(ctx context.Context, claim *os.File, line inout.Line) error {
 	mount := *p.a
-	mount.args = append([]string{"mount"}, args...)
-	_, err := mount.spawn(ctx)
+	mount.args = line.Words
+	_, err := mount.spawn(ctx, spawned{line.Folder, claim})
 	return err
+}
+
+// MountedBy asks the daemon's process, whose arguments are those of the command that mounted. Where that
+// cannot be asked the line has no options.
+func (p places) MountedBy(ctx context.Context, store, mountpoint string) inout.Line {
+	without := inout.Line{Words: []string{"mount", store, mountpoint}}
+	c, err := control.Dial(ctx, store)
+	if err != nil {
+		return without
+	}
+	defer c.Close()
+	list := func(name string) []string {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", c.PID(), name))
+		return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+	}
+	line := inout.Line{Words: list("cmdline")[1:]}
+	for _, entry := range list("environ") {
+		if folder, is := strings.CutPrefix(entry, folderEnv+"="); is {
+			line.Folder = folder
+		}
+	}
+	if line.Folder == "" || !slices.Contains(line.Words, "mount") {
+		return without
+	}
+	return line
 }
 
 func (p places) Unmount(ctx context.Context, mountpoint string) error {

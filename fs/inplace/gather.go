@@ -22,11 +22,13 @@ type Kept struct {
 	Old  bool `json:"old"`  // the other file is the one that the full folder had
 }
 
-func (k Kept) String() string {
+// Says tells of it, where the folder is dir.
+func (k Kept) Says(dir string) string {
+	name, as := path.Join(dir, string(k.Name)), path.Join(dir, string(k.As))
 	if k.Old {
-		return fmt.Sprintf("%s: a program wrote it while the folder moved; what was there before is kept as %s", k.Name, k.As)
+		return fmt.Sprintf("%s: a program wrote it while the folder moved; what was there before is kept as %s", name, as)
 	}
-	return fmt.Sprintf("%s: what a program made of that name while the folder moved is kept as %s", k.Name, k.As)
+	return fmt.Sprintf("%s: what a program made of that name while the folder moved is kept as %s", name, as)
 }
 
 // rounds is how often Gather looks for names that programs still make in the empty folder.
@@ -36,15 +38,16 @@ const rounds = 10
 // that was modified later has it then, unless one of the two is a folder: then what the full folder had keeps
 // it. The other file is kept beside it, under a name that is free. note is told of that before it is done. If
 // it is cut short, Gather again comes to the same names. All of it is durable, but for the names in the empty
-// folder.
-func Gather(empty, full *os.File, note func(Kept) error) (moved int, err error) {
-	g := gatherer{note: note}
+// folder. Names directly in that which were changed last before since, a Move.Begun, stay.
+func Gather(empty, full *os.File, since int64, note func(Kept) error) (moved int, err error) {
+	g := gatherer{note: note, since: since}
 	err = g.gather(empty, full, "")
 	return g.moved, err
 }
 
 type gatherer struct {
 	note  func(Kept) error
+	since int64
 	moved int
 }
 
@@ -57,7 +60,7 @@ func (g *gatherer) gather(empty, full *os.File, below string) error {
 		}
 		found := false
 		for _, e := range entries {
-			if e.Name == "." || e.Name == ".." {
+			if e.Name == "." || e.Name == ".." || below == "" && g.before(empty, e.Name) {
 				continue
 			}
 			found = true
@@ -77,6 +80,12 @@ func (g *gatherer) gather(empty, full *os.File, below string) error {
 		return nil
 	}
 	return full.Sync()
+}
+
+// before reports whether a name was there before the move began.
+func (g *gatherer) before(dir *os.File, name string) bool {
+	var st unix.Stat_t
+	return g.since > 0 && lstat(dir, name, &st) == nil && st.Ctim.Nano() < g.since
 }
 
 // one moves one name.
@@ -211,6 +220,6 @@ func Note(store *disk.Folder, k Kept) error {
 
 // Gather is Gather of the empty folder that is or was at the path of the pair, with the journal.
 func (p *Pair) Gather(empty, full *os.File) error {
-	_, err := Gather(empty, full, func(k Kept) error { return Note(p.store, k) })
+	_, err := Gather(empty, full, 0, func(k Kept) error { return Note(p.store, k) })
 	return err
 }

@@ -261,7 +261,7 @@ func TestGatherKeeps(t *testing.T) {
 	defer to.Close()
 	noted := map[Path]Kept{}
 	note := func(k Kept) error { noted[k.Name] = k; return nil }
-	_, err = Gather(from, to, note)
+	_, err = Gather(from, to, 0, note)
 	must(t, err)
 	want := map[string]string{
 		"f": "made", "f.kept-1": "other", "f.kept-2": "had", "d/f": "made", "d/f.kept-1": "had", "d/g": "new",
@@ -296,10 +296,35 @@ func TestGatherAgain(t *testing.T) {
 	to, err := os.Open(b)
 	must(t, err)
 	defer to.Close()
-	_, err = Gather(from, to, func(Kept) error { return nil })
+	_, err = Gather(from, to, 0, func(Kept) error { return nil })
 	must(t, err)
 	if got := held(t, b); got["f"] != "made" || got["f.kept-1"] != "had" {
 		t.Errorf("the full folder has %v", got)
+	}
+}
+
+// What a mount covered before the move began stays where it is.
+func TestGatherSince(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(a, "covered"), nil, 0o644))
+	var st unix.Stat_t
+	must(t, unix.Stat(filepath.Join(a, "covered"), &st))
+	must(t, os.WriteFile(filepath.Join(a, "made"), nil, 0o644))
+	var later unix.Stat_t
+	for ok := false; !ok; ok = later.Ctim.Nano() > st.Ctim.Nano() {
+		must(t, os.Chmod(filepath.Join(a, "made"), 0o600))
+		must(t, unix.Stat(filepath.Join(a, "made"), &later))
+	}
+	from, err := os.Open(a)
+	must(t, err)
+	defer from.Close()
+	to, err := os.Open(b)
+	must(t, err)
+	defer to.Close()
+	_, err = Gather(from, to, later.Ctim.Nano(), func(Kept) error { return nil })
+	must(t, err)
+	if _, is := held(t, a)["covered"]; !is || len(held(t, b)) != 1 {
+		t.Errorf("%v stays, %v moved", held(t, a), held(t, b))
 	}
 }
 

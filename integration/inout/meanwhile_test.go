@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -38,7 +39,8 @@ func TestAdoptMeanwhile(t *testing.T) {
 	if code != 7 {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	mounttest.WantSaid(t, out, f.Path("small.json")+": a program wrote it while the folder moved; what was there before is kept as small.json.kept-1")
+	mounttest.WantSaid(t, out, f.Path("small.json")+": a program wrote it while the folder moved; what was there before is kept as "+
+		f.Path("small.json.kept-1"))
 	mounttest.WantSaid(t, out, f.Path("sub/same")+": a program wrote it")
 	f.same("adopted", f.Dir)
 	f.Must(f.adopt()) // nothing more to say
@@ -74,7 +76,7 @@ func TestLeaveMeanwhile(t *testing.T) {
 	var trainer sync.WaitGroup
 	trainer.Go(func() {
 		for ; !stop.Load(); saves.Add(1) {
-			unix.Nanosleep(&unix.Timespec{Nsec: 1e7}, nil) // a trainer's pace: else the mount is always in use
+			unix.Nanosleep(&unix.Timespec{Nsec: 1e7}, nil) // a trainer's pace: else it is always in use
 			name := fmt.Sprint("save", saves.Load())
 			for {
 				err := os.MkdirAll(f.Path("saves"), 0o755)
@@ -146,7 +148,7 @@ func TestLeaveCut(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	f.want["small.json.kept-1"] = was
-	mounttest.WantSaid(t, out, "kept as small.json.kept-1")
+	mounttest.WantSaid(t, out, "kept as "+f.Path("small.json.kept-1"))
 	f.plain("left")
 }
 
@@ -172,4 +174,14 @@ func TestLeaveMountsAgain(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(f.Store, "moving")); !os.IsNotExist(err) {
 		t.Errorf("the journal stays: %v", err)
 	}
+	f.Must(f.Stop())
+	mount := exec.Command(f.Bin, "mount", "--hot-size", "77MiB", "--", filepath.Base(f.Store), "./mnt")
+	mount.Dir = filepath.Dir(f.Dir)
+	if out, err := mount.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, code := f.RunFails("leave", f.Dir); code != 6 || !f.Mounted() {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	mounttest.WantSaid(t, f.Run("status", f.Dir), "77.0 MiB")
 }

@@ -33,6 +33,7 @@ type adopt struct {
 	chosen     bool // the store was named: it may be on another disk
 	replace    bool // a folder on another disk gives its path to the mount
 
+	claim  *os.File // nobody else moves a folder of the store; nil: there is none yet
 	looked *inplace.Looked
 	made   bool // the store, by this call
 	alone  bool // other users do not see the mount
@@ -104,7 +105,15 @@ mount. Nor is it if a file in it has another name outside of DIR: that name woul
 // renamed is why --replace has no sense on one disk.
 const renamed = " and its store are on one disk, where the folder itself moves and no original stays: leave out --replace"
 
-func (a *adopt) run(ctx context.Context) error {
+func (a *adopt) run(ctx context.Context) (err error) {
+	if a.claim, err = claim(ctx, a, a.store); err != nil {
+		return err
+	}
+	defer func() {
+		if a.claim != nil {
+			a.claim.Close()
+		}
+	}()
 	d, m, err := folder(a.store, a.foreign)
 	if err != nil {
 		return err
@@ -150,7 +159,7 @@ func (a *adopt) run(ctx context.Context) error {
 	others := here.CheckFUSE(true) == nil // who saw the folder is to see the mount
 	a.alone = !others
 	if d != nil && m == nil && a.unmounted() {
-		if err := a.Mount(ctx, a.mountArgs(others)...); err != nil {
+		if err := a.Mount(ctx, a.claim, a.line(others)); err != nil {
 			return err
 		}
 		return a.end(d)
@@ -172,11 +181,6 @@ func (a *adopt) run(ctx context.Context) error {
 		a.made = true
 		defer d.Close()
 	}
-	claim, err := inplace.Claim(d)
-	if err != nil {
-		return err
-	}
-	defer claim.Close()
 	if !begun {
 		if err := a.begin(ctx, d); err != nil {
 			return err
@@ -329,6 +333,9 @@ func (a *adopt) make() (*disk.Folder, error) {
 	if err == nil {
 		err = errors.Join(up.Sync(), up.Close(), d.SyncDir("."))
 	}
+	if err == nil {
+		a.claim, err = inplace.Claim(d)
+	}
 	if err != nil {
 		d.Close()
 		return nil, err
@@ -377,7 +384,7 @@ func (a *adopt) strip(ctx context.Context) error {
 
 // mount has the folder moved and mounted. If that fails, the folder is put back.
 func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
-	err := a.Mount(ctx, append([]string{"--adopt"}, a.mountArgs(others)...)...)
+	err := a.Mount(ctx, a.claim, a.line(others, "--adopt"))
 	if err == nil {
 		return a.end(d)
 	}
@@ -395,27 +402,27 @@ func (a *adopt) mount(ctx context.Context, d *disk.Folder, others bool) error {
 	return fmt.Errorf("%w; %s is as it was%s", err, a.dir, said)
 }
 
-// mountArgs are the mount's arguments.
-func (a *adopt) mountArgs(others bool) (args []string) {
+// line is the command line of the mount.
+func (a *adopt) line(others bool, flags ...string) Line {
+	words := append([]string{"mount"}, flags...)
 	if a.foreign {
-		args = append(args, "--foreign")
+		words = append(words, "--foreign")
 	}
 	if others {
-		args = append(args, "--allow-other")
+		words = append(words, "--allow-other")
 	}
 	for _, o := range a.options {
-		args = append(args, "-o", o)
+		words = append(words, "-o", o)
 	}
-	return append(args, a.store, a.dir)
+	return Line{Words: append(words, a.store, a.dir)}
 }
 
 // back puts the folder back once the daemon has ended that could not serve it. The journal tells what was
 // kept.
 func (a *adopt) back(d *disk.Folder) (*inplace.Move, error) {
-	for began := time.Now(); tree.Used(a.store); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > answers {
-			return nil, fmt.Errorf("%s: its daemon does not end: %w", a.store, unix.EBUSY)
-		}
+	ctx := context.Background() // also after an interrupt
+	if err := free(ctx, a, a.store); err != nil {
+		return nil, err
 	}
 	if err := errors.Join(clear(a.store, a.dir), clear(a.store, d.Join(tree.TreeDir))); err != nil {
 		return nil, err
@@ -424,7 +431,7 @@ func (a *adopt) back(d *disk.Folder) (*inplace.Move, error) {
 	if err != nil || m == nil {
 		return nil, err
 	}
-	return inplace.Back(context.Background(), d, m) // also after an interrupt
+	return inplace.Back(ctx, d, m)
 }
 
 // end removes the journal: the store is mounted.
@@ -439,7 +446,7 @@ func (a *adopt) end(d *disk.Folder) error {
 	v := struct {
 		Dir   string         `json:"dir"`
 		Store string         `json:"store"`
-		Kept  []inplace.Kept `json:"kept"`
+		Kept  []inplace.Kept `json:"both_kept"` // names that programs had made meanwhile, too
 		*inplace.Looked
 	}{a.dir, a.store, keptIn(m), a.looked}
 	err = a.Show(v, func(w io.Writer) {

@@ -1,7 +1,6 @@
 package inout
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,19 +9,19 @@ import (
 
 	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/text"
-	"ckptfs/fs/control"
 	"ckptfs/fs/inplace"
 )
 
 // begin writes the journal, and unmounts the store. undo has all as it was, and returns why it is so.
 func (l *leave) begin(ctx context.Context, d *disk.Folder, p *inplace.Pair, m **inplace.Move,
 ) (undo func(error) error, err error) {
+	var line Line
 	if l.mountpoint != "" {
 		if err := l.bound(); err != nil {
 			return nil, err
 		}
+		line = l.again(l.MountedBy(ctx, l.store, l.mountpoint))
 	}
-	args := l.mountedWith(ctx)
 	if *m == nil {
 		if *m, err = p.Begin(inplace.Leave); err != nil {
 			return nil, err
@@ -36,65 +35,51 @@ func (l *leave) begin(ctx context.Context, d *disk.Folder, p *inplace.Pair, m **
 			return nil, err
 		}
 	}
-	return func(err error) error { return l.undo(d, p, *m, args, err) }, nil
+	return func(err error) error { return l.undo(d, p, *m, line, err) }, nil
 }
 
 // undo mounts the store again that was mounted before, with what programs made meanwhile. It does nothing
 // once the tree has left.
-func (l *leave) undo(d *disk.Folder, p *inplace.Pair, m *inplace.Move, args []string, err error) error {
+func (l *leave) undo(d *disk.Folder, p *inplace.Pair, m *inplace.Move, line Line, err error) error {
 	if moved, merr := p.Moved(m); merr == nil && moved {
 		return fmt.Errorf("%w; the folder is whole, at %s: run the command again, it ends what was begun", err, l.dir)
 	}
-	left, rerr := os.ReadDir(l.dir)
-	if l.mountpoint == "" {
-		if errors.Is(rerr, os.ErrNotExist) || rerr == nil && len(left) == 0 || l.vacant(m) != nil {
-			err = errors.Join(err, inplace.End(d))
-		}
-		return fmt.Errorf("%w; %s has files still, and can be mounted as before", err, l.store)
+	if l.mountpoint != "" {
+		return l.mountAgain(d, line, err)
 	}
-	if l.vacant(m) != nil { // the mount covered it before, and does so again
-		return l.mountAgain(d, args, err)
+	if names, rerr := os.ReadDir(l.dir); errors.Is(rerr, os.ErrNotExist) || rerr == nil && len(names) == 0 {
+		err = errors.Join(err, inplace.End(d))
 	}
-	return l.mountAgain(d, append([]string{"--adopt"}, args...), err)
+	return fmt.Errorf("%w; %s has the files still, and can be mounted as before", err, l.store)
 }
 
-// mountAgain mounts the store with the options that it had, also after an interrupt.
-func (l *leave) mountAgain(d *disk.Folder, args []string, err error) error {
+// mountAgain mounts the store as it was mounted, also after an interrupt.
+func (l *leave) mountAgain(d *disk.Folder, line Line, err error) error {
 	ctx := context.Background()
-	_ = l.free(ctx)
-	if merr := l.Mount(ctx, append(args, l.store, l.mountpoint)...); merr != nil {
-		return fmt.Errorf("%w; %s has files still, and was not mounted again: %w; `ckptfs leave %s` goes on", err, l.store, merr,
+	_ = free(ctx, l, l.store)
+	if merr := l.Mount(ctx, l.claim, line); merr != nil {
+		return fmt.Errorf("%w; %s has the files still, and was not mounted again: %w; `ckptfs leave %s` goes on", err, l.store, merr,
 			text.Word(l.dir))
 	}
 	m, rerr := inplace.Read(d)
-	_ = tellKept(l, l.dir, m)
+	_ = tellKept(l, l.mountpoint, m)
 	if rerr := errors.Join(rerr, inplace.End(d)); rerr != nil {
 		return errors.Join(err, rerr)
 	}
 	return fmt.Errorf("%w; %s is mounted again", err, l.mountpoint)
 }
 
-// mountedWith are the options of the mount, as its daemon was called.
-func (l *leave) mountedWith(ctx context.Context) (args []string) {
-	if l.mountpoint == "" {
-		return nil
+// again is a command line that mounts the store anew as an earlier one did, in the background. What programs
+// make in the empty folder moves into the store then.
+func (l *leave) again(line Line) Line {
+	flags := []string{"--adopt", "--foreground=false"}
+	if l.foreign {
+		flags = append(flags, "--foreign")
 	}
-	var called []string
-	_ = l.With(ctx, l.mountpoint, func(c *control.Client, _ string) error {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.PID()))
-		for _, arg := range bytes.Split(bytes.TrimSuffix(b, []byte{0}), []byte{0}) {
-			called = append(called, string(arg))
-		}
-		return err
-	})
-	if len(called) < 2 || called[1] != "mount" {
-		if l.foreign {
-			args = append(args, "--foreign")
-		}
-		return args
+	end := slices.Index(line.Words, "--")
+	if end < 0 {
+		end = len(line.Words)
 	}
-	return slices.DeleteFunc(called[2:], func(arg string) bool {
-		abs, err := absolute(arg)
-		return arg == "--adopt" || arg == "--" || arg == "" || err == nil && (abs == l.store || abs == l.dir)
-	})
+	line.Words = slices.Insert(slices.Clone(line.Words), end, flags...)
+	return line
 }

@@ -144,11 +144,6 @@ func (b *bring) copy(ctx context.Context, d *disk.Folder) error {
 		if tree.Used(b.store) {
 			return control.Busy(fmt.Sprintf("the store %s is in use: unmount it, or bring the folder into its mount with --into", b.store))
 		}
-		claim, err := inplace.Claim(d)
-		if err != nil {
-			return err
-		}
-		defer claim.Close()
 	}
 	at, err := inplace.NewArriving(d, b.dir)
 	if err != nil {
@@ -185,11 +180,11 @@ func (b *bring) copy(ctx context.Context, d *disk.Folder) error {
 			return c.TakeIn(ctx, at.Path(), to)
 		})
 	}
-	lock, err := tree.Acquire(d, time.Now())
+	release, err := inplace.Alone(d)
 	if err != nil {
 		return err
 	}
-	return errors.Join(at.Enter(), lock.Release(lock.Before.Clean))
+	return errors.Join(at.Enter(), release())
 }
 
 // roomBeside is room before there is a store.

@@ -56,8 +56,11 @@ type Shell interface {
 	With(ctx context.Context, path string, do func(c *control.Client, at string) error) error
 	// Inside reads the store that paths lie in, and changes nothing in it.
 	Inside(ctx context.Context, paths []string, do func(c *control.Client, at []string) error) error
-	// Mount runs the mount command with these arguments, and waits until it is mounted.
-	Mount(ctx context.Context, args ...string) error
+	// Mount runs a command line of mount, and waits until it is mounted. The first daemon has claim, which
+	// may be nil, open until then, too.
+	Mount(ctx context.Context, claim *os.File, line Line) error
+	// MountedBy is the command line that has the store mounted there.
+	MountedBy(ctx context.Context, store, mountpoint string) Line
 	// Unmount unmounts without packing. A mount in use stays.
 	Unmount(ctx context.Context, mountpoint string) error
 	// Volume is how a store is opened for a command.
@@ -70,6 +73,12 @@ type Shell interface {
 	Partial() error
 	// Damaged is the error when damage was found, which was named already.
 	Damaged() error
+}
+
+// Line is a command line of mount.
+type Line struct {
+	Words  []string // without the program's name
+	Folder string   // that relative paths start from; "": this process's
 }
 
 // strippingNames is what a command does that removes the attributes of a store.
@@ -185,12 +194,17 @@ func mountAt(at string) *mountinfo.Info {
 // Move is what a mount does first that is made for adopt: the folder of the journal becomes the store's tree,
 // and the mount is where it was. Programs that come wait until it is served.
 func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg string, args ...any),
-) (*fusefs.Prepared, error) {
+) (_ *fusefs.Prepared, err error) {
 	d, err := tree.OpenStore(store, foreign)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
+	release, err := inplace.Alone(d)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	m, err := inplace.Read(d)
 	if err == nil && (m == nil || string(m.Dir) != dir) {
 		err = fmt.Errorf("%s: no folder is about to move there: `ckptfs adopt %s` begins that", store, text.Word(dir))
@@ -207,13 +221,19 @@ func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg strin
 	if err != nil {
 		return nil, err
 	}
-	there := moved == (m.Way == inplace.Adopt) // one that was about to leave is there still
-	if !there {
+	since := int64(0)
+	if m.Way == inplace.Leave { // it is there still, and the mount had covered what is older
+		moved, since = !moved, m.Begun
+	}
+	if !moved {
 		if mount := moveMounted(p, d, o); mount != nil {
 			return mount, p.Settle(inplace.Adopt)
 		}
+		if err := p.Swap(); err != nil {
+			return nil, err
+		}
 	}
-	return mountMoved(p, d, dir, there, o, warn)
+	return mountMoved(p, d, dir, since, o, warn)
 }
 
 // moveMounted moves the folder together with the mount; nil: it was not moved, as that needs root.
@@ -234,15 +254,9 @@ func moveMounted(p *inplace.Pair, d *disk.Folder, o fusefs.Options) *fusefs.Prep
 	return mount
 }
 
-// mountMoved moves the folder, unless it was moved, and mounts where it was. What programs made there
-// meanwhile moves after it.
-func mountMoved(p *inplace.Pair, d *disk.Folder, dir string, moved bool, o fusefs.Options,
+// mountMoved mounts where the folder was, which has moved. What programs made there since moves after it.
+func mountMoved(p *inplace.Pair, d *disk.Folder, dir string, since int64, o fusefs.Options,
 	warn func(msg string, args ...any)) (*fusefs.Prepared, error) {
-	if !moved {
-		if err := p.Swap(); err != nil {
-			return nil, err
-		}
-	}
 	empty, err := p.Open()
 	if err != nil {
 		return nil, err
@@ -255,7 +269,7 @@ func mountMoved(p *inplace.Pair, d *disk.Folder, dir string, moved bool, o fusef
 	full, err := d.OpenDir(tree.TreeDir)
 	if err == nil {
 		defer full.Close()
-		_, err = inplace.Gather(empty, full, func(k inplace.Kept) error {
+		_, err = inplace.Gather(empty, full, since, func(k inplace.Kept) error {
 			warn("both files of a name are kept", "folder", dir, "name", string(k.Name), "kept as", string(k.As))
 			return inplace.Note(d, k)
 		})
@@ -273,7 +287,7 @@ func tellKept(s Shell, dir string, m *inplace.Move) error {
 		return nil
 	}
 	for _, k := range m.Kept {
-		s.Say("%s", text.Printable(filepath.Join(dir, k.String())))
+		s.Say("%s", k.Says(dir))
 	}
 	if m.MoreKept > 0 {
 		s.Say("%s: %s more were kept so: their names end with .kept-1, or another number", text.Printable(dir),

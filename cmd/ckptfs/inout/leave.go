@@ -28,6 +28,7 @@ type leave struct {
 	store, mountpoint string
 	dir               string // where the folder is to be
 	foreign           bool
+	claim             *os.File
 }
 
 func leaveCommand(s Shell) *cobra.Command {
@@ -66,10 +67,7 @@ The store's folder remains, with all that was packed, but without files. ` + "`r
 				}
 				return l.copy(cmd.Context(), args[0])
 			}
-			if err := l.find(args); err != nil {
-				return err
-			}
-			return l.run(cmd.Context())
+			return l.run(cmd.Context(), args)
 		},
 	}
 	cmd.Flags().StringVar(&to, "copy", "", "copy the files to this folder, and leave the store as it is")
@@ -78,6 +76,7 @@ The store's folder remains, with all that was packed, but without files. ` + "`r
 
 // find finds the store, and where its files are to go.
 func (l *leave) find(args []string) (err error) {
+	l.dir = ""
 	if len(args) == 2 {
 		if l.dir, err = absolute(args[1]); err != nil {
 			return err
@@ -137,7 +136,20 @@ type left struct {
 	*control.Left
 }
 
-func (l *leave) run(ctx context.Context) error {
+func (l *leave) run(ctx context.Context, args []string) error {
+	if err := l.find(args); err != nil {
+		return err
+	}
+	var err error
+	if l.claim, err = claim(ctx, l, l.store); err != nil {
+		return err
+	}
+	if l.claim != nil {
+		defer l.claim.Close()
+	}
+	if err := l.find(args); err != nil { // as it is now that nobody else moves it
+		return err
+	}
 	d, m, err := folder(l.store, l.foreign)
 	if err != nil {
 		return err
@@ -155,11 +167,6 @@ func (l *leave) run(ctx context.Context) error {
 	if l.mountpoint != "" { // it was mounted since then
 		m = nil
 	}
-	claim, err := l.claim(ctx, d)
-	if err != nil {
-		return err
-	}
-	defer claim.Close()
 	out := &left{Dir: l.dir, Store: l.store, Left: &control.Left{}}
 	if m == nil {
 		names, err := d.ReadDir(tree.TreeDir)
@@ -201,44 +208,9 @@ func (l *leave) run(ctx context.Context) error {
 	return l.end(d, out)
 }
 
-// claim is inplace.Claim. A process that was killed keeps its claim until it is gone.
-func (l *leave) claim(ctx context.Context, d *disk.Folder) (claim *os.File, err error) {
-	werr := l.await(ctx, "another process is moving its folder", func() bool {
-		claim, err = inplace.Claim(d)
-		return !errors.Is(err, unix.EBUSY)
-	})
-	return claim, errors.Join(err, werr)
-}
-
-// free waits until nobody has the store, which is not mounted: an earlier leave that was killed had its
-// daemon unmount, and that may be closing the store still. Who has it longer is named by what opens it next.
-func (l *leave) free(ctx context.Context) error {
-	return l.await(ctx, "another process has it", func() bool { return !tree.Used(l.store) })
-}
-
-// quiet is how long nothing is said of a wait.
-const quiet = time.Second / 2
-
-// await waits until something is over, and no longer than a daemon that ends may take. It says that it does.
-func (l *leave) await(ctx context.Context, what string, over func() bool) error {
-	said := false
-	for began := time.Now(); !over() && time.Since(began) < answers; {
-		if !said && time.Since(began) > quiet {
-			said = true
-			l.Say("%s: %s; waiting for it to end", text.Printable(l.store), what)
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
 // out makes every file plain, and moves the tree. The store is not mounted.
 func (l *leave) out(ctx context.Context, p *inplace.Pair, m *inplace.Move, out *left) (err error) {
-	if err := l.free(ctx); err != nil {
+	if err := free(ctx, l, l.store); err != nil {
 		return err
 	}
 	if err := l.vacant(m); err != nil { // the mount may have covered names
@@ -352,8 +324,8 @@ func (l *leave) room(ctx context.Context, d *disk.Folder) (r room, err error) {
 	return r, r.short()
 }
 
-// moved reports whether the tree has moved already. What programs had made in the empty folder moves after it,
-// unless the store was opened since: what it has then is its own.
+// moved reports whether the tree has moved already. What programs had made in the empty folder moves after
+// it, unless the store was opened since: what it has then is its own.
 func (l *leave) moved(d *disk.Folder, p *inplace.Pair, m *inplace.Move) (bool, error) {
 	if m == nil {
 		return false, nil

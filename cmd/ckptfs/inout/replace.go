@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +12,6 @@ import (
 	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/host"
 	"ckptfs/cmd/ckptfs/procs"
-	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/inplace"
 	"ckptfs/fs/takeout"
@@ -67,7 +65,7 @@ func (b *bring) replaced(ctx context.Context, d *disk.Folder) error {
 	err = b.unused(ctx)
 	if err == nil {
 		others := host.Here().CheckFUSE(true) == nil
-		err = b.Mount(ctx, b.mountArgs(others)...)
+		err = b.Mount(ctx, b.claim, b.line(others))
 	}
 	if err != nil {
 		return fmt.Errorf("%w; %w", err, b.putBack())
@@ -116,8 +114,8 @@ func (b *bring) gather(from, to string) error {
 		return err
 	}
 	defer full.Close()
-	_, err = inplace.Gather(empty, full, func(k inplace.Kept) error {
-		b.Say("%s", text.Printable(filepath.Join(to, k.String())))
+	_, err = inplace.Gather(empty, full, 0, func(k inplace.Kept) error {
+		b.Say("%s", k.Says(to))
 		return nil
 	})
 	return err

@@ -1,0 +1,94 @@
+package inout
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+
+	"ckptfs/integration/daemon"
+	"ckptfs/integration/mounttest"
+)
+
+// mountedAt is where the store is mounted, served or not. It asks no daemon.
+func (f *folder) mountedAt() (at []string) {
+	mounts, err := mountinfo.GetMounts(nil)
+	f.Must(err)
+	for _, m := range mounts {
+		if m.FSType == "fuse.ckptfs" && m.Source == f.Store {
+			at = append(at, m.Mountpoint)
+		}
+	}
+	return at
+}
+
+// adoptUntil kills adopt, and not the daemon that it starts, once something is so.
+func (f *folder) adoptUntil(is func() bool) {
+	f.T.Helper()
+	cmd := exec.Command(f.Bin, "adopt", "--store", f.Store, f.Dir)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: f.Credential}
+	f.Must(cmd.Start())
+	f.Must(daemon.Until("a moment of adopt", is))
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// An adopt alone is killed, its daemon goes on. The next one, at once, takes over what was begun.
+func TestAdoptKilledAgain(t *testing.T) {
+	users := map[string]func(t *testing.T) *folder{
+		"root": func(t *testing.T) *folder { return newFolder(mounttest.Prepare(t, t.TempDir())) },
+		"nobody": func(t *testing.T) *folder {
+			m := mounttest.NewFor(t, mounttest.Nobody)
+			m.Must(m.Stop())
+			m.Must(os.RemoveAll(m.Store))
+			up := filepath.Dir(m.Dir)
+			f := newFolder(m)
+			out, err := exec.Command("chown", "-hR", fmt.Sprint(mounttest.Nobody), up).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			return f
+		},
+	}
+	for user, prepare := range users {
+		t.Run(user, func(t *testing.T) {
+			f := prepare(t)
+			there := func(name string) func() bool {
+				return func() bool { _, err := os.Lstat(filepath.Join(f.Store, name)); return err == nil }
+			}
+			for moment, is := range map[string]func() bool{
+				"journal":    there("moving"),
+				"mount made": func() bool { return len(f.mountedAt()) > 0 },
+				"moved":      func() bool { return slices.Contains(f.mountedAt(), f.Dir) },
+				"opened":     there("index"),
+				"asked":      there("control.sock"),
+			} {
+				f.adoptUntil(is)
+				out, code := f.RunOutcome("adopt", "--store", f.Store, f.Dir)
+				if code != 0 {
+					t.Fatalf("%s: exit code %d: %s", moment, code, out)
+				}
+				if !strings.Contains(out, f.Dir+" is a mount of "+f.Store) {
+					t.Errorf("%s: %s", moment, out)
+				}
+				if user == "root" { // who may look
+					f.same(moment, f.Dir)
+				}
+				f.Run("sync", f.Dir)
+				if !f.Mounted() || there("moving")() {
+					t.Fatalf("%s: mounted: %v, the journal stays: %v", moment, f.Mounted(), there("moving")())
+				}
+				f.Run("leave", f.Dir)
+				f.plain(moment)
+				f.Must(os.RemoveAll(f.Store))
+			}
+		})
+	}
+}
