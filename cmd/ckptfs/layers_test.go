@@ -268,13 +268,13 @@ var layers = []struct {
 	{"cmd/ckptfs/procs", []string{"cmd/ckptfs/text"}},
 	{"cmd/ckptfs/unmount", []string{"cmd/ckptfs/procs", "cmd/ckptfs/text", "fs/control"}},
 	{"cmd/ckptfs/host", nil},
-	{"cmd/ckptfs/inout", []string{"cas", "cas/disk", "cmd/ckptfs/host", "cmd/ckptfs/procs", "cmd/ckptfs/text",
-		"cmd/ckptfs/unmount",
-		"fs/control", "fs/fusefs", "fs/inplace", "fs/takeout", "fs/tree", "fs/volume"}},
 	{"cmd/ckptfs/exit", []string{"cas", "cas/remote/bucket", "cmd/ckptfs/host", "fs/control", "fs/tree"}},
 	{"cmd/ckptfs/args", []string{"cmd/ckptfs/exit", "cmd/ckptfs/text"}},
 	{"cmd/ckptfs/place/placetest", []string{"fs/tree"}},
-	{"cmd/ckptfs/place", []string{"cmd/ckptfs/exit", "cmd/ckptfs/procs", "fs/tree"}},
+	{"cmd/ckptfs/place", []string{"cmd/ckptfs/exit", "cmd/ckptfs/procs", "cmd/ckptfs/text", "fs/inplace",
+		"fs/tree"}},
+	{"cmd/ckptfs/inout", []string{"cas", "cas/disk", "cmd/ckptfs/host", "cmd/ckptfs/place",
+		"cmd/ckptfs/procs", "cmd/ckptfs/text", "cmd/ckptfs/unmount", "fs/control", "fs/fusefs", "fs/inplace", "fs/takeout", "fs/tree", "fs/volume"}},
 	{"cmd/ckptfs/rundir", []string{"cmd/ckptfs/procs"}},
 	{"cmd/ckptfs/tensors", []string{"cmd/ckptfs/args", "cmd/ckptfs/exit", "cmd/ckptfs/place",
 		"cmd/ckptfs/size", "cmd/ckptfs/text", "fs/control"}},
@@ -307,8 +307,8 @@ var layers = []struct {
 		"cmd/ckptfs/memory", "cmd/ckptfs/models", "cmd/ckptfs/place", "cmd/ckptfs/policy", "cmd/ckptfs/procs",
 		"cmd/ckptfs/remote", "cmd/ckptfs/rundir", "cmd/ckptfs/scrape", "cmd/ckptfs/size",
 		"cmd/ckptfs/space", "cmd/ckptfs/systemd", "cmd/ckptfs/tensors", "cmd/ckptfs/text",
-		"cmd/ckptfs/ui", "cmd/ckptfs/unmount", "fs/control", "fs/fusefs", "fs/handover", "fs/metrics", "fs/tree",
-		"fs/volume"}},
+		"cmd/ckptfs/ui", "cmd/ckptfs/unmount", "fs/control", "fs/fusefs", "fs/handover", "fs/inplace",
+		"fs/metrics", "fs/tree", "fs/volume"}},
 }
 
 // only are imports from outside of the module that one package keeps to itself, with those that may have

@@ -14,6 +14,7 @@ import (
 	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
+	"ckptfs/fs/inplace"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/volume"
 )
@@ -98,6 +99,9 @@ func (a *app) withTwo(ctx context.Context, path, otherPath string,
 
 // connect asks the daemon; without one it opens the store here.
 func (a *app) connect(ctx context.Context, p *place.Place, how access) (*session, error) {
+	if b := inplace.BegunIn(p.Store); b != nil && !a.json {
+		fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(place.Begun(b)))
+	}
 	c, err := reach(ctx, p, gap)
 	if err == nil {
 		return &session{Client: c, place: p, close: func() error { return nil }}, nil

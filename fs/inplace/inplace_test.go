@@ -344,7 +344,7 @@ func TestNote(t *testing.T) {
 	m, err := Read(d)
 	must(t, err)
 	if m.Kept[0].Name != "a\xff" || int64(len(m.Kept))+m.MoreKept != 121 {
-		t.Errorf("%q, and %d more", m.Kept, m.MoreKept)
+		t.Errorf("%v, and %d more", m.Kept, m.MoreKept)
 	}
 }
 

@@ -92,3 +92,44 @@ func TestAdoptKilledAgain(t *testing.T) {
 		})
 	}
 }
+
+// After a killed command each other one says that a move was begun, and what ends it.
+func TestBegunIsTold(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Store = f.Dir + ".ckptfs"
+	told := func(way string) {
+		t.Helper()
+		want := "did not end: `ckptfs " + way + " " + f.Dir + "` ends it"
+		for _, command := range []string{"status", "stats", "du"} {
+			out, code := f.RunFails(command, f.Dir)
+			if code != 3 {
+				t.Errorf("%s: exit code %d: %s", command, code, out)
+			}
+			mounttest.WantSaid(t, out, want)
+			p := mounttest.Begin(t, "", f.Bin, command, f.Store)
+			if code := p.Code(); code != 0 {
+				t.Errorf("%s: exit code %d: %s", command, code, p.Text())
+			}
+			mounttest.WantSaid(t, p.Text(), want)
+		}
+	}
+	f.adoptCut()
+	told("adopt")
+	other := "leave"
+	for range 2 {
+		out, code := f.RunFails(other, f.Dir)
+		if code != 4 {
+			t.Errorf("%s: exit code %d: %s", other, code, out)
+		}
+		mounttest.WantSaid(t, out, "did not end: `ckptfs")
+		f.journalOf("leave", filepath.Join(f.Store, "tree"))
+		other = "adopt"
+	}
+	told("leave")
+	f.Run("leave", f.Dir)
+	f.plain("left")
+	f.journal("leave")
+	told("leave")
+	f.Run("leave", f.Dir)
+	f.plain("left")
+}

@@ -17,6 +17,7 @@ import (
 
 	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/host"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -87,7 +88,7 @@ mount. Nor is it if a file in it has another name outside of DIR: that name woul
 				return a.into(cmd.Context(), into)
 			}
 			if a.chosen = cmd.Flags().Changed("store"); !a.chosen {
-				a.store = a.dir + beside
+				a.store = a.dir + inplace.Beside
 			}
 			if a.store, err = absolute(a.store); err != nil {
 				return err
@@ -135,7 +136,7 @@ func (a *adopt) run(ctx context.Context) (err error) {
 		return err
 	}
 	if m != nil && !begun {
-		return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %s` ends it", a.store, m.Dir, m.Way, text.Word(string(m.Dir))))
+		return control.Busy(place.Begun(&inplace.Begun{Store: a.store, Move: *m}))
 	}
 	if begun {
 		if err := a.again(d, m); err != nil {

@@ -96,9 +96,6 @@ func counting(s Shell, doing string) (report inplace.Report, done func()) {
 // fsType is the type that mountinfo shows for our mounts.
 const fsType = "fuse.ckptfs"
 
-// beside is what the folder of a store is called beside the folder that it was made of.
-const beside = ".ckptfs"
-
 // Commands are adopt and leave.
 func Commands(s Shell) []*cobra.Command { return []*cobra.Command{adoptCommand(s), leaveCommand(s)} }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -86,7 +87,7 @@ func (l *leave) find(args []string) (err error) {
 	l.store, l.mountpoint, inside, err = l.Place(args[0])
 	if err != nil {
 		if dir, again := l.begun(args[0]); again {
-			l.store, l.dir = dir+beside, dir
+			l.store, l.dir = dir+inplace.Beside, dir
 			return nil
 		}
 		return err
@@ -115,7 +116,7 @@ func (l *leave) begun(path string) (dir string, is bool) {
 	if err != nil {
 		return "", false
 	}
-	d, m, err := folder(dir+beside, l.foreign)
+	d, m, err := folder(dir+inplace.Beside, l.foreign)
 	if err != nil || d == nil {
 		return "", false
 	}
@@ -231,7 +232,7 @@ func (l *leave) other(d *disk.Folder, m *inplace.Move) error {
 	if m.Way == inplace.Adopt && l.mountpoint == string(m.Dir) {
 		return inplace.End(d)
 	}
-	return control.Busy(fmt.Sprintf("%s: a move of %s was begun there, and did not end: `ckptfs %s %s` ends it", l.store, m.Dir, m.Way, text.Word(string(m.Dir))))
+	return control.Busy(place.Begun(&inplace.Begun{Store: l.store, Move: *m}))
 }
 
 // place looks whether the tree can be moved there.

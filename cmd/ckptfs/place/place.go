@@ -15,6 +15,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/procs"
+	"ckptfs/fs/inplace"
 	"ckptfs/fs/tree"
 )
 
@@ -115,13 +116,26 @@ func FindIn(path string, mounts []*mountinfo.Info) (*Place, error) {
 	}
 	p, err := inStore(resolved)
 	if err == nil && p == nil {
+		if b := inplace.BegunOf(resolved); b != nil {
+			return nil, notIn(path, b)
+		}
 		err = fmt.Errorf("%s: in no ckptfs mount, and %w; `ckptfs mount STORE MOUNTPOINT` mounts (and makes) one", path, tree.ErrNotStore)
 	}
 	return p, err
 }
 
+// notIn is the error of a path in no mount, in a folder that is about to move or has moved.
+func notIn(path string, b *inplace.Begun) error {
+	return fmt.Errorf("%s: in no ckptfs mount, and %w; %s", path, tree.ErrNotStore, Begun(b))
+}
+
 // notThere is the error of a path that does not exist. It tells of a store where its files are.
 func notThere(path string) error {
+	if abs, err := filepath.Abs(path); err == nil {
+		if b := inplace.BegunOf(abs); b != nil {
+			return notIn(path, b)
+		}
+	}
 	do := "give a path inside a ckptfs mount, or a store's folder"
 	if there, _, err := Existing(path); err == nil && IsStore(there) {
 		do = "the store's files are below " + (&Place{Store: there, Mount: MountOf(there)}).Full("")

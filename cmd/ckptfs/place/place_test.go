@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/place/placetest"
+	"ckptfs/fs/inplace"
 	"ckptfs/fs/tree"
 )
 
@@ -61,6 +63,41 @@ func TestFindInMounts(t *testing.T) {
 			p.Gone != (tc.inside == "not/there") {
 			t.Errorf("%s: %+v, %v; want %s in %s", tc.path, p, err, tc.inside, tc.store)
 		}
+	}
+}
+
+// A folder that is about to move, or has moved, is in no mount. The error says what ends that.
+func TestFindBegun(t *testing.T) {
+	dir := placetest.RealDir(t) + "/my models"
+	store := dir + ".ckptfs"
+	placetest.MakeFile(t, dir+"/x", "")
+	d, err := tree.OpenOrCreate(store, false, time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	p, err := inplace.NewPair(d, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Begin(inplace.Leave); err != nil {
+		t.Fatal(err)
+	}
+	none := placetest.MountTable(t, "/ / ext4 /dev/sda")
+	for _, path := range []string{dir, dir + "/x", dir + "/gone"} {
+		_, err := FindIn(path, none)
+		if exit.Code(err) != exit.NotStore || !strings.Contains(err.Error(), "did not end: `ckptfs leave '"+dir+"'` ends it") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	claim, err := inplace.Claim(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer claim.Close()
+	if _, err := FindIn(dir, none); err == nil || !strings.Contains(err.Error(), "is under way") {
+		t.Error(err)
 	}
 }
 

@@ -82,6 +82,15 @@ func Word(s string) string {
 	return s
 }
 
+// Command is a command line for a shell.
+func Command(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = Word(w)
+	}
+	return strings.Join(quoted, " ")
+}
+
 // quoted quotes as every shell reads it, and what could steer a terminal as bash and zsh do.
 func quoted(s string) string {
 	if Printable(s) == s {
