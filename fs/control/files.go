@@ -22,6 +22,14 @@ type Files interface {
 	// Bytes opens a file, or a view, at the first byte from off on that is not in a hole, up to the next hole
 	// or the end. No such byte: Size is 0, and Off the size of the file.
 	Bytes(ctx context.Context, path string, off int64) (*Stretch, error)
+	// Attributes are the extended attributes user.* of a file or folder, but for the store's own.
+	Attributes(ctx context.Context, path string) ([]Attribute, error)
+}
+
+// Attribute is an extended attribute.
+type Attribute struct {
+	Name  Name   `json:"name"`
+	Value []byte `json:"value"`
 }
 
 // Entry is one name of the tree.
@@ -96,6 +104,14 @@ func (h *Handler) files(f Files) {
 		}
 		return f.Entry(r.Context(), p)
 	}))
+	h.mux.HandleFunc("GET /v1/attributes", plain(func(r *http.Request) (any, error) {
+		p, err := pathOf(r)
+		if err != nil {
+			return nil, err
+		}
+		all, err := f.Attributes(r.Context(), p)
+		return attributes{all}, err
+	}))
 	h.mux.HandleFunc("POST /v1/entries", parted(func(r *http.Request, part func(line) error,
 		_ func(Progress)) (any, error) {
 		p, err := pathOf(r)
@@ -133,6 +149,10 @@ func (h *Handler) files(f Files) {
 	})
 }
 
+type attributes struct {
+	Attributes []Attribute `json:"attributes"`
+}
+
 // sendBytes answers with so many bytes, and closes what they are read from. What is missing tells the caller
 // that it failed; the volume has reported why.
 func sendBytes(w http.ResponseWriter, size int64, from io.ReadCloser) {
@@ -153,6 +173,15 @@ func (c *Client) Entries(ctx context.Context, path string, some func([]Entry) er
 	_, err := followParts[struct{}](ctx, c, "entries", url.Values{"path": {path}},
 		func(l *line) error { return some(l.Entries) }, nil)
 	return err
+}
+
+// Attributes is Files.Attributes.
+func (c *Client) Attributes(ctx context.Context, path string) ([]Attribute, error) {
+	all, err := ask[attributes](ctx, c, http.MethodGet, "attributes", url.Values{"path": {path}})
+	if err != nil {
+		return nil, err
+	}
+	return all.Attributes, nil
 }
 
 // Bytes is Files.Bytes.

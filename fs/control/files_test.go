@@ -53,8 +53,22 @@ func (a attic) Bytes(_ context.Context, path string, off int64) (*Stretch, error
 	return s, nil
 }
 
+func (a attic) Attributes(_ context.Context, path string) ([]Attribute, error) {
+	if path == "gone" {
+		return nil, &fs.PathError{Op: "look at", Path: path, Err: fs.ErrNotExist}
+	}
+	return []Attribute{{Name: "user.a\xff", Value: []byte{0, 0xff}}, {Name: "user.b"}}, nil
+}
+
 func TestFiles(t *testing.T) {
 	test := func(t *testing.T, c *Client) {
+		attrs, err := c.Attributes(t.Context(), "a\xffb")
+		if err != nil || len(attrs) != 2 || attrs[0].Name != "user.a\xff" || string(attrs[0].Value) != "\x00\xff" {
+			t.Errorf("%q, %v", attrs, err)
+		}
+		if _, err := c.Attributes(t.Context(), "gone"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("of nothing: %v", err)
+		}
 		e, err := c.Entry(t.Context(), "a\xffb")
 		if err != nil || e.Name != "a\xffb" || e.Target != "bad\xff" || e.Ino != 1<<63 ||
 			!e.Mtime.Equal(time.Unix(1, 2)) {

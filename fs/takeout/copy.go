@@ -193,7 +193,7 @@ func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *
 			return err
 		}
 	}
-	attrs, err := c.attributesOf(from)
+	attrs, err := c.attributesOf(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (c *copier) tidy(folder *os.Root, all []control.Entry) error {
 }
 
 // describe gives a copy the attributes, owner, mode and times of what it is of.
-func (c *copier) describe(f *os.File, from string, e *control.Entry, attrs []Attribute) error {
+func (c *copier) describe(f *os.File, from string, e *control.Entry, attrs []control.Attribute) error {
 	if err := c.attribute(f, from, attrs); err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (c *copier) file(ctx context.Context, from string, e *control.Entry, in *os
 	st, err := in.Lstat(name)
 	switch {
 	case err == nil && st.Mode().IsRegular() && st.Size() == e.Size && st.ModTime().Equal(e.Mtime) &&
-		c.keeps(from, e, in, name, st):
+		c.keeps(ctx, from, e, in, name, st):
 		c.Kept++
 		c.meter.add(1, e.Size)
 	case err == nil && st.IsDir():
@@ -325,9 +325,9 @@ func (c *copier) bytes(ctx context.Context, from string, e *control.Entry, in *o
 		_, err := p.WriteAt(b, off)
 		return lost(err)
 	})
-	var attrs []Attribute
+	var attrs []control.Attribute
 	if err == nil {
-		attrs, err = c.attributesOf(from)
+		attrs, err = c.attributesOf(ctx, from)
 	}
 	var loss *lossError
 	if !errors.As(err, &loss) {

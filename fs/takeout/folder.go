@@ -232,34 +232,32 @@ func (s *stretch) Read(p []byte) (int, error) {
 
 func (s *stretch) Close() error { return unix.Close(s.fd) }
 
-// Attribute is an extended attribute of a file or a folder.
-type Attribute struct {
-	Name  string
-	Value []byte
-}
-
-// attributed is a Source that knows of attributes: of those that are copied, and the names of others that say
-// who may do what, which a mount has not.
+// attributed is a Source that knows of extended attributes.
 type attributed interface {
-	Attributes(p string) (has []Attribute, unserved []string, err error)
+	Attributes(ctx context.Context, p string) ([]control.Attribute, error)
 }
 
-// Attributes are those of a file or folder.
-func (d *Folder) Attributes(p string) (has []Attribute, unserved []string, err error) {
+// user reports whether an attribute is one of those that are copied.
+func user(name string) bool { return strings.HasPrefix(name, "user.") }
+
+// Attributes are those of a file or folder: user.*, and without values others that say who may do what, which
+// a mount has not.
+func (d *Folder) Attributes(_ context.Context, p string) (all []control.Attribute, err error) {
 	f, err := d.openAny(p)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer f.close()
 	names, err := attributeNames(f.fd)
 	if err != nil {
-		return nil, nil, &os.PathError{Op: "list the attributes of", Path: p, Err: err}
+		return nil, &os.PathError{Op: "list the attributes of", Path: p, Err: err}
 	}
 	for _, name := range names {
+		a := control.Attribute{Name: control.Name(name)}
 		switch {
 		case strings.HasPrefix(name, "system.posix_acl_"), name == "security.capability":
-			unserved = append(unserved, name)
-		case !strings.HasPrefix(name, "user."), d.own != "" && strings.HasPrefix(name, d.own):
+		case !user(name), d.own != "" && strings.HasPrefix(name, d.own):
+			continue
 		default:
 			value := make([]byte, mostAttributes)
 			n, err := unix.Fgetxattr(f.fd, name, value)
@@ -267,12 +265,13 @@ func (d *Folder) Attributes(p string) (has []Attribute, unserved []string, err e
 				continue // gone meanwhile
 			}
 			if err != nil {
-				return nil, nil, &os.PathError{Op: "read attribute " + name + " of", Path: p, Err: err}
+				return nil, &os.PathError{Op: "read attribute " + name + " of", Path: p, Err: err}
 			}
-			has = append(has, Attribute{name, bytes.Clone(value[:n])})
+			a.Value = bytes.Clone(value[:n])
 		}
+		all = append(all, a)
 	}
-	return has, unserved, nil
+	return all, nil
 }
 
 // openAny opens a file or a folder.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -40,7 +39,7 @@ func Mirror(ctx context.Context, src *Folder, to *os.Root, name string, checked 
 	for round := 1; ; round++ {
 		update, done := phase("copying")
 		took, err := Copy(ctx, src, ".", to, name, Options{Progress: update, Owners: owners,
-			Checked: checked})
+			Attributes: true, Checked: checked})
 		done()
 		if err != nil {
 			return nil, err
@@ -129,9 +128,12 @@ func (c *copier) mirror(ctx context.Context, from string, e *control.Entry, name
 
 // keeps reports whether a copy of the right size and modification time is kept. What else there is to a file
 // may have changed.
-func (c *copier) keeps(from string, e *control.Entry, in *os.Root, name string, st os.FileInfo) bool {
-	if c.o.Checked == nil || c.o.Checked.is(from, e) {
+func (c *copier) keeps(ctx context.Context, from string, e *control.Entry, in *os.Root, name string, st os.FileInfo) bool {
+	if c.o.Checked.is(from, e) {
 		return true
+	}
+	if c.o.Checked == nil {
+		return !c.o.Attributes || c.attributesAgain(ctx, from, in, name)
 	}
 	if first := c.firstName[e.Ino]; first != "" {
 		other, err := c.top.Lstat(first)
@@ -145,46 +147,6 @@ func (c *copier) keeps(from string, e *control.Entry, in *os.Root, name string, 
 		return false
 	}
 	defer f.Close()
-	attrs, err := c.attributesOf(from)
+	attrs, err := c.attributesOf(ctx, from)
 	return err == nil && c.describe(f, from, e, attrs) == nil
-}
-
-// attributesOf are the attributes of a file or folder that its copy gets. The others are named.
-func (c *copier) attributesOf(from string) ([]Attribute, error) {
-	src, is := c.src.(attributed)
-	if !is {
-		return nil, nil
-	}
-	has, unserved, err := src.Attributes(from)
-	for _, name := range unserved {
-		c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: "its " + name + " is not copied"})
-	}
-	return has, err
-}
-
-// attribute gives a copy the attributes, and no others.
-func (c *copier) attribute(f *os.File, from string, attrs []Attribute) error {
-	left, err := attributeNames(int(f.Fd()))
-	if err != nil {
-		return &fs.PathError{Op: "list the attributes of the copy of", Path: from, Err: err}
-	}
-	for _, a := range attrs {
-		left = slices.DeleteFunc(left, func(name string) bool { return name == a.Name })
-		err := unix.Fsetxattr(int(f.Fd()), a.Name, a.Value, 0)
-		if err == unix.ENOSPC || err == unix.E2BIG || err == unix.ERANGE {
-			c.Skipped = append(c.Skipped, control.Skip{Path: from,
-				Reason: "the other filesystem has no room for its attribute " + a.Name})
-		} else if err != nil {
-			return &fs.PathError{Op: "set attribute " + a.Name + " of the copy of", Path: from, Err: err}
-		}
-	}
-	for _, name := range left {
-		if !strings.HasPrefix(name, "user.") {
-			continue
-		}
-		if err := unix.Fremovexattr(int(f.Fd()), name); err != nil && err != unix.ENODATA {
-			return &fs.PathError{Op: "remove attribute " + name + " of the copy of", Path: from, Err: err}
-		}
-	}
-	return nil
 }

@@ -84,7 +84,7 @@ func described(t *testing.T, dir string) map[string]string {
 		must(t, err)
 		says := fmt.Sprintf("%o %v %d %d %q", e.Mode, e.Mtime.UTC(), e.UID, e.GID, e.Target)
 		if kindOf(e) != unix.S_IFLNK {
-			has, _, err := d.Attributes(name)
+			has, err := d.Attributes(t.Context(), name)
 			must(t, err)
 			says += fmt.Sprintf(" %q", has)
 		}

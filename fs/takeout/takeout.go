@@ -41,6 +41,9 @@ type Options struct {
 	Owners   bool                   // a copy belongs to whom the file belongs to, which takes root
 	Checked  *Checked               // what is known to be equal; Mirror's alone
 	Spare    bool                   // a file that was written later than what is copied stays, and is named
+
+	// Attributes has a copy get the attributes user.*, too, of a Source that knows of them.
+	Attributes bool
 }
 
 // Taken is what was copied.

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -135,6 +137,34 @@ func storedAs(f *content.File) (string, error) {
 		return control.StatePacked, nil
 	}
 	return control.StateResident, nil
+}
+
+// Attributes are the attributes user.* of what is at a path, but for the store's own. A symbolic link has
+// none.
+func (q *Requests) Attributes(ctx context.Context, p string) (all []control.Attribute, err error) {
+	n, err := q.v.resolve(p)
+	if err != nil {
+		return nil, &fs.PathError{Op: "look at", Path: p, Err: err}
+	}
+	defer n.Unpin()
+	buf := make([]byte, maxXattrList)
+	k, err := q.v.ListXattr(n, buf, func() bool { return false })
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(buf[:k]), "\x00"), "\x00") {
+		if name == "" || err != nil {
+			break
+		}
+		value := make([]byte, maxXattr)
+		k, err = q.v.GetXattr(ctx, n, name, value)
+		if err == unix.ENODATA { // gone meanwhile
+			err = nil
+			continue
+		}
+		all = append(all, control.Attribute{Name: control.Name(name), Value: bytes.Clone(value[:max(k, 0)])})
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "read the attributes of", Path: p, Err: err}
+	}
+	return all, nil
 }
 
 // Bytes opens a file or a view between two holes.

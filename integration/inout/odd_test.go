@@ -15,6 +15,7 @@ import (
 	"ckptfs/fs/tree"
 	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
+	"ckptfs/integration/recipe"
 )
 
 // immutable sets the flag of a file that nobody may change, or takes it away.
@@ -176,6 +177,57 @@ func TestLeaveCopyPipes(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	f.same("copied", to)
+}
+
+// A copy has the attributes that programs gave the files. Those that its disk cannot hold are named.
+func TestLeaveCopyAttributes(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	delete(f.want, "absolute")
+	model := "runs/a/0/model-" + fmt.Sprint(recipe.Kinds[0])
+	f.Must(f.adopt())
+	f.Must(unix.Setxattr(f.Path("small.json"), "user.tag\xff", []byte("kept\x00\xff"), 0))
+	f.Must(unix.Setxattr(f.Path("runs"), "user.metric", []byte("0.5"), 0))
+	f.Must(os.Chmod(f.Path(model), 0o440))
+	f.Must(unix.Setxattr(f.Path(model), "user.empty", nil, 0))
+	f.Must(unix.Setxattr(f.Path(model), "user.long", []byte(strings.Repeat("x", 2000)), 0))
+	f.EvictAll()
+	to := filepath.Join(t.TempDir(), "copy")
+	for _, from := range []string{f.Dir, f.Dir, f.Store} {
+		if from == f.Store {
+			f.Must(f.Stop())
+		}
+		f.Run("leave", from, "--copy", to)
+		for path, want := range map[string]map[string]string{
+			"small.json": {"user.tag\xff": "kept\x00\xff"}, "runs": {"user.metric": "0.5"},
+			model: {"user.empty": "", "user.long": strings.Repeat("x", 2000)}, "hard": {},
+		} {
+			b := make([]byte, 8<<10)
+			n, err := unix.Listxattr(filepath.Join(to, path), b)
+			f.Must(err)
+			if got := strings.Count(string(b[:n]), "\x00"); got != len(want) {
+				t.Errorf("%s has %q", path, b[:n])
+			}
+			for name, value := range want {
+				n, err := unix.Getxattr(filepath.Join(to, path), name, b)
+				if err != nil || string(b[:n]) != value {
+					t.Errorf("%s: %s: %q, %v", path, name, b[:max(n, 0)], err)
+				}
+			}
+		}
+		f.same("copied", to)
+		f.Must(unix.Removexattr(filepath.Join(to, "small.json"), "user.tag\xff")) // as an older copy had it
+	}
+	mounttest.NeedRoot(t, "mounts")
+	none := t.TempDir()
+	f.Must(unix.Mount("none", none, "ramfs", 0, ""))
+	t.Cleanup(func() { unix.Unmount(none, unix.MNT_DETACH) })
+	for range 2 {
+		out, code := f.RunFails("leave", f.Store, "--copy", filepath.Join(none, "copy"))
+		if code != 7 {
+			t.Errorf("exit code %d: %s", code, out)
+		}
+		mounttest.WantSaid(t, out, "runs: left as it is: the other filesystem has no room for its user.metric")
+	}
 }
 
 // A mount that is bound elsewhere, too, stays.

@@ -97,7 +97,7 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 		return err
 	}
 	update, done := l.Progress("copying")
-	o := takeout.Options{Progress: update, Owners: os.Geteuid() == 0, Spare: true}
+	o := takeout.Options{Progress: update, Owners: os.Geteuid() == 0, Spare: true, Attributes: true}
 	took, err := takeout.Copy(ctx, src, at, root, base, o)
 	done()
 	if errors.Is(err, unix.ENOSPC) {

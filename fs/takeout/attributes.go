@@ -1,0 +1,90 @@
+package takeout
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+)
+
+// attributesOf are the attributes of a file or folder that its copy gets. The others are named.
+func (c *copier) attributesOf(ctx context.Context, from string) ([]control.Attribute, error) {
+	src, is := c.src.(attributed)
+	if !is || !c.o.Attributes {
+		return nil, nil
+	}
+	all, err := src.Attributes(ctx, from)
+	return slices.DeleteFunc(all, func(a control.Attribute) bool {
+		if user(string(a.Name)) {
+			return false
+		}
+		c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: "its " + string(a.Name) + " is not copied"})
+		return true
+	}), err
+}
+
+// attributesAgain gives a copy that an earlier run made its attributes.
+func (c *copier) attributesAgain(ctx context.Context, from string, in *os.Root, name string) bool {
+	attrs, err := c.attributesOf(ctx, from)
+	if err != nil || len(attrs) == 0 {
+		return err == nil
+	}
+	f, err := in.OpenFile(name, nonblock|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return c.attribute(f, from, attrs) == nil
+}
+
+// attribute gives a copy the attributes, and to a mirror no others. Those that the copy's filesystem cannot
+// hold are named.
+func (c *copier) attribute(f *os.File, from string, attrs []control.Attribute) error {
+	var not []string
+	for _, a := range attrs {
+		name := string(a.Name)
+		if has := make([]byte, len(a.Value)+1); sameAttribute(f, name, a.Value, has) {
+			continue
+		}
+		switch err := unix.Fsetxattr(int(f.Fd()), name, a.Value, 0); err {
+		case nil:
+		case unix.ENOSPC, unix.EDQUOT, unix.E2BIG, unix.ERANGE, unix.EOPNOTSUPP:
+			not = append(not, name)
+		default:
+			return &fs.PathError{Op: "set attribute " + name + " of the copy of", Path: from, Err: err}
+		}
+	}
+	if len(not) > 0 {
+		c.Skipped = append(c.Skipped, control.Skip{Path: from,
+			Reason: "the other filesystem has no room for its " + strings.Join(not, ", ")})
+	}
+	if c.o.Checked == nil {
+		return nil
+	}
+	left, err := attributeNames(int(f.Fd()))
+	if err != nil {
+		return &fs.PathError{Op: "list the attributes of the copy of", Path: from, Err: err}
+	}
+	for _, name := range left {
+		has := slices.ContainsFunc(attrs, func(a control.Attribute) bool { return string(a.Name) == name })
+		if has || !user(name) {
+			continue
+		}
+		if err := unix.Fremovexattr(int(f.Fd()), name); err != nil && err != unix.ENODATA {
+			return &fs.PathError{Op: "remove attribute " + name + " of the copy of", Path: from, Err: err}
+		}
+	}
+	return nil
+}
+
+// sameAttribute reports whether a file has an attribute already. A file may be one that nobody may change.
+func sameAttribute(f *os.File, name string, value, buf []byte) bool {
+	n, err := unix.Fgetxattr(int(f.Fd()), name, buf)
+	return err == nil && bytes.Equal(buf[:n], value)
+}
