@@ -63,7 +63,8 @@ func (a attic) Attributes(_ context.Context, path string) ([]Attribute, error) {
 func TestFiles(t *testing.T) {
 	test := func(t *testing.T, c *Client) {
 		attrs, err := c.Attributes(t.Context(), "a\xffb")
-		if err != nil || len(attrs) != 2 || attrs[0].Name != "user.a\xff" || string(attrs[0].Value) != "\x00\xff" {
+		if err != nil || len(attrs) != 2 || attrs[0].Name != "user.a\xff" ||
+			string(attrs[0].Value) != "\x00\xff" {
 			t.Errorf("%q, %v", attrs, err)
 		}
 		if _, err := c.Attributes(t.Context(), "gone"); !errors.Is(err, fs.ErrNotExist) {

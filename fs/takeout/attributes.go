@@ -24,9 +24,17 @@ func (c *copier) attributesOf(ctx context.Context, from string) ([]control.Attri
 		if user(string(a.Name)) {
 			return false
 		}
-		c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: "its " + string(a.Name) + " is not copied"})
+		c.Skipped = append(c.Skipped, notCopied(from, a))
 		return true
 	}), err
+}
+
+func notCopied(from string, a control.Attribute) control.Skip {
+	return control.Skip{Path: from, Reason: "its " + string(a.Name) + " is not copied"}
+}
+
+func (c *copier) skip(from, reason string) {
+	c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: reason})
 }
 
 // attributesAgain gives a copy that an earlier run made its attributes.
@@ -61,8 +69,7 @@ func (c *copier) attribute(f *os.File, from string, attrs []control.Attribute) e
 		}
 	}
 	if len(not) > 0 {
-		c.Skipped = append(c.Skipped, control.Skip{Path: from,
-			Reason: "the other filesystem has no room for its " + strings.Join(not, ", ")})
+		c.skip(from, "the other filesystem has no room for its "+strings.Join(not, ", "))
 	}
 	if c.o.Checked == nil {
 		return nil

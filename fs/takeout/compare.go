@@ -25,7 +25,9 @@ type Extra struct {
 type Compared struct {
 	Same   int            // files that are equal
 	Differ []control.Skip // files that are not
-	Extra  Extra
+	// Skipped is what is not copied, as sockets, and with Options.Attributes ACLs.
+	Skipped []control.Skip
+	Extra   Extra
 }
 
 // Compare reads the files at or below a path of the source once more, and compares them with their copies,
@@ -51,6 +53,9 @@ func compare(ctx context.Context, src Source, from string, of Source, at string,
 	}
 	c := &comparer{src: src, of: of, top: at, meter: m, checked: o.Checked, sum: newSummer(),
 		buf: make([]byte, bufferSize)}
+	if o.Attributes {
+		c.attributed, _ = src.(attributed)
+	}
 	return c, c.entry(ctx, from, e, at)
 }
 
@@ -61,13 +66,19 @@ type comparer struct {
 	top     string // the copy's path
 	meter   *meter
 	checked *Checked // nil: of nothing is anything known
-	sum     *summer
-	buf     []byte
-	wrong   []string // paths of copies that are not equal, or cannot be read
+
+	attributed // nil: nothing is told of attributes
+
+	sum   *summer
+	buf   []byte
+	wrong []string // paths of copies that are not equal, or cannot be read
 }
 
 func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at string) error {
 	var err error
+	if c.attributed != nil && kindOf(e) != unix.S_IFLNK {
+		c.unserved(ctx, from)
+	}
 	switch kindOf(e) {
 	case unix.S_IFDIR:
 		return c.folder(ctx, from, e, at)
@@ -82,6 +93,7 @@ func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at 
 			err = errDiffers
 		}
 	default:
+		c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: notRegular(e)})
 		return ctx.Err()
 	}
 	if err != nil {
@@ -90,6 +102,16 @@ func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at 
 		c.checked.equal(from, e)
 	}
 	return ctx.Err()
+}
+
+// unserved notes the attributes of a file or folder that are not copied. What cannot be read is met later.
+func (c *comparer) unserved(ctx context.Context, from string) {
+	all, _ := c.Attributes(ctx, from)
+	for _, a := range all {
+		if !user(string(a.Name)) {
+			c.Skipped = append(c.Skipped, notCopied(from, a))
+		}
+	}
 }
 
 func (c *comparer) differs(from, at string, err error) {

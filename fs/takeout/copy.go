@@ -134,7 +134,7 @@ func (c *copier) entry(ctx context.Context, from string, e *control.Entry, in *o
 	case unix.S_IFLNK:
 		err = c.link(e, in, name)
 	default:
-		c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: notRegular(e)})
+		c.skip(from, notRegular(e))
 	}
 	var loss *lossError
 	if err == nil || errors.As(err, &loss) || ctx.Err() != nil {
@@ -186,7 +186,7 @@ func (c *copier) folder(ctx context.Context, from string, e *control.Entry, in *
 			continue
 		}
 		if c.to.is(e) {
-			c.Skipped = append(c.Skipped, control.Skip{Path: path.Join(from, name), Reason: "the copy goes there"})
+			c.skip(path.Join(from, name), "the copy goes there")
 			continue
 		}
 		if err := c.entry(ctx, path.Join(from, name), e, sub, name, path.Join(below, name)); err != nil {
@@ -282,7 +282,7 @@ func (c *copier) file(ctx context.Context, from string, e *control.Entry, in *os
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return lost(err)
 	case err == nil && c.o.Spare && st.ModTime().After(e.Mtime):
-		c.Skipped = append(c.Skipped, control.Skip{Path: from, Reason: "the file there was written later, and stays"})
+		c.skip(from, "the file there was written later, and stays")
 		c.meter.add(1, e.Size)
 		return nil
 	default:

@@ -128,7 +128,8 @@ func (c *copier) mirror(ctx context.Context, from string, e *control.Entry, name
 
 // keeps reports whether a copy of the right size and modification time is kept. What else there is to a file
 // may have changed.
-func (c *copier) keeps(ctx context.Context, from string, e *control.Entry, in *os.Root, name string, st os.FileInfo) bool {
+func (c *copier) keeps(ctx context.Context, from string, e *control.Entry, in *os.Root, name string,
+	st os.FileInfo) bool {
 	if c.o.Checked.is(from, e) {
 		return true
 	}

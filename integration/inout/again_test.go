@@ -133,3 +133,53 @@ func TestBegunIsTold(t *testing.T) {
 	f.Run("leave", f.Dir)
 	f.plain("left")
 }
+
+// A leave that is interrupted says what is so then, and what goes on.
+func TestLeaveInterrupted(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Store = f.Dir + ".ckptfs"
+	f.Must(f.adopt())
+	f.EvictAll()
+	interrupted := 0
+	for moment, is := range map[string]func() bool{
+		"begun":     func() bool { return true },
+		"journal":   func() bool { _, err := os.Lstat(filepath.Join(f.Store, "moving")); return err == nil },
+		"unmounted": func() bool { return len(f.mountedAt()) == 0 },
+	} {
+		p := mounttest.Begin(t, "", f.Bin, "leave", f.Dir)
+		f.Must(daemon.Until("a moment of leave", is))
+		_ = p.Process.Signal(os.Interrupt)
+		switch p.Code() {
+		case 0: // it was too late
+			f.plain(moment)
+			f.Must(f.adopt())
+			f.EvictAll()
+			continue
+		case 130:
+			interrupted++
+		default:
+			t.Logf("%s: exit code %d", moment, p.Code()) // it had not begun to look for signals
+		}
+		if !f.Mounted() {
+			t.Fatalf("%s: it is not mounted: %s", moment, p.Text())
+		}
+		f.same(moment, f.Dir)
+		if p.Code() != 130 {
+			continue
+		}
+		if moment == "unmounted" {
+			mounttest.WantSaid(t, p.Text(), f.Dir+" is mounted again")
+		}
+		mounttest.WantSaid(t, p.Text(), "`ckptfs leave "+f.Dir+"`")
+	}
+	if interrupted == 0 {
+		t.Error("no leave was interrupted")
+	}
+	f.Run("leave", f.Dir)
+	f.plain("left")
+	p := mounttest.Begin(t, "", f.Bin, "leave", f.Dir)
+	if p.Code() != 0 {
+		t.Errorf("exit code %d: %s", p.Code(), p.Text())
+	}
+	mounttest.WantSaid(t, p.Text(), f.Dir+" is a plain folder already")
+}

@@ -159,6 +159,13 @@ func TestElsewhereRefused(t *testing.T) {
 	}
 	f.same("copied", f.in())
 	f.same("kept", f.Dir)
+	p := mounttest.Begin(t, "", f.Bin, "adopt", "--store", f.Store, f.Dir) // compares
+	for _, words := range []string{"level=", "repairing"} {
+		if p.Code() != 7 || strings.Contains(p.Text(), words) {
+			t.Errorf("exit code %d: %s", p.Code(), p.Text())
+		}
+	}
+	mounttest.WantSaid(t, p.Text(), f.Path("pipe")+": left as it is: no file")
 
 	// A disk is copied if that is asked for, and else not.
 	f.Must(os.Remove(f.Path("pipe")))

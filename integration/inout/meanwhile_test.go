@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,6 +58,15 @@ func TestAdoptRemoved(t *testing.T) {
 	f.Must(os.Remove(f.Dir))
 	f.Must(f.adopt())
 	f.same("adopted", f.Dir)
+	f.Must(f.Stop()) // and one that nothing was begun with
+	f.Must(os.Remove(f.Dir))
+	f.Must(f.adopt())
+	f.same("mounted", f.Dir)
+	f.Run("leave", f.Dir)
+	f.Must(os.Rename(f.Dir, f.Dir+".away"))
+	if out, code := f.RunFails("adopt", "--store", f.Store, f.Dir); !strings.Contains(out, "no such file") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
 }
 
 // A folder leaves while a program saves files in it, some under names that it has: all of them are in the

@@ -138,10 +138,8 @@ func (a *adopt) run(ctx context.Context) (err error) {
 	if m != nil && !begun {
 		return control.Busy(place.Begun(&inplace.Begun{Store: a.store, Move: *m}))
 	}
-	if begun {
-		if err := a.again(d, m); err != nil {
-			return err
-		}
+	if err := a.again(d, m, begun); err != nil {
+		return err
 	}
 	other, err := a.elsewhere()
 	if err != nil {
@@ -208,12 +206,16 @@ func (a *adopt) unmounted() bool {
 	return err == nil && len(inDir) == 0
 }
 
-// again makes the empty folder again that the folder of the journal left behind, if somebody removed it.
-func (a *adopt) again(d *disk.Folder, m *inplace.Move) error {
-	if _, err := os.Lstat(a.dir); !errors.Is(err, fs.ErrNotExist) {
-		return err
+// again makes the empty folder again that a folder left behind which is in the store, if somebody removed it.
+func (a *adopt) again(d *disk.Folder, m *inplace.Move, begun bool) error {
+	if _, err := os.Lstat(a.dir); d == nil || !errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	if moved, err := a.moved(d, m); err != nil || !moved {
+	if begun {
+		if moved, err := a.moved(d, m); err != nil || !moved {
+			return err
+		}
+	} else if names, err := d.ReadDir(tree.TreeDir); err != nil || len(names) == 0 {
 		return err
 	}
 	return os.Mkdir(a.dir, 0o755)

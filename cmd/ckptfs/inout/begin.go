@@ -27,22 +27,36 @@ func (l *leave) begin(ctx context.Context, d *disk.Folder, p *inplace.Pair, m **
 			return nil, err
 		}
 	}
+	l.changes = true
+	undo = func(err error) error { return l.undo(d, p, *m, line, err) }
 	if l.mountpoint != "" {
-		if err := l.Unmount(ctx, l.mountpoint); err != nil {
-			if mountAt(l.mountpoint) != nil { // else the next run goes on
-				err = errors.Join(err, inplace.End(d))
-			}
-			return nil, err
+		if err = l.unmount(ctx); err != nil && mountAt(l.mountpoint) != nil {
+			return nil, errors.Join(err, inplace.End(d))
 		}
 	}
-	return func(err error) error { return l.undo(d, p, *m, line, err) }, nil
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, undo(err)
+	}
+	return undo, nil
+}
+
+// unmount unmounts the store. An interrupt does not end it in the middle, where it is not known what is so.
+func (l *leave) unmount(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		l.Say("%s: interrupted; waiting for the end of its unmount", text.Printable(l.mountpoint))
+	})
+	defer stop()
+	return l.Unmount(context.WithoutCancel(ctx), l.mountpoint)
 }
 
 // undo mounts the store again that was mounted before, with what programs made meanwhile. It does nothing
 // once the tree has left.
 func (l *leave) undo(d *disk.Folder, p *inplace.Pair, m *inplace.Move, line Line, err error) error {
 	if moved, merr := p.Moved(m); merr == nil && moved {
-		return fmt.Errorf("%w; the folder is whole, at %s: run the command again, it ends what was begun", err, l.dir)
+		return fmt.Errorf("%w; the folder is whole, at %s: %s ends what was begun", err, l.dir, l.same())
 	}
 	if l.mountpoint != "" {
 		return l.mountAgain(d, line, err)
@@ -50,7 +64,12 @@ func (l *leave) undo(d *disk.Folder, p *inplace.Pair, m *inplace.Move, line Line
 	if names, rerr := os.ReadDir(l.dir); errors.Is(rerr, os.ErrNotExist) || rerr == nil && len(names) == 0 {
 		err = errors.Join(err, inplace.End(d))
 	}
-	return fmt.Errorf("%w; %s has the files still, and can be mounted as before", err, l.store)
+	return fmt.Errorf("%w; %s has the files still, and can be mounted as before; %s goes on", err, l.store, l.same())
+}
+
+// same is the command line of this call.
+func (l *leave) same() string {
+	return "`" + text.Command(append([]string{"ckptfs", "leave"}, l.args...)...) + "`"
 }
 
 // mountAgain mounts the store as it was mounted, also after an interrupt.
@@ -58,15 +77,15 @@ func (l *leave) mountAgain(d *disk.Folder, line Line, err error) error {
 	ctx := context.Background()
 	_ = free(ctx, l, l.store)
 	if merr := l.Mount(ctx, l.claim, line); merr != nil {
-		return fmt.Errorf("%w; %s has the files still, and was not mounted again: %w; `ckptfs leave %s` goes on", err, l.store, merr,
-			text.Word(l.dir))
+		return fmt.Errorf("%w; %s has the files still, and was not mounted again: %w; %s goes on", err, l.store,
+			merr, l.same())
 	}
 	m, rerr := inplace.Read(d)
 	_ = tellKept(l, l.mountpoint, m)
 	if rerr := errors.Join(rerr, inplace.End(d)); rerr != nil {
 		return errors.Join(err, rerr)
 	}
-	return fmt.Errorf("%w; %s is mounted again", err, l.mountpoint)
+	return fmt.Errorf("%w; %s is mounted again; %s goes on", err, l.mountpoint, l.same())
 }
 
 // again is a command line that mounts the store anew as an earlier one did, in the background. What programs

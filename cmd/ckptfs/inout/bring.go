@@ -18,6 +18,7 @@ import (
 	"ckptfs/fs/inplace"
 	"ckptfs/fs/takeout"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/volume"
 )
 
 // brought is what adopt prints of a folder on another disk.
@@ -79,6 +80,13 @@ func (a *adopt) bring(ctx context.Context, d *disk.Folder, to string) error {
 			return err
 		}
 		defer d.Close()
+		v, err := volume.Open(b.Volume(a.store)) // makes the index, without which nobody can only read it
+		if err == nil {
+			err = v.Close(ctx)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	has, err := b.has(d)
 	if err != nil {
@@ -223,9 +231,10 @@ func (b *bring) compare(ctx context.Context) error {
 		update, done := b.Progress("comparing")
 		defer done()
 		found, err := takeout.Compare(ctx, b.src, ".", c, at[0],
-			takeout.Options{Progress: update, Checked: b.checked})
+			takeout.Options{Progress: update, Checked: b.checked, Attributes: true})
 		if err == nil {
 			b.out.Compared, differ = found.Same, found.Differ
+			b.skipped(found.Skipped)
 		}
 		return err
 	})

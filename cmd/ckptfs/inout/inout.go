@@ -290,8 +290,14 @@ func tellKept(s Shell, dir string, m *inplace.Move) error {
 		s.Say("%s: %s more were kept so: their names end with .kept-1, or another number", text.Printable(dir),
 			text.Plural(m.MoreKept, "file"))
 	}
-	return s.Partial()
+	return bothKept{s.Partial()}
 }
+
+// bothKept is Partial, in other words.
+type bothKept struct{ error }
+
+func (bothKept) Error() string   { return "of some names both files are kept" }
+func (b bothKept) Unwrap() error { return b.error }
 
 // keptIn are the names of a journal that were kept.
 func keptIn(m *inplace.Move) []inplace.Kept {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
@@ -29,7 +30,9 @@ type leave struct {
 	store, mountpoint string
 	dir               string // where the folder is to be
 	foreign           bool
-	claim             *os.File
+	args              []string // as given
+	claim             *os.File // nobody else moves a folder of the store
+	changes           bool     // something may have been changed
 }
 
 func leaveCommand(s Shell) *cobra.Command {
@@ -68,7 +71,12 @@ The store's folder remains, with all that was packed, but without files. ` + "`r
 				}
 				return l.copy(cmd.Context(), args[0])
 			}
-			return l.run(cmd.Context(), args)
+			l.args = args
+			err := l.run(cmd.Context())
+			if errors.Is(err, context.Canceled) && !l.changes {
+				err = fmt.Errorf("%w; nothing is changed; %s begins anew", err, l.same())
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&to, "copy", "", "copy the files to this folder, and leave the store as it is")
@@ -76,31 +84,38 @@ The store's folder remains, with all that was packed, but without files. ` + "`r
 }
 
 // find finds the store, and where its files are to go.
-func (l *leave) find(args []string) (err error) {
+func (l *leave) find() (err error) {
 	l.dir = ""
-	if len(args) == 2 {
-		if l.dir, err = absolute(args[1]); err != nil {
+	if len(l.args) == 2 {
+		if l.dir, err = absolute(l.args[1]); err != nil {
 			return err
 		}
 	}
 	var inside string
-	l.store, l.mountpoint, inside, err = l.Place(args[0])
+	l.store, l.mountpoint, inside, err = l.Place(l.args[0])
 	if err != nil {
-		if dir, again := l.begun(args[0]); again {
+		if dir, again := l.begun(l.args[0]); again {
 			l.store, l.dir = dir+inplace.Beside, dir
 			return nil
 		}
 		return err
 	}
 	if inside != "" {
-		return l.Unfit(fmt.Sprintf("%s is in the store %s: name the mountpoint, or the store", args[0], l.store))
+		return l.Unfit(fmt.Sprintf("%s is in the store %s: name the mountpoint, or the store", l.args[0], l.store))
 	}
 	if l.dir == "" {
 		l.dir = l.mountpoint
 	}
 	if l.dir == "" {
-		if _, m, err := folder(l.store, l.foreign); err == nil && m != nil && m.Way == inplace.Leave {
-			l.dir = string(m.Dir)
+		if d, m, err := folder(l.store, l.foreign); err == nil && d != nil {
+			defer d.Close()
+			names, err := d.ReadDir(tree.TreeDir)
+			switch {
+			case m != nil && m.Way == inplace.Leave:
+				l.dir = string(m.Dir)
+			case m == nil && err == nil && len(names) == 0:
+				l.dir = strings.TrimSuffix(l.store, inplace.Beside) // where it has left to, most likely
+			}
 		}
 	}
 	if l.dir == "" {
@@ -110,7 +125,7 @@ func (l *leave) find(args []string) (err error) {
 }
 
 // begun reports whether a path is where the files of the store beside it are to be, which was unmounted for
-// that, or of which a move was begun.
+// that, or of which a move was begun, or where they are, which the store has no more.
 func (l *leave) begun(path string) (dir string, is bool) {
 	dir, err := absolute(path)
 	if err != nil {
@@ -120,25 +135,20 @@ func (l *leave) begun(path string) (dir string, is bool) {
 	if err != nil || d == nil {
 		return "", false
 	}
-	d.Close()
+	defer d.Close()
 	if m != nil && m.Way == inplace.Leave && string(m.Dir) == dir {
 		return dir, true
 	}
 	names, err := os.ReadDir(dir)
-	return dir, errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
+		return dir, true
+	}
+	names, terr := os.ReadDir(d.Join(tree.TreeDir))
+	return dir, err == nil && m == nil && terr == nil && len(names) == 0
 }
 
-// left is what the command prints.
-type left struct {
-	Dir   string         `json:"dir"`
-	Store string         `json:"store"`
-	Room  room           `json:"room"`
-	Kept  []inplace.Kept `json:"both_kept"` // names that programs had made meanwhile, too
-	*control.Left
-}
-
-func (l *leave) run(ctx context.Context, args []string) error {
-	if err := l.find(args); err != nil {
+func (l *leave) run(ctx context.Context) error {
+	if err := l.find(); err != nil {
 		return err
 	}
 	var err error
@@ -148,7 +158,7 @@ func (l *leave) run(ctx context.Context, args []string) error {
 	if l.claim != nil {
 		defer l.claim.Close()
 	}
-	if err := l.find(args); err != nil { // as it is now that nobody else moves it
+	if err := l.find(); err != nil { // as it is now that nobody else moves it
 		return err
 	}
 	d, m, err := folder(l.store, l.foreign)
@@ -175,9 +185,7 @@ func (l *leave) run(ctx context.Context, args []string) error {
 			return err
 		}
 		if len(names) == 0 && l.mountpoint == "" {
-			return l.Show(out, func(w io.Writer) {
-				fmt.Fprintf(w, "%s has no files: nothing is to be moved\n", text.Printable(l.store))
-			})
+			return l.Show(out, func(w io.Writer) { l.gone(w) })
 		}
 	}
 	p, err := inplace.NewPair(d, l.dir)
@@ -202,7 +210,7 @@ func (l *leave) run(ctx context.Context, args []string) error {
 	}
 	if err := l.out(ctx, p, m, out); err != nil {
 		if errors.Is(err, unix.ENOSPC) {
-			err = fmt.Errorf("%w; free room there, and run the command again: it goes on", err)
+			err = fmt.Errorf("%w; free room there first", err)
 		}
 		return undo(err)
 	}
@@ -375,57 +383,4 @@ func (l *leave) move(ctx context.Context, p *inplace.Pair, m *inplace.Move) (err
 		return err
 	}
 	return p.Exchange(inplace.Leave)
-}
-
-// end removes the journal, and says what there is now.
-func (l *leave) end(d *disk.Folder, out *left) error {
-	m, err := inplace.Read(d)
-	if err != nil {
-		return err
-	}
-	if err := inplace.End(d); err != nil {
-		return err
-	}
-	out.Kept = keptIn(m)
-	stayed, err := d.ReadDir(tree.TreeDir)
-	if err != nil {
-		return err
-	}
-	aside, err := d.ReadDir(tree.LostFound)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	err = l.Show(out, func(w io.Writer) {
-		l.named(out.Left)
-		fmt.Fprintf(w, "%s is a plain folder; %s, %s, made plain and compared with their hashes\n", text.Printable(l.dir),
-			text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes))
-		if len(stayed) == 0 {
-			fmt.Fprintf(w, "%s keeps what was packed: `rm -r %s` removes that, once you need it no more\n",
-				text.Printable(l.store), text.Word(l.store))
-		}
-		if len(aside) > 0 {
-			fmt.Fprintf(w, "%s has what repairs moved there: look at it before that\n", text.Printable(d.Join(tree.LostFound)))
-		}
-	})
-	if err == nil && len(stayed) > 0 {
-		err = fmt.Errorf("%s has files that were made since the folder moved, or whose names it had: %q is one; `ckptfs leave %s DIR` moves them to another folder",
-			l.store, stayed[0], text.Word(l.store))
-	}
-	return errors.Join(err, tellKept(l, l.dir, m))
-}
-
-// named names the files of which there is something to say.
-func (l *leave) named(out *control.Left) {
-	for _, f := range out.Damaged {
-		l.Say("%s: cannot be made plain: %s", text.Printable(f.Path), text.Printable(f.Reason))
-	}
-	for _, p := range out.Kept {
-		l.Say("%s: what was packed of it cannot be read; its local copy is the file now, not compared", text.Printable(p))
-	}
-	for _, p := range out.Lost {
-		l.Say("%s: may have lost bytes before, which the disk did not take", text.Printable(p))
-	}
-	if len(out.Damaged) > 0 {
-		l.Say("the store stays as it is, and can be mounted; `ckptfs check` says what to do, or remove these files")
-	}
 }
