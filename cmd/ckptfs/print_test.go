@@ -18,7 +18,8 @@ var sampleStats = &control.Stats{
 	Files: 21, Packed: 20, Tensors: 2440, Chunks: 3391, Manifests: 20,
 	LogicalBytes: 937_800_000, PackedBytes: 937_799_000, UniqueBytes: 44_700_000, StoredBytes: 41_300_000,
 	SegmentBytes: 41_000_000,
-	IndexBytes:   300_000, DeadBytes: 0, LocalBytes: 234_000_000, PlainBytes: 1000, Ratio: 22.7,
+	IndexBytes:   300_000, DeadBytes: 0, LocalBytes: 234_000_000, CopiesBytes: 233_999_000,
+	PlainBytes: 1000, Ratio: 22.7,
 	Runs: []control.RunStats{
 		{Run: "a", Steps: 20, Files: 20, LogicalBytes: 900_000_000, UniqueBytes: 44_700_000,
 			NewBytes: 44_700_000},

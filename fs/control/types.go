@@ -35,6 +35,7 @@ type Skip struct {
 //	               the disk
 //	LocalBytes     what files take in the tree: plain files, and the local copies of packed ones; never part
 //	               of StoredBytes. Its name in JSON is older, and means more than that of Status.
+//	CopiesBytes    the part of LocalBytes that is local copies of packed files, a cache
 //	RemoteBytes    the sizes of the files whose bytes the remote alone has
 //	PlainBytes     the sizes of the other files that are not packed (yet, or ever)
 //	Ratio          PackedBytes / StoredBytes, 0 when nothing is stored
@@ -56,6 +57,7 @@ type Stats struct {
 	DeadBytes    int64 `json:"dead_bytes"`    // the part of SegmentBytes that no file needs
 	PackingBytes int64 `json:"packing_bytes"` // the part of SegmentBytes that is of files that are being packed
 	LocalBytes   int64 `json:"resident_bytes"`
+	CopiesBytes  int64 `json:"copies_bytes"`
 	PlainBytes   int64 `json:"plain_bytes"`
 	RemoteBytes  int64 `json:"remote_bytes,omitempty"`
 	PinnedBytes  int64 `json:"pinned_bytes,omitempty"` // the part of LocalBytes that rules of the store hold

@@ -30,6 +30,7 @@ type Answer struct {
 	// Changed files went, or became shorter, while they were read. They do not count either.
 	Changed int `json:"changed_files"`
 	Links   int `json:"links_to_folders"` // which are not followed
+	Outside int `json:"links_outside"`    // to files outside of the paths, which do not count
 }
 
 // Part is some of the bytes.
@@ -151,7 +152,8 @@ func (e *estimator) takes() func(f *file) taken {
 func (e *estimator) answer() *Answer {
 	a := &Answer{Complete: e.complete, ReadBytes: e.read, Seconds: e.o.Now().Sub(e.began).Seconds(),
 		Kinds: []Part{}, Formats: []Part{}, Groups: []Group{}, Left: append([]Left{}, e.left.named...),
-		LeftFiles: e.left.files, Changed: e.changed, Links: e.links}
+		LeftFiles: e.left.files, Changed: e.changed, Links: e.links,
+		Outside: e.outside}
 	takes := e.takes()
 	var sum taken
 	formats := map[string]*Part{}

@@ -95,6 +95,7 @@ type estimator struct {
 	rootFD  *os.File
 	left    left
 	links   int // to folders, which are not followed
+	outside int // links to files outside of the paths
 	changed int // files
 	store   *dry.Store
 	open    *simplelru.LRU[uint32, *os.File]

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -71,6 +72,12 @@ type walker struct {
 	ctx   context.Context
 	seen  map[inode]*file
 	links []string
+	real  []string // the paths that were given
+}
+
+// within reports whether an absolute path is one that was given, or below it.
+func (w *walker) within(path string) bool {
+	return slices.ContainsFunc(w.real, func(dir string) bool { return within(path, dir) })
 }
 
 // walk finds the files below paths, each once, and puts them in order.
@@ -103,6 +110,7 @@ func (e *estimator) walk(ctx context.Context, paths []string) error {
 			e.root = filepath.Dir(e.root)
 		}
 	}
+	w.real = real
 	for _, p := range real {
 		if err := w.below(p); err != nil {
 			return err
@@ -172,7 +180,7 @@ func (w *walker) add(p string, flags int) *file {
 	return f
 }
 
-// follow adds the files that links lead to, and has people know files by such links: in a cache of models
+// follow adds the files of the paths that links lead to, and has people know files by such links: in a cache of models
 // they are the names that mean something.
 func (w *walker) follow() {
 	for _, p := range w.links {
@@ -182,6 +190,10 @@ func (w *walker) follow() {
 		}
 		if st.IsDir() {
 			w.estimator.links++
+			continue
+		}
+		if to, err := filepath.EvalSymlinks(p); err != nil || !w.within(to) {
+			w.outside++ // a store that adopts the folder has the link alone
 			continue
 		}
 		if f := w.add(p, 0); f != nil && f.shown == f.path {

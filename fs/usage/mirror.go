@@ -40,6 +40,7 @@ type mirror struct {
 type sizes struct {
 	files, packed, lost               int64
 	bytes, packedBytes, remote, local int64
+	copies                            int64 // the part of local that is copies of packed files
 }
 
 // folder is a directory of the tree.
@@ -395,6 +396,9 @@ func (z *sizes) add(s *state, by int64) {
 	z.files += by
 	z.bytes += by * s.size
 	z.local += by * s.local
+	if !s.manifest.IsZero() || s.remote {
+		z.copies += by * s.local
+	}
 	if !s.manifest.IsZero() {
 		z.packed += by
 		z.packedBytes += by * s.size

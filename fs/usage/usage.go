@@ -294,7 +294,7 @@ func (u *Usage) statsLocked() (*control.Stats, error) {
 	u.counts.mu.Unlock()
 	s.Files, s.Packed, s.Lost = m.sum.files, m.sum.packed, m.sum.lost
 	s.LogicalBytes, s.PackedBytes, s.LocalBytes = m.sum.bytes, m.sum.packedBytes, m.sum.local
-	s.RemoteBytes = m.sum.remote
+	s.RemoteBytes, s.CopiesBytes = m.sum.remote, m.sum.copies
 	s.PlainBytes = s.LogicalBytes - s.PackedBytes - s.RemoteBytes
 	if len(hurt) > 0 {
 		for _, f := range m.files {

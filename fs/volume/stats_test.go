@@ -51,9 +51,16 @@ func TestStats(t *testing.T) {
 	r.write("runs/y/readme", nil)
 	r.write("d/plain", []byte("12345"))
 	r.link("runs/x/1/m.safetensors", "d/link")
+	r.write("d/holes", nil)
+	r.truncate("d/holes", 1<<30)
 	r.sync()
 	s := r.stats()
 	size := int64(len(one))
+	if s.CopiesBytes < 3*size || s.CopiesBytes > s.LocalBytes {
+		t.Errorf("%d bytes of copies of %d, %d local", s.CopiesBytes, 3*size, s.LocalBytes)
+	}
+	r.unlink("d/holes")
+	s = r.stats()
 	header := size - 768<<10
 	unique := int64(1<<20) + header // the two headers are one chunk
 	for _, c := range []struct {

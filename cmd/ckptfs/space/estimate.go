@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -192,10 +193,17 @@ func read(a *estimate.Answer) string {
 }
 
 func links(a *estimate.Answer) string {
-	if a.Links == 0 {
+	var not []string
+	if a.Links > 0 {
+		not = append(not, text.Plural(int64(a.Links), "link")+" to folders")
+	}
+	if a.Outside > 0 {
+		not = append(not, text.Plural(int64(a.Outside), "link")+" to files outside of the paths")
+	}
+	if len(not) == 0 {
 		return ""
 	}
-	return text.Plural(int64(a.Links), "link") + " to folders not followed"
+	return strings.Join(not, ", ") + " not followed"
 }
 
 func changed(a *estimate.Answer) string {

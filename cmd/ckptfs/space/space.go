@@ -107,7 +107,7 @@ func local(st *control.Stats) string {
 	if st.PinnedBytes > 0 {
 		s += ", pinned " + text.Bytes(st.PinnedBytes)
 	}
-	if copies := st.LocalBytes - st.PlainBytes - st.PinnedBytes; copies > 0 && st.Packed > 0 {
+	if copies := st.CopiesBytes - st.PinnedBytes; copies > 0 {
 		s += fmt.Sprintf(", of it %s copies of packed files (a cache: `ckptfs evict`, `mount --hot-size`)",
 			text.Bytes(copies))
 	}

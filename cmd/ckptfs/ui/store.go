@@ -255,8 +255,9 @@ func (s *server) growth(list *control.RunList) chart {
 // gains is what can be given back, and by what.
 func (s *server) gains(st *control.Stats) []gain {
 	out := []gain{{"what no file needs any more", st.DeadBytes, "ckptfs prune --grace 0 --max-unused 0 " + s.root()}}
-	if copies := st.LocalBytes - st.PlainBytes; copies > 0 {
-		out = append(out, gain{"local copies of packed files: a cache", copies, "ckptfs evict " + s.root()})
+	if st.CopiesBytes > 0 {
+		out = append(out, gain{"local copies of packed files: a cache", st.CopiesBytes,
+			"ckptfs evict " + s.root()})
 	}
 	if st.Waiting.Bytes > 0 {
 		out = append(out, gain{"not packed yet: it takes its full size until then", st.Waiting.Bytes,
