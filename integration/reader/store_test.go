@@ -356,3 +356,42 @@ func TestLinks(t *testing.T) {
 		t.Errorf("%d names, of %d and %d bytes", len(names), a.Size(), b.Size())
 	}
 }
+
+// A copy is what the file was: its mode to the last bit, its time and attributes, also of folders and links.
+func TestCopyKeeps(t *testing.T) {
+	m := mounttest.New(t)
+	m.Must(os.Mkdir(m.Path("sticky"), 0o755))
+	m.Write("sticky/packed", mounttest.Noise(1, 1<<20))
+	m.Write("sticky/plain", []byte("x"))
+	m.Must(os.Symlink("packed", m.Path("sticky/link")))
+	paths := []string{"sticky/packed", "sticky/plain", "sticky/link", "sticky"}
+	for i, path := range paths {
+		if path == "sticky/link" {
+			continue
+		}
+		m.Must(unix.Setxattr(m.Path(path), "user.tag\xff", []byte("kept\x00"), 0))
+		m.Must(unix.Chmod(m.Path(path), []uint32{0o4711, 0o2700, 0, 0o1755}[i]))
+	}
+	m.EvictAll()
+	times := []unix.Timespec{{Sec: 1}, {Sec: 2, Nsec: 3}}
+	var want, got [4]unix.Stat_t
+	for i, path := range paths {
+		m.Must(unix.UtimesNanoAt(unix.AT_FDCWD, m.Path(path), times, unix.AT_SYMLINK_NOFOLLOW))
+		m.Must(unix.Lstat(m.Path(path), &want[i]))
+	}
+	m.Must(m.Stop())
+	to := filepath.Join(t.TempDir(), "out")
+	read(t, m.Store, "cp", ".", to)
+	for i, path := range paths {
+		at := filepath.Join(to, path)
+		m.Must(unix.Lstat(at, &got[i]))
+		if got[i].Mode != want[i].Mode || got[i].Mtim != want[i].Mtim || got[i].Uid != want[i].Uid {
+			t.Errorf("%s: mode %o of %v, want %o of %v", path, got[i].Mode, got[i].Mtim, want[i].Mode, want[i].Mtim)
+		}
+		b := make([]byte, 1<<10)
+		n, err := unix.Llistxattr(at, b)
+		if has := string(b[:max(n, 0)]); err != nil || path != "sticky/link" && has != "user.tag\xff\x00" {
+			t.Errorf("%s: attributes %q, %v", path, has, err)
+		}
+	}
+}

@@ -39,6 +39,7 @@ FILE_HEADER, RECORD_HEADER, ENTRY, TRAILER = 64, 80, 56, 160  # bytes, in segmen
 TREE_RECORD, HOLLOW_HEADER = 64, 160  # bytes, in tree/
 HOLLOW_TEXT = b"ckptfs: packed, read it through the mount of its store".ljust(63) + b"\n"
 XATTR = "user.ckptfs"
+XATTR_ARCH = "user.ckptfs.arch"  # a user's, though its name begins like the store's own
 PACKED, HOLLOW, EMPTYING, REMOTE, LOST = 1, 4, 8, 32, 128
 RAW, ZSTD, PLANES, PATCH, DELTA, ROUNDED, LOW_RANK, RECIPE = range(8)
 BASED = (PATCH, DELTA, ROUNDED, LOW_RANK, RECIPE)
@@ -2105,7 +2106,7 @@ class Entry:
     """A regular file: what its record says of it."""
 
     def __init__(self, path, st, record):
-        self.path, self.size, self.mode = path, st.st_size, st.st_mode & 0o777
+        self.path, self.size, self.mode = path, st.st_size, st.st_mode & 0o7777
         self.flags, self.mtime, self.manifest = 0, st.st_mtime_ns, None
         if record is None:
             return
@@ -2286,16 +2287,43 @@ class Program:
                 os.mkdir(to, 0o700)
                 for child in sorted(os.listdir(full)):
                     self.copy(os.path.join(full, child), os.path.join(to, child))
-                os.utime(to, ns=(st.st_mtime_ns, st.st_mtime_ns))
-                os.chmod(to, st.st_mode & 0o777)
+                self.describe(full, to, st, st.st_mode & 0o7777, st.st_mtime_ns)
             elif stat.S_ISLNK(st.st_mode):
                 os.symlink(os.readlink(full), to)
+                self.own(to, st)
+                os.utime(to, ns=(st.st_mtime_ns, st.st_mtime_ns), follow_symlinks=False)
             elif stat.S_ISREG(st.st_mode):
                 self.copy_file(full, to)
             else:
                 self.fail(name, "neither a file, a folder nor a link: left out")
         except (Damaged, OSError) as e:
             self.fail(name, e)
+
+    def own(self, to, st):
+        """Root gives a copy its owner, where the disk has owners."""
+        if os.geteuid() == 0:
+            try:
+                os.chown(to, st.st_uid, st.st_gid, follow_symlinks=False)
+            except OSError:
+                pass
+
+    def describe(self, full, to, st, mode, mtime):
+        """Gives a file or a folder the attributes, owner, mode and time of what it is a copy of."""
+        for name in os.listxattr(full, follow_symlinks=False):
+            if not name.startswith("user.") or name != XATTR_ARCH and f"{name}.".startswith(f"{XATTR}."):
+                continue
+            try:
+                os.setxattr(to, name, os.getxattr(full, name, follow_symlinks=False), follow_symlinks=False)
+            except OSError as e:
+                self.fail(name_of(self.store, full), f"its attribute {shown(name)} is not kept: {e.strerror}")
+        self.own(to, st)
+        has = os.lstat(to)
+        if has.st_uid != st.st_uid:
+            mode &= ~stat.S_ISUID  # it would be a right of another user
+        if has.st_gid != st.st_gid:
+            mode &= ~stat.S_ISGID
+        os.chmod(to, mode)
+        os.utime(to, ns=(mtime, mtime))
 
     def copy_file(self, full, to):
         st = os.lstat(full)
@@ -2321,8 +2349,7 @@ class Program:
                     else:
                         f.write(piece)
                 f.truncate(e.size)
-                os.fchmod(f.fileno(), e.mode)
-                os.utime(f.fileno(), ns=(e.mtime, e.mtime))
+            self.describe(full, part, st, e.mode, e.mtime)
             os.rename(part, to)
         except BaseException as damage:
             os.unlink(part)
