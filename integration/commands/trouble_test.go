@@ -77,6 +77,35 @@ var troubles = map[string]func(t *testing.T) string{
 		m.Must(os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600))
 		return printed(t, nil, m.Bin, "adopt", dir, "--into", m.Path("models"))
 	},
+	"and did not end": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Write("f", []byte("x"))
+		m.Must(m.Stop())
+		journal := `{"way":"leave","dir":"` + m.Dir + `","ino":1}`
+		m.Must(os.WriteFile(filepath.Join(m.Store, "moving"), []byte(journal), 0o600))
+		return printed(t, nil, m.Bin, "adopt", "--store", m.Store, m.Dir)
+	},
+	"has files already": func(t *testing.T) string {
+		m, dir := mounttest.New(t), t.TempDir()
+		m.Write("f", []byte("x"))
+		m.Must(m.Stop())
+		m.Must(os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600))
+		return printed(t, nil, m.Bin, "adopt", "--store", m.Store, dir)
+	},
+	"have names outside of the folder": func(t *testing.T) string {
+		m := mounttest.Prepare(t, t.TempDir())
+		m.Write("f", []byte("x"))
+		m.Must(os.Link(m.Path("f"), filepath.Join(filepath.Dir(m.Dir), "other")))
+		return printed(t, nil, m.Bin, "adopt", "--store", m.Store, m.Dir)
+	},
+	"does not answer: it died": func(t *testing.T) string {
+		m := mounttest.New(t)
+		m.Kill()
+		said := printed(t, nil, m.Bin, "stats", m.Dir)
+		m.Must(m.Start())
+		return said
+	},
+	"needs user_allow_other": notOthers,
 	"was not closed in order": func(t *testing.T) string {
 		m := mounttest.New(t)
 		m.Write("f", []byte("x"))
@@ -173,6 +202,17 @@ func denied(t *testing.T) string {
 	m.Must(os.WriteFile(helper, []byte(script), 0o755))
 	m.Must(os.Chmod(helper, 0o755|os.ModeSetuid))
 	return printed(t, nil, "setpriv", append(nobodys, "env", "PATH="+bin, m.Bin, "mount", m.Store, m.Dir)...)
+}
+
+// notOthers has a folder adopted by a user who may not let others see a mount.
+func notOthers(t *testing.T) string {
+	m := ofNobody(t)
+	return printed(t, nil, "unshare", append([]string{"--mount", "sh", "-ec", alone + `
+mount --bind /dev/null /etc/fuse.conf
+bin=$0 store=$1 dir=$2
+shift 2
+"$@" "$bin" adopt --store "$store" "$dir"
+"$@" "$bin" leave "$dir"`, m.Bin, m.Store, m.Dir, "setpriv"}, nobodys...)...)
 }
 
 // printed is what a program printed, to either end.
