@@ -90,6 +90,10 @@ func (a *app) spawn(ctx context.Context, s spawned) (*mounted, error) {
 		_ = cmd.Wait()
 		return nil, exit.With(out.Exit, out.Error)
 	}
+	if !stop() { // the signal came when it had mounted: it unmounts
+		_ = cmd.Wait()
+		return nil, ctx.Err()
+	}
 	return out.Mounted, cmd.Process.Release()
 }
 

@@ -93,6 +93,36 @@ func TestAdoptKilledAgain(t *testing.T) {
 	}
 }
 
+// An adopt that is interrupted has adopted the folder, or has it as it was. It is never in a store that is not
+// mounted.
+func TestAdoptInterrupted(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	log := func() string { b, _ := os.ReadFile(filepath.Join(f.Store, "log")); return string(b) }
+	moments := []func() bool{
+		func() bool { return len(f.mountedAt()) > 0 },
+		func() bool { _, err := os.Lstat(filepath.Join(f.Store, "control.sock")); return err == nil },
+		func() bool { return strings.Contains(log(), "msg=mounted") },
+	}
+	codes := map[int]int{}
+	for i := range 12 {
+		p := mounttest.Begin(t, "", f.Bin, "adopt", "--store", f.Store, f.Dir)
+		f.Must(daemon.Until("a moment of adopt", moments[i%len(moments)]))
+		_ = p.Process.Signal(os.Interrupt)
+		codes[p.Code()]++
+		if p.Code() == 0 {
+			f.Run("sync", f.Dir)
+			if strings.Contains(log(), "msg=signal") {
+				t.Fatalf("its daemon is to end: %s", p.Text())
+			}
+			f.same("adopted", f.Dir)
+			f.Run("leave", f.Dir)
+		}
+		f.plain("left, or put back")
+		f.Must(os.RemoveAll(f.Store))
+	}
+	t.Log("exit codes: ", codes)
+}
+
 // After a killed command each other one says that a move was begun, and what ends it.
 func TestBegunIsTold(t *testing.T) {
 	f := newFolder(mounttest.Prepare(t, t.TempDir()))
