@@ -93,8 +93,8 @@ func TestAdoptKilledAgain(t *testing.T) {
 	}
 }
 
-// An adopt that is interrupted has adopted the folder, or has it as it was. It is never in a store that is not
-// mounted.
+// An adopt that is interrupted has adopted the folder, or has it as it was. It is never in a store that is
+// not mounted.
 func TestAdoptInterrupted(t *testing.T) {
 	f := newFolder(mounttest.Prepare(t, t.TempDir()))
 	log := func() string { b, _ := os.ReadFile(filepath.Join(f.Store, "log")); return string(b) }
@@ -212,4 +212,30 @@ func TestLeaveInterrupted(t *testing.T) {
 		t.Errorf("exit code %d: %s", p.Code(), p.Text())
 	}
 	mounttest.WantSaid(t, p.Text(), f.Dir+" is a plain folder already")
+}
+
+// Where a program wrote while the store was not mounted, both commands say what to do.
+func TestTwoFolders(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Store = f.Dir + ".ckptfs"
+	f.Must(f.adopt())
+	f.Must(f.Stop())
+	f.Must(os.WriteFile(f.Path("small.json"), []byte("later"), 0o600))
+	do := fmt.Sprintf("mv %s %[1]s.aside && ckptfs adopt %[1]s", f.Dir)
+	for _, command := range []string{"adopt", "leave"} {
+		out, code := f.RunFails(command, f.Dir)
+		if code != 8 {
+			t.Errorf("%s: exit code %d: %s", command, code, out)
+		}
+		mounttest.WantSaid(t, out, "has files already", "`"+do+"`")
+	}
+	do = strings.ReplaceAll(do, "ckptfs adopt", f.Bin+" adopt")
+	out, err := exec.Command("sh", "-ec", do).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f.same("mounted", f.Dir)
+	if b, err := os.ReadFile(f.Dir + ".aside/small.json"); string(b) != "later" {
+		t.Errorf("%q, %v", b, err)
+	}
 }

@@ -97,6 +97,8 @@ func (l *leave) find() (err error) {
 		if dir, again := l.begun(l.args[0]); again {
 			l.store, l.dir = dir+inplace.Beside, dir
 			return nil
+		} else if dir != "" && l.dir == "" {
+			return l.Unfit(twoFolders(dir, dir+inplace.Beside))
 		}
 		return err
 	}
@@ -125,7 +127,8 @@ func (l *leave) find() (err error) {
 }
 
 // begun reports whether a path is where the files of the store beside it are to be, which was unmounted for
-// that, or of which a move was begun, or where they are, which the store has no more.
+// that, or of which a move was begun, or where they are, which the store has no more. A folder that is not,
+// and has files while the store has others, is returned, too.
 func (l *leave) begun(path string) (dir string, is bool) {
 	dir, err := absolute(path)
 	if err != nil {
@@ -143,8 +146,11 @@ func (l *leave) begun(path string) (dir string, is bool) {
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(names) == 0 {
 		return dir, true
 	}
-	names, terr := os.ReadDir(d.Join(tree.TreeDir))
-	return dir, err == nil && m == nil && terr == nil && len(names) == 0
+	stored, terr := d.ReadDir(tree.TreeDir)
+	if err != nil || terr != nil || m != nil {
+		return "", false
+	}
+	return dir, len(stored) == 0
 }
 
 func (l *leave) run(ctx context.Context) error {
