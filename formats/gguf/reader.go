@@ -8,9 +8,12 @@ import (
 	"ckptfs/formats"
 )
 
-// Value types that are treated on their own.
+// Value types that are treated on their own, or written.
 const (
 	typeU32    = 4
+	typeI32    = 5
+	typeF32    = 6
+	typeBool   = 7
 	typeString = 8
 	typeArray  = 9
 )

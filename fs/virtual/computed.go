@@ -153,6 +153,20 @@ func (w *computed) planNow() (*plans.Plan, error) {
 
 // make makes the plan. ESTALE when an operand has other bytes by now.
 func (w *computed) make() (*plans.Plan, error) {
+	p, err := w.makePlan()
+	if err == nil && !w.current() {
+		err = unix.ESTALE
+	}
+	if err == nil && w.size != 0 && p.Size() != w.size {
+		err = fmt.Errorf("a computed file is %d bytes and was %d: %w", p.Size(), w.size, unix.EIO)
+	}
+	return p, err
+}
+
+func (w *computed) makePlan() (*plans.Plan, error) {
+	if w.how.kind == makeGGUF {
+		return w.makeGGUF()
+	}
 	sources, names := make([]*plans.Source, len(w.of)), make([]string, len(w.of))
 	var taken int64
 	for i, o := range w.of {
@@ -170,8 +184,7 @@ func (w *computed) make() (*plans.Plan, error) {
 		sources[i] = s
 		names[i] = path.Base(o.path)
 		if taken += s.Memory(); taken > w.v.o.IndexBytes && i > 0 {
-			return nil, fmt.Errorf("%w: the headers of its files take more than %d bytes of memory",
-				plans.ErrNone, w.v.o.IndexBytes)
+			return nil, errHeaders(w.v.o.IndexBytes)
 		}
 	}
 	var side []byte
@@ -181,14 +194,7 @@ func (w *computed) make() (*plans.Plan, error) {
 			return nil, err
 		}
 	}
-	p, err := w.how.plan(w.v, sources, names, side)
-	if err == nil && !w.current() {
-		err = unix.ESTALE
-	}
-	if err == nil && w.size != 0 && p.Size() != w.size {
-		err = fmt.Errorf("a computed file is %d bytes and was %d: %w", p.Size(), w.size, unix.EIO)
-	}
-	return p, err
+	return w.how.plan(w.v, sources, names, side)
 }
 
 // sourceOf reads the header of an operand.

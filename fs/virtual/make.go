@@ -25,6 +25,7 @@ import (
 //	make/soup/mean/PATH/+/PATH/soup.safetensors      the mean of 2 to 16 files, in this order
 //	make/soup/sum/W/PATH/+/W/PATH/soup.safetensors   the sum of 2 to 16 files, each times its W
 //	make/merge/SCALE/ADAPTER/+/PATH                  PATH with the adapter in the file ADAPTER merged into it
+//	make/gguf/TYPE/FOLDER.gguf                       the model in FOLDER as llama.cpp converts it
 //
 // # Of one file
 //
@@ -38,6 +39,9 @@ import (
 //
 // Below consolidated the tree is shown again, and a folder that torch.distributed.checkpoint or DeepSpeed's
 // ZeRO wrote has model.safetensors instead of its files.
+//
+// Below gguf are the folders of the tree. Beside each that is of a model which can be converted is a file, by
+// the folder's name and .gguf (ggufFile).
 //
 // # Of several files
 //
@@ -60,11 +64,13 @@ const (
 // making says what is made. It is comparable.
 type making struct {
 	kind        makeKind
-	to          formats.DType // of a cast
+	to          formats.DType // of a cast, or of a GGUF file
 	rank, ranks int           // of a shard
 	before      string        // the files that the path has so far: encoded by and
 	weight      string        // of a sum: the next file's; of an adapter, its scale
 	part        bool          // of a merge: the file is one of several of its model
+	folder      string        // of a GGUF file: the name of its model's folder
+	templates   bool          // there is a folder of chat templates in it
 }
 
 type makeKind byte
@@ -78,6 +84,7 @@ const (
 	makeMerge   // the base is
 	makeOne     // one file of a folder's
 	makeZero    // of one whose files are DeepSpeed's
+	makeGGUF    // a model as llama.cpp converts it
 )
 
 // plan makes a plan of these sources, which have these names in their folders.
@@ -186,7 +193,7 @@ func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name stri
 	switch {
 	case at == readmeFile:
 		return entry{key: readmeFile, data: []byte(readme)}, nil
-	case at == "cast", at == "shard", at == "soup":
+	case at == "cast", at == "gguf", at == "shard", at == "soup":
 		return folder(making{})
 	case at == "merge":
 		return folder(making{kind: makeAdapter})
@@ -204,6 +211,10 @@ func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name stri
 	case d.at == "cast":
 		if to, ok := castTypes[name]; ok {
 			return mirror(making{kind: makeCast, to: to})
+		}
+	case d.at == "gguf":
+		if to, ok := castTypes[name]; ok {
+			return mirror(making{kind: makeGGUF, to: to})
 		}
 	case d.at == "shard":
 		if k, ok := numbered(name, "tp="); ok && k > 1 && k <= plans.MaxRanks {
@@ -225,8 +236,8 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 	switch {
 	case d.at == "":
 		out = append(out, tree.DirEntry{Name: readmeFile, Mode: unix.S_IFREG})
-		names = []string{"cast", "consolidated", "merge", "shard", "soup"}
-	case d.at == "cast":
+		names = []string{"cast", "consolidated", "gguf", "merge", "shard", "soup"}
+	case d.at == "cast", d.at == "gguf":
 		names = []string{"bf16", "f16", "f32"}
 	case d.at == "merge":
 		names = []string{"1"}
@@ -248,7 +259,8 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 // MadeOf is the path of the tree that a path below .ckptfs/make shows, as far as it names one.
 func MadeOf(p string) string {
 	parts := strings.Split(p, "/")
-	ways := map[string]int{"cast": 2, "consolidated": 1, "merge": 2, "shard": 3, "mean": 2, "sum": 3}
+	ways := map[string]int{"cast": 2, "consolidated": 1, "gguf": 2, "merge": 2,
+		"shard": 3, "mean": 2, "sum": 3}
 	skip := ways[parts[0]]
 	if parts[0] == "soup" && len(parts) > 1 {
 		skip = ways[parts[1]]
@@ -264,7 +276,11 @@ func MadeOf(p string) string {
 	if skip == 0 || len(parts) <= skip {
 		return ""
 	}
-	return strings.TrimSuffix(path.Join(parts[skip:]...), whySuffix)
+	of := strings.TrimSuffix(path.Join(parts[skip:]...), whySuffix)
+	if parts[0] == "gguf" {
+		of = strings.TrimSuffix(of, ggufSuffix)
+	}
+	return of
 }
 
 // entry is the file's entry.

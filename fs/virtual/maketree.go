@@ -48,8 +48,11 @@ func (d makeTree) lookup(_ context.Context, v *Virtual, c *tree.Asker, name stri
 
 // file is what a name is that is no folder: a file that is made, a folder for one of several, or a link.
 func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
-	if d.how.kind == makeOne {
+	switch d.how.kind {
+	case makeOne:
 		return d.oneFile(v, c, name)
+	case makeGGUF:
+		return d.ggufFile(v, c, name)
 	}
 	o, err := v.operandLinked(c, d.src, name)
 	if o, err = v.operandSeen(c, inPlace, o, err); err != nil {
@@ -239,6 +242,9 @@ func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
 	real, err := d.src.ListQuietly()
 	if err != nil {
 		return nil, err
+	}
+	if d.how.kind == makeGGUF {
+		return d.listGGUF(v, c, real), nil
 	}
 	if views := v.Views(c, d.src, real); d.how.kind != makeOne {
 		real = append(real, views...)

@@ -21,6 +21,7 @@ type operand struct {
 	gen  uint64
 	size int64
 	path string // for people
+	as   string // the name in a folder that it was looked for by, where that matters
 }
 
 // errNoFile: nothing there is a file, or a view of one. The error that wraps it says why.
@@ -39,7 +40,7 @@ func (v *Virtual) operandAt(c *tree.Asker, dir *names.Node, name string) (*opera
 		was := ViewOf(w)
 		was.src.Pin()
 		own := &View{v: v, src: was.src, gen: was.gen, size: was.size, end: math.MaxInt64}
-		return &operand{was.src, own, was.gen, was.size, dir.Path() + "/" + name}, nil
+		return &operand{was.src, own, was.gen, was.size, dir.Path() + "/" + name, ""}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func (v *Virtual) operandOf(n *names.Node) (*operand, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &operand{n, nil, gen, a.Size, n.Path()}
+	o := &operand{n, nil, gen, a.Size, n.Path(), ""}
 	if !o.current() {
 		return nil, fmt.Errorf("%w: a program writes %s", plans.ErrNone, o.path)
 	}

@@ -15,6 +15,9 @@ soup/mean/PATH/+/PATH/soup.safetensors
     The mean of 2 to 16 files: /+/ and one more path for each.
 soup/sum/WEIGHT/PATH/+/WEIGHT/PATH/soup.safetensors
     The weighted sum of 2 to 16 files.
+gguf/bf16/FOLDER.gguf, gguf/f16/FOLDER.gguf, gguf/f32/FOLDER.gguf
+    The Hugging Face model in FOLDER as llama.cpp's convert_hf_to_gguf.py writes it. Llama, Mistral, Qwen2,
+    Qwen3.
 merge/SCALE/ADAPTER/+/PATH
     The safetensors file PATH with a LoRA of PEFT merged into it. ADAPTER is the path of the adapter's
     adapter_model.safetensors, beside its adapter_config.json. SCALE is 1, or what scale_layer is given.

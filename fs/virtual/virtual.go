@@ -143,14 +143,17 @@ type Virtual struct {
 	tensors tensorIndexes
 	factors *plans.Factors
 	patches patches
+
+	converting chan struct{} // room for who makes a plan of a model's folder
 }
 
 // New makes the names that exist only in the mount.
 func New(o Options) *Virtual {
 	return &Virtual{
 		o: o, owner: uint32(os.Geteuid()),
-		tensors: tensorIndexes{maxBytes: o.IndexBytes, lingers: time.Minute},
-		factors: plans.NewFactors(o.IndexBytes),
+		tensors:    tensorIndexes{maxBytes: o.IndexBytes, lingers: time.Minute},
+		factors:    plans.NewFactors(o.IndexBytes),
+		converting: make(chan struct{}, 1),
 	}
 }
 

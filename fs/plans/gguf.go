@@ -1,0 +1,224 @@
+package plans
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"unsafe"
+
+	"ckptfs/cas/half"
+	"ckptfs/formats"
+	"ckptfs/formats/gguf"
+	"ckptfs/fs/plans/llamacpp"
+)
+
+// GGUF plans the file that llama.cpp makes of the folder of a model (package llamacpp has the version):
+//
+//	convert_hf_to_gguf.py FOLDER --outtype f32|f16|bf16 --outfile NAME.gguf
+//
+// of is what the folder has, but for the tensors of its parts: those are the parts' layouts. parts are the
+// sources that are files of weights, by their numbers among all sources.
+//
+// NaNs are as gguf-py and NumPy 2.4 make them: in BF16 quiet, with the upper bits of the payload; in F16 and
+// F32 with those that fit.
+func GGUF(
+	sources []*Source, parts []int, names []string, of *llamacpp.Folder, to formats.DType,
+) (*Plan, error) {
+	for i, n := range parts {
+		of.Parts = append(of.Parts, llamacpp.Part{Name: names[i], Tensors: sources[n].Layout.Tensors})
+	}
+	m, err := llamacpp.Convert(of, to)
+	if err != nil {
+		return nil, none("%v. llama.cpp's convert_hf_to_gguf.py may know more", err)
+	}
+	entries := make([]gguf.Entry, len(m.Tensors))
+	for i := range m.Tensors {
+		entries[i] = m.Tensors[i].Entry
+	}
+	header, err := gguf.AppendHeader(nil, m.Pairs, entries)
+	if err != nil {
+		return nil, none("%v", err)
+	}
+	p := &Plan{header: header, size: int64(len(header)), tensors: make([]tensor, 0, len(entries))}
+	p.memory = int64(unsafe.Sizeof(*p)) + int64(cap(header))
+	add := func(n int64, o op) {
+		if n > 0 {
+			p.tensors = append(p.tensors, tensor{p.size, p.size + n, o})
+			p.size += n
+			p.memory += int64(unsafe.Sizeof(tensor{})) + o.memory()
+		}
+	}
+	for i := range m.Tensors {
+		t := &m.Tensors[i]
+		o, err := converted(sources, parts, t)
+		if err != nil {
+			return nil, err
+		}
+		x := formats.Tensor{DType: t.DType, Shape: t.Shape}
+		n := x.NumBytes() // AppendHeader has summed them
+		add(n, o)
+		add(gguf.Pad(n)-n, zeros{})
+	}
+	return p, nil
+}
+
+// converted is the tensor of a GGUF file.
+func converted(sources []*Source, parts []int, t *llamacpp.Tensor) (op, error) {
+	if t.Index < 0 {
+		var b []byte
+		for _, x := range t.Data {
+			b = le.AppendUint32(b, math.Float32bits(x))
+		}
+		return literal(b), nil
+	}
+	src := parts[t.Part]
+	s := sources[src]
+	from := s.Layout.Tensors[t.Index]
+	if t.Heads > 0 { // rows 0 and d/2 of a head, then 1 and d/2+1, …
+		d := from.Shape[0] / t.Heads
+		columns := int64(1)
+		if len(from.Shape) > 1 {
+			columns = from.Shape[1]
+		}
+		from.Shape = []int64{t.Heads, d / 2, 2, columns}
+		from.Stride = []int64{d * columns, columns, d / 2 * columns, 1}
+	}
+	o, err := taken(src, s, from)
+	if err != nil || from.DType == t.DType && t.DType != formats.BF16 {
+		return o, err
+	}
+	return &rounded{o, from.DType, t.DType}, nil
+}
+
+// zeros are bytes between tensors.
+type zeros struct{}
+
+func (zeros) read(_ []io.ReaderAt, p []byte, _ int64) error {
+	clear(p)
+	return nil
+}
+
+func (zeros) memory() int64 { return 0 }
+
+// literal is a tensor's bytes.
+type literal []byte
+
+func (l literal) read(_ []io.ReaderAt, p []byte, off int64) error {
+	copy(p, l[off:])
+	return nil
+}
+
+func (l literal) memory() int64 { return int64(cap(l)) }
+
+// rounded is what another operation gives, in another type.
+type rounded struct {
+	of       op
+	from, to formats.DType
+}
+
+func (r *rounded) memory() int64 { return int64(unsafe.Sizeof(*r)) + r.of.memory() }
+
+func (r *rounded) read(src []io.ReaderAt, p []byte, off int64) error {
+	in, mid := slabs.Get().(*[8 * slab]byte), slabs.Get().(*[8 * slab]byte)
+	defer slabs.Put(in)
+	defer slabs.Put(mid)
+	from, to := int64(r.from.Bits()/8), int64(r.to.Bits()/8)
+	return inSlabs(p, off, to, func(dst []byte, first int64) error {
+		n := int64(len(dst)) / to
+		raw := in[:n*from]
+		if r.from == r.to {
+			raw = dst
+		}
+		if err := r.of.read(src, raw, first*from); err != nil {
+			return err
+		}
+		if r.from == r.to {
+			quieten(dst)
+			return nil
+		}
+		wide := raw
+		switch {
+		case r.to == formats.F32:
+			wide = dst
+		case r.from != formats.F32:
+			wide = mid[:4*n]
+		}
+		if r.from == formats.F16 {
+			widenExactly(wide, raw)
+		} else if r.from == formats.BF16 {
+			widen(wide, raw, formats.BF16)
+		}
+		switch r.to {
+		case formats.F16:
+			half.Round(dst, wide, half.F16)
+			if !finite(dst, 0x7c00) {
+				eachNaN(dst, wide, 0x7c00, f16NaN)
+			}
+		case formats.BF16:
+			half.Round(dst, wide, half.BF16)
+			if bytes.Contains(dst, []byte{0xc0, 0x7f}) { // what a NaN is rounded to
+				eachNaN(dst, wide, 0x7f80, bf16NaN)
+			}
+		}
+		return nil
+	})
+}
+
+// quieten makes the NaNs of numbers of bfloat16 quiet.
+func quieten(p []byte) {
+	if finite(p, 0x7f80) {
+		return
+	}
+	for ; len(p) >= 2; p = p[2:] {
+		if x := le.Uint16(p); x&0x7fff > 0x7f80 {
+			le.PutUint16(p, x|0x40)
+		}
+	}
+}
+
+// finite reports that no number of 2 bytes has all the bits of its exponent.
+func finite(p []byte, exponent uint16) bool {
+	const ones = 0x0001000100010001
+	all := uint64(exponent) * ones
+	for ; len(p) >= 8; p = p[8:] {
+		x := ^le.Uint64(p) & all // zero where a number has them
+		if (x-ones)&^x&(0x8000*ones) != 0 {
+			return false
+		}
+	}
+	for ; len(p) >= 2; p = p[2:] {
+		if le.Uint16(p)&exponent == exponent {
+			return false
+		}
+	}
+	return true
+}
+
+// eachNaN sets the NaNs of dst to what as makes of those of src, in single precision.
+func eachNaN(dst, src []byte, exponent uint16, as func(uint32) uint16) {
+	for ; len(dst) >= 2; dst, src = dst[2:], src[4:] {
+		if le.Uint16(dst)&0x7fff > exponent {
+			le.PutUint16(dst, as(le.Uint32(src)))
+		}
+	}
+}
+
+func bf16NaN(x uint32) uint16 { return uint16(x>>16) | 0x40 }
+
+func f16NaN(x uint32) uint16 {
+	payload := uint16(x >> 13 & 0x3ff)
+	return uint16(x>>16)&0x8000 | 0x7c00 | max(payload, 1)
+}
+
+// widenExactly is widen of F16, with a NaN's bits as they are.
+func widenExactly(dst, src []byte) {
+	table := fromF16()
+	for ; len(src) >= 2; src, dst = src[2:], dst[4:] {
+		h := le.Uint16(src)
+		x := table[h]
+		if h&0x7fff > 0x7c00 {
+			x = uint32(h&0x8000)<<16 | 0x7f800000 | uint32(h&0x3ff)<<13
+		}
+		le.PutUint32(dst, x)
+	}
+}
