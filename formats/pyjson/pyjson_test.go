@@ -54,9 +54,10 @@ func TestParse(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	for _, text := range []string{"", "{", "[1,]", `{"a" 1}`, `{1:2}`, "01", "1.", "-", "1e", "NaN", "Infinity",
-		"-Infinity", "1e999", `"\ud800"`, `"\udc00\ud800"`, `"\ud800x"`, `"\x"`, `"\u12"`, "\"\n\"", `"`, "[1] 2",
-		"\xff", "\ufeff1", "nul", "'a'", strings.Repeat("[", 100) + strings.Repeat("]", 100), "[1,1,1,1]",
+	for _, text := range []string{"", "{", "[1,]", `{"a" 1}`, `{1:2}`, "01", "1.", "-", "1e", "NaN",
+		"Infinity", "-Infinity", "1e999", `"\ud800"`, `"\udc00\ud800"`, `"\ud800x"`, `"\x"`, `"\u12"`,
+		"\"\n\"", `"`, "[1] 2", "\xff", "\ufeff1", "nul", "'a'",
+		strings.Repeat("[", 100) + strings.Repeat("]", 100), "[1,1,1,1]",
 	} {
 		if v, err := Parse([]byte(text), 4); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%.20q: %v, %v", text, v, err)

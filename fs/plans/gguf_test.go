@@ -50,7 +50,7 @@ func hubModels(t testing.TB) (out []hubModel) {
 // plan plans the folder's file.
 func (f hubModel) plan(t testing.TB, to formats.DType) (at, error) {
 	t.Helper()
-	in := llamacpp.Folder{Name: f.name, Files: map[string][]byte{}}
+	in := llamacpp.Folder{Path: "runs/" + f.name, Files: map[string][]byte{}}
 	for name, text := range f.Files {
 		in.Files[name] = []byte(text)
 	}

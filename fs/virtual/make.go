@@ -69,7 +69,7 @@ type making struct {
 	before      string        // the files that the path has so far: encoded by and
 	weight      string        // of a sum: the next file's; of an adapter, its scale
 	part        bool          // of a merge: the file is one of several of its model
-	folder      string        // of a GGUF file: the name of its model's folder
+	folder      string        // of a GGUF file: the path of its model's folder
 	templates   bool          // there is a folder of chat templates in it
 }
 

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -40,7 +41,7 @@ func (d makeTree) ggufFile(v *Virtual, c *tree.Asker, name string) (entry, error
 		return entry{}, errNoFile
 	}
 	how := d.how
-	how.folder = stem
+	how.folder = path.Join(d.rel, stem)
 	of, err := v.modelFiles(c, dir, &how)
 	if err != nil {
 		return entry{}, err
@@ -106,7 +107,7 @@ func (v *Virtual) modelFiles(c *tree.Asker, dir *names.Node, how *making) (of []
 func (w *computed) makeGGUF() (*plans.Plan, error) {
 	w.v.converting <- struct{}{}
 	defer func() { <-w.v.converting }()
-	of := llamacpp.Folder{Name: w.how.folder, Files: map[string][]byte{}, Templates: w.how.templates}
+	of := llamacpp.Folder{Path: w.how.folder, Files: map[string][]byte{}, Templates: w.how.templates}
 	sources := make([]*plans.Source, len(w.of))
 	var parts []int
 	var names []string

@@ -153,7 +153,92 @@ def codellama(folder):
     write(folder, "chat_template.jinja", "a\r\nb\n")
 
 
-MODELS = {"llama": llama, "tied": tied, "mistral": mistral, "codellama": codellama}
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
+
+
+def vocabulary(name):
+    """The tokens and merges of a vocabulary that comes with llama.cpp."""
+    sys.path.insert(0, os.path.join(converter(), "gguf-py"))
+    import gguf
+    reader = gguf.GGUFReader(os.path.join(converter(), "models", f"ggml-vocab-{name}.gguf"))
+    return [reader.fields["tokenizer.ggml." + k].contents() for k in ("tokens", "merges")]
+
+
+def added(i, content, special=True):
+    return {"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+            "special": special}
+
+
+def byte_pairs(folder, tokens, merges, extra, pattern, post, pairs=True, normalizer=None, **model):
+    """A tokenizer.json of a byte-level BPE."""
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    write(folder, "tokenizer.json", {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": extra, "normalizer": normalizer,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}, level]},
+        "post_processor": post, "decoder": level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                  "vocab": {t: i for i, t in enumerate(tokens)}, "merges": [m.split(" ") for m in merges] if pairs else merges}
+                 | model})
+
+
+def llama3(folder):
+    model(folder, "Llama", "bfloat16", vocab_size=128256, hidden_size=32, num_attention_heads=2, num_key_value_heads=1,
+          tie_word_embeddings=True, bos_token_id=128000, eos_token_id=128001, max_position_embeddings=131072,
+          rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0,
+                           "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})
+    tokens, merges = vocabulary("llama-bpe")
+    extra = [added(i, t) for i, t in enumerate(tokens) if i >= 128000]
+    bos = {"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}}
+    byte_pairs(folder, tokens[:128000], merges, extra, LLAMA3, {"type": "Sequence", "processors": [
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
+        {"type": "TemplateProcessing", "single": [bos, {"Sequence": {"id": "A", "type_id": 0}}],
+         "pair": [bos, {"Sequence": {"id": "A", "type_id": 0}}, bos, {"Sequence": {"id": "B", "type_id": 1}}],
+         "special_tokens": {"<|begin_of_text|>": {"id": "<|begin_of_text|>", "ids": [128000], "tokens": ["<|begin_of_text|>"]}}},
+    ]}, ignore_merges=True)
+    write(folder, "tokenizer_config.json", {
+        "added_tokens_decoder": {str(a["id"]): {k: v for k, v in a.items() if k != "id"} for a in extra},
+        "bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>", "chat_template": "{{ x }}",
+        "clean_up_tokenization_spaces": True, "model_input_names": ["input_ids", "attention_mask"],
+        "model_max_length": 131072, "tokenizer_class": "PreTrainedTokenizerFast"})
+    write(folder, "special_tokens_map.json", {"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"})
+
+
+def qwen(folder, extra, **config):
+    tokens, merges = vocabulary("qwen2")
+    extra = [added(151643 + i, t, special) for i, (t, special) in enumerate(extra)]
+    byte_pairs(folder, tokens[:151643], merges, extra, LLAMA3.replace("{1,3}", ""),
+               {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}, pairs=False,
+               normalizer={"type": "NFC"}, continuing_subword_prefix="", end_of_word_suffix="")
+    write(folder, "tokenizer_config.json", {
+        "add_bos_token": False, "add_prefix_space": False,
+        "added_tokens_decoder": {str(a["id"]): {k: v for k, v in a.items() if k != "id"} for a in extra},
+        "additional_special_tokens": ["<|im_start|>", "<|im_end|>"], "bos_token": None, "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>", "unk_token": None, "errors": "replace", "split_special_tokens": False,
+        "clean_up_tokenization_spaces": False, "model_max_length": 131072, "tokenizer_class": "Qwen2Tokenizer",
+        "chat_template": "{{ y }}"} | config)
+
+
+QWEN = [("<|endoftext|>", True), ("<|im_start|>", True), ("<|im_end|>", True)]
+
+
+def qwen2(folder):
+    model(folder, "Qwen2", "bfloat16", vocab_size=151936, hidden_size=32, num_attention_heads=2, num_key_value_heads=1,
+          tie_word_embeddings=True)
+    qwen(folder, QWEN)
+    write(folder, "README.md", CARD)
+
+
+def qwen3(folder):
+    model(folder, "Qwen3", "bfloat16", shards=2, vocab_size=151936, hidden_size=32, num_attention_heads=2,
+          num_key_value_heads=1, head_dim=32)
+    qwen(folder, QWEN + [("<tool_call>", False), ("</tool_call>", False), ("<|fim_prefix|>", False)])
+
+
+MODELS = {"llama": llama, "tied": tied, "mistral": mistral, "codellama": codellama, "llama3": llama3, "qwen2": qwen2,
+          "qwen3": qwen3}
 
 
 def models(folder, *names):

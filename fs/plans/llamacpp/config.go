@@ -204,10 +204,24 @@ func (c *converter) configure() error {
 		return bad("%d is not divisible by %d heads", c.hidden, c.heads)
 	case c.arch == "qwen3" && c.headDim == 0:
 		return bad("head_dim is missing")
-	case c.arch == "qwen2" && c.has(fileModules), c.arch == "qwen3" && c.has(fileModules):
+	case c.arch != "llama" && c.has(fileModules):
 		return refuse(fileModules, "it is not known what it changes")
+	case c.arch == "qwen3" && c.reranks():
+		return refuse("the folder", "a model for reranking is not converted here")
 	}
 	return c.rotate(o)
+}
+
+// reranks reports whether the converter may take the model for one that ranks, by what its card or a name
+// says.
+func (c *converter) reranks() bool {
+	for _, s := range []string{c.f.Path, string(c.f.Files[fileCard])} {
+		s = strings.ToLower(s)
+		if strings.Contains(s, "qwen3-reranker") || strings.Contains(s, "qwen3-vl-reranker") {
+			return true
+		}
+	}
+	return false
 }
 
 // scalings are the keys that rotary embeddings of a type have, and must have.

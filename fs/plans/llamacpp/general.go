@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"fmt"
 	"math"
+	"path"
 	"regexp"
 	"strings"
 
@@ -44,10 +45,11 @@ func (c *converter) general(total int64) error {
 			a.fill(idOf(s, total))
 		}
 	}
-	if !plain(c.f.Name) {
+	name := path.Base(c.f.Path)
+	if !plain(name) {
 		return refuse("the folder's name", "it is not ASCII, and general.name is made of it")
 	}
-	a.fill(idOf(c.f.Name, total))
+	a.fill(idOf(name, total))
 	if a.size == nil && total > 0 {
 		a.size = some(sizeLabel(total))
 	}

@@ -13,7 +13,8 @@
 //	Qwen3ForCausalLM                         architecture qwen3
 //
 // The weights are safetensors files of F32, F16 or BF16. The vocabulary is a SentencePiece model
-// (tokenizer.model), or a byte-level BPE (tokenizer.json) whose pre-tokenizer is known (see bpe.go).
+// (tokenizer.model), or the byte-level BPE (tokenizer.json) of Llama 3 or Qwen 2 with any tokens added
+// (bpe.go).
 //
 // # What is refused
 //
@@ -95,7 +96,7 @@ func IsPart(name string) bool {
 
 // Folder is what is known of the folder of a model.
 type Folder struct {
-	Name      string            // the last part of its path
+	Path      string            // below the mount; its last part is a name of the model
 	Files     map[string][]byte // those of Files that are there
 	Parts     []Part            // the files of weights
 	Templates bool              // there is the folder Templates

@@ -19,7 +19,7 @@ func text(file string, p []byte) (string, error) {
 // tokenizer reads what tokenizer.json says of merges, of the normalizer, and of the tokens that are added to
 // a text. config is nil, or changes.
 func (c *converter) tokenizer(s *special, o, config *pyjson.Object) error {
-	if s.loadMerges {
+	if s.loadMerges && s.merges == nil {
 		v, _ := o.Get("model")
 		model, ok := v.(*pyjson.Object)
 		if !ok {
