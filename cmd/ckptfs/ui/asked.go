@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
@@ -17,6 +18,38 @@ const (
 	// longestPath and longestName are what Linux has of a path and of a name in it, in bytes.
 	longestPath, longestName = 4095, 255
 )
+
+// A form's value is text. A path that is not UTF-8 is asked for by a form under a key with escapedKey behind
+// it, and is escaped as in a URL.
+const escapedKey = "%"
+
+func fieldKey(key, value string) string {
+	if utf8.ValidString(value) {
+		return key
+	}
+	return key + escapedKey
+}
+
+func fieldValue(value string) string {
+	if utf8.ValidString(value) {
+		return value
+	}
+	return url.PathEscape(value)
+}
+
+// unescape has asked say the paths that a form escaped as they are, and reports whether there were any.
+func unescape(asked url.Values) (any bool) {
+	for _, key := range pathKeys {
+		for _, v := range asked[key+escapedKey] {
+			if p, err := url.PathUnescape(v); err == nil {
+				asked.Add(key, p)
+				any = true
+			}
+		}
+		asked.Del(key + escapedKey)
+	}
+	return any
+}
 
 // refuse is why the paths that a URL or a form asks for are refused: none leads out of the mount, also none
 // of a command that a page prints.

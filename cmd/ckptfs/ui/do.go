@@ -22,6 +22,7 @@ func (s *server) do(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, control.Invalid("the form cannot be read: %v", err))
 		return
 	}
+	unescape(r.PostForm)
 	if err := s.allowed(r); err != nil {
 		s.fail(w, r, err)
 		return

@@ -105,4 +105,12 @@ func TestNamesOfBytes(t *testing.T) {
 			t.Errorf("%s: %d, without %s: %.2000s", c.at, r.StatusCode, c.link, b)
 		}
 	}
+	// A form asks for them, too.
+	if _, b := ask(t, s.gate, "GET", "/runs", local); !strings.Contains(b, `name="run%" value="%FF%FE"`) {
+		t.Errorf("the form of runs: %.3000s", b)
+	}
+	r, b := ask(t, s.gate, "GET", "/compare?run%25=%25FF%25FE", local)
+	if r.StatusCode != http.StatusOK || !strings.Contains(strings.ToLower(b), strings.ToLower(run)) {
+		t.Errorf("runs are compared: %d: %.3000s", r.StatusCode, b)
+	}
 }

@@ -61,6 +61,8 @@ var functions = template.FuncMap{
 	"num":   func(n any) string { return humanize.Comma(toInt(n)) },
 	"short": short,
 	"show":  shown,
+	"key":   fieldKey,
+	"value": fieldValue,
 	"time":  text.Time,
 	"ago":   ago,
 	"plural": func(n any, noun string) string {
@@ -190,7 +192,11 @@ func parse() map[string]*template.Template {
 // page serves a page.
 func (s *server) page(of answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		err := refuse(r.URL.Query())
+		asked := r.URL.Query()
+		if unescape(asked) {
+			r.URL.RawQuery = asked.Encode()
+		}
+		err := refuse(asked)
 		var p *page
 		if err == nil {
 			p, err = s.soon(r, of)
