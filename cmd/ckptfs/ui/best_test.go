@@ -57,4 +57,7 @@ func TestNoBest(t *testing.T) {
 	if i := slices.Index(rows[0], "Best"); i < 0 || strings.Contains(b, "does not say") {
 		t.Errorf("by the least lr: %s", b)
 	}
+	if want := "<code>ckptfs best --mode min " + s.full("runs/x") + " lr<"; !strings.Contains(b, want) {
+		t.Errorf("no %s: %s", want, b)
+	}
 }

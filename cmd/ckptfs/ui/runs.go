@@ -92,6 +92,13 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 	b.Rows, b.Pages, b.PageNow = paged(rows, r.URL)
 	p := &page{Name: "runs", Title: "Runs", Here: "runs", Body: b, Data: list,
 		Commands: []string{"ckptfs runs " + s.root()}}
+	if best := bestRun(rows, b.Good); best != nil {
+		command := "ckptfs best"
+		if b.Mode != "" {
+			command += " --mode " + b.Mode
+		}
+		p.Commands = append(p.Commands, command+" "+s.full("runs/"+best.Run.Run)+" "+text.Word(b.Metric))
+	}
 	if coming > 0 {
 		b.Warm = fmt.Sprintf("reading the logs of %s that changed", text.Plural(int64(coming), "run"))
 		p.Refresh = 2
@@ -101,6 +108,19 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 		p.Refresh = 2
 	}
 	return p, nil
+}
+
+// bestRun is the row with the best value, the first of equal ones; nil: none has any.
+func bestRun(rows []runRow, good known.End) (best *runRow) {
+	for i := range rows {
+		switch r := &rows[i]; {
+		case r.Best == nil || math.IsNaN(r.Best.Value):
+		case best == nil || good == known.Greatest && r.Best.Value > best.Best.Value ||
+			good == known.Least && r.Best.Value < best.Best.Value:
+			best = r
+		}
+	}
+	return best
 }
 
 // mostMetrics is how many of them can be chosen on a page.
