@@ -227,8 +227,8 @@ func (o *origins) decide(c *contest) (winner int, err error) {
 	return winner, nil
 }
 
-// holding are those rivals whose region i others may be stored against, as far as only samples speak for them:
-// a merge is nearer than what it was merged of, and of no use if it is computed of that.
+// holding are those rivals whose region i others may be stored against, as far as only samples speak for
+// them: a merge is nearer than what it was merged of, and of no use if it is computed of that.
 func (o *origins) holding(rivals []int, i int) []int {
 	return slices.DeleteFunc(slices.Clone(rivals), func(s int) bool {
 		if !o.sources[s].doubted {

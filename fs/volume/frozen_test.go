@@ -40,8 +40,8 @@ type frozenFile struct {
 // TestFrozenStores opens stores that an earlier build wrote, as they were closed, as a crash would have left
 // them, and without their index: every file is as it was.
 //
-// Those in testdata/released.txt stay: every version reads what version 1 and those after it wrote. What a new
-// format is written as is frozen beside them, by `go test ./fs/volume -run Frozen -update`.
+// Those in testdata/released.txt stay: every version reads what version 1 and those after it wrote. What a
+// new format is written as is frozen beside them, by `go test ./fs/volume -run Frozen -update`.
 func TestFrozenStores(t *testing.T) {
 	if *update {
 		for name, freeze := range map[string]func(*testing.T, string){

@@ -17,13 +17,14 @@ import (
 var errNotVerified = exit.With(exit.Failure, errors.New("it does not follow, as far as was found"))
 
 func verifyCmd(s Shell) *cobra.Command {
-	from := ""
+	var froms []string
 	cmd := &cobra.Command{
 		Use:   "verify A --from B",
 		Short: "Tell whether a file follows from another: quantised, merged or converted from it",
 		Long: `Tells which share of the bytes of A's tensors follows from the tensors of B, and answers yes or no: yes (exit code 0) if
 at least 90 % of them do, with at most 15 % of these left to be told (scales, corrections, coefficients). Otherwise the
-exit code is 1. A and B are files, steps or folders of one store; those of B are to be packed.
+exit code is 1. A and B are files, steps or folders of one store; those of B are to be packed. For a merge B is a folder
+that all its parents lie in.
 
 It computes what a store would store A as, and compares each byte. So yes proves that A is a function of B, and of as
 many bits as are printed. It does not say which was there first. No says that no such function was found. Tensors of
@@ -32,10 +33,11 @@ less than 4 KiB follow if B has the same, and are not looked at otherwise.
     ckptfs verify models/x-Q4_K_M.gguf --from models/x`,
 		Args: args.One,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if from == "" {
-				return exit.Wrong(cmd, "verify takes a path, and --from with what it may follow from")
+			if len(froms) != 1 || froms[0] == "" {
+				return exit.Wrong(cmd, "verify takes a path, and one --from with what it may follow from: of a merge the "+
+					"folder that all its parents lie in")
 			}
-			return s.LookTwo(cmd.Context(), args[0], from, func(c *control.Client, at *place.Place,
+			return s.LookTwo(cmd.Context(), args[0], froms[0], func(c *control.Client, at *place.Place,
 				other string) error {
 				update, done := s.Progress("verifying")
 				v, err := c.Verify(cmd.Context(), at.Path, other, update)
@@ -50,7 +52,7 @@ less than 4 KiB follow if B has the same, and are not looked at otherwise.
 			})
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the file, step or folder that A may follow from")
+	cmd.Flags().StringArrayVar(&froms, "from", nil, "the file, step or folder that A may follow from")
 	return cmd
 }
 
