@@ -239,3 +239,38 @@ func TestTwoFolders(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 }
+
+// A leave that goes on after one was killed, and is interrupted, leaves it said that a move was begun.
+func TestLeaveInterruptedAgain(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Store = f.Dir + ".ckptfs"
+	f.Must(f.adopt())
+	f.EvictAll()
+	journal := filepath.Join(f.Store, "moving")
+	begun := func() bool { _, err := os.Lstat(journal); return err == nil }
+	p := mounttest.Begin(t, "", f.Bin, "leave", f.Dir)
+	f.Must(daemon.Until("it is unmounted", func() bool { return begun() && len(f.mountedAt()) == 0 }))
+	p.Kill()
+	for _, how := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if !begun() {
+			break // it had moved
+		}
+		p = mounttest.Begin(t, "", f.Bin, "leave", f.Dir)
+		holds := fmt.Sprintf(`"pid":%d`, p.Process.Pid)
+		f.Must(daemon.Until("it has the store", func() bool {
+			b, _ := os.ReadFile(filepath.Join(f.Store, "lock"))
+			return strings.Contains(string(b), holds) || !begun()
+		}))
+		_ = p.Process.Signal(how)
+		if p.Code() == 0 {
+			break // it was too late
+		}
+		if p.Code() != 130 || !begun() {
+			t.Fatalf("exit code %d, begun is %v: %s", p.Code(), begun(), p.Text())
+		}
+		out, _ := f.RunFails("status", f.Dir)
+		mounttest.WantSaid(t, out, "was begun", "`ckptfs leave "+f.Dir+"`")
+	}
+	f.Run("leave", f.Dir)
+	f.plain("left")
+}

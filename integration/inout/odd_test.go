@@ -307,6 +307,7 @@ func TestLeaveCopyFails(t *testing.T) {
 	for to, says := range map[string]string{
 		"/proc/copy":  "copy to /proc/copy: ",
 		small + "/to": "take 4.00 MiB, and the disk of " + small + "/to has 1.00 MiB free: free 3.00 MiB there",
+		small:         "take 4.00 MiB, and the disk of " + small + " has 1.00 MiB free",
 		few + "/to":   "no space left on device; free room there, and run the command again: it goes on",
 	} {
 		if out, _ := m.RunFails("leave", m.Dir, "--copy", to); !strings.Contains(out, says) {

@@ -26,6 +26,7 @@ func (l *leave) begin(ctx context.Context, d *disk.Folder, p *inplace.Pair, m **
 		if *m, err = p.Begin(inplace.Leave); err != nil {
 			return nil, err
 		}
+		l.own = true
 	}
 	l.changes = true
 	undo = func(err error) error { return l.undo(d, p, *m, line, err) }
@@ -53,13 +54,17 @@ func (l *leave) unmount(ctx context.Context) error {
 }
 
 // undo mounts the store again that was mounted before, with what programs made meanwhile. It does nothing
-// once the tree has left.
+// once the tree has left. The journal of an earlier run stays: it tells every command of that run's move,
+// which had unmounted the store.
 func (l *leave) undo(d *disk.Folder, p *inplace.Pair, m *inplace.Move, line Line, err error) error {
 	if moved, merr := p.Moved(m); merr == nil && moved {
 		return fmt.Errorf("%w; the folder is whole, at %s: %s ends what was begun", err, l.dir, l.same())
 	}
 	if l.mountpoint != "" {
 		return l.mountAgain(d, line, err)
+	}
+	if !l.own {
+		return fmt.Errorf("%w; %s has the files still; %s goes on", err, l.store, l.same())
 	}
 	if names, rerr := os.ReadDir(l.dir); errors.Is(rerr, os.ErrNotExist) || rerr == nil && len(names) == 0 {
 		err = errors.Join(err, inplace.End(d))

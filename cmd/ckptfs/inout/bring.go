@@ -197,12 +197,12 @@ func (b *bring) copy(ctx context.Context, d *disk.Folder) error {
 
 // roomBeside is room before there is a store.
 func (b *bring) roomBeside() error {
-	up, err := disk.OpenFolder(filepath.Dir(b.store))
+	d, err := nearest(b.store)
 	if err != nil {
 		return err
 	}
-	defer up.Close()
-	return b.room(up, 0)
+	defer d.Close()
+	return b.room(d, 0)
 }
 
 // room looks that a disk has room for what is to be copied yet.

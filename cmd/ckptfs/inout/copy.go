@@ -123,6 +123,15 @@ func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, roo
 	return nil
 }
 
+// nearest is a folder that may be another disk's root, or, if it is not there, the one that it will be in.
+func nearest(dir string) (*disk.Folder, error) {
+	d, err := disk.OpenFolder(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return disk.OpenFolder(filepath.Dir(dir))
+	}
+	return d, err
+}
+
 // fits looks that there is room for what is not copied yet.
 func (l *leave) fits(ctx context.Context, src takeout.Source, at string, root *os.Root, name string) error {
 	_, done := l.Progress("counting the room")
@@ -131,12 +140,12 @@ func (l *leave) fits(ctx context.Context, src takeout.Source, at string, root *o
 	if err != nil {
 		return err
 	}
-	up, err := disk.OpenFolder(filepath.Dir(l.dir))
+	d, err := nearest(l.dir)
 	if err != nil {
 		return err
 	}
-	defer up.Close()
-	size, free, err := up.Space()
+	defer d.Close()
+	size, free, err := d.Space()
 	if err != nil || size == 0 || needed <= free { // what has no size is no disk
 		return err
 	}

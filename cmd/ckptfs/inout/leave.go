@@ -33,6 +33,7 @@ type leave struct {
 	args              []string // as given
 	claim             *os.File // nobody else moves a folder of the store
 	changes           bool     // something may have been changed
+	own               bool     // the journal is of this run
 }
 
 func leaveCommand(s Shell) *cobra.Command {
