@@ -18,6 +18,7 @@ const (
 	SkipOpen      = "open: it is evicted once nobody has it open"
 	SkipInUse     = "in use: open or mapped; it is evicted once it is not"
 	skipBusy      = "being hydrated: evict it again once it is"
+	skipWriters   = "not packed: open for writing; it is packed once it is closed"
 	skipWritten   = "being written: evict it again once it is packed"
 )
 
@@ -35,6 +36,8 @@ func (f *File) Evict() (skip string, err error) {
 		return "", err
 	}
 	switch {
+	case !f.rec.Packed() && f.users.writers > 0:
+		return skipWriters, nil
 	case !f.rec.Packed():
 		return SkipNotPacked, nil
 	case f.rec.Hollow || f.Dead():

@@ -297,8 +297,11 @@ func (b *bring) end() error {
 		case o.Mounted:
 			fmt.Fprintf(w, "%s is a mount of the store now; its files are packed in the background\n", text.Printable(o.Dir))
 		case o.Path == "":
-			fmt.Fprintf(w, "`ckptfs mount %s MOUNTPOINT` mounts it; `ckptfs adopt --replace --store %[1]s %s` mounts it on the folder's path\n",
-				text.Word(o.Store), text.Word(o.Dir))
+			onPath := ""
+			if mountAt(o.Dir) == nil { // a mountpoint cannot be renamed
+				onPath = fmt.Sprintf("; `ckptfs adopt --replace --store %s %s` mounts it on the folder's path", text.Word(o.Store), text.Word(o.Dir))
+			}
+			fmt.Fprintf(w, "`ckptfs mount %s MOUNTPOINT` mounts it%s\n", text.Word(o.Store), onPath)
 		}
 		fmt.Fprintf(w, "the original is kept, %s: `rm -r %s` removes it, once you need it no more\n",
 			text.Printable(o.Original), text.Word(o.Original))
