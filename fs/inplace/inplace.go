@@ -259,6 +259,8 @@ func (p *Pair) swap(root int) error {
 		return nil
 	case unix.EXDEV:
 		err = ErrElsewhere
+	case unix.EACCES, unix.EPERM:
+		err = fmt.Errorf("%w: it, and the folder that it lies in, have to be yours to write (chmod u+w)", err)
 	case unix.EINVAL:
 		err = fmt.Errorf("this filesystem cannot have two folders change places: %w", err)
 	}

@@ -137,6 +137,10 @@ func TestRefused(t *testing.T) {
 	apparmored := map[string]string{
 		profile: ubuntu, local: "mount fstype=fuse -> /srv/,\n", apparmor: "Y\n",
 	}
+	moved := &os.LinkError{Op: "exchange", Old: "a", New: "b", Err: syscall.EACCES}
+	if err := (&Host{}).Refused("/mnt", moved); err != moved {
+		t.Errorf("what no mount refused: %v", err)
+	}
 	var b strings.Builder
 	for _, c := range []struct {
 		what  string

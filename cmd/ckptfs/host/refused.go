@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -12,6 +13,9 @@ import (
 // known, and what to do. err has what they said.
 func (h *Host) Refused(mountpoint string, err error) error {
 	said := strings.TrimSpace(err.Error())
+	if moved := (*os.LinkError)(nil); errors.As(err, &moved) {
+		return err // a folder could not be moved to where it is mounted
+	}
 	return &Error{fmt.Errorf("mount on %s: %s%s", mountpoint, said, h.why(mountpoint, said, err))}
 }
 
