@@ -191,11 +191,12 @@ func (m *mixer) find(t *mixing) *recipes.Mixed {
 		}
 	}
 	if share < wholly && m.misses > 0 {
-		mix := recipes.Fit(t.want, t.x, recipes.TypeOf(t.typ))
-		if mix == nil {
-			m.misses--
-		} else if s := mix.Share(t.want, t.x); s >= mixedAs && s > share {
-			best, at = mix, -1
+		m.misses-- // unless it helps
+		if mix := recipes.Fit(t.want, t.x, recipes.TypeOf(t.typ)); mix != nil {
+			if s := mix.Share(t.want, t.x); s >= mixedAs && s > share {
+				best, at = mix, -1
+				m.misses++
+			}
 		}
 	}
 	if best == nil {
