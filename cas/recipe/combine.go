@@ -42,8 +42,8 @@ const (
 	forms = 18
 )
 
-// known reports whether there is such a form.
-func (f Form) known() bool { return f < forms && f != 13 }
+// Known reports whether there is such a form.
+func (f Form) Known() bool { return f < forms && f != 13 }
 
 // Goes reports whether the form is of averages: what it makes may be the first vector of the same again.
 func (f Form) Goes() bool { return f >= Average && f <= MoveApart }
@@ -81,7 +81,7 @@ func (r *fields) combine() (Op, error) {
 		r.bad = true
 		return nil, corrupt("%d vectors are combined, or the program is cut short", n)
 	}
-	if !o.Form.known() || o.To < F32 || o.To > F16 {
+	if !o.Form.Known() || o.To < F32 || o.To > F16 {
 		return nil, newer("form %d of a combination, type %d", o.Form, o.To)
 	}
 	if want := o.Form.vectors(); want > 0 && n != want || o.Form >= Stock && n < 2 {
@@ -118,6 +118,14 @@ func (o *Combine) Combined(dst, x []float32) {
 	if o.Form&1 == 1 {
 		each = to
 	}
+	total := func(first int) { // of the vectors from the first one on
+		copy(dst, at(first))
+		for k := first + 1; k < len(o.C); k++ {
+			for i, v := range at(k) {
+				dst[i] = each(dst[i] + v)
+			}
+		}
+	}
 	switch o.Form &^ 1 {
 	case Sum:
 		x, c := at(0), o.C[0]
@@ -131,12 +139,7 @@ func (o *Combine) Combined(dst, x []float32) {
 			}
 		}
 	case Mean:
-		copy(dst, at(0))
-		for k := 1; k < len(o.C); k++ {
-			for i, v := range at(k) {
-				dst[i] = each(dst[i] + v)
-			}
-		}
+		total(0)
 		for i := range dst {
 			dst[i] = each(dst[i] / o.C[0])
 		}
@@ -162,12 +165,7 @@ func (o *Combine) Combined(dst, x []float32) {
 		}
 	case Stock:
 		x, n := at(0), float32(len(o.C)-1)
-		copy(dst, at(1))
-		for k := 2; k < len(o.C); k++ {
-			for i, v := range at(k) {
-				dst[i] = each(dst[i] + v)
-			}
-		}
+		total(1)
 		for i, v := range dst {
 			dst[i] = each(each(float32(o.C[1]*each(v/n))) + each(float32(o.C[0]*x[i])))
 		}

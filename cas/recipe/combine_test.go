@@ -19,7 +19,7 @@ func TestCombine(t *testing.T) {
 		bases := make([]byte, k*n*w)
 		narrow(bases, x, to)
 		for form := range Form(forms) {
-			if !form.known() {
+			if !form.Known() {
 				continue
 			}
 			vectors := k
@@ -70,7 +70,7 @@ func TestCombineNoNumbers(t *testing.T) {
 		inf, 0, odd, 2,
 	}
 	for form := range Form(forms) {
-		if !form.known() {
+		if !form.Known() {
 			continue
 		}
 		o := Combine{Form: form, C: []float32{1, 1, 1}[:max(form.vectors(), 2)], To: F32}

@@ -369,7 +369,7 @@ func (c *payloads) combined() {
 	r := rand.New(rand.NewPCG(36, 37))
 	const n = 96
 	for form := recipe.Sum; form <= recipe.StockEach; form++ {
-		if form == recipe.MoveApart+1 {
+		if !form.Known() {
 			continue
 		}
 		for _, to := range []recipe.Type{recipe.F32, recipe.BF16, recipe.F16} {
