@@ -113,10 +113,8 @@ func (s *server) runList(ctx context.Context, r *http.Request) (*page, error) {
 // bestRun is the row with the best value, the first of equal ones; nil: none has any.
 func bestRun(rows []runRow, good known.End) (best *runRow) {
 	for i := range rows {
-		switch r := &rows[i]; {
-		case r.Best == nil || math.IsNaN(r.Best.Value):
-		case best == nil || good == known.Greatest && r.Best.Value > best.Best.Value ||
-			good == known.Least && r.Best.Value < best.Best.Value:
+		r := &rows[i]
+		if r.Best != nil && (best == nil || good.Better(r.Best.Value, best.Best.Value)) {
 			best = r
 		}
 	}

@@ -79,7 +79,7 @@ type Values struct {
 // Best is the index of the step with the best value of v, as index/runs has it: NaN never wins, and the
 // earlier of equals does. Only complete steps count. -1: none, also where nobody knows which end is good.
 func (l *Log) Best(v Values, good End) int {
-	best, greatest := -1, good == Greatest
+	best := -1
 	if good == Unknown {
 		return -1
 	}
@@ -87,7 +87,7 @@ func (l *Log) Best(v Values, good End) int {
 		if !v.Has[i] || math.IsNaN(x) || l.Steps[i].State != control.StepComplete {
 			continue
 		}
-		if best < 0 || greatest && x > v.Of[best] || !greatest && x < v.Of[best] {
+		if best < 0 || good.Better(x, v.Of[best]) {
 			best = i
 		}
 	}
@@ -114,6 +114,9 @@ func Good(metric string) End {
 	}
 	return Least
 }
+
+// Better reports whether x is nearer to the end than y. None is where that is Unknown.
+func (e End) Better(x, y float64) bool { return e == Greatest && x > y || e == Least && x < y }
 
 // String is the end in a word; "" for Unknown.
 func (e End) String() string { return [...]string{"", "least", "greatest"}[e] }
