@@ -93,8 +93,8 @@ func (l *leave) mountAgain(d *disk.Folder, line Line, err error) error {
 	return fmt.Errorf("%w; %s is mounted again; %s goes on", err, l.mountpoint, l.same())
 }
 
-// again is a command line that mounts the store anew as an earlier one did, in the background. What programs
-// make in the empty folder moves into the store then.
+// again is a command line that mounts the store again, as an earlier one did, in the background. What
+// programs make in the empty folder moves into the store then.
 func (l *leave) again(line Line) Line {
 	flags := []string{"--adopt", "--foreground=false"}
 	if l.foreign {

@@ -59,7 +59,7 @@ func (l *leave) copy(ctx context.Context, from string) error {
 	case errors.Is(out.Failed, cas.ErrCorrupt):
 		return out.Failed
 	case out.differ:
-		return fmt.Errorf("%s is not what the store has: run the command again, once no program writes to these files; remove those that differ still, and copy them anew: %w",
+		return fmt.Errorf("%s is not what the store has: run the command again, once no program writes to these files; remove those that differ still, and copy them again: %w",
 			l.dir, cas.ErrCorrupt)
 	}
 	return l.Partial()

@@ -75,7 +75,7 @@ The store's folder remains, with all that was packed, but without files. ` + "`r
 			l.args = args
 			err := l.run(cmd.Context())
 			if errors.Is(err, context.Canceled) && !l.changes {
-				err = fmt.Errorf("%w; nothing is changed; %s begins anew", err, l.same())
+				err = fmt.Errorf("%w; nothing is changed; %s begins again", err, l.same())
 			}
 			return err
 		},
