@@ -80,9 +80,14 @@ func OpenedLast(d *disk.Folder) (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer f.Close()
-	var h Holder
-	err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&h)
+	h, err := readHolder(f)
 	return h.Started, err
+}
+
+// readHolder reads what a lock file says, from where f is.
+func readHolder(f *os.File) (h Holder, err error) {
+	err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&h)
+	return h, err
 }
 
 // ClosedInOrder is nil if the process closed the store in order that had it open at a time, and has ended;
@@ -95,7 +100,7 @@ func ClosedInOrder(dir string, at time.Time) error {
 	}
 	if err == nil {
 		defer f.Close()
-		err = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&h)
+		h, err = readHolder(f)
 	}
 	switch {
 	case err != nil:
@@ -166,9 +171,7 @@ func locked(dir string, how int) bool {
 // takeLock takes a lock of which f and kept are set. It closes f after an error.
 func takeLock(d *disk.Folder, now time.Time, l *Lock, fresh bool) (*Lock, error) {
 	f := l.f
-	var before Holder
-	dec := json.NewDecoder(io.LimitReader(f, 64<<10))
-	decErr := dec.Decode(&before)
+	before, decErr := readHolder(f)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		readers := readersOf(f)
 		f.Close()

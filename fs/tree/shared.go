@@ -2,10 +2,8 @@ package tree
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -46,8 +44,7 @@ func takeShared(d *disk.Folder, f *os.File) (*Lock, error) {
 		f.Close()
 		return nil, err
 	}
-	var before Holder
-	decErr := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&before)
+	before, decErr := readHolder(f)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -56,8 +53,7 @@ func takeShared(d *disk.Folder, f *os.File) (*Lock, error) {
 		return nil, fmt.Errorf("lock %s: %w", d.Path(), err)
 	}
 	if _, err := f.Seek(0, 0); err == nil { // what a writer left that has just gone
-		before = Holder{}
-		decErr = json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&before)
+		before, decErr = readHolder(f)
 	}
 	if decErr != nil || !before.Clean {
 		f.Close()
