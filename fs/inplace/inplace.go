@@ -337,11 +337,11 @@ func (p *Pair) Follow() error {
 // Back undoes the move of a folder into a store, of which no file was evicted yet: the folder is where it was,
 // and the journal is gone. Nothing is mounted. The journal that it returns names what was kept.
 func Back(ctx context.Context, store *disk.Folder, m *Move) (_ *Move, err error) {
-	release, err := Alone(store)
+	lock, err := tree.Acquire(store, time.Now()) // nobody opens it meanwhile
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = errors.Join(err, lock.Return()) }()
 	p, err := NewPair(store, string(m.Dir))
 	if err != nil {
 		return nil, err
@@ -360,16 +360,6 @@ func Back(ctx context.Context, store *disk.Folder, m *Move) (_ *Move, err error)
 		return nil, err
 	}
 	return m, End(store)
-}
-
-// Alone keeps every process from opening the store until it is released.
-func Alone(store *disk.Folder) (release func() error, err error) {
-	lock, err := tree.Acquire(store, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	fresh := lock.Before == tree.Holder{} // nobody had it open: there is nothing to look at
-	return func() error { return lock.Release(lock.Before.Clean || fresh) }, nil
 }
 
 // Claim keeps other processes from moving the same folder, until the file is closed by all who have it open.

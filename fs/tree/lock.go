@@ -306,6 +306,15 @@ func (l *Lock) Release(clean bool) error {
 	return err
 }
 
+// Return gives the store up in the state in which it was taken, for a process that did nothing that the next
+// start would look at: that is told what this one was told, also of what the disk did not take.
+func (l *Lock) Return() error {
+	if l.Before.Clean || l.Before.PID == 0 {
+		return l.Release(true)
+	}
+	return l.close() // Acquire wrote it down
+}
+
 // Abandon ends this process's use of the lock, and leaves it to the process that has its descriptor, too: the
 // mount that the store is held for is there. Nothing is written.
 func (l *Lock) Abandon() error { return l.f.Close() }

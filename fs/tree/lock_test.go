@@ -164,6 +164,36 @@ func TestLockedErrorWithoutHolder(t *testing.T) {
 	}
 }
 
+// A store that was taken and returned is in order if it was, and nothing that was noted of it is lost.
+func TestReturn(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 { // the first time nobody had it before
+		if err := acquire(t, dir).Return(); err != nil {
+			t.Fatal(err)
+		}
+		l := acquire(t, dir)
+		if !l.Before.Clean {
+			t.Errorf("in order before: %+v", l.Before)
+		}
+		l.Release(true)
+	}
+	l := acquire(t, dir)
+	if err := l.NotTaken("a file"); err != nil {
+		t.Fatal(err)
+	}
+	l.Abandon()
+	for range 2 {
+		if err := acquire(t, dir).Return(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l = acquire(t, dir)
+	if l.Before.Clean || !l.Before.Failed || l.Before.Doubt != "a file" {
+		t.Errorf("not in order before: %+v", l.Before)
+	}
+	l.Release(true)
+}
+
 // Where the kernel does not tell mounts apart, the filesystem may have been mounted again, unless it was in
 // use all the time.
 func TestSame(t *testing.T) {

@@ -188,11 +188,11 @@ func (b *bring) copy(ctx context.Context, d *disk.Folder) error {
 			return c.TakeIn(ctx, at.Path(), to)
 		})
 	}
-	release, err := inplace.Alone(d)
+	lock, err := tree.Acquire(d, time.Now())
 	if err != nil {
 		return err
 	}
-	return errors.Join(at.Enter(), release())
+	return errors.Join(at.Enter(), lock.Return())
 }
 
 // roomBeside is room before there is a store.

@@ -197,11 +197,11 @@ func Move(store, dir string, foreign bool, o fusefs.Options, warn func(msg strin
 		return nil, err
 	}
 	defer d.Close()
-	release, err := inplace.Alone(d)
+	lock, err := tree.Acquire(d, time.Now()) // nobody opens it meanwhile
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = errors.Join(err, lock.Return()) }()
 	m, err := inplace.Read(d)
 	if err == nil && (m == nil || string(m.Dir) != dir) {
 		err = fmt.Errorf("%s: no folder is about to move there: `ckptfs adopt %s` begins that", store, text.Word(dir))

@@ -370,7 +370,7 @@ func (l *leave) move(ctx context.Context, p *inplace.Pair, m *inplace.Move) (err
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Release(lock.Before.Clean)) }()
+	defer func() { err = errors.Join(err, lock.Return()) }()
 	report, done := counting(l, strippingNames)
 	err = inplace.Strip(ctx, d, tree.TreeDir, inplace.Leave, report)
 	done()
