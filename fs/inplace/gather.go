@@ -39,10 +39,9 @@ const rounds = 10
 // it. The other file is kept beside it, under a name that is free. note is told of that before it is done. If
 // it is cut short, Gather again comes to the same names. All of it is durable, but for the names in the empty
 // folder. Names directly in that which were changed last before since, a Move.Begun, stay.
-func Gather(empty, full *os.File, since int64, note func(Kept) error) (moved int, err error) {
+func Gather(empty, full *os.File, since int64, note func(Kept) error) error {
 	g := gatherer{note: note, since: since}
-	err = g.gather(empty, full, "")
-	return g.moved, err
+	return g.gather(empty, full, "")
 }
 
 type gatherer struct {
@@ -166,20 +165,12 @@ func freeName(dir *os.File, name string) (string, error) {
 
 // folder is Gather of a folder that both have, and removes the one that is empty then.
 func (g *gatherer) folder(empty, full *os.File, name, below string) error {
-	open := func(dir *os.File) (*os.File, error) {
-		fd, err := unix.Openat(int(dir.Fd()), name,
-			unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: path.Join(dir.Name(), name), Err: err}
-		}
-		return os.NewFile(uintptr(fd), path.Join(dir.Name(), name)), nil
-	}
-	from, err := open(empty)
+	from, err := openBelow(empty, name)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := open(full)
+	to, err := openBelow(full, name)
 	if err != nil {
 		return err
 	}
@@ -218,8 +209,7 @@ func Note(store *disk.Folder, k Kept) error {
 	return m.write(store)
 }
 
-// Gather is Gather of the empty folder that is or was at the path of the pair, with the journal.
-func (p *Pair) Gather(empty, full *os.File) error {
-	_, err := Gather(empty, full, 0, func(k Kept) error { return Note(p.store, k) })
-	return err
+// gather is Gather of the empty folder that is or was at the path of the pair, with the journal.
+func (p *Pair) gather(empty, full *os.File) error {
+	return Gather(empty, full, 0, func(k Kept) error { return Note(p.store, k) })
 }

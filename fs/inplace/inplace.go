@@ -285,13 +285,17 @@ func (p *Pair) settleMoved(way string) error {
 }
 
 // Open opens the folder to list it. The last name may not be a symbolic link.
-func (p *Pair) Open() (*os.File, error) {
-	fd, err := unix.Openat(int(p.parent.Fd()), p.base,
+func (p *Pair) Open() (*os.File, error) { return openBelow(p.parent, p.base) }
+
+// openBelow opens a folder in another one, and no symbolic link to one.
+func openBelow(dir *os.File, name string) (*os.File, error) {
+	at := filepath.Join(dir.Name(), name)
+	fd, err := unix.Openat(int(dir.Fd()), name,
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: p.dir, Err: err}
+		return nil, &os.PathError{Op: "open", Path: at, Err: err}
 	}
-	return os.NewFile(uintptr(fd), p.dir), nil
+	return os.NewFile(uintptr(fd), at), nil
 }
 
 // Exchange is Swap and Settle of a folder that moves this way, and Gather of what programs made in the empty
@@ -314,8 +318,7 @@ func (p *Pair) Exchange(way string) error {
 	if way == Leave {
 		full, empty = tr, dir
 	}
-	err = p.Gather(empty, full)
-	return errors.Join(err, p.Settle(way))
+	return errors.Join(p.gather(empty, full), p.Settle(way))
 }
 
 // Follow is the end of Exchange for a tree that has left a store: what was made in the empty folder moves after
@@ -331,7 +334,7 @@ func (p *Pair) Follow() error {
 		return err
 	}
 	defer empty.Close()
-	return errors.Join(p.Gather(empty, full), p.Settle(Leave))
+	return errors.Join(p.gather(empty, full), p.Settle(Leave))
 }
 
 // Back undoes the move of a folder into a store, of which no file was evicted yet: the folder is where it was,

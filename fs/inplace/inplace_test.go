@@ -261,7 +261,7 @@ func TestGatherKeeps(t *testing.T) {
 	defer to.Close()
 	noted := map[Path]Kept{}
 	note := func(k Kept) error { noted[k.Name] = k; return nil }
-	_, err = Gather(from, to, 0, note)
+	err = Gather(from, to, 0, note)
 	must(t, err)
 	want := map[string]string{
 		"f": "made", "f.kept-1": "other", "f.kept-2": "had", "d/f": "made", "d/f.kept-1": "had", "d/g": "new",
@@ -296,7 +296,7 @@ func TestGatherAgain(t *testing.T) {
 	to, err := os.Open(b)
 	must(t, err)
 	defer to.Close()
-	_, err = Gather(from, to, 0, func(Kept) error { return nil })
+	err = Gather(from, to, 0, func(Kept) error { return nil })
 	must(t, err)
 	if got := held(t, b); got["f"] != "made" || got["f.kept-1"] != "had" {
 		t.Errorf("the full folder has %v", got)
@@ -321,7 +321,7 @@ func TestGatherSince(t *testing.T) {
 	to, err := os.Open(b)
 	must(t, err)
 	defer to.Close()
-	_, err = Gather(from, to, later.Ctim.Nano(), func(Kept) error { return nil })
+	err = Gather(from, to, later.Ctim.Nano(), func(Kept) error { return nil })
 	must(t, err)
 	if _, is := held(t, a)["covered"]; !is || len(held(t, b)) != 1 {
 		t.Errorf("%v stays, %v moved", held(t, a), held(t, b))

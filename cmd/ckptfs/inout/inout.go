@@ -266,7 +266,7 @@ func mountMoved(p *inplace.Pair, d *disk.Folder, dir string, since int64, o fuse
 	full, err := d.OpenDir(tree.TreeDir)
 	if err == nil {
 		defer full.Close()
-		_, err = inplace.Gather(empty, full, since, func(k inplace.Kept) error {
+		err = inplace.Gather(empty, full, since, func(k inplace.Kept) error {
 			warn("both files of a name are kept", "folder", dir, "name", string(k.Name), "kept as", string(k.As))
 			return inplace.Note(d, k)
 		})

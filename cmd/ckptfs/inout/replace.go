@@ -114,9 +114,8 @@ func (b *bring) gather(from, to string) error {
 		return err
 	}
 	defer full.Close()
-	_, err = inplace.Gather(empty, full, 0, func(k inplace.Kept) error {
+	return inplace.Gather(empty, full, 0, func(k inplace.Kept) error {
 		b.Say("%s", k.Says(to))
 		return nil
 	})
-	return err
 }
