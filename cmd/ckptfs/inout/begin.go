@@ -12,36 +12,37 @@ import (
 	"ckptfs/fs/inplace"
 )
 
-// begin writes the journal, and unmounts the store. undo has all as it was, and returns why it is so.
-func (l *leave) begin(ctx context.Context, d *disk.Folder, p *inplace.Pair, m **inplace.Move,
-) (undo func(error) error, err error) {
+// begin writes the journal, unless m is that of an earlier run, and unmounts the store. undo has all as it
+// was, and returns why it is so.
+func (l *leave) begin(ctx context.Context, d *disk.Folder, p *inplace.Pair, m *inplace.Move,
+) (_ *inplace.Move, undo func(error) error, err error) {
 	var line Line
 	if l.mountpoint != "" {
 		if err := l.bound(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		line = l.again(l.MountedBy(ctx, l.store, l.mountpoint))
 	}
-	if *m == nil {
-		if *m, err = p.Begin(inplace.Leave); err != nil {
-			return nil, err
+	if m == nil {
+		if m, err = p.Begin(inplace.Leave); err != nil {
+			return nil, nil, err
 		}
 		l.own = true
 	}
 	l.changes = true
-	undo = func(err error) error { return l.undo(d, p, *m, line, err) }
+	undo = func(err error) error { return l.undo(d, p, m, line, err) }
 	if l.mountpoint != "" {
 		if err = l.unmount(ctx); err != nil && mountAt(l.mountpoint) != nil {
-			return nil, errors.Join(err, inplace.End(d))
+			return nil, nil, errors.Join(err, inplace.End(d))
 		}
 	}
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return nil, undo(err)
+		return nil, nil, undo(err)
 	}
-	return undo, nil
+	return m, undo, nil
 }
 
 // unmount unmounts the store. An interrupt does not end it in the middle, where it is not known what is so.

@@ -211,7 +211,7 @@ func (l *leave) run(ctx context.Context) error {
 	if out.Room, err = l.room(ctx, d); err != nil {
 		return err
 	}
-	undo, err := l.begin(ctx, d, p, &m)
+	m, undo, err := l.begin(ctx, d, p, m)
 	if err != nil {
 		return err
 	}
