@@ -148,10 +148,8 @@ func (b *bring) has(d *disk.Folder) (bool, error) {
 
 // copy copies the folder to a place of the store's disk, compares the copy, and moves that into the store.
 func (b *bring) copy(ctx context.Context, d *disk.Folder) error {
-	if b.to == "" {
-		if tree.Used(b.store) {
-			return control.Busy(fmt.Sprintf("the store %s is in use: unmount it, or bring the folder into its mount with --into", b.store))
-		}
+	if b.to == "" && tree.Used(b.store) {
+		return control.Busy(fmt.Sprintf("the store %s is in use: unmount it, or bring the folder into its mount with --into", b.store))
 	}
 	at, err := inplace.NewArriving(d, b.dir)
 	if err != nil {
