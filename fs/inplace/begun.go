@@ -34,9 +34,9 @@ func BegunIn(store string) *Begun {
 	if err != nil || m == nil {
 		return nil
 	}
-	claim, err := Claim(d)
+	looks, err := claim(d, unix.LOCK_SH) // beside others that look
 	if err == nil {
-		claim.Close()
+		looks.Close()
 	}
 	return &Begun{Store: store, Move: *m, Moving: errors.Is(err, unix.EBUSY)}
 }

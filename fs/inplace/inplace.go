@@ -366,12 +366,14 @@ func Back(ctx context.Context, store *disk.Folder, m *Move) (_ *Move, err error)
 }
 
 // Claim keeps other processes from moving the same folder, until the file is closed by all who have it open.
-func Claim(store *disk.Folder) (*os.File, error) {
+func Claim(store *disk.Folder) (*os.File, error) { return claim(store, unix.LOCK_EX) }
+
+func claim(store *disk.Folder, how int) (*os.File, error) {
 	f, err := store.OpenDir(".")
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: another process is moving its folder: %w", store.Path(), unix.EBUSY)
 	}

@@ -328,6 +328,27 @@ func TestGatherSince(t *testing.T) {
 	}
 }
 
+// Who looks for a move is not taken for a process that is at it.
+func TestBegunIn(t *testing.T) {
+	top := t.TempDir()
+	dir, store := filepath.Join(top, "dir"), filepath.Join(top, "store")
+	files(t, dir)
+	d, _ := begun(t, store, dir)
+	looks, err := claim(d, unix.LOCK_SH)
+	must(t, err)
+	b := BegunIn(store)
+	must(t, looks.Close())
+	if b == nil || b.Moving {
+		t.Errorf("while another process looks: %+v", b)
+	}
+	moves, err := Claim(d)
+	must(t, err)
+	defer moves.Close()
+	if b := BegunIn(store); b == nil || !b.Moving {
+		t.Errorf("while it moves: %+v", b)
+	}
+}
+
 // The journal has what was kept, each once, and is bounded.
 func TestNote(t *testing.T) {
 	top := t.TempDir()
