@@ -13,24 +13,29 @@ import (
 	"ckptfs/fs/control"
 )
 
-// attributesOf are the attributes of a file or folder that its copy gets. The others are named.
-func (c *copier) attributesOf(ctx context.Context, from string) ([]control.Attribute, error) {
-	src, is := c.src.(attributed)
-	if !is || !c.o.Attributes {
-		return nil, nil
+// attributesOf are the attributes of a file or folder that its copy gets, and what to say of the others.
+func attributesOf(ctx context.Context, src Source, from string, o Options,
+) (attrs []control.Attribute, others []control.Skip, err error) {
+	of, is := src.(attributed)
+	if !is || !o.Attributes {
+		return nil, nil, nil
 	}
-	all, err := src.Attributes(ctx, from)
-	return slices.DeleteFunc(all, func(a control.Attribute) bool {
-		if user(string(a.Name)) {
-			return false
+	all, err := of.Attributes(ctx, from)
+	for _, a := range all {
+		if name := string(a.Name); user(name) {
+			attrs = append(attrs, a)
+		} else {
+			others = append(others, control.Skip{Path: from, Reason: "its " + name + " is not copied"})
 		}
-		c.Skipped = append(c.Skipped, notCopied(from, a))
-		return true
-	}), err
+	}
+	return attrs, others, err
 }
 
-func notCopied(from string, a control.Attribute) control.Skip {
-	return control.Skip{Path: from, Reason: "its " + string(a.Name) + " is not copied"}
+// attributesOf are the attributes that a copy gets. The others are named.
+func (c *copier) attributesOf(ctx context.Context, from string) ([]control.Attribute, error) {
+	attrs, others, err := attributesOf(ctx, c.src, from, c.o)
+	c.Skipped = append(c.Skipped, others...)
+	return attrs, err
 }
 
 func (c *copier) skip(from, reason string) {
@@ -57,7 +62,7 @@ func (c *copier) attribute(f *os.File, from string, attrs []control.Attribute) e
 	var not []string
 	for _, a := range attrs {
 		name := string(a.Name)
-		if has := make([]byte, len(a.Value)+1); sameAttribute(f, name, a.Value, has) {
+		if hasAttribute(f, name, a.Value) {
 			continue
 		}
 		switch err := unix.Fsetxattr(int(f.Fd()), name, a.Value, 0); err {
@@ -90,8 +95,9 @@ func (c *copier) attribute(f *os.File, from string, attrs []control.Attribute) e
 	return nil
 }
 
-// sameAttribute reports whether a file has an attribute already. A file may be one that nobody may change.
-func sameAttribute(f *os.File, name string, value, buf []byte) bool {
-	n, err := unix.Fgetxattr(int(f.Fd()), name, buf)
-	return err == nil && bytes.Equal(buf[:n], value)
+// hasAttribute reports whether a file has an attribute already. A file may be one that nobody may change.
+func hasAttribute(f *os.File, name string, value []byte) bool {
+	has := make([]byte, len(value)+1) // a longer value is another one
+	n, err := unix.Fgetxattr(int(f.Fd()), name, has)
+	return err == nil && bytes.Equal(has[:n], value)
 }

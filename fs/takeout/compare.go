@@ -51,11 +51,7 @@ func compare(ctx context.Context, src Source, from string, of Source, at string,
 	if err != nil {
 		return nil, err
 	}
-	c := &comparer{src: src, of: of, top: at, meter: m, checked: o.Checked, sum: newSummer(),
-		buf: make([]byte, bufferSize)}
-	if o.Attributes {
-		c.attributed, _ = src.(attributed)
-	}
+	c := &comparer{src: src, of: of, top: at, meter: m, o: o, sum: newSummer(), buf: make([]byte, bufferSize)}
 	return c, c.entry(ctx, from, e, at)
 }
 
@@ -65,19 +61,17 @@ type comparer struct {
 	src, of Source
 	top     string // the copy's path
 	meter   *meter
-	checked *Checked // nil: of nothing is anything known
-
-	attributed // nil: nothing is told of attributes
-
-	sum   *summer
-	buf   []byte
-	wrong []string // paths of copies that are not equal, or cannot be read
+	o       Options
+	sum     *summer
+	buf     []byte
+	wrong   []string // paths of copies that are not equal, or cannot be read
 }
 
 func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at string) error {
 	var err error
-	if c.attributed != nil && kindOf(e) != unix.S_IFLNK {
-		c.unserved(ctx, from)
+	if kindOf(e) != unix.S_IFLNK { // a file that cannot be read is met later
+		_, others, _ := attributesOf(ctx, c.src, from, c.o)
+		c.Skipped = append(c.Skipped, others...)
 	}
 	switch kindOf(e) {
 	case unix.S_IFDIR:
@@ -99,19 +93,9 @@ func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at 
 	if err != nil {
 		c.differs(from, at, err)
 	} else {
-		c.checked.equal(from, e)
+		c.o.Checked.equal(from, e)
 	}
 	return ctx.Err()
-}
-
-// unserved notes the attributes of a file or folder that are not copied. What cannot be read is met later.
-func (c *comparer) unserved(ctx context.Context, from string) {
-	all, _ := c.Attributes(ctx, from)
-	for _, a := range all {
-		if !user(string(a.Name)) {
-			c.Skipped = append(c.Skipped, notCopied(from, a))
-		}
-	}
 }
 
 func (c *comparer) differs(from, at string, err error) {
@@ -143,7 +127,7 @@ func (c *comparer) folder(ctx context.Context, from string, e *control.Entry, at
 			return err
 		}
 	}
-	c.checked.equal(from, e)
+	c.o.Checked.equal(from, e)
 	return nil
 }
 
@@ -179,7 +163,7 @@ func (c *comparer) copied(ctx context.Context, e *control.Entry, at string) (*co
 
 // file compares one file.
 func (c *comparer) file(ctx context.Context, from string, e *control.Entry, at string) error {
-	if c.checked.is(from, e) {
+	if c.o.Checked.is(from, e) {
 		c.meter.add(0, e.Size)
 		return nil
 	}
@@ -190,17 +174,17 @@ func (c *comparer) file(ctx context.Context, from string, e *control.Entry, at s
 	if copied.Size != e.Size {
 		return errDiffers
 	}
-	want, known := c.checked.sum(e)
-	settled := known || c.checked.settled(e)
+	want, known := c.o.Checked.sum(e)
+	settled := known || c.o.Checked.settled(e)
 	if !known {
 		want, err = sumOf(ctx, c.src, from, e.Size, c.sum, c.buf, nil)
 	}
-	if c.checked != nil && !known {
+	if c.o.Checked != nil && !known {
 		if cerr := unchanged(ctx, c.src, from, e); cerr != nil || !settled {
 			return errChanged
 		}
 		if err == nil {
-			c.checked.read(e, want)
+			c.o.Checked.read(e, want)
 		}
 	}
 	if err != nil {
