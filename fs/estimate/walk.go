@@ -180,8 +180,8 @@ func (w *walker) add(p string, flags int) *file {
 	return f
 }
 
-// follow adds the files of the paths that links lead to, and has people know files by such links: in a cache of models
-// they are the names that mean something.
+// follow adds the files of the paths that links lead to, and has people know files by such links: in a cache
+// of models they are the names that mean something.
 func (w *walker) follow() {
 	for _, p := range w.links {
 		st, err := os.Stat(p)
