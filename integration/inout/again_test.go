@@ -61,7 +61,7 @@ func TestAdoptKilledAgain(t *testing.T) {
 		t.Run(user, func(t *testing.T) {
 			f := prepare(t)
 			there := func(name string) func() bool {
-				return func() bool { _, err := os.Lstat(filepath.Join(f.Store, name)); return err == nil }
+				return func() bool { return f.inStore(name) }
 			}
 			for moment, is := range map[string]func() bool{
 				"journal":    there("moving"),
@@ -82,8 +82,8 @@ func TestAdoptKilledAgain(t *testing.T) {
 					f.same(moment, f.Dir)
 				}
 				f.Run("sync", f.Dir)
-				if !f.Mounted() || there("moving")() {
-					t.Fatalf("%s: mounted: %v, the journal stays: %v", moment, f.Mounted(), there("moving")())
+				if !f.Mounted() || f.inStore("moving") {
+					t.Fatalf("%s: mounted: %v, the journal stays: %v", moment, f.Mounted(), f.inStore("moving"))
 				}
 				f.Run("leave", f.Dir)
 				f.plain(moment)
@@ -100,7 +100,7 @@ func TestAdoptInterrupted(t *testing.T) {
 	log := func() string { b, _ := os.ReadFile(filepath.Join(f.Store, "log")); return string(b) }
 	moments := []func() bool{
 		func() bool { return len(f.mountedAt()) > 0 },
-		func() bool { _, err := os.Lstat(filepath.Join(f.Store, "control.sock")); return err == nil },
+		func() bool { return f.inStore("control.sock") },
 		func() bool { return strings.Contains(log(), "msg=mounted") },
 	}
 	codes := map[int]int{}
@@ -173,7 +173,7 @@ func TestLeaveInterrupted(t *testing.T) {
 	interrupted := 0
 	for moment, is := range map[string]func() bool{
 		"begun":     func() bool { return true },
-		"journal":   func() bool { _, err := os.Lstat(filepath.Join(f.Store, "moving")); return err == nil },
+		"journal":   func() bool { return f.inStore("moving") },
 		"unmounted": func() bool { return len(f.mountedAt()) == 0 },
 	} {
 		p := mounttest.Begin(t, "", f.Bin, "leave", f.Dir)
@@ -246,8 +246,7 @@ func TestLeaveInterruptedAgain(t *testing.T) {
 	f.Store = f.Dir + ".ckptfs"
 	f.Must(f.adopt())
 	f.EvictAll()
-	journal := filepath.Join(f.Store, "moving")
-	begun := func() bool { _, err := os.Lstat(journal); return err == nil }
+	begun := func() bool { return f.inStore("moving") }
 	p := mounttest.Begin(t, "", f.Bin, "leave", f.Dir)
 	f.Must(daemon.Until("it is unmounted", func() bool { return begun() && len(f.mountedAt()) == 0 }))
 	p.Kill()

@@ -111,6 +111,12 @@ func (f *folder) plain(when string) {
 	}))
 }
 
+// inStore reports whether the store's folder has a name.
+func (f *folder) inStore(name string) bool {
+	_, err := os.Lstat(filepath.Join(f.Store, name))
+	return err == nil
+}
+
 // names is how many names there are in a folder.
 func (f *folder) names(dir string) int {
 	f.T.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
 
@@ -110,9 +111,8 @@ func TestLeaveMeanwhile(t *testing.T) {
 		}
 	})
 	awaits := func(n int64) {
-		for end := saves.Load() + n; saves.Load() < end && !t.Failed(); {
-			unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil)
-		}
+		end := saves.Load() + n
+		f.Must(daemon.Until("saves", func() bool { return saves.Load() >= end || t.Failed() }))
 	}
 	awaits(20)
 	out, err := f.CLI("leave", f.Dir)
