@@ -110,21 +110,29 @@ func (l *leave) find() (err error) {
 		l.dir = l.mountpoint
 	}
 	if l.dir == "" {
-		if d, m, err := folder(l.store, l.foreign); err == nil && d != nil {
-			defer d.Close()
-			names, err := d.ReadDir(tree.TreeDir)
-			switch {
-			case m != nil && m.Way == inplace.Leave:
-				l.dir = string(m.Dir)
-			case m == nil && err == nil && len(names) == 0:
-				l.dir = strings.TrimSuffix(l.store, inplace.Beside) // where it has left to, most likely
-			}
-		}
+		l.dir = l.destined()
 	}
 	if l.dir == "" {
 		return l.Unfit(fmt.Sprintf("the store %s is not mounted: say where its files are to be, `ckptfs leave %s DIR`", l.store, text.Word(l.store)))
 	}
 	return nil
+}
+
+// destined is where the files of a store go that is not mounted: where a move that was begun takes them, or,
+// if it has none, where they have left to, most likely. "": it is not known.
+func (l *leave) destined() string {
+	d, m, err := folder(l.store, l.foreign)
+	if err != nil || d == nil {
+		return ""
+	}
+	defer d.Close()
+	if m != nil && m.Way == inplace.Leave {
+		return string(m.Dir)
+	}
+	if names, err := d.ReadDir(tree.TreeDir); m == nil && err == nil && len(names) == 0 {
+		return strings.TrimSuffix(l.store, inplace.Beside)
+	}
+	return ""
 }
 
 // begun reports whether a path is where the files of the store beside it are to be, which was unmounted for
