@@ -121,12 +121,15 @@ func (p Parser) Parse(r io.ReaderAt, size int64) (*formats.Layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := (h.at() + alignment - 1) / alignment * alignment
+	base := pad(h.at(), alignment)
 	if base > size && tensors > 0 {
 		return nil, reject("no data")
 	}
 	return layOut(infos, base, alignment, size)
 }
+
+// pad is n rounded up to an alignment.
+func pad(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
 // infos reads the tensor infos.
 func (h *reader) infos(n int) ([]info, error) {

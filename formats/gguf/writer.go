@@ -21,57 +21,69 @@ type Entry struct {
 	Shape []int64
 }
 
+// NumBytes is the size of the entry's data, or -1 as formats.Tensor has it.
+func (e *Entry) NumBytes() int64 {
+	t := formats.Tensor{DType: e.DType, Shape: e.Shape}
+	return t.NumBytes()
+}
+
 // Pad is n rounded up to the alignment of files that do not state one.
-func Pad(n int64) int64 { return (n + defaultAlignment - 1) / defaultAlignment * defaultAlignment }
+func Pad(n int64) int64 { return pad(n, defaultAlignment) }
 
 // AppendHeader appends what a file of version 3 begins with: pairs, tensor infos, and zeros to a multiple of
 // 32. The tensors' bytes follow in the same order, each with zeros to a multiple of 32.
 func AppendHeader(dst []byte, pairs []Pair, tensors []Entry) ([]byte, error) {
 	from := len(dst)
 	le := binary.LittleEndian
+	word := func(v uint32) { dst = le.AppendUint32(dst, v) }
 	text := func(s string) {
 		dst = le.AppendUint64(dst, uint64(len(s)))
 		dst = append(dst, s...)
 	}
+	array := func(typ uint32, n int) {
+		word(typeArray)
+		word(typ)
+		dst = le.AppendUint64(dst, uint64(n))
+	}
 	dst = append(dst, magic...)
-	dst = le.AppendUint32(dst, 3)
+	word(3)
 	dst = le.AppendUint64(dst, uint64(len(tensors)))
 	dst = le.AppendUint64(dst, uint64(len(pairs)))
 	for _, p := range pairs {
 		text(p.Key)
-		typ, n := kindOf(p.Value)
-		if n >= 0 {
-			dst = le.AppendUint32(dst, typeArray)
-			dst = le.AppendUint32(dst, typ)
-			dst = le.AppendUint64(dst, uint64(n))
-		} else {
-			dst = le.AppendUint32(dst, typ)
-		}
 		switch v := p.Value.(type) {
 		case uint32:
-			dst = le.AppendUint32(dst, v)
+			word(typeU32)
+			word(v)
 		case int32:
-			dst = le.AppendUint32(dst, uint32(v))
+			word(typeI32)
+			word(uint32(v))
 		case float32:
-			dst = le.AppendUint32(dst, math.Float32bits(v))
+			word(typeF32)
+			word(math.Float32bits(v))
 		case bool:
+			word(typeBool)
 			dst = append(dst, 0)
 			if v {
 				dst[len(dst)-1] = 1
 			}
 		case string:
+			word(typeString)
 			text(v)
 		case []string:
+			array(typeString, len(v))
 			for _, s := range v {
 				text(s)
 			}
 		case []float32:
+			array(typeF32, len(v))
 			for _, x := range v {
-				dst = le.AppendUint32(dst, math.Float32bits(x))
+				word(math.Float32bits(x))
 			}
 		case []int32:
+			array(typeI32, len(v))
 			for _, x := range v {
-				dst = le.AppendUint32(dst, uint32(x))
+				word(uint32(x))
 			}
 		default:
 			return nil, fmt.Errorf("gguf: %s: a value of type %T", p.Key, v)
@@ -81,43 +93,21 @@ func AppendHeader(dst []byte, pairs []Pair, tensors []Entry) ([]byte, error) {
 	for i := range tensors {
 		t := &tensors[i]
 		typ, ok := number(t.DType)
-		x := formats.Tensor{DType: t.DType, Shape: t.Shape}
-		n := x.NumBytes()
+		n := t.NumBytes()
 		if !ok || n < 0 || len(t.Shape) > maxRank || offset > math.MaxInt64-n-defaultAlignment {
 			return nil, fmt.Errorf("gguf: tensor %.64q: %v of %s", t.Name, t.Shape, t.DType)
 		}
 		text(t.Name)
-		dst = le.AppendUint32(dst, uint32(len(t.Shape)))
+		word(uint32(len(t.Shape)))
 		for d := len(t.Shape) - 1; d >= 0; d-- {
 			dst = le.AppendUint64(dst, uint64(t.Shape[d]))
 		}
-		dst = le.AppendUint32(dst, typ)
+		word(typ)
 		dst = le.AppendUint64(dst, uint64(offset))
 		offset += Pad(n)
 	}
 	n := int64(len(dst) - from)
 	return append(dst, make([]byte, Pad(n)-n)...), nil
-}
-
-// kindOf is the number of a value's type, and how many there are; -1 of what is no array.
-func kindOf(v any) (typ uint32, n int) {
-	switch v := v.(type) {
-	case uint32:
-		return typeU32, -1
-	case int32:
-		return typeI32, -1
-	case float32:
-		return typeF32, -1
-	case bool:
-		return typeBool, -1
-	case []string:
-		return typeString, len(v)
-	case []float32:
-		return typeF32, len(v)
-	case []int32:
-		return typeI32, len(v)
-	}
-	return typeString, -1
 }
 
 // number is ggml's number of a type.

@@ -54,8 +54,7 @@ func GGUF(
 		if err != nil {
 			return nil, err
 		}
-		x := formats.Tensor{DType: t.DType, Shape: t.Shape}
-		n := x.NumBytes() // AppendHeader has summed them
+		n := t.NumBytes() // AppendHeader has summed them
 		add(n, o)
 		add(gguf.Pad(n)-n, zeros{})
 	}
