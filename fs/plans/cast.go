@@ -28,16 +28,16 @@ func Cast(s *Source, to formats.DType) (*Plan, error) {
 			return nil, none("tensor %q is of type %s, which is not converted to %s", t.Name, t.DType, to)
 		}
 		e.DType = to
-		out = append(out, output{e, &cast{base: s.base(t), from: t.DType, to: to}})
+		out = append(out, output{e, &cast{&copied{0, s.base(t)}, t.DType, to, asTorch}})
 	}
 	return plan(out, s.Metadata)
 }
 
-// cast is a tensor in another type.
+// cast is what another operation gives, in another type.
 type cast struct {
-	src      int
-	base     int64
+	of       op
 	from, to formats.DType
+	as       func(dst, wide, src []byte, from, to formats.DType) // wide is room for the numbers as float32
 }
 
 func (c *cast) read(src []io.ReaderAt, p []byte, off int64) error {
@@ -45,27 +45,32 @@ func (c *cast) read(src []io.ReaderAt, p []byte, off int64) error {
 	defer slabs.Put(in)
 	defer slabs.Put(mid)
 	from, to := int64(c.from.Bits()/8), int64(c.to.Bits()/8)
-	nan := uint16(0x7fc0)
-	if c.from == formats.F32 || c.from == formats.F64 {
-		nan = 0xffff
-	}
 	return inSlabs(p, off, to, func(dst []byte, first int64) error {
 		n := int64(len(dst)) / to
-		if err := readFull(src[c.src], in[:n*from], c.base+first*from); err != nil {
+		if err := c.of.read(src, in[:n*from], first*from); err != nil {
 			return err
 		}
-		if c.to == formats.F32 {
-			widen(dst, in[:n*from], c.from)
-			return nil
-		}
-		wide := in[:n*from]
-		if c.from != formats.F32 {
-			wide = mid[:4*n]
-			widen(wide, in[:n*from], c.from)
-		}
-		narrow(dst, wide, c.to, nan)
+		c.as(dst, mid[:4*n], in[:n*from], c.from, c.to)
 		return nil
 	})
 }
 
-func (c *cast) memory() int64 { return int64(unsafe.Sizeof(*c)) }
+func (c *cast) memory() int64 { return int64(unsafe.Sizeof(*c)) + c.of.memory() }
+
+// asTorch converts numbers as torch does.
+func asTorch(dst, wide, src []byte, from, to formats.DType) {
+	if to == formats.F32 {
+		widen(dst, src, from)
+		return
+	}
+	nan := uint16(0x7fc0)
+	if from == formats.F32 || from == formats.F64 {
+		nan = 0xffff
+	}
+	if from == formats.F32 {
+		wide = src
+	} else {
+		widen(wide, src, from)
+	}
+	narrow(dst, wide, to, nan)
+}

@@ -16,16 +16,13 @@ import (
 //
 //	convert_hf_to_gguf.py FOLDER --outtype f32|f16|bf16 --outfile NAME.gguf
 //
-// of is what the folder has, but for the tensors of its parts: those are the parts' layouts. parts are the
-// sources that are files of weights, by their numbers among all sources.
+// The sources are the folder's files of weights, by their names, and of is what else it has.
 //
 // NaNs are as gguf-py and NumPy 2.4 make them: in BF16 quiet, with the upper bits of the payload; in F16 and
 // F32 with those that fit.
-func GGUF(
-	sources []*Source, parts []int, names []string, of *llamacpp.Folder, to formats.DType,
-) (*Plan, error) {
-	for i, n := range parts {
-		of.Parts = append(of.Parts, llamacpp.Part{Name: names[i], Tensors: sources[n].Layout.Tensors})
+func GGUF(sources []*Source, names []string, of *llamacpp.Folder, to formats.DType) (*Plan, error) {
+	for i, s := range sources {
+		of.Parts = append(of.Parts, llamacpp.Part{Name: names[i], Tensors: s.Layout.Tensors})
 	}
 	m, err := llamacpp.Convert(of, to)
 	if err != nil {
@@ -39,30 +36,22 @@ func GGUF(
 	if err != nil {
 		return nil, none("%v", err)
 	}
-	p := &Plan{header: header, size: int64(len(header)), tensors: make([]tensor, 0, len(entries))}
-	p.memory = int64(unsafe.Sizeof(*p)) + int64(cap(header))
-	add := func(n int64, o op) {
-		if n > 0 {
-			p.tensors = append(p.tensors, tensor{p.size, p.size + n, o})
-			p.size += n
-			p.memory += int64(unsafe.Sizeof(tensor{})) + o.memory()
-		}
-	}
+	p := begin(header, 2*len(entries)) // and what lies between them
 	for i := range m.Tensors {
 		t := &m.Tensors[i]
-		o, err := converted(sources, parts, t)
+		o, err := converted(sources, t)
 		if err != nil {
 			return nil, err
 		}
 		n := t.NumBytes() // AppendHeader has summed them
-		add(n, o)
-		add(gguf.Pad(n)-n, zeros{})
+		p.add(n, o)
+		p.add(gguf.Pad(n)-n, zeros{})
 	}
 	return p, nil
 }
 
 // converted is the tensor of a GGUF file.
-func converted(sources []*Source, parts []int, t *llamacpp.Tensor) (op, error) {
+func converted(sources []*Source, t *llamacpp.Tensor) (op, error) {
 	if t.Index < 0 {
 		var b []byte
 		for _, x := range t.Data {
@@ -70,8 +59,7 @@ func converted(sources []*Source, parts []int, t *llamacpp.Tensor) (op, error) {
 		}
 		return literal(b), nil
 	}
-	src := parts[t.Part]
-	s := sources[src]
+	s := sources[t.Part]
 	from := s.Layout.Tensors[t.Index]
 	if t.Heads > 0 { // rows 0 and d/2 of a head, then 1 and d/2+1, …
 		d := from.Shape[0] / t.Heads
@@ -82,11 +70,16 @@ func converted(sources []*Source, parts []int, t *llamacpp.Tensor) (op, error) {
 		from.Shape = []int64{t.Heads, d / 2, 2, columns}
 		from.Stride = []int64{d * columns, columns, d / 2 * columns, 1}
 	}
-	o, err := taken(src, s, from)
-	if err != nil || from.DType == t.DType && t.DType != formats.BF16 {
-		return o, err
+	o, err := taken(t.Part, s, from)
+	switch {
+	case err != nil:
+		return nil, err
+	case from.DType != t.DType:
+		return &cast{o, from.DType, t.DType, asNumPy}, nil
+	case t.DType == formats.BF16:
+		return quiet{o}, nil
 	}
-	return &rounded{o, from.DType, t.DType}, nil
+	return o, nil
 }
 
 // zeros are bytes between tensors.
@@ -109,59 +102,47 @@ func (l literal) read(_ []io.ReaderAt, p []byte, off int64) error {
 
 func (l literal) memory() int64 { return int64(cap(l)) }
 
-// rounded is what another operation gives, in another type.
-type rounded struct {
-	of       op
-	from, to formats.DType
+// asNumPy converts numbers of F32, F16 or BF16 to another of these types as gguf-py does.
+func asNumPy(dst, wide, src []byte, from, to formats.DType) {
+	if to == formats.F32 {
+		wide = dst
+	}
+	switch from {
+	case formats.F32:
+		wide = src
+	case formats.F16:
+		widenExactly(wide, src)
+	case formats.BF16:
+		widen(wide, src, formats.BF16)
+	}
+	switch to {
+	case formats.F16:
+		half.Round(dst, wide, half.F16)
+		if !finite(dst, 0x7c00) {
+			eachNaN(dst, wide, 0x7c00, f16NaN)
+		}
+	case formats.BF16:
+		half.Round(dst, wide, half.BF16)
+		if bytes.Contains(dst, []byte{0xc0, 0x7f}) { // what a NaN is rounded to
+			eachNaN(dst, wide, 0x7f80, bf16NaN)
+		}
+	}
 }
 
-func (r *rounded) memory() int64 { return int64(unsafe.Sizeof(*r)) + r.of.memory() }
+// quiet are numbers of bfloat16 that another operation gives, their NaNs quiet.
+type quiet struct{ of op }
 
-func (r *rounded) read(src []io.ReaderAt, p []byte, off int64) error {
-	in, mid := slabs.Get().(*[8 * slab]byte), slabs.Get().(*[8 * slab]byte)
-	defer slabs.Put(in)
-	defer slabs.Put(mid)
-	from, to := int64(r.from.Bits()/8), int64(r.to.Bits()/8)
-	return inSlabs(p, off, to, func(dst []byte, first int64) error {
-		n := int64(len(dst)) / to
-		raw := in[:n*from]
-		if r.from == r.to {
-			raw = dst
-		}
-		if err := r.of.read(src, raw, first*from); err != nil {
+func (q quiet) read(src []io.ReaderAt, p []byte, off int64) error {
+	return inSlabs(p, off, 2, func(dst []byte, first int64) error {
+		if err := q.of.read(src, dst, 2*first); err != nil {
 			return err
 		}
-		if r.from == r.to {
-			quieten(dst)
-			return nil
-		}
-		wide := raw
-		switch {
-		case r.to == formats.F32:
-			wide = dst
-		case r.from != formats.F32:
-			wide = mid[:4*n]
-		}
-		if r.from == formats.F16 {
-			widenExactly(wide, raw)
-		} else if r.from == formats.BF16 {
-			widen(wide, raw, formats.BF16)
-		}
-		switch r.to {
-		case formats.F16:
-			half.Round(dst, wide, half.F16)
-			if !finite(dst, 0x7c00) {
-				eachNaN(dst, wide, 0x7c00, f16NaN)
-			}
-		case formats.BF16:
-			half.Round(dst, wide, half.BF16)
-			if bytes.Contains(dst, []byte{0xc0, 0x7f}) { // what a NaN is rounded to
-				eachNaN(dst, wide, 0x7f80, bf16NaN)
-			}
-		}
+		quieten(dst)
 		return nil
 	})
 }
+
+func (q quiet) memory() int64 { return int64(unsafe.Sizeof(q)) + q.of.memory() }
 
 // quieten makes the NaNs of numbers of bfloat16 quiet.
 func quieten(p []byte) {

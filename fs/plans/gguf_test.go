@@ -55,7 +55,6 @@ func (f hubModel) plan(t testing.TB, to formats.DType) (at, error) {
 	maps.Copy(in.Files, f.Binary)
 	var files []file
 	var sources []*Source
-	var parts []int
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(f.Parts)) {
 		var entries []safetensors.Entry
@@ -64,9 +63,9 @@ func (f hubModel) plan(t testing.TB, to formats.DType) (at, error) {
 		}
 		x := build(t, entries, pt, func(i int) []byte { return f.Parts[name][i].data() })
 		files, sources = append(files, x), append(sources, x.Source)
-		parts, names = append(parts, len(parts)), append(names, name)
+		names = append(names, name)
 	}
-	p, err := GGUF(sources, parts, names, &in, to)
+	p, err := GGUF(sources, names, &in, to)
 	if err != nil {
 		return at{}, err
 	}

@@ -159,20 +159,28 @@ func plan(out []output, metadata []safetensors.Pair) (*Plan, error) {
 	if err != nil {
 		return nil, none("%v", err)
 	}
-	p := &Plan{header: header, size: int64(len(header)), tensors: make([]tensor, 0, len(entries))}
-	p.memory = int64(unsafe.Sizeof(*p)) + int64(cap(header)) +
-		int64(len(entries))*int64(unsafe.Sizeof(tensor{}))
+	p := begin(header, len(entries))
 	for i := range entries {
-		n := entries[i].NumBytes() // AppendSaved has summed them
-		if n == 0 {
-			continue
-		}
-		op := ops[entries[i].Name]
-		p.tensors = append(p.tensors, tensor{p.size, p.size + n, op})
-		p.size += n
-		p.memory += op.memory()
+		p.add(entries[i].NumBytes(), ops[entries[i].Name]) // AppendSaved has summed them
 	}
 	return p, nil
+}
+
+// begin is the plan of a header, with room for so many tensors.
+func begin(header []byte, tensors int) *Plan {
+	p := &Plan{header: header, size: int64(len(header)), tensors: make([]tensor, 0, tensors)}
+	p.memory = int64(unsafe.Sizeof(*p)) + int64(cap(header)) + int64(tensors)*int64(unsafe.Sizeof(tensor{}))
+	return p
+}
+
+// add adds a tensor of n bytes behind the others.
+func (p *Plan) add(n int64, o op) {
+	if n == 0 {
+		return
+	}
+	p.tensors = append(p.tensors, tensor{p.size, p.size + n, o})
+	p.size += n
+	p.memory += o.memory()
 }
 
 // Size is the length of the file in bytes.

@@ -299,11 +299,11 @@ func (z *zero) add(j *joined, src int, t *formats.Tensor, from, n int64) error {
 		end += j.ends[k-1]
 	}
 	j.ends = append(j.ends, end)
-	if t.DType == formats.F32 {
-		j.ops = append(j.ops, &copied{src, base})
-	} else {
-		j.ops = append(j.ops, &cast{src: src, base: base, from: t.DType, to: formats.F32})
+	var o op = &copied{src, base}
+	if t.DType != formats.F32 {
+		o = &cast{o, t.DType, formats.F32, asTorch}
 	}
+	j.ops = append(j.ops, o)
 	return nil
 }
 

@@ -108,11 +108,10 @@ func (w *computed) makeGGUF() (*plans.Plan, error) {
 	w.v.converting <- struct{}{}
 	defer func() { <-w.v.converting }()
 	of := llamacpp.Folder{Path: w.how.folder, Files: map[string][]byte{}, Templates: w.how.templates}
-	sources := make([]*plans.Source, len(w.of))
-	var parts []int
+	var sources []*plans.Source
 	var names []string
 	var headers, beside int64
-	for i, o := range w.of {
+	for _, o := range w.of {
 		if !llamacpp.IsPart(o.as) {
 			if beside += o.size; beside > maxBeside {
 				return nil, fmt.Errorf("%w: the files beside its weights have more than %d bytes", plans.ErrNone,
@@ -129,13 +128,12 @@ func (w *computed) makeGGUF() (*plans.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if headers += s.Memory(); headers > w.v.o.IndexBytes && len(parts) > 0 {
+		if headers += s.Memory(); headers > w.v.o.IndexBytes && len(sources) > 0 {
 			return nil, errHeaders(w.v.o.IndexBytes)
 		}
-		sources[i] = s
-		parts, names = append(parts, i), append(names, o.as)
+		sources, names = append(sources, s), append(names, o.as)
 	}
-	return plans.GGUF(sources, parts, names, &of, w.how.to)
+	return plans.GGUF(sources, names, &of, w.how.to)
 }
 
 func errHeaders(most int64) error {
