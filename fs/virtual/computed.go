@@ -40,7 +40,7 @@ type computed struct {
 // computedKey is the identity of a computed file.
 type computedKey struct {
 	how making
-	of  string // the operands, by node and generation
+	of  string // the operands, by node and generation, and by name where that matters
 }
 
 // maxSide bounds a file that says how another is computed, in bytes.
@@ -65,6 +65,9 @@ func (w *computed) key() computedKey {
 	var b strings.Builder
 	for o := range w.all() {
 		fmt.Fprintf(&b, "%d:%d:%t ", o.n.ID(), o.gen, o.view != nil)
+		if o.as != "" {
+			fmt.Fprintf(&b, "%q ", o.as)
+		}
 	}
 	return computedKey{w.how, b.String()}
 }

@@ -80,6 +80,22 @@ func TestMakeGGUF(t *testing.T) {
 	}
 }
 
+// A file is what its name says: under another name it is read otherwise, though its bytes are the same.
+func TestMakeGGUFRenamed(t *testing.T) {
+	r := newRig(t)
+	r.hubModel("m", float1)
+	r.write("m/tokenizer_config.json", []byte(`{"a": 1}`))
+	r.write("m/chat_template.json", []byte(`{"chat_template": "a template"}`))
+	const made = ".ckptfs/make/gguf/f16/m.gguf"
+	first := string(r.read(made))
+	r.rename("m/chat_template.json", "m/chat_template.jinja")
+	second := string(r.read(made))
+	const text, whole = "a template", `{"chat_template": "a template"}`
+	if !strings.Contains(first, text) || strings.Contains(first, whole) || !strings.Contains(second, whole) {
+		t.Errorf("%.1000q, then %.1000q", first, second)
+	}
+}
+
 // Who may not read one of the files of a model's folder, or not list it, finds no file that is made of it.
 func TestMakeGGUFOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
