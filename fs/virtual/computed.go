@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path"
 	"strings"
 	"time"
 	"weak"
@@ -170,34 +169,41 @@ func (w *computed) makePlan() (*plans.Plan, error) {
 	if w.how.kind == makeGGUF {
 		return w.makeGGUF()
 	}
-	sources, names := make([]*plans.Source, len(w.of)), make([]string, len(w.of))
-	var taken int64
-	for i, o := range w.of {
-		read := w.v.sourceOf
-		switch w.how.kind {
-		case makeOne:
-			read = w.v.layoutOf
-		case makeZero:
-			read = w.v.saidOf
-		}
-		s, err := read(o)
-		if err != nil {
-			return nil, err
-		}
-		sources[i] = s
-		names[i] = path.Base(o.path)
-		if taken += s.Memory(); taken > w.v.o.IndexBytes && i > 0 {
-			return nil, errHeaders(w.v.o.IndexBytes)
-		}
+	sources, names, err := w.sources(w.of)
+	if err != nil {
+		return nil, err
 	}
 	var side []byte
 	if w.side != nil {
-		var err error
 		if side, err = w.side.all(maxSide); err != nil {
 			return nil, err
 		}
 	}
 	return w.how.plan(w.v, sources, names, side)
+}
+
+// sources are what a plan has to know of these operands, and their names.
+func (w *computed) sources(of []*operand) (sources []*plans.Source, names []string, err error) {
+	read := w.v.sourceOf
+	switch w.how.kind {
+	case makeOne:
+		read = w.v.layoutOf
+	case makeZero:
+		read = w.v.saidOf
+	}
+	var taken int64
+	for i, o := range of {
+		s, err := read(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		if taken += s.Memory(); taken > w.v.o.IndexBytes && i > 0 {
+			return nil, nil, fmt.Errorf("%w: the headers of its files take more than %d bytes of memory",
+				plans.ErrNone, w.v.o.IndexBytes)
+		}
+		sources, names = append(sources, s), append(names, o.name())
+	}
+	return sources, names, nil
 }
 
 // sourceOf reads the header of an operand.

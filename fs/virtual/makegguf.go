@@ -59,47 +59,33 @@ func (v *Virtual) modelFiles(c *tree.Asker, dir *names.Node, how *making) (of []
 	if err != nil {
 		return nil, err
 	}
-	var wanted []string
-	weights := 0
+	var parts, beside []string
 	for _, e := range append(real, v.Views(c, dir, real)...) {
 		switch {
 		case e.Mode == unix.S_IFDIR:
 			how.templates = how.templates || e.Name == llamacpp.Templates
 		case llamacpp.IsPart(e.Name):
-			wanted = append(wanted, e.Name)
-			weights++
+			parts = append(parts, e.Name)
 		case slices.Contains(llamacpp.Files, e.Name):
-			wanted = append(wanted, e.Name)
+			beside = append(beside, e.Name)
 		}
 	}
-	if !slices.Contains(wanted, llamacpp.Config) {
+	if !slices.Contains(beside, llamacpp.Config) {
 		return nil, fmt.Errorf("%w: the folder has no %s", plans.ErrNone, llamacpp.Config)
 	}
-	if weights == 0 || weights > maxParts {
-		return nil, fmt.Errorf("%w: of %d files called model….safetensors; it takes 1 to %d", plans.ErrNone,
-			weights, maxParts)
+	if n := len(parts); n == 0 || n > maxParts {
+		return nil, fmt.Errorf("%w: of %d files called model….safetensors; it takes 1 to %d", plans.ErrNone, n,
+			maxParts)
 	}
-	slices.SortFunc(wanted, func(a, b string) int {
-		if p, q := llamacpp.IsPart(a), llamacpp.IsPart(b); p != q {
-			if p {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	for _, name := range wanted {
+	slices.Sort(parts)
+	slices.Sort(beside)
+	return operandsBy(append(parts, beside...), func(name string) (*operand, error) {
 		o, err := v.operandLinked(c, dir, name)
-		if o, err = v.operandSeen(c, byPath, o, err); err != nil {
-			for _, o := range of {
-				o.drop()
-			}
-			return nil, fmt.Errorf("%w (%s)", err, name)
+		if o, err = v.operandSeen(c, byPath, o, err); err == nil {
+			o.as = name
 		}
-		o.as = name
-		of = append(of, o)
-	}
-	return of, nil
+		return o, err
+	})
 }
 
 // makeGGUF makes the plan of a file that is made of a model's folder. One is made at a time: what a tokenizer
@@ -108,40 +94,31 @@ func (w *computed) makeGGUF() (*plans.Plan, error) {
 	w.v.converting <- struct{}{}
 	defer func() { <-w.v.converting }()
 	of := llamacpp.Folder{Path: w.how.folder, Files: map[string][]byte{}, Templates: w.how.templates}
-	var sources []*plans.Source
-	var names []string
-	var headers, beside int64
-	for _, o := range w.of {
-		if !llamacpp.IsPart(o.as) {
-			if beside += o.size; beside > maxBeside {
-				return nil, fmt.Errorf("%w: the files beside its weights have more than %d bytes", plans.ErrNone,
-					maxBeside)
-			}
-			p, err := o.all(llamacpp.MaxFile)
-			if err != nil {
-				return nil, err
-			}
-			of.Files[o.as] = p
-			continue
+	parts := slices.IndexFunc(w.of, func(o *operand) bool { return !llamacpp.IsPart(o.as) })
+	var beside int64
+	for _, o := range w.of[parts:] {
+		if beside += o.size; beside > maxBeside {
+			return nil, fmt.Errorf("%w: the files beside its weights have more than %d bytes", plans.ErrNone,
+				maxBeside)
 		}
-		s, err := w.v.sourceOf(o)
-		if err != nil {
+		var err error
+		if of.Files[o.as], err = o.all(llamacpp.MaxFile); err != nil {
 			return nil, err
 		}
-		if headers += s.Memory(); headers > w.v.o.IndexBytes && len(sources) > 0 {
-			return nil, errHeaders(w.v.o.IndexBytes)
-		}
-		sources, names = append(sources, s), append(names, o.as)
+	}
+	sources, names, err := w.sources(w.of[:parts])
+	if err != nil {
+		return nil, err
 	}
 	return plans.GGUF(sources, names, &of, w.how.to)
 }
 
-func errHeaders(most int64) error {
-	return fmt.Errorf("%w: the headers of its files take more than %d bytes of memory", plans.ErrNone, most)
-}
-
 // listGGUF lists folders, links, and the files that are made of folders.
 func (d makeTree) listGGUF(v *Virtual, c *tree.Asker, real []tree.DirEntry) (out []tree.DirEntry) {
+	taken := make(map[string]bool) // by what is no file
+	for _, e := range real {
+		taken[e.Name] = e.Mode != unix.S_IFREG
+	}
 	for _, e := range real {
 		dir := e.Mode == unix.S_IFDIR
 		if e.Name == "." || e.Name == ".." || !dir && e.Mode != unix.S_IFLNK {
@@ -149,10 +126,7 @@ func (d makeTree) listGGUF(v *Virtual, c *tree.Asker, real []tree.DirEntry) (out
 		}
 		out = append(out, tree.DirEntry{Name: e.Name, Mode: e.Mode})
 		name := e.Name + ggufSuffix
-		taken := slices.ContainsFunc(real, func(e tree.DirEntry) bool {
-			return e.Name == name && e.Mode != unix.S_IFREG
-		})
-		if !dir || taken {
+		if !dir || taken[name] {
 			continue
 		}
 		if w, err := d.ggufFile(v, c, name); err == nil {

@@ -150,7 +150,7 @@ func (d makeTree) own(v *Virtual, c *tree.Asker, name string) (*operand, error) 
 // partFiles are the files of parts in the folder. c has to be allowed to read all of them.
 func (d makeTree) partFiles(
 	v *Virtual, c *tree.Asker, isPart func(name string) bool,
-) (of []*operand, err error) {
+) ([]*operand, error) {
 	real, err := d.src.ListQuietly()
 	if err != nil {
 		return nil, err
@@ -165,17 +165,7 @@ func (d makeTree) partFiles(
 		return nil, fmt.Errorf("%w: of %d files; it takes 1 to %d", plans.ErrNone, len(names), maxParts)
 	}
 	slices.Sort(names)
-	for _, name := range names {
-		o, err := d.own(v, c, name)
-		if err != nil {
-			for _, o := range of {
-				o.drop()
-			}
-			return nil, fmt.Errorf("%w (%s)", err, name)
-		}
-		of = append(of, o)
-	}
-	return of, nil
+	return operandsBy(names, func(name string) (*operand, error) { return d.own(v, c, name) })
 }
 
 // parts are the names of files that have a part of a model's tensors.

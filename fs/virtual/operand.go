@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +51,21 @@ func (v *Virtual) operandAt(c *tree.Asker, dir *names.Node, name string) (*opera
 		n.Unpin()
 	}
 	return o, err
+}
+
+// operandsBy are those that find finds by these names: all of them, or none.
+func operandsBy(names []string, find func(name string) (*operand, error)) (of []*operand, err error) {
+	for _, name := range names {
+		o, err := find(name)
+		if err != nil {
+			for _, o := range of {
+				o.drop()
+			}
+			return nil, fmt.Errorf("%w (%s)", err, name)
+		}
+		of = append(of, o)
+	}
+	return of, nil
 }
 
 // operandSeen is an operand that was found, or not, if c may see it: else there is none.
@@ -99,6 +115,14 @@ func settled(n *names.Node) (uint64, error) {
 		return 0, fmt.Errorf("%w: a program writes %s", plans.ErrNone, n.Path())
 	}
 	return is.Gen, nil
+}
+
+// name is the name of the file in its folder.
+func (o *operand) name() string {
+	if o.as != "" {
+		return o.as
+	}
+	return path.Base(o.path)
 }
 
 // drop gives the reference back.
