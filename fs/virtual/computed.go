@@ -138,7 +138,14 @@ func (w *computed) planNow() (*plans.Plan, error) {
 		return p, nil
 	}
 	key := w.key()
-	if x := w.v.tensors.find(key); x != nil {
+	x := w.v.tensors.find(key)
+	if x == nil && p == nil && w.how.kind == makeGGUF {
+		// One is made at a time: what a tokenizer says takes some times the memory of its file.
+		w.v.converting <- struct{}{}
+		defer func() { <-w.v.converting }()
+		x = w.v.tensors.find(key) // of who made it meanwhile
+	}
+	if x != nil {
 		p = x.made
 	} else if p == nil {
 		var err error

@@ -88,27 +88,23 @@ func (v *Virtual) modelFiles(c *tree.Asker, dir *names.Node, how *making) (of []
 	})
 }
 
-// makeGGUF makes the plan of a file that is made of a model's folder. One is made at a time: what a tokenizer
-// says takes some times the memory of its file.
+// makeGGUF makes the plan of a file that is made of a model's folder, whose files modelFiles found.
 func (w *computed) makeGGUF() (*plans.Plan, error) {
-	w.v.converting <- struct{}{}
-	defer func() { <-w.v.converting }()
-	of := llamacpp.Folder{Path: w.how.folder, Files: map[string][]byte{}, Templates: w.how.templates}
 	parts := slices.IndexFunc(w.of, func(o *operand) bool { return !llamacpp.IsPart(o.as) })
+	sources, names, err := w.sources(w.of[:parts])
+	if err != nil {
+		return nil, err
+	}
+	of := llamacpp.Folder{Path: w.how.folder, Files: map[string][]byte{}, Templates: w.how.templates}
 	var beside int64
 	for _, o := range w.of[parts:] {
 		if beside += o.size; beside > maxBeside {
 			return nil, fmt.Errorf("%w: the files beside its weights have more than %d bytes", plans.ErrNone,
 				maxBeside)
 		}
-		var err error
 		if of.Files[o.as], err = o.all(llamacpp.MaxFile); err != nil {
 			return nil, err
 		}
-	}
-	sources, names, err := w.sources(w.of[:parts])
-	if err != nil {
-		return nil, err
 	}
 	return plans.GGUF(sources, names, &of, w.how.to)
 }
