@@ -65,7 +65,7 @@ func (c *converter) bytePairs() error {
 	if typ != "BPE" || vocab == nil || fallback != nil && fallback != false {
 		return refuse(fileTokenizer, "its model is no byte-level BPE, and others are not converted here")
 	}
-	s := special{types: specialTypes, loadMerges: true}
+	s := special{types: specialTypes}
 	if s.merges, err = mergesOf(model); err != nil {
 		return err
 	}

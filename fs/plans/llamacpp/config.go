@@ -186,19 +186,16 @@ func (c *converter) configure() error {
 			return bad("%s is %v", key, v)
 		}
 	}
-	types, windows := false, false
 	if v, ok := o.Get("layer_types"); ok {
 		list := v.(pyjson.Array)
-		types = int64(len(list)) != c.layers || c.arch == "llama" ||
-			slices.ContainsFunc(list, func(x any) bool { return x != "full_attention" })
+		if int64(len(list)) != c.layers || c.arch == "llama" ||
+			slices.ContainsFunc(list, func(x any) bool { return x != "full_attention" }) {
+			return bad("layers are of several types")
+		}
 	}
-	if v, _ := o.Get("use_sliding_window"); v == true {
-		windows = true
-	}
+	windows, _ := o.Get("use_sliding_window")
 	switch {
-	case types:
-		return bad("layers are of several types")
-	case windows:
+	case windows == true:
 		return bad("it has sliding windows")
 	case a.model == "llama" && c.hidden%c.heads != 0:
 		return bad("%d is not divisible by %d heads", c.hidden, c.heads)
@@ -310,7 +307,7 @@ func (c *converter) ropeNumber(key string) (pyjson.Number, bool) {
 }
 
 // parameters sets the pairs that say how the model computes.
-func (c *converter) parameters(to formats.DType) error {
+func (c *converter) parameters(to formats.DType) {
 	whole := func(key string, n int64) { c.set(c.arch+"."+key, uint32(n)) }
 	whole("block_count", c.layers)
 	whole("context_length", c.context)
@@ -350,5 +347,4 @@ func (c *converter) parameters(to formats.DType) error {
 		whole("vocab_size", c.vocab)
 		whole("rope.dimension_count", c.headDim)
 	}
-	return nil
 }

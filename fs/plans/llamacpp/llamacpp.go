@@ -130,10 +130,8 @@ func Convert(f *Folder, to formats.DType) (*Model, error) {
 			return nil, refuse(name, "it has %d bytes, more than %d", len(p), MaxFile)
 		}
 	}
-	for _, name := range []string{fileQuantised} {
-		if _, ok := f.Files[name]; ok {
-			return nil, refuse(name, "the weights are quantised")
-		}
+	if c.has(fileQuantised) {
+		return nil, refuse(fileQuantised, "the weights are quantised")
 	}
 	if err := c.configure(); err != nil {
 		return nil, err
@@ -147,9 +145,7 @@ func Convert(f *Folder, to formats.DType) (*Model, error) {
 	if err := c.general(total(tensors)); err != nil {
 		return nil, err
 	}
-	if err := c.parameters(to); err != nil {
-		return nil, err
-	}
+	c.parameters(to)
 	c.set("general.quantization_version", uint32(2))
 	if err := c.vocabulary(); err != nil {
 		return nil, err

@@ -8,14 +8,13 @@ import (
 	"ckptfs/formats/pyjson"
 )
 
-// special is what a folder says of special tokens, of merges and of chat templates.
+// special is what a folder says of special tokens and of chat templates, and the merges.
 type special struct {
 	types []string // of tokens, in the order in which they are looked for
 	vocab int64    // how many tokens there are; 0: not said
 	ids   named[int64]
 	added named[bool]
 
-	loadMerges       bool
 	merges           []string
 	template         any // nil, a string, or a pyjson.Array
 	lowercase, strip any
@@ -197,9 +196,6 @@ func (c *converter) load(s *special) error {
 		if err := s.setValue(fileConfig, typ, v); err != nil {
 			return err
 		}
-	}
-	if s.loadMerges && len(s.merges) == 0 {
-		return refuse(fileTokenizer, "it has no merges")
 	}
 	return nil
 }

@@ -16,23 +16,11 @@ func text(file string, p []byte) (string, error) {
 	return strings.ReplaceAll(strings.ReplaceAll(string(p), "\r\n", "\n"), "\r", "\n"), nil
 }
 
-// tokenizer reads what tokenizer.json says of merges, of the normalizer, and of the tokens that are added to
-// a text. config is nil, or changes.
+// tokenizer reads what tokenizer.json says of the normalizer, and of the tokens that are added to a text. config is nil, or changes.
 func (c *converter) tokenizer(s *special, o, config *pyjson.Object) error {
-	if s.loadMerges && s.merges == nil {
-		v, _ := o.Get("model")
-		model, ok := v.(*pyjson.Object)
-		if !ok {
-			return refuse(fileTokenizer, "it has no model")
-		}
-		var err error
-		if s.merges, err = mergesOf(model); err != nil {
-			return err
-		}
-	}
 	v, _ := o.Get("normalizer")
 	if n, ok := v.(*pyjson.Object); ok {
-		if err := s.normalize(n, 0); err != nil {
+		if err := s.normalize(n); err != nil {
 			return err
 		}
 	} else if v != nil {
@@ -80,7 +68,7 @@ func mergesOf(model *pyjson.Object) ([]string, error) {
 }
 
 // normalize reads what a normalizer says.
-func (s *special) normalize(o *pyjson.Object, depth int) error {
+func (s *special) normalize(o *pyjson.Object) error {
 	switch typ, _ := o.Get("type"); typ {
 	case "Lowercase":
 		s.lowercase = true
@@ -104,7 +92,7 @@ func (s *special) normalize(o *pyjson.Object, depth int) error {
 			if !ok {
 				return refuse(fileTokenizer, "a normalizer is no object")
 			}
-			if err := s.normalize(n, depth+1); err != nil {
+			if err := s.normalize(n); err != nil {
 				return err
 			}
 		}

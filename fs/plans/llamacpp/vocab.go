@@ -90,8 +90,7 @@ func (c *converter) pieces(config *pyjson.Object) error {
 		}
 		p := &pieces[i]
 		tokens[i], scores[i] = p.Text, p.Score
-		switch types[i] = int32(p.Type); p.Type {
-		case sentencepiece.UserDefined:
+		if types[i] = int32(p.Type); p.Type == sentencepiece.UserDefined {
 			types[i] = tokenNormal
 		}
 	}
@@ -110,9 +109,9 @@ func (c *converter) pieces(config *pyjson.Object) error {
 			tokens[id], scores[id], types[id] = token, -1000, tokenUser
 		}
 	}
-	decoder, _ := config.Get("added_tokens_decoder")
+	decoder, there := config.Get("added_tokens_decoder")
 	all, ok := decoder.(*pyjson.Object)
-	if _, there := config.Get("added_tokens_decoder"); there && !ok {
+	if there && !ok {
 		return refuse(fileTokenizing, "added_tokens_decoder is no object")
 	}
 	for i := range all.Len() {
