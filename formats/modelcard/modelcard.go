@@ -78,7 +78,7 @@ func Parse(file []byte) (*pyjson.Object, error) {
 			return nil, p.fail(i, "begins another document")
 		}
 		bare := strings.TrimLeft(l, " ")
-		p.lines = append(p.lines, line{i, len(l) - len(bare), strings.TrimRight(bare, " ")})
+		p.lines = append(p.lines, line{len(l) - len(bare), strings.TrimRight(bare, " ")})
 	}
 	if p.skip(); p.i == len(p.lines) {
 		return nil, nil
@@ -88,7 +88,7 @@ func Parse(file []byte) (*pyjson.Object, error) {
 		return nil, err
 	}
 	if p.skip(); p.i < len(p.lines) {
-		return nil, p.fail(p.lines[p.i].number, "is indented otherwise")
+		return nil, p.fail(p.i, "is indented otherwise")
 	}
 	o, _ := v.(*pyjson.Object)
 	return o, nil
@@ -102,8 +102,8 @@ func odd(r rune) bool {
 
 // line is a line without the spaces around it.
 type line struct {
-	number, indent int
-	text           string
+	indent int
+	text   string
 }
 
 type parser struct {
@@ -111,6 +111,7 @@ type parser struct {
 	i     int
 }
 
+// fail is the error of line number, from 0 on, of the front matter.
 func (p *parser) fail(number int, what string) error {
 	return fmt.Errorf("%w: line %d %s", ErrInvalid, number+2, what)
 }
@@ -135,7 +136,7 @@ func isItem(text string) bool { return text == "-" || strings.HasPrefix(text, "-
 // block reads a mapping or a sequence whose lines are indented so.
 func (p *parser) block(indent, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, p.fail(p.lines[p.i].number, "is nested too deeply")
+		return nil, p.fail(p.i, "is nested too deeply")
 	}
 	if isItem(p.lines[p.i].text) {
 		return p.sequence(indent, depth)
@@ -157,7 +158,7 @@ func (p *parser) sequence(indent, depth int) (any, error) {
 		case inner == "" || inner[0] == '#':
 			v, err = p.below(indent+1, depth)
 		case isItem(inner):
-			err = p.fail(l.number, "has a list in a list")
+			err = p.fail(p.i, "has a list in a list")
 		case cutKey(inner) >= 0:
 			l.indent += len(l.text) - len(inner)
 			l.text = inner
@@ -175,7 +176,7 @@ func (p *parser) sequence(indent, depth int) (any, error) {
 
 func (p *parser) mapping(indent, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, p.fail(p.lines[p.i].number, "is nested too deeply")
+		return nil, p.fail(p.i, "is nested too deeply")
 	}
 	o := new(pyjson.Object)
 	for p.skip(); p.i < len(p.lines); p.skip() {
@@ -185,9 +186,9 @@ func (p *parser) mapping(indent, depth int) (any, error) {
 		}
 		at := cutKey(l.text)
 		if at < 0 {
-			return nil, p.fail(l.number, "has no key")
+			return nil, p.fail(p.i, "has no key")
 		}
-		k, err := p.scalar(l.number, strings.TrimRight(l.text[:at], " "), false)
+		k, err := p.scalar(p.i, strings.TrimRight(l.text[:at], " "), false)
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +223,7 @@ func (p *parser) below(least, depth int) (any, error) {
 	v, err := p.block(p.lines[p.i].indent, depth+1)
 	if err == nil {
 		if p.skip(); p.i < len(p.lines) && p.lines[p.i].indent >= least {
-			err = p.fail(p.lines[p.i].number, "is indented otherwise")
+			err = p.fail(p.i, "is indented otherwise")
 		}
 	}
 	return v, err
@@ -233,7 +234,7 @@ var blockText = regexp.MustCompile(`^[|>][-+0-9]*( +#.*)?$`)
 // inline is the value that the rest of a line is. Lines that are indented by least must not follow, but those
 // of a block of text.
 func (p *parser) inline(rest string, least int) (any, error) {
-	number := p.lines[p.i].number
+	number := p.i
 	p.i++
 	if blockText.MatchString(rest) {
 		for p.i < len(p.lines) && (p.lines[p.i].text == "" || p.lines[p.i].indent >= least) {
@@ -246,7 +247,7 @@ func (p *parser) inline(rest string, least int) (any, error) {
 		return nil, err
 	}
 	if p.skip(); p.i < len(p.lines) && p.lines[p.i].indent >= least {
-		return nil, p.fail(p.lines[p.i].number, "goes on with the one before")
+		return nil, p.fail(p.i, "goes on with the one before")
 	}
 	return v, nil
 }

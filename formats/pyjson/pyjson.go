@@ -73,6 +73,12 @@ func (o *Object) Get(key string) (any, bool) {
 	return o.values[i], true
 }
 
+// Value is the value of a key; nil where there is none.
+func (o *Object) Value(key string) any {
+	v, _ := o.Get(key)
+	return v
+}
+
 // Set sets the value of a key, which comes last if it is new.
 func (o *Object) Set(key string, v any) {
 	if i, ok := o.at[key]; ok {
@@ -148,13 +154,24 @@ func (p *parser) value(depth int) (any, error) {
 	case c == '-' || c >= '0' && c <= '9':
 		return p.number()
 	}
-	for word, v := range map[string]any{"null": nil, "true": true, "false": false} {
-		if strings.HasPrefix(p.s[p.i:], word) {
-			p.i += len(word)
-			return v, nil
-		}
+	switch {
+	case p.word("null"):
+		return nil, nil
+	case p.word("true"):
+		return true, nil
+	case p.word("false"):
+		return false, nil
 	}
 	return nil, p.fail("no value")
+}
+
+// word passes over a word, if it is the next.
+func (p *parser) word(s string) bool {
+	is := strings.HasPrefix(p.s[p.i:], s)
+	if is {
+		p.i += len(s)
+	}
+	return is
 }
 
 func (p *parser) object(depth int) (any, error) {

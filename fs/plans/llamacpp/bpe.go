@@ -342,35 +342,30 @@ func (c *converter) alike(o, model *pyjson.Object, added []addedToken) error {
 // isLevel reports whether a step is ByteLevel, which does not cut.
 func isLevel(v any) bool {
 	o, _ := v.(*pyjson.Object)
-	typ, _ := o.Get("type")
-	return typ == "ByteLevel"
+	return o.Value("type") == "ByteLevel"
 }
 
 // cutsAs reports whether a pre-tokenizer cuts by a pattern, and then takes bytes as they are.
 func cutsAs(v any, pattern string) bool {
 	o, _ := v.(*pyjson.Object)
-	typ, _ := o.Get("type")
-	steps, _ := o.Get("pretokenizers")
-	list, _ := steps.(pyjson.Array)
-	if typ != "Sequence" || len(list) != 2 || !isLevel(list[1]) {
+	list, _ := o.Value("pretokenizers").(pyjson.Array)
+	if o.Value("type") != "Sequence" || len(list) != 2 || !isLevel(list[1]) {
 		return false
 	}
 	split, _ := list[0].(*pyjson.Object)
 	level := list[1].(*pyjson.Object)
-	get := func(o *pyjson.Object, key string) any { v, _ := o.Get(key); return v }
-	by, _ := get(split, "pattern").(*pyjson.Object)
-	return get(split, "type") == "Split" && get(by, "Regex") == pattern &&
-		get(split, "behavior") == "Isolated" && get(split, "invert") == false &&
-		get(level, "add_prefix_space") == false && get(level, "use_regex") == false
+	by, _ := split.Value("pattern").(*pyjson.Object)
+	return split.Value("type") == "Split" && by.Value("Regex") == pattern &&
+		split.Value("behavior") == "Isolated" && split.Value("invert") == false &&
+		level.Value("add_prefix_space") == false && level.Value("use_regex") == false
 }
 
 // begins reports whether a post-processor puts one token before a text, and does nothing else.
 func begins(v any, first addedToken) bool {
 	o, _ := v.(*pyjson.Object)
-	get := func(o *pyjson.Object, key string) any { v, _ := o.Get(key); return v }
 	steps := pyjson.Array{o}
-	if get(o, "type") == "Sequence" {
-		steps, _ = get(o, "processors").(pyjson.Array)
+	if o.Value("type") == "Sequence" {
+		steps, _ = o.Value("processors").(pyjson.Array)
 	}
 	templates := 0
 	for _, v := range steps {
@@ -379,11 +374,11 @@ func begins(v any, first addedToken) bool {
 		}
 		p, _ := v.(*pyjson.Object)
 		tokens, sequences, err := items(p, "single")
-		ids, _ := get(p, "special_tokens").(*pyjson.Object)
-		of, _ := get(ids, first.content).(*pyjson.Object)
-		list, _ := get(of, "ids").(pyjson.Array)
+		ids, _ := p.Value("special_tokens").(*pyjson.Object)
+		of, _ := ids.Value(first.content).(*pyjson.Object)
+		list, _ := of.Value("ids").(pyjson.Array)
 		want, text := []string{first.content, ""}, []string{"", "A"}
-		if get(p, "type") != "TemplateProcessing" || err != nil || len(list) != 1 ||
+		if p.Value("type") != "TemplateProcessing" || err != nil || len(list) != 1 ||
 			!slices.Equal(tokens, want) || !slices.Equal(sequences, text) {
 			return false
 		}
