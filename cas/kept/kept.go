@@ -288,6 +288,16 @@ func (k *Kept) Choose(room int64) (some, tooLarge bool, err error) {
 	return some, tooLarge, err
 }
 
+// Again takes back what Choose chose last: not all of it was stored apart.
+func (k *Kept) Again() error {
+	return k.groups(func(n *node) bool {
+		if n.state == chosen {
+			n.state = stays
+		}
+		return true
+	})
+}
+
 // Empty reports whether there is no group.
 func (k *Kept) Empty() bool { return k.made == 0 }
 

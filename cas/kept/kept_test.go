@@ -147,6 +147,13 @@ func TestFind(t *testing.T) {
 	if some, large, err := k.Choose(1000); some || !large || err != nil {
 		t.Error(some, large, err)
 	}
+	// What was not stored after all is chosen once more.
+	if some, _, err := k.Choose(100 << 10); !some || err != nil {
+		t.Error(some, err)
+	}
+	if err := k.Again(); err != nil {
+		t.Error(err)
+	}
 	var chosen []cas.Hash
 	for {
 		some, large, err := k.Choose(100 << 10)

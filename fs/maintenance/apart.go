@@ -160,7 +160,10 @@ func (a *apart) step(ctx context.Context) (some bool, err error) {
 		err := a.file(ctx, f)
 		if errors.Is(err, unix.ENOSPC) {
 			a.short = true
-			break
+			err = a.Again() // with what the sweep gives back, as long as each try stores something
+			if err == nil {
+				break
+			}
 		}
 		if err != nil {
 			return false, err
