@@ -27,6 +27,7 @@ type backlog struct {
 	packing map[*content.File]unpacked
 	bytes   int64 // sum of both
 	waiting int   // closes that wait
+	pinned  int   // files that were packed, and have their pin still
 
 	// order has every file that waits by when it was queued first, the oldest in front, and some that do so
 	// no longer.

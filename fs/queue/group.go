@@ -22,6 +22,10 @@ type job struct {
 	p    *content.Packing
 	res  *pack.Result // nil: there is nothing to pack
 	size int64        // in bytes
+
+	// How its turn ended, once it did:
+	packed int64
+	err    error
 }
 
 // Why a file is put off that nothing is wrong with.
@@ -34,7 +38,16 @@ var (
 // it. short: there was not enough room on the disk.
 func (q *Queue) packGroup(ctx context.Context, group []*content.File, alone bool) (short bool) {
 	defer q.o.Count.TookSince(time.Now())
-	var jobs []job
+	jobs, short := putGroup(ctx, q, group, alone)
+	// Not before the batch is released, which keeps what it names: who waits for these files may prune then.
+	for i := range jobs {
+		q.end(jobs[i].file, jobs[i].packed, jobs[i].err)
+	}
+	return short
+}
+
+// putGroup is packGroup, but for the ends of the turns of what was put into the store, which it returns.
+func putGroup(ctx context.Context, q *Queue, group []*content.File, alone bool) (jobs []job, short bool) {
 	b := q.o.Store.Begin()
 	defer b.Release()
 	for _, f := range group {
@@ -60,24 +73,24 @@ func (q *Queue) packGroup(ctx context.Context, group []*content.File, alone bool
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
-		return short
+		return nil, short
 	}
 	err := b.Commit()
 	if isFull(err) {
 		b.TakeBack()
 		short = true
 	}
-	for i := range jobs {
-		j := &jobs[i]
+	ended := jobs[:0]
+	for _, j := range jobs {
 		if !q.hold(j.file) {
 			j.p.Drop()
 			continue
 		}
-		size, err := j.publish(q, err, alone)
+		j.packed, j.err = j.publish(q, err, alone)
 		j.file.Unpin()
-		q.end(j.file, size, err)
+		ended = append(ended, j)
 	}
-	return short
+	return ended, short
 }
 
 // publish makes what was packed the file, unless err is why it was not stored, and returns how its turn

@@ -297,10 +297,10 @@ func (q *Queue) wake() {
 	q.cond.Broadcast()
 }
 
-// restsLocked reports whether no file is packed or queued.
+// restsLocked reports whether no file is packed or queued. None that lost its name is kept for packing then.
 func (q *Queue) restsLocked() bool {
 	q.mu.AssertHeld()
-	return len(q.queued) == 0 && len(q.packing) == 0 && len(q.found.files) == 0
+	return len(q.queued) == 0 && len(q.packing) == 0 && len(q.found.files) == 0 && q.backlog.pinned == 0
 }
 
 // Rests waits until no file is packed or queued; the error is that of ctx.

@@ -216,6 +216,7 @@ func (q *Queue) finish(f *content.File, bytes int64) {
 	t := q.endLocked(f, bytes)
 	d := q.delayed[f]
 	delete(q.delayed, f)
+	q.backlog.pinned++
 	q.mu.Unlock()
 	if d != nil {
 		d.timer.Stop()
@@ -224,6 +225,10 @@ func (q *Queue) finish(f *content.File, bytes int64) {
 	if t != nil {
 		f.Unpin()
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.backlog.pinned--
+	q.changedLocked()
 }
 
 // endLocked counts a file out of its group. Its pin is the caller's then. nil: the file was removed, and has

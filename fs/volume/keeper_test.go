@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
 )
@@ -33,6 +34,7 @@ func TestFillingDiskIsPruned(t *testing.T) {
 			r.prune(now)
 		}
 		r.unlink("f")
+		r.buried() // the disk is short, and files may be looked at to be evicted
 	}
 	// looks fails unless a look at the disk frees about so many MiB, or does nothing.
 	looks := func(what string, mib int64) {
@@ -74,6 +76,35 @@ func TestFillingDiskIsPruned(t *testing.T) {
 	looks("too soon again", nothing)
 	clock = clock.Add(11 * time.Minute)
 	looks("and again", 1)
+}
+
+// What a program removed while another had it open comes back once that one closed it.
+func TestRemovedWhileOpenComesBack(t *testing.T) {
+	const size = int64(100 << 30)
+	clock := time.Now()
+	r := newRig(t, func(o *Options) {
+		o.Disk = func() (int64, int64, error) { return size, size / 60, nil }
+		o.Now = func() time.Time { return clock }
+	})
+	r.write("f", random(1<<20, 1))
+	r.sync()
+	h := r.open("f", unix.O_RDONLY)
+	r.unlink("f")
+	look := func() (freed int64) {
+		t.Helper()
+		before := r.segmentBytes()
+		clock = clock.Add(time.Hour)
+		r.keeper.Look(context.Background())
+		return before - r.segmentBytes()
+	}
+	if freed := look(); freed > 1<<19 {
+		t.Errorf("%d bytes of an open file were freed", freed)
+	}
+	r.release(h)
+	r.buried()
+	if freed := look(); freed < 1<<19 {
+		t.Errorf("%d bytes came back", freed)
+	}
 }
 
 // What is past its grace comes back on a disk that has a tenth free, so that nobody finds it full.

@@ -220,7 +220,10 @@ func (v *Volume) openNames(o Options) error {
 			return v.virtual.Again(dir, name, o)
 		},
 		NotWritten: v.durability.namesNotWritten, Report: v.report,
-		Freed: func() { v.queue.Freed() },
+		Freed: func() {
+			v.keeper.Removed()
+			v.queue.Freed()
+		},
 	})
 	if err == nil {
 		v.names.Crowd.Bound(o.Most.Nodes)

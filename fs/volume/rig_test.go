@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"ckptfs/cas"
@@ -293,6 +294,21 @@ func (r *rig) awaitHydrator() {
 	r.t.Helper()
 	r.eventually("the hydrator rests", func() bool {
 		return r.hydrator.Pending() == 0
+	})
+}
+
+// buried waits until nothing keeps a file that lost its name.
+func (r *rig) buried() {
+	r.t.Helper()
+	r.eventually("what was removed is gone", func() bool {
+		kept := false
+		err := r.names.EachFile(context.Background(), names.Tour{
+			File: func(_ string, n *names.Node, _ *unix.Stat_t) error {
+				kept = kept || n.Dead()
+				return nil
+			},
+		})
+		return err == nil && !kept
 	})
 }
 
