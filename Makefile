@@ -126,9 +126,9 @@ bench-scale: build
 	$(GO) run ./integration/bench -only scale -files $(SCALE_FILES) $(BENCHFLAGS)
 
 # What a model takes that is there in many precisions (GGUF quantised by ggml, FP8), beside zstd and ZipLLM's
-# scheme: a small Llama, MiniLM, and a wider Llama for the speeds; some minutes. RECIPES=llama, minilm or wide
+# scheme: a small Llama, MiniLM, a wider Llama for the speeds, merges and layouts; some minutes. RECIPES=llama,merges
 # runs one of them.
-RECIPES ?= llama,minilm,wide
+RECIPES ?= llama,minilm,wide,merges,layouts
 bench-recipes: build
 	scripts/setup-ggml
 	PYTHONPATH="$$(scripts/setup-peers)" && export PYTHONPATH && $(BENCH) -only recipes -clients $(RECIPES)

