@@ -2,8 +2,10 @@ package cas
 
 // Related names records with the help of which a chunk may be stored; zero hashes are none.
 type Related struct {
-	// Prev is what stood there in a version before.
-	Prev Hash
+	// Prev is what stood there in a version before. With Alike it is like the chunk, and no version of it as
+	// far as is known; with Leads, too, versions of the chunk are to follow.
+	Prev         Hash
+	Alike, Leads bool
 	// Masters are numbers in single precision of which the chunk's may be the rounding, in one record or, one
 	// behind the other, in two.
 	Masters [2]Hash

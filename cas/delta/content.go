@@ -80,12 +80,12 @@ func Content(dst []byte, id byte, b *segment.Base, payload, bases []byte, first,
 	return codec.DecodeAgainst(dst, id, payload, bases, rawLen)
 }
 
-// Next is segment.Next of prev, unless that is a recipe. Nothing is written against these: a new version of
-// one is a version of the first of its bases that is as long, as the parents of a merge are. located is what
-// the record of a hash says of its base, and where it lies; at is where that of the result lies.
-func Next(prev cas.Hash, located func(cas.Hash) (segment.Base, cas.Location, bool)) (
+// Next is segment.After of rel, unless Prev is a recipe. Nothing is written against these: what comes after
+// one comes after the first of its bases that is as long, as the parents of a merge are. located is what the
+// record of a hash says of its base, and where it lies; at is where that of the result lies.
+func Next(rel cas.Related, located func(cas.Hash) (segment.Base, cas.Location, bool)) (
 	next segment.Base, at cas.Location, ok bool) {
-	b, at, ok := located(prev)
+	b, at, ok := located(rel.Prev)
 	if ok && b.Number == segment.RecipeNumber {
 		n, bases := at.Raw, b.Hashes()
 		i := slices.IndexFunc(bases, func(h cas.Hash) bool {
@@ -95,11 +95,13 @@ func Next(prev cas.Hash, located func(cas.Hash) (segment.Base, cas.Location, boo
 		if i < 0 {
 			return next, at, false
 		}
-		prev = bases[i]
+		rel.Prev = bases[i]
 	}
-	next, ok = segment.Next(prev, func(h cas.Hash) (segment.Base, bool) {
-		if h != prev {
+	last := rel.Prev
+	next, ok = segment.After(&rel, func(h cas.Hash) (segment.Base, bool) {
+		if h != last {
 			b, at, ok = located(h)
+			last = h
 		}
 		return b, ok
 	})

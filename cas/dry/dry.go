@@ -185,9 +185,9 @@ func (s *Store) base(h cas.Hash) (b segment.Base, ok bool) {
 	return b, ok
 }
 
-// Against is the record that a new version of prev is stored against; false: it is stored alone.
-func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
-	b, ok := segment.Next(prev, s.base)
+// Against is the record that what rel relates to others is stored against; false: it is stored alone.
+func (s *Store) Against(rel cas.Related) (base cas.Hash, ok bool) {
+	b, ok := segment.After(&rel, s.base)
 	return b.Hash, ok
 }
 

@@ -77,6 +77,40 @@ func Next(prev cas.Hash, of func(cas.Hash) (Base, bool)) (next Base, ok bool) {
 	return next, true
 }
 
+// After is the number of a record that rel relates to others, and its base. A version is Next. What is alike
+// is written against Prev, or, where nothing can be, since its number is odd, against the base of that. It
+// has the highest number that this allows: models are made of models, and most may go on from there. What
+// leads a series is written against the key, and its versions have all numbers to come.
+func After(rel *cas.Related, of func(cas.Hash) (Base, bool)) (next Base, ok bool) {
+	switch {
+	case !rel.Alike:
+		return Next(rel.Prev, of)
+	case rel.Leads:
+		next.Hash, ok = Key(rel.Prev, of)
+		next.Number = 1
+		return next, ok
+	}
+	prev := rel.Prev
+	b, ok := of(prev)
+	if ok && b.Number <= MaxNumber && b.Number%2 == 1 {
+		below := b.Number
+		prev = b.Hash
+		if b, ok = of(prev); b.Number >= below {
+			return next, false
+		}
+	}
+	if !ok || b.Number >= MaxNumber || b.Number%2 == 1 {
+		return next, false
+	}
+	next = Base{Hash: prev, Number: b.Number + 1}
+	for n := next.Number + 1; n < MaxNumber; n++ {
+		if BaseNumber(n) == b.Number {
+			next.Number = n
+		}
+	}
+	return next, true
+}
+
 // Key is the record of number 0 that prev leads back to: prev itself, if it is stored alone. of is as for
 // Next; false: there is none.
 func Key(prev cas.Hash, of func(cas.Hash) (Base, bool)) (key cas.Hash, ok bool) {

@@ -172,3 +172,51 @@ func TestNext(t *testing.T) {
 		t.Error("a circle leads to a base")
 	}
 }
+
+// What is like another is stored against that one as long as the numbers reach, and else against its base;
+// what leads a series, against the key. Nothing leads back by more than three.
+func TestAfter(t *testing.T) {
+	made := map[cas.Hash]Base{}
+	of := func(h cas.Hash) (b Base, ok bool) {
+		b, ok = made[h]
+		return b, ok
+	}
+	name := func(i uint8) cas.Hash { return cas.Sum([]byte{i}) }
+	made[name(0)] = Base{}
+	for i := uint8(1); i <= MaxNumber; i++ {
+		made[name(i)] = Base{Hash: name(BaseNumber(i)), Number: i}
+	}
+	for prev, want := range map[uint8]struct{ base, number uint8 }{
+		0: {0, 4}, 1: {0, 4}, 2: {2, 3}, 3: {2, 3}, 4: {4, 6}, 5: {4, 6}, 6: {6, 7}, 7: {6, 7},
+	} {
+		next, ok := After(&cas.Related{Prev: name(prev), Alike: true}, of)
+		if !ok || !reflect.DeepEqual(next, Base{Hash: name(want.base), Number: want.number}) {
+			t.Errorf("like %d: %+v, %v", prev, next, ok)
+		}
+		if BaseNumber(next.Number) != made[next.Hash].Number {
+			t.Errorf("like %d: number %d is written against %d", prev, next.Number, made[next.Hash].Number)
+		}
+		first, ok := After(&cas.Related{Prev: name(prev), Alike: true, Leads: true}, of)
+		if !ok || !reflect.DeepEqual(first, Base{Hash: name(0), Number: 1}) {
+			t.Errorf("a series after %d: %+v, %v", prev, first, ok)
+		}
+		version, ok := After(&cas.Related{Prev: name(prev)}, of)
+		next, known := Next(name(prev), of)
+		if ok != known || !reflect.DeepEqual(version, next) {
+			t.Errorf("a version of %d: %+v, %v", prev, version, ok)
+		}
+	}
+	for number, what := range map[uint8]string{RoundedNumber: "rounded", RecipeNumber: "a recipe"} {
+		made[name(50)] = Base{Hash: name(0), Number: number}
+		if next, ok := After(&cas.Related{Prev: name(50), Alike: true}, of); ok {
+			t.Errorf("against what is %s: %+v", what, next)
+		}
+	}
+	made[name(0)] = Base{Hash: name(1), Number: 3}
+	if next, ok := After(&cas.Related{Prev: name(1), Alike: true}, of); ok {
+		t.Errorf("in a circle: %+v", next)
+	}
+	if _, ok := After(&cas.Related{Prev: name(99), Alike: true}, of); ok {
+		t.Error("like what is not there")
+	}
+}

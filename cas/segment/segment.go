@@ -58,6 +58,9 @@
 //
 //	0 ← 1    0 ← 2 ← 3    0 ← 4 ← 5    4 ← 6 ← 7
 //
+// What is only like another record, and no version of it, is given the highest number that is written against
+// that one: 4, 6 and 7 are three models, each made of the one before (After).
+//
 // A base may have been stored again since, with another number. A reader insists that this is less than i: so
 // there are no circles and no long chains, whatever a damaged or hostile store says. It also insists that
 // neither the record nor any of its bases is longer than MaxBased, 2^20 bytes, once decoded, so that it knows

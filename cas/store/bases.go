@@ -86,10 +86,10 @@ type against struct {
 	led          map[cas.Hash]struct{} // that it leads back to
 }
 
-// Against is the record that a new version of prev is stored against, as things are; ok is false when it is
-// stored alone.
-func (s *Store) Against(prev cas.Hash) (base cas.Hash, ok bool) {
-	b, _, ok := s.nextOf(prev)
+// Against is the record that what rel relates to others is stored against, as things are; ok is false when it
+// is stored alone.
+func (s *Store) Against(rel cas.Related) (base cas.Hash, ok bool) {
+	b, _, ok := delta.Next(rel, s.located)
 	return b.Hash, ok
 }
 
@@ -112,19 +112,13 @@ func (s *Store) located(h cas.Hash) (b segment.Base, loc cas.Location, ok bool) 
 	return b, loc, err == nil
 }
 
-// nextOf is the number of a new version of prev, or of what is taken instead, and its base, and where that
-// lies (delta.Next). false: there is none, for whatever reason.
-func (s *Store) nextOf(prev cas.Hash) (next segment.Base, at cas.Location, ok bool) {
-	return delta.Next(prev, s.located)
-}
-
 // choose finds the base for the record of h, which is claimed, from the version before it, and reads it,
 // unless it is at hand. nil: there is none, for whatever reason. package scratch takes raw back.
 func (s *Store) choose(h cas.Hash, rel cas.Related) *against {
 	if rel.Prev.IsZero() || rel.Prev == h {
 		return nil
 	}
-	b, at, ok := s.nextOf(rel.Prev)
+	b, at, ok := delta.Next(rel, s.located)
 	if !ok || b.Hash == h {
 		return nil
 	}

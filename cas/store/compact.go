@@ -244,8 +244,12 @@ func (c *Compaction) encode(r *record, raw []byte, hint codec.Hint, rel cas.Rela
 		if id, a = s.encodeComputed(r.hash, raw, hint, rel, buf); a != nil {
 			return id, a, false
 		}
-		if a = s.choose(r.hash, rel); a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
-			fixed = a.Number == 1 && c.mayRise(rel.Prev, 1)
+		a = s.choose(r.hash, rel)
+		if a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
+			a.Number = segment.BaseNumber(a.Number) + 1 // the lowest against the same base
+		}
+		if a != nil && a.Number > was.Number && !c.mayRise(r.hash, a.Number) {
+			fixed = a.Number == 1 && a.Hash == rel.Prev && c.mayRise(rel.Prev, 1)
 			scratch.Put(a.raw)
 			a = nil
 		}

@@ -362,7 +362,7 @@ func TestAgainst(t *testing.T) {
 	lowRank(t, b, 4)
 	commit(t, b)
 	for v := range 8 {
-		base, ok := s.Against(cas.Sum(version(0, v)))
+		base, ok := s.Against(cas.Related{Prev: cas.Sum(version(0, v))})
 		if next := segment.BaseNumber(uint8(v) + 1); ok != (v < 7) ||
 			ok && base != cas.Sum(version(0, int(next))) {
 			t.Errorf("version %d: %s, %v", v, base.Short(), ok)
@@ -377,7 +377,7 @@ func TestAgainst(t *testing.T) {
 	delete(x.m, cas.Sum(version(1, 0)))
 	for _, h := range []cas.Hash{cas.Sum(version(halves, 2)), cas.Sum(version(0, 99)), cas.Sum(version(1, 4)),
 		{}} {
-		if _, ok := s.Against(h); ok && h != cas.Sum(version(1, 4)) {
+		if _, ok := s.Against(cas.Related{Prev: h}); ok && h != cas.Sum(version(1, 4)) {
 			t.Errorf("%s has a version after it", h.Short())
 		}
 		if key, ok := s.Key(h); ok || !key.IsZero() {

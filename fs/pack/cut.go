@@ -77,7 +77,7 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 			continue
 		}
 		if prev := c.origins[i].chunks(); prev != nil {
-			r.relatives().prev = prev
+			c.comeAfter(r.relatives(), prev, c.origins[i].doubted)
 		}
 		m, err := c.masters.of(r.tensor, &r.Region,
 			func() ([]byte, error) { return c.read(&r.Region, int(min(r.Len, probe))) },
@@ -131,7 +131,7 @@ func (c *cutter) relate(p *plan, l *formats.Layout) (late []*region, err error) 
 				unexplained = append(unexplained, r)
 			}
 			if r.rel != nil {
-				r.low = lowRankOf(r.tensor, &r.Region, r.rel.prev, func(k int64) ([]byte, error) {
+				r.low = lowRankOf(r.tensor, &r.Region, r.rel, func(k int64) ([]byte, error) {
 					return c.chunkOf(&r.Region, k)
 				})
 			}

@@ -60,8 +60,8 @@ func lineOf(t *formats.Tensor, r *formats.Region) int64 {
 type lowRank struct {
 	line int64 // elements
 	hint codec.Hint
-	len  int64 // of the tensor, in bytes
-	prev []manifest.Span
+	len  int64                         // of the tensor, in bytes
+	rel  *relatives                    // prev of it
 	read func(k int64) ([]byte, error) // chunk k of the tensor
 
 	mu      locks.Mutex[tensorLock]
@@ -77,18 +77,18 @@ type tensorLock struct{}
 
 func (tensorLock) Rank() (int, string) { return locks.Volume + 700, "lowRank.mu" }
 
-// lowRankOf is the region's tensor t, which had the chunks prev before, as one that may be of low rank; nil:
-// it is not.
-func lowRankOf(t *formats.Tensor, r *formats.Region, prev []manifest.Span,
+// lowRankOf is the region's tensor t, which had the chunks rel.prev before, as one that may be of low rank;
+// nil: it is not.
+func lowRankOf(t *formats.Tensor, r *formats.Region, rel *relatives,
 	read func(k int64) ([]byte, error)) *lowRank {
-	if t == nil || len(prev) == 0 {
+	if t == nil || len(rel.prev) == 0 {
 		return nil
 	}
 	line := lineOf(t, r)
-	if line == 0 || int64(len(prev)) != chunk.GridLen(r.Len) {
+	if line == 0 || int64(len(rel.prev)) != chunk.GridLen(r.Len) {
 		return nil
 	}
-	return &lowRank{line: line, hint: hintOf(t), len: r.Len, prev: prev, read: read}
+	return &lowRank{line: line, hint: hintOf(t), len: r.Len, rel: rel, read: read}
 }
 
 // at is the index of chunk k's first element.
@@ -131,14 +131,13 @@ func (l *lowRank) relate(j *job, k int64, h cas.Hash, raw func() ([]byte, error)
 // base is the content of what chunk k, n bytes, is stored against, or of the key before that; nil: there is
 // none.
 func (l *lowRank) base(j *job, k int64, n int, ofKey bool) []byte {
-	if l.prev[k].Hash.IsZero() || int(l.prev[k].Len) != n {
+	if l.rel.prev[k].Hash.IsZero() || int(l.rel.prev[k].Len) != n {
 		return nil
 	}
-	of := j.store.Against
+	h, ok := j.store.Against(l.rel.of(k))
 	if ofKey {
-		of = j.store.Key
+		h, ok = j.store.Key(l.rel.prev[k].Hash)
 	}
-	h, ok := of(l.prev[k].Hash)
 	if !ok {
 		return nil
 	}
@@ -153,8 +152,8 @@ func (l *lowRank) base(j *job, k int64, n int, ofKey bool) []byte {
 // what the chunk is stored against, if it was read.
 func (l *lowRank) ask(j *job, k int64, raw []byte) (base []byte, err error) {
 	// zero: there have been so many versions that this one is alone
-	against, _ := j.store.Against(l.prev[k].Hash)
-	key, _ := j.store.Key(l.prev[k].Hash)
+	against, _ := j.store.Against(l.rel.of(k))
+	key, _ := j.store.Key(l.rel.prev[k].Hash)
 	if against.IsZero() && key.IsZero() {
 		return nil, nil
 	}

@@ -21,8 +21,8 @@ type origins struct {
 	first   []int // the first tensors of regions, or -1
 	// head reads the first bytes of a region; nil when they cannot be read.
 	head func(r *formats.Region, n int) ([]byte, error)
-	// holds says of chunks whether others may be stored against them.
-	holds func(chunks []manifest.Span) bool
+	// holds says of chunks whether others may be stored against them, and plain whether they need no base.
+	holds, plain func(chunks []manifest.Span) bool
 
 	sources []source
 	samples int // that may still be taken
@@ -66,6 +66,7 @@ const (
 	maxSamples = 64      // and at most
 	perSample  = 2 << 20 // one more for so many bytes of the file
 	worth      = 0.95    // the share of what is taken alone below which a doubted source is one
+	further    = 1.03    // times the difference from what is itself a difference, from which less may go on
 )
 
 // lookBack finds what stood before in the data regions of a file, from which head reads.
@@ -75,7 +76,8 @@ func (j *job) lookBack(rel Related, tensors []formats.Tensor, regions []formats.
 	if len(rel.Before)+len(rel.Alike) == 0 {
 		return nil
 	}
-	o := &origins{tensors: tensors, regions: regions, first: first, head: head, holds: j.hold}
+	o := &origins{tensors: tensors, regions: regions, first: first, head: head,
+		holds: j.hold, plain: j.baseless}
 	sought := Seek(tensors)
 	for i, m := range slices.Concat(rel.Before, rel.Alike) {
 		e := newEarlier(j.store, m)
@@ -220,8 +222,12 @@ func (o *origins) decide(c *contest) (winner int, err error) {
 	var least float64
 	for x, s := range rivals {
 		src := &o.sources[s]
-		if src.lost = src.doubted && shares[x] > worth*alone; !src.lost && (winner < 0 || shares[x] < least) {
-			winner, least = s, shares[x]
+		share := shares[x]
+		if src.doubted && !o.alone(s, larger[0]) {
+			share *= further
+		}
+		if src.lost = src.doubted && shares[x] > worth*alone; !src.lost && (winner < 0 || share < least) {
+			winner, least = s, share
 		}
 	}
 	return winner, nil
@@ -237,6 +243,12 @@ func (o *origins) holding(rivals []int, i int) []int {
 		at, _ := o.origin(s, i)
 		return !o.holds(at.chunks())
 	})
+}
+
+// alone reports whether region i of a source needs no base.
+func (o *origins) alone(s, i int) bool {
+	at, _ := o.origin(s, i)
+	return o.plain(at.chunks())
 }
 
 // compare adds to shares what the beginning of region i takes as a difference from each rival's, and tells

@@ -55,7 +55,7 @@ import (
 type Store interface {
 	Locate(hashes []cas.Hash, locs []cas.Location) error
 	Get(h cas.Hash, dst []byte) ([]byte, error)
-	Against(prev cas.Hash) (base cas.Hash, ok bool)
+	Against(rel cas.Related) (base cas.Hash, ok bool)
 	Key(prev cas.Hash) (key cas.Hash, ok bool)
 }
 

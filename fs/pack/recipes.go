@@ -46,6 +46,12 @@ func (j *job) hold(chunks []manifest.Span) bool {
 	return there && by != codec.Recipe && by != codec.Rounded
 }
 
+// baseless reports whether chunks need no base, as far as the first one tells.
+func (j *job) baseless(chunks []manifest.Span) bool {
+	by, there := j.codecOf(chunks)
+	return there && !codec.NeedsBase(by)
+}
+
 // codecOf is the codec of the first of chunks, if that is in the store.
 func (j *job) codecOf(chunks []manifest.Span) (by uint8, there bool) {
 	var at [1]cas.Location

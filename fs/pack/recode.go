@@ -30,7 +30,7 @@ type Recoding struct {
 func (p *Packer) Recode(ctx context.Context, m *manifest.Manifest, r Recoding) error {
 	j := &recoding{job: newJob(ctx, p, nil, nil), Recoding: r, own: newEarlier(p.store, m)}
 	j.file = j.own.reader()
-	j.alone = m.Size <= batchBytes
+	j.series, j.alone = r.Series, m.Size <= batchBytes
 	defer j.cancel()
 	return j.finish(j.regions())
 }
@@ -146,10 +146,10 @@ func (j *recoding) kinOf(i int, t *formats.Tensor, grid []manifest.Span) (*relat
 			return &kin, nil, nil
 		}
 		if prev != nil {
-			kin.prev = prev
+			j.comeAfter(&kin, prev, true)
 		}
 	}
-	return &kin, lowRankOf(t, &j.own.m.Regions[i], kin.prev, func(k int64) ([]byte, error) {
+	return &kin, lowRankOf(t, &j.own.m.Regions[i], &kin, func(k int64) ([]byte, error) {
 		return j.storedChunk(grid, k)
 	}), nil
 }
@@ -174,7 +174,8 @@ func (j *recoding) relate() error {
 // of.
 func (j *job) kin(own *earlier, t *formats.Tensor, i int) relatives {
 	r := &own.m.Regions[i]
-	kin := relatives{prev: j.origins[i].chunks()}
+	var kin relatives
+	j.comeAfter(&kin, j.origins[i].chunks(), j.origins[i].doubted)
 	m, err := j.masters.of(t, r,
 		func() ([]byte, error) { return own.begin(r, int(min(r.Len, probe))), nil },
 		func(m *master, n int) ([]byte, error) { return m.of.begin(m.r, n), nil })

@@ -1,6 +1,10 @@
 package pack
 
 import (
+	"path"
+	"slices"
+	"strings"
+
 	"ckptfs/cas"
 	"ckptfs/index/manifest"
 )
@@ -34,20 +38,27 @@ type Related struct {
 
 // relatives are the chunks that those of a region may be stored with the help of, in order.
 type relatives struct {
-	prev    []manifest.Span
-	masters []manifest.Span // two for each chunk of the region, but perhaps the last
-	recipe  recipeOfChunks  // nil: there is none
+	prev []manifest.Span
+	// alike: prev is no version before, as far as is known; leads: those of a series are to follow.
+	alike, leads bool
+	masters      []manifest.Span // two for each chunk of the region, but perhaps the last
+	recipe       recipeOfChunks  // nil: there is none
 }
 
 // recipeOfChunks says how the chunks of a region are computed; of one it may say nil.
 type recipeOfChunks interface{ Chunk(k int64) *cas.Recipe }
+
+// comeAfter has a region come after chunks, or with alike behind those of another that is like it.
+func (j *job) comeAfter(l *relatives, prev []manifest.Span, alike bool) {
+	l.prev, l.alike, l.leads = prev, alike, alike && leads(j.series)
+}
 
 func (l *relatives) of(i int64) (rel cas.Related) {
 	if l == nil {
 		return rel
 	}
 	if i < int64(len(l.prev)) {
-		rel.Prev = l.prev[i].Hash
+		rel.Prev, rel.Alike, rel.Leads = l.prev[i].Hash, l.alike, l.leads
 	}
 	if l.recipe != nil {
 		rel.Recipe = l.recipe.Chunk(i)
@@ -58,4 +69,17 @@ func (l *relatives) of(i int64) (rel cas.Related) {
 		}
 	}
 	return rel
+}
+
+// stepNames are what programs put before the number of a step, in the name of a file or folder.
+var stepNames = []string{"checkpoint", "step", "global_step", "epoch", "iter"}
+
+// leads reports whether a file of a series (runs.Series) is that of a step: a name on its path is a number,
+// or begins as those of steps do, and has one.
+func leads(series string) bool {
+	return slices.ContainsFunc(strings.Split(series, "/"), func(name string) bool {
+		name = strings.TrimSuffix(name, path.Ext(name))
+		begins := func(word string) bool { return strings.HasPrefix(name, word) }
+		return name == "0" || strings.Contains(name, "0") && slices.ContainsFunc(stepNames, begins)
+	})
 }

@@ -100,8 +100,8 @@ func (s *seeker) regions(all []*region) error {
 			r.relatives().recipe = recipe
 		}
 		if prev != nil {
-			r.relatives().prev = prev
-			r.low = lowRankOf(r.tensor, &r.Region, prev, func(k int64) ([]byte, error) {
+			s.comeAfter(r.relatives(), prev, true)
+			r.low = lowRankOf(r.tensor, &r.Region, r.rel, func(k int64) ([]byte, error) {
 				return s.chunkOf(&r.Region, k)
 			})
 		}

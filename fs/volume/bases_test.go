@@ -128,3 +128,53 @@ func TestBases(t *testing.T) {
 		}
 	}
 }
+
+// Of models that are made one of the other, each is stored against the one that it was made of: what the
+// first changed much is not told again by those after it. The steps of a run that begins with one of them are
+// all stored against others.
+func TestGenerations(t *testing.T) {
+	r := newRig(t)
+	change := func(weights [baseTensors][]byte, seed uint64, by float64) (all [baseTensors][]byte) {
+		for k, p := range weights {
+			s := rand.New(rand.NewPCG(seed, uint64(k)))
+			for i := 0; i < len(p); i += 4 {
+				w := float64(math.Float32frombits(binary.LittleEndian.Uint32(p[i:])))
+				w *= 1 + by*s.NormFloat64()
+				all[k] = binary.LittleEndian.AppendUint32(all[k], math.Float32bits(float32(w)))
+			}
+		}
+		return all
+	}
+	stored := func(p string) (n int64) {
+		r.countChunks(p, func(loc cas.Location) bool {
+			n += int64(loc.Stored)
+			return true
+		})
+		return n
+	}
+	save := func(p string, weights [baseTensors][]byte) int64 {
+		r.mkdir(path.Dir(p))
+		r.write(p, shardsOf(t, weights, 1, "")[0])
+		r.pack(p)
+		return stored(p)
+	}
+	w := weightsOf(1, 0)
+	save("base/model.safetensors", w)
+	w = change(w, 1, 1e-2)
+	much := save("tuned/model.safetensors", w)
+	for i, name := range []string{"chat", "chat-more"} {
+		w = change(w, uint64(2+i), 1e-6)
+		if n := save(name+"/model.safetensors", w); n > much*2/3 {
+			t.Errorf("%s takes %d bytes, and what it is made of %d", name, n, much)
+		}
+	}
+	for step := range 7 {
+		w = change(w, uint64(10+step), 1e-6)
+		p := fmt.Sprintf("runs/more/%d/model.safetensors", step)
+		save(p, w)
+		if n := r.countChunks(p, func(loc cas.Location) bool { return loc.Delta }); n < baseTensors {
+			t.Errorf("step %d: %d chunks are stored against others", step, n)
+		}
+	}
+	r.sound()
+}

@@ -53,8 +53,9 @@ type precisions struct {
 	files []*quantised
 }
 
-// recipes tells what each file of a model takes that is there in many precisions, of what is merged, and of
-// layouts, beside zstd, ZipLLM's scheme, TStore's and the store without recipes; how fast a core packs it, and how fast it is read from the segments.
+// recipes tells what each file of a model takes that is there in many precisions, and of what is merged or in
+// other layouts, beside zstd, ZipLLM's scheme, TStore's and the store without recipes; how fast a core packs
+// it, and how fast it is read from the segments.
 func recipes(b *bench) error {
 	for _, m := range models {
 		if len(b.named) > 0 && !slices.ContainsFunc(b.named,
@@ -268,8 +269,8 @@ func (p *precisions) tell(name string) {
 	mb := func(n int64) string { return digits(float64(n) / 1e6) }
 	row := func(name string, f *quantised, speed, cold string) []string {
 		percent := 100 * float64(f.with.bytes) / float64(f.size)
-		return []string{name, mb(f.size), mb(f.zstd), mb(f.zipllm), mb(f.tstore), mb(f.without.bytes), mb(f.with.bytes),
-			fmt.Sprintf("%.2f %%", percent), speed, cold}
+		return []string{name, mb(f.size), mb(f.zstd), mb(f.zipllm), mb(f.tstore), mb(f.without.bytes),
+			mb(f.with.bytes), fmt.Sprintf("%.2f %%", percent), speed, cold}
 	}
 	var rows [][]string
 	var seven quantised
@@ -294,8 +295,8 @@ func (p *precisions) tell(name string) {
 		rows = append(rows, row(label, f, digits(float64(f.size)/1e9/f.with.cpu.Seconds()), f.cold.text()))
 	}
 	rows = append(rows, row("the folder", &seven, "", ""))
-	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme", "TStore's scheme", "without recipes", "ckptfs", "of raw",
-		"packing", "read"}
+	heads := []string{"", "raw", "zstd -3", "ZipLLM's scheme", "TStore's scheme", "without recipes", "ckptfs",
+		"of raw", "packing", "read"}
 	table(name+": MB stored of each file, the base first, then one after the other, or alone beside "+
 		"the base; GB/s of packing, a core, and of reading cold", heads, rows)
 }
