@@ -54,7 +54,7 @@ func Shard(s *Source, config []byte, rank, ranks int) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		o, err := c.part(s, t, int64(rank), int64(ranks))
+		o, err := c.part(0, s, t, int64(rank), int64(ranks))
 		if err != nil {
 			return nil, err
 		}
@@ -204,11 +204,11 @@ func (m *model) byHeads(t *formats.Tensor, dim int, heads, sections, ranks int64
 	return c, nil
 }
 
-// part is what a rank has of a tensor.
-func (c cut) part(s *Source, t *formats.Tensor, rank, ranks int64) (output, error) {
+// part is what a rank has of a tensor of source src.
+func (c cut) part(src int, s *Source, t *formats.Tensor, rank, ranks int64) (output, error) {
 	e := safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape}
 	if c.dim < 0 {
-		return output{e, &copied{0, s.base(t)}}, nil
+		return output{e, &copied{src, s.base(t)}}, nil
 	}
 	if c.dim >= len(t.Shape) || c.of != 0 && t.Shape[c.dim] != c.of || len(t.Shape) > 2 {
 		return output{}, none("tensor %q has the shape %v, and not what the config says", t.Name, t.Shape)
@@ -246,6 +246,6 @@ func (c cut) part(s *Source, t *formats.Tensor, rank, ranks int64) (output, erro
 		part.Shape, part.Stride = append(part.Shape, t.Shape[1]), append(part.Stride, 1)
 	}
 	part.Offset += first * step * int64(t.DType.Bits()/8)
-	op, err := taken(0, s, part)
+	op, err := taken(src, s, part)
 	return output{e, op}, err
 }

@@ -26,6 +26,7 @@ import (
 //	make/soup/sum/W/PATH/+/W/PATH/soup.safetensors   the sum of 2 to 16 files, each times its W
 //	make/merge/SCALE/ADAPTER/+/PATH                  PATH with the adapter in the file ADAPTER merged into it
 //	make/gguf/TYPE/FOLDER.gguf                       the model in FOLDER as llama.cpp converts it
+//	make/sharded_state/tp=K/FOLDER/                  the model in FOLDER as K ranks of vLLM load it
 //
 // # Of one file
 //
@@ -39,6 +40,9 @@ import (
 //
 // Below consolidated the tree is shown again, and a folder that torch.distributed.checkpoint or DeepSpeed's
 // ZeRO wrote has model.safetensors instead of its files.
+//
+// Below sharded_state the tree is shown again, and a folder of a model has the files of all ranks instead of
+// its weights (stateFile).
 //
 // Below gguf are the folders of the tree. Beside each that is of a model which can be converted is a file, by
 // the folder's name and .gguf (ggufFile).
@@ -65,7 +69,8 @@ const (
 type making struct {
 	kind        makeKind
 	to          formats.DType // of a cast, or of a GGUF file
-	rank, ranks int           // of a shard
+	rank, ranks int           // of a shard, or a state
+	number      int           // of a state: which of the rank's files
 	before      string        // the files that the path has so far: encoded by and
 	weight      string        // of a sum: the next file's; of an adapter, its scale
 	part        bool          // of a merge: the file is one of several of its model
@@ -85,6 +90,7 @@ const (
 	makeOne     // one file of a folder's
 	makeZero    // of one whose files are DeepSpeed's
 	makeGGUF    // a model as llama.cpp converts it
+	makeState   // a model as a rank of vLLM loads it
 )
 
 // plan makes a plan of these sources, which have these names in their folders.
@@ -107,6 +113,9 @@ func (m making) plan(
 		return plans.Sum(of, weights)
 	case makeOne:
 		return plans.Consolidate(of, names, side)
+	case makeState:
+		p, _, err := plans.State(of, side, m.rank, m.ranks, m.number)
+		return p, err
 	case makeZero:
 		return plans.ConsolidateZero(of, names)
 	case makeMerge:
@@ -193,7 +202,7 @@ func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name stri
 	switch {
 	case at == readmeFile:
 		return entry{key: readmeFile, data: []byte(readme)}, nil
-	case at == "cast", at == "gguf", at == "shard", at == "soup":
+	case at == "cast", at == "gguf", at == "shard", at == "sharded_state", at == "soup":
 		return folder(making{})
 	case at == "merge":
 		return folder(making{kind: makeAdapter})
@@ -220,6 +229,10 @@ func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name stri
 		if k, ok := numbered(name, "tp="); ok && k > 1 && k <= plans.MaxRanks {
 			return folder(making{kind: makeShard, ranks: k})
 		}
+	case d.at == "sharded_state":
+		if k, ok := numbered(name, "tp="); ok && k > 0 && k <= plans.MaxRanks {
+			return mirror(making{kind: makeState, ranks: k})
+		}
 	case d.how.kind == makeShard:
 		if r, ok := numbered(name, "rank-"); ok && r < d.how.ranks {
 			d.how.rank = r
@@ -236,12 +249,12 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 	switch {
 	case d.at == "":
 		out = append(out, tree.DirEntry{Name: readmeFile, Mode: unix.S_IFREG})
-		names = []string{"cast", "consolidated", "gguf", "merge", "shard", "soup"}
+		names = []string{"cast", "consolidated", "gguf", "merge", "shard", "sharded_state", "soup"}
 	case d.at == "cast", d.at == "gguf":
 		names = []string{"bf16", "f16", "f32"}
 	case d.at == "merge":
 		names = []string{"1"}
-	case d.at == "shard":
+	case d.at == "shard", d.at == "sharded_state":
 		names = []string{"tp=2"}
 	case d.how.kind == makeShard:
 		for r := range d.how.ranks {
@@ -260,7 +273,7 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 func MadeOf(p string) string {
 	parts := strings.Split(p, "/")
 	ways := map[string]int{"cast": 2, "consolidated": 1, "gguf": 2, "merge": 2,
-		"shard": 3, "mean": 2, "sum": 3}
+		"shard": 3, "sharded_state": 2, "mean": 2, "sum": 3}
 	skip := ways[parts[0]]
 	if parts[0] == "soup" && len(parts) > 1 {
 		skip = ways[parts[1]]

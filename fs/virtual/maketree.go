@@ -53,6 +53,8 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 		return d.oneFile(v, c, name)
 	case makeGGUF:
 		return d.ggufFile(v, c, name)
+	case makeState:
+		return d.stateFile(v, c, name)
 	}
 	o, err := v.operandLinked(c, d.src, name)
 	if o, err = v.operandSeen(c, inPlace, o, err); err != nil {
@@ -236,14 +238,16 @@ func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
 	if d.how.kind == makeGGUF {
 		return d.listGGUF(v, c, real), nil
 	}
-	if views := v.Views(c, d.src, real); d.how.kind != makeOne {
+	var out []tree.DirEntry
+	if views := v.Views(c, d.src, real); d.how.kind == makeState {
+		out = d.listState(v, c)
+	} else if d.how.kind != makeOne {
 		real = append(real, views...)
 	} else if w, err := d.file(v, c, oneName); err == nil {
 		w.drop()
 		real = slices.DeleteFunc(real, func(e tree.DirEntry) bool { return e.Name == oneName })
 		real = append(real, tree.DirEntry{Name: oneName, Mode: unix.S_IFREG})
 	}
-	var out []tree.DirEntry
 	for _, e := range real {
 		file := e.Mode == unix.S_IFREG || e.Mode == unix.S_IFLNK && strings.HasSuffix(e.Name, view.Suffix)
 		switch {

@@ -11,6 +11,9 @@ consolidated/FOLDER/model.safetensors
 shard/tp=K/rank-R/PATH
     What rank R of K has of the safetensors file PATH, for tensor parallelism. The model's config.json has to
     be beside PATH. Llama, Mistral, Qwen2, Qwen3, GPT-2.
+sharded_state/tp=K/FOLDER/
+    The Hugging Face model in FOLDER as vLLM's ranks load it: --load-format sharded_state, K of them. Llama,
+    Mistral, Qwen2, Qwen3 in bfloat16 or float16.
 soup/mean/PATH/+/PATH/soup.safetensors
     The mean of 2 to 16 files: /+/ and one more path for each.
 soup/sum/WEIGHT/PATH/+/WEIGHT/PATH/soup.safetensors

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"ckptfs/integration/mounttest"
@@ -62,5 +63,29 @@ func TestMakeCopied(t *testing.T) {
 	t.Logf("%d bytes, of which the model has %d, take %d", logical, st.Size(), taken)
 	if most := st.Size() + (logical-st.Size())/50; taken > most {
 		t.Errorf("the files take %d bytes, more than %d", taken, most)
+	}
+}
+
+// TestMakeShardedState: the folders below .ckptfs/make/sharded_state have the bytes that vLLM saves, for each
+// of its ranks, and vLLM loads them.
+func TestMakeShardedState(t *testing.T) {
+	t.Parallel()
+	mounttest.NeedFUSE(t)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(cache, "ckptfs/tools/vllm-*"))
+	if err != nil || found == nil {
+		mounttest.Missing(t, "no vLLM here: scripts/setup-vllm puts it there")
+	}
+	m := mounttest.New(t)
+	mounttest.RunPython(t, "sharded_state.py", "save", m.Path())
+	m.Sync()
+	m.EvictAll()
+	before := m.Taken()
+	t.Log(mounttest.RunPython(t, "sharded_state.py", "check", m.Path(), t.TempDir()))
+	if now := m.Taken(); now > before+1<<20 {
+		t.Errorf("the store grew from %d to %d bytes", before, now)
 	}
 }

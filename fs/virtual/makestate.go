@@ -1,0 +1,107 @@
+package virtual
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/names"
+	"ckptfs/fs/plans"
+	"ckptfs/fs/plans/llamacpp"
+	"ckptfs/fs/tree"
+)
+
+// stateConfig is the file of a model's folder that says how it is cut.
+const stateConfig = "config.json"
+
+// statePart is the name of a file of vLLM's sharded_state.
+var statePart = regexp.MustCompile(`^model-rank-(0|[1-9][0-9]{0,3})-part-(0|[1-9][0-9]{0,3})\.safetensors$`)
+
+func stateName(rank, part int) string {
+	return fmt.Sprintf("model-rank-%d-part-%d.safetensors", rank, part)
+}
+
+// stateFile is a name of the folder of a model in vLLM's format: a file of a rank's tensors, or a link to a
+// file of the folder itself; the model's own weights are not there. Who sees a rank's file may list the folder
+// and read all files that it is made of, by their paths.
+func (d makeTree) stateFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	at := statePart.FindStringSubmatch(name)
+	if at == nil {
+		if slices.Contains([]string{".safetensors", ".bin", ".pt"}, path.Ext(name)) {
+			return entry{}, errNoFile
+		}
+		o, err := v.operandLinked(c, d.src, name)
+		if o, err = v.operandSeen(c, byPath, o, err); err != nil {
+			return entry{}, err
+		}
+		return d.itself(o, name), nil
+	}
+	how := d.how
+	how.rank, _ = strconv.Atoi(at[1])
+	how.number, _ = strconv.Atoi(at[2])
+	if !v.visible(c, byPath, d.src) {
+		return entry{}, errNoFile
+	}
+	of, side, err := v.stateFiles(c, d.src)
+	if err != nil {
+		return entry{}, err
+	}
+	w, err := v.newComputed(how, of, side)
+	if err != nil {
+		return entry{}, err
+	}
+	return w.entry(byPath), nil
+}
+
+// stateFiles are the files of weights in a model's folder, and its config.
+func (v *Virtual) stateFiles(c *tree.Asker, dir *names.Node) (of []*operand, side *operand, err error) {
+	real, err := dir.ListQuietly()
+	if err != nil {
+		return nil, nil, err
+	}
+	var weights []string
+	for _, e := range append(real, v.Views(c, dir, real)...) {
+		if e.Mode == unix.S_IFDIR || path.Ext(e.Name) != ".safetensors" {
+			continue
+		}
+		if !llamacpp.IsPart(e.Name) {
+			return nil, nil, fmt.Errorf("%w: %s is beside the files called model….safetensors", plans.ErrNone, e.Name)
+		}
+		weights = append(weights, e.Name)
+	}
+	if n := len(weights); n == 0 || n > maxParts {
+		return nil, nil, fmt.Errorf("%w: of %d files called model….safetensors; it takes 1 to %d", plans.ErrNone, n,
+			maxParts)
+	}
+	slices.Sort(weights)
+	seen := func(name string) (*operand, error) {
+		o, err := v.operandLinked(c, dir, name)
+		return v.operandSeen(c, byPath, o, err)
+	}
+	if side, err = seen(stateConfig); err != nil {
+		return nil, nil, fmt.Errorf("%w: the folder has no %s", plans.ErrNone, stateConfig)
+	}
+	if of, err = operandsBy(weights, seen); err != nil {
+		side.drop()
+		return nil, nil, err
+	}
+	return of, side, nil
+}
+
+// listState lists the files of all ranks, of which each has as many as the first.
+func (d makeTree) listState(v *Virtual, c *tree.Asker) (out []tree.DirEntry) {
+	for part := 0; ; part++ {
+		w, err := d.stateFile(v, c, stateName(0, part))
+		if err != nil {
+			return out
+		}
+		w.drop()
+		for rank := range d.how.ranks {
+			out = append(out, tree.DirEntry{Name: stateName(rank, part), Mode: unix.S_IFREG})
+		}
+	}
+}
