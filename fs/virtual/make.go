@@ -191,7 +191,7 @@ func (d makeRoot) entry(*Virtual) entry { return entry{dir: d, key: d} }
 // castTypes are the names of the types that are cast to.
 var castTypes = map[string]formats.DType{"bf16": formats.BF16, "f16": formats.F16, "f32": formats.F32}
 
-func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name string) (entry, error) {
+func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
 	at := path.Join(d.at, name)
 	folder := func(how making) (entry, error) { return makeRoot{at, how}.entry(v), nil }
 	mirror := func(how making) (entry, error) {
@@ -239,7 +239,37 @@ func (d makeRoot) lookup(_ context.Context, v *Virtual, _ *tree.Asker, name stri
 			return mirror(d.how)
 		}
 	}
+	if stem, ok := strings.CutSuffix(name, whySuffix); ok && d.takes() != "" {
+		text := fmt.Sprintf("%s is there.\n", stem)
+		if e, err := d.lookup(ctx, v, c, stem); err != nil {
+			text = fmt.Sprintf("%s is none of %s.\n", stem, d.takes())
+		} else {
+			e.drop()
+		}
+		return entry{key: makeWhy(text), data: []byte(text)}, nil
+	}
 	return entry{}, unix.ENOENT
+}
+
+// takes says which names there are in the folder; "": any path.
+func (d makeRoot) takes() string {
+	switch {
+	case d.at == "":
+		return "cast, consolidated, gguf, merge, shard, sharded_state and soup"
+	case d.at == "cast", d.at == "gguf":
+		return "bf16, f16 and f32"
+	case d.at == "shard":
+		return fmt.Sprintf("tp=2 to tp=%d", plans.MaxRanks)
+	case d.at == "sharded_state":
+		return fmt.Sprintf("tp=1 to tp=%d", plans.MaxRanks)
+	case d.how.kind == makeShard:
+		return fmt.Sprintf("rank-0 to rank-%d", d.how.ranks-1)
+	case d.at == "soup":
+		return "mean and sum"
+	case d.how.kind == makeSum, d.how.kind == makeAdapter:
+		return "the numbers that a file may be weighed by, such as 0.5, -1 or 1e-3"
+	}
+	return ""
 }
 
 // list lists one of the numbers that there are, where there are many: who walks through all folders is to

@@ -294,7 +294,9 @@ func (file madeNames) why(v *Virtual, c *tree.Asker, name string) (entry, error)
 	case err != nil:
 		return entry{}, err
 	default:
-		if w.made != nil {
+		if w.link != nil {
+			text = fmt.Sprintf("%s is there, as a link to itself: nothing is made of it.\n", name)
+		} else if w.made != nil {
 			text = fmt.Sprintf("%s is there, and has %d bytes.\n", name, w.made.size)
 		}
 		w.drop()
