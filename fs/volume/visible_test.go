@@ -226,7 +226,8 @@ func (s sources) lists(p string) bool {
 	kind, rest, _ := strings.Cut(below, "/")
 	switch kind {
 	case "make":
-		fixed := []string{"", "cast", "gguf", "merge", "shard", "shard/tp=2", "sharded_state", "soup", "soup/sum"}
+		fixed := []string{"", "cast", "gguf", "merge", "shard", "shard/tp=2", "sharded_state", "soup",
+			"soup/sum"}
 		return slices.Contains(fixed, rest) || s.read(virtual.MadeOf(rest))
 	case "tensors":
 		return s.read(rest)
