@@ -105,6 +105,40 @@ func TestDeltaSweepGrace(t *testing.T) {
 	}
 }
 
+// What waits is what a sweep without grace takes: with the bases that only deltas keep which are too young,
+// in old segments, too.
+func TestDeltaSweepTellsWhatWaits(t *testing.T) {
+	const n = 8
+	for old := range n {
+		for _, last := range []bool{false, true} { // a version that is wanted
+			now := time.Unix(1_700_000_000, 0)
+			s := open(t, newMem(), newIndex(), Options{SegmentSize: 2 << 10, Now: func() time.Time { return now }})
+			for v := range n {
+				if v == old {
+					if err := s.roll(); err != nil {
+						t.Fatal(err)
+					}
+					now = now.Add(48 * time.Hour)
+				}
+				b := s.Begin()
+				evolve(t, b, 1, v)
+				commit(t, b)
+			}
+			want := keeping(map[[2]int]bool{{1, n - 1}: last})
+			day := SweepOptions{Grace: 24 * time.Hour, DryRun: true}
+			dry := sweepNow(t, s, day, want)
+			day.DryRun = false
+			did := sweepNow(t, s, day, want)
+			if dry.Waits != did.Waits || dry.Room != did.Room {
+				t.Errorf("%d are old: %+v, dry %+v", old, did, dry)
+			}
+			if all := sweepNow(t, s, SweepOptions{MaxUnused: 1}, want); did.Waits != all.Room || old == 0 && all.Room == 0 {
+				t.Errorf("%d are old: %d wait, %d go", old, did.Waits, all.Room)
+			}
+		}
+	}
+}
+
 // A dead delta that is put again while a sweep takes its base, at whatever point, is there afterwards.
 func TestDeltaRevivedDuringSweep(t *testing.T) {
 	for at := 0; ; at++ {

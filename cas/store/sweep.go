@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 	"time"
 
@@ -38,9 +39,11 @@ type SweepStats struct {
 	Young    int // within the grace period
 	Skipped  int // without an intact footer, or unreadable: see Check
 
-	Live  segment.Tally // records that are wanted, in the segments that it looked at
-	Dead  segment.Tally // records that are not, and went
-	Waits int64         // bytes that those within the grace period hold, and that nothing wants
+	Live segment.Tally // records that are wanted, in the segments that it looked at
+	Dead segment.Tally // records that are not, and went
+	// Waits is the room of the records that a sweep without grace would take besides: those that nothing wants
+	// in the segments within the grace period, and in all segments what only these are stored against.
+	Waits int64
 	// Freed is how many bytes the disk got back, Copied how many were written to that end, and Room what the
 	// records of Dead took, with their headers; of a dry run there is Room alone.
 	Freed, Copied, Room int64
@@ -90,7 +93,7 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	s.passes.sweeping.Lock() // of a compaction a moment at a time
 	defer s.passes.sweeping.Unlock()
 	m := &Marking{s: s, marked: spilled.NewSet(s.opt.Spill)}
-	w := sweep{s: s, opt: opt, marked: m.marked}
+	w := sweep{s: s, opt: opt, marked: m.marked, waits: spilled.NewSet(s.opt.Spill)}
 
 	// From here on what is put is wanted: the mark may have been where it is named already.
 	s.pins.beginSweep()
@@ -123,7 +126,7 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 		_, err = w.segments(ctx, again)
 	}
 	if opt.DryRun || opt.Grace > 0 {
-		w.tails()
+		w.tails(ctx, numbers)
 	}
 	if w.spared && w.err == nil {
 		w.err = fmt.Errorf("%s cannot be read, nor which chunks its own are stored against: none was removed "+
@@ -187,7 +190,8 @@ type sweep struct {
 	opt      SweepOptions
 	deadline time.Time
 	marked   *spilled.Set
-	keep     bool // whatever is in the index is wanted
+	waits    *spilled.Set // of marked: what is wanted within the grace period alone
+	keep     bool         // whatever is in the index is wanted
 	// blind is a segment of which it cannot be read what its deltas need; 0: there is none. spared: chunks
 	// stay because of it.
 	blind  uint32
@@ -245,6 +249,7 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 	if w.opt.DryRun {
 		w.st.Dead.Add(dead)
 		w.st.Room += deadRoom
+		w.st.Waits += p.waiting()
 		return nil
 	}
 	body := ft.Start() - segment.FileHeaderSize
@@ -260,9 +265,15 @@ func (w *sweep) segment(ctx context.Context, n uint32) error {
 			return err
 		}
 	case dead.Records == 0 && !p.r.LacksHoles(p.recs, ft):
+		w.st.Waits += p.waiting()
 		return nil
 	}
-	return p.reshape()
+	waits := p.waiting() // what was moved waits where it is now
+	err = p.reshape()
+	if err == nil {
+		w.st.Waits += waits
+	}
+	return err
 }
 
 // young counts what would go of a segment that is left alone.
@@ -273,13 +284,22 @@ func (p *part) young() error {
 	err := p.judge()
 	_, room := p.tally(false)
 	w.st.Young++
-	w.st.Waits += room
+	w.st.Waits += room + p.waiting()
 	return err
 }
 
-// tails counts what of the segments that are being written would go once they are sealed.
-func (w *sweep) tails() {
+// tails counts what of the segments that are being written would go once they are sealed, and looks at those
+// that were sealed since the sweep began.
+func (w *sweep) tails(ctx context.Context, began []uint32) {
 	tails, _ := w.s.appender.tails.All()
+	if now, err := w.s.appender.tails.Sealed(); err == nil && w.opt.Grace > 0 {
+		since := slices.DeleteFunc(now, func(n uint32) bool {
+			return slices.Contains(began, n) ||
+				slices.ContainsFunc(tails, func(t *segment.Tail) bool { return t.Number() == n })
+		})
+		w.st.Segments += len(since)
+		_, _ = w.segments(ctx, since)
+	}
 	for _, t := range tails {
 		p := &part{sweep: w, n: t.Number(), recs: t.Records()}
 		w.st.Segments += min(len(p.recs), 1)

@@ -22,6 +22,7 @@ type deltaRecord struct {
 	loc   cas.Location
 	codec byte
 	kept  bool // whether it is wanted or not
+	young bool // kept, but only within the grace period
 	done  bool // its base is marked
 }
 
@@ -47,6 +48,8 @@ func Deltas(ctx context.Context, s *Store, f func(h cas.Hash, loc cas.Location, 
 // are put from here on are in use: a batch that depends on one that another is storing has no pins on its
 // bases, but then the record was looked at here.
 //
+// What only the young ones need, and what that needs, is in waits, too: a sweep without grace would take it.
+//
 // An error says that it cannot be told which bases are needed. A delta whose own record is damaged needs
 // none. What one needs that the disk does not read may be any chunk: then blind says so, and the sweep takes
 // no chunk that the index has.
@@ -57,6 +60,7 @@ func (w *sweep) bases(ctx context.Context) error {
 		// First those that are being written: one that is sealed meanwhile is looked at twice, not never.
 		not, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix(), func(d deltaRecord) error {
 			d.kept = d.kept && (sealed || w.opt.Grace > 0 || !w.opt.DryRun) // else it would be sealed first
+			d.young = d.young && w.opt.Grace > 0
 			*ds.New() = d
 			return nil
 		})
@@ -65,18 +69,8 @@ func (w *sweep) bases(ctx context.Context) error {
 		}
 		unread = append(unread, not...)
 	}
-	for again := true; again; {
-		again = false
-		if err := ds.Each(func(d *deltaRecord) error {
-			k := keyOf(d.hash)
-			if d.done || !d.kept && !w.marked.MayHave(k) && !w.s.pins.inUse(k) {
-				return nil
-			}
-			d.done = true
-			more, err := w.needs(ctx, d.hash, d.loc)
-			again = again || more
-			return err
-		}); err != nil {
+	for _, young := range []bool{false, true} {
+		if err := w.follow(ctx, ds, young); err != nil {
 			return err
 		}
 	}
@@ -88,8 +82,29 @@ func (w *sweep) bases(ctx context.Context) error {
 	return w.marked.Err()
 }
 
+// follow marks the bases of deltas that stay, and theirs; first without those that stay because they are young.
+func (w *sweep) follow(ctx context.Context, ds *spilled.Slab[deltaRecord], young bool) error {
+	for again := true; again; {
+		again = false
+		if err := ds.Each(func(d *deltaRecord) error {
+			k := keyOf(d.hash)
+			kept := d.kept && (young || !d.young)
+			if d.done || !kept && !w.marked.MayHave(k) && !w.s.pins.inUse(k) {
+				return nil
+			}
+			d.done = true
+			more, err := w.needs(ctx, d.hash, d.loc, young)
+			again = again || more
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // needs marks the bases of a delta that stays, and reports whether one was not marked before.
-func (w *sweep) needs(ctx context.Context, h cas.Hash, loc cas.Location) (more bool, err error) {
+func (w *sweep) needs(ctx context.Context, h cas.Hash, loc cas.Location, young bool) (more bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -105,7 +120,13 @@ func (w *sweep) needs(ctx context.Context, h cas.Hash, loc cas.Location) (more b
 		return false, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", loc.Segment, err)
 	}
 	for _, h := range b.Hashes() {
-		more = w.marked.Add(keyOf(h)) || more
+		if !w.marked.Add(keyOf(h)) {
+			continue
+		}
+		more = true
+		if young {
+			w.waits.Add(keyOf(h))
+		}
 	}
 	return more, nil
 }
@@ -139,21 +160,21 @@ func (w *sweep) suspect(ds *spilled.Slab[deltaRecord], unread []uint32) error {
 }
 
 // deltasIn calls f with the deltas of the segments that are sealed, or of those that are being written. All
-// are kept of those that were sealed after the deadline. unread are the segments that may have more of them.
+// are kept, as young, of those that were sealed after the deadline. unread are the segments that may have more of them.
 func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64, f func(deltaRecord) error) (
 	unread []uint32, err error) {
 	var own error // f's, or the context's
-	add := func(n uint32, rec *segment.Record, kept bool) {
+	add := func(n uint32, rec *segment.Record, kept, young bool) {
 		if own == nil && rec.Kind.Indexed() && codec.NeedsBase(rec.Codec) {
 			own = cmp.Or(ctx.Err(), f(deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location,
-				codec: rec.Codec, kept: kept}))
+				codec: rec.Codec, kept: kept, young: young}))
 		}
 	}
 	if !sealed {
 		tails, _ := s.appender.tails.All()
 		for _, t := range tails {
 			for _, rec := range t.Records() {
-				add(t.Number(), &rec, true)
+				add(t.Number(), &rec, true, true)
 			}
 		}
 		return nil, own
@@ -181,9 +202,10 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64, f fun
 }
 
 // listed calls f with the records of a segment that is not being written. kept: it was sealed after the
-// deadline, or has no footer, so that no sweep changes it. An error that disk.Unreadable knows says that
+// deadline, and is young, or has no footer, so that no sweep changes it. An error that disk.Unreadable knows says that
 // there may be more.
-func (s *Store) listed(n uint32, deadline int64, f func(n uint32, rec *segment.Record, kept bool)) error {
+func (s *Store) listed(n uint32, deadline int64,
+	f func(n uint32, rec *segment.Record, kept, young bool)) error {
 	r, err := segment.Open(s.fs, s.dir, s.segment(n))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -193,6 +215,7 @@ func (s *Store) listed(n uint32, deadline int64, f func(n uint32, rec *segment.R
 	}
 	defer r.Close()
 	return r.EachOrScan(func(sealed time.Time, rec *segment.Record) {
-		f(n, rec, sealed.IsZero() || sealed.Unix() > deadline)
+		young := !sealed.IsZero() && sealed.Unix() > deadline
+		f(n, rec, sealed.IsZero() || young, young)
 	})
 }

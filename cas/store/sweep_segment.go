@@ -108,6 +108,17 @@ func (p *part) tally(stay bool) (t segment.Tally, room int64) {
 	return t, room
 }
 
+// waiting is the room of the records that stay for the grace period alone.
+func (p *part) waiting() (room int64) {
+	for i := range p.recs {
+		if k := keyOf(p.recs[i].Hash); p.fates[i] == stays && p.waits != nil && p.waits.Has(k) &&
+			!p.s.pins.inUse(k) {
+			room += segment.Size(int(p.recs[i].Stored))
+		}
+	}
+	return room
+}
+
 // move copies the records that stay to the segment that is being written, as long as there is room on the
 // disk: not the last of it, of which the index and the footers need some. What cannot be read stays.
 func (p *part) move(ctx context.Context) {

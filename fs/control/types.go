@@ -271,7 +271,7 @@ type Pruned struct {
 	DryRun   bool `json:"dry_run"`
 	Segments int  `json:"segments"`
 	Young    int  `json:"young_segments"` // left alone: written within the grace period
-	// bytes in these that nothing needs any more
+	// bytes that no file needs, and a prune without grace would take: in these, and what these need elsewhere
 	YoungBytes int64 `json:"young_bytes"`
 	Damaged    int   `json:"damaged_segments"` // left alone: see check
 	// chunks, lists and manifests in use, in the segments looked at

@@ -155,7 +155,7 @@ func Pruned(w io.Writer, p *control.Pruned, grace time.Duration) {
 	}
 	bases(w, p)
 	if p.YoungBytes > 0 {
-		fmt.Fprintf(w, "%s that no file needs is younger than --grace %s and stays; `ckptfs prune --grace 0` takes it now\n",
+		fmt.Fprintf(w, "%s that no file needs stays: it is younger than --grace %s, or what is younger needs it; `ckptfs prune --grace 0` takes it now\n",
 			text.Bytes(p.YoungBytes), Span(grace))
 	}
 	if looked := p.Segments - p.Young - p.Damaged; looked > 0 {
