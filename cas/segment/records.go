@@ -3,6 +3,7 @@ package segment
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -58,9 +59,17 @@ func Numbers(fsys disk.FS, dir string) ([]uint32, error) {
 
 // EachOrScan calls f with the records of a segment, and with when it was sealed: those of its footer or,
 // where that is not intact, those that a scan finds, with the zero time; it may be called with some twice.
-// The error is the disk's; there may be more then.
-func (r *Reader) EachOrScan(f func(sealed time.Time, rec *Record)) error {
-	_, err := r.EachOf(func(ft *Footer, rec *Record) { f(ft.Sealed, rec) })
+// One that is not there has none. The error is the disk's; there may be more then.
+func EachOrScan(fsys disk.FS, dir string, id ID, f func(sealed time.Time, rec *Record)) error {
+	r, err := Open(fsys, dir, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = r.EachOf(func(ft *Footer, rec *Record) { f(ft.Sealed, rec) })
 	if err == nil {
 		return nil
 	}

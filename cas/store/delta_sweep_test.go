@@ -112,7 +112,8 @@ func TestDeltaSweepTellsWhatWaits(t *testing.T) {
 	for old := range n {
 		for _, last := range []bool{false, true} { // a version that is wanted
 			now := time.Unix(1_700_000_000, 0)
-			s := open(t, newMem(), newIndex(), Options{SegmentSize: 2 << 10, Now: func() time.Time { return now }})
+			clock := func() time.Time { return now }
+			s := open(t, newMem(), newIndex(), Options{SegmentSize: 2 << 10, Now: clock})
 			for v := range n {
 				if v == old {
 					if err := s.roll(); err != nil {
@@ -132,7 +133,8 @@ func TestDeltaSweepTellsWhatWaits(t *testing.T) {
 			if dry.Waits != did.Waits || dry.Room != did.Room {
 				t.Errorf("%d are old: %+v, dry %+v", old, did, dry)
 			}
-			if all := sweepNow(t, s, SweepOptions{MaxUnused: 1}, want); did.Waits != all.Room || old == 0 && all.Room == 0 {
+			all := sweepNow(t, s, SweepOptions{MaxUnused: 1}, want)
+			if did.Waits != all.Room || old == 0 && all.Room == 0 {
 				t.Errorf("%d are old: %d wait, %d go", old, did.Waits, all.Room)
 			}
 		}

@@ -41,8 +41,8 @@ type SweepStats struct {
 
 	Live segment.Tally // records that are wanted, in the segments that it looked at
 	Dead segment.Tally // records that are not, and went
-	// Waits is the room of the records that a sweep without grace would take besides: those that nothing wants
-	// in the segments within the grace period, and in all segments what only these are stored against.
+	// Waits is the room of the records that a sweep without grace would take besides: of segments within the
+	// grace period what nothing wants, and of all segments what only that is stored against.
 	Waits int64
 	// Freed is how many bytes the disk got back, Copied how many were written to that end, and Room what the
 	// records of Dead took, with their headers; of a dry run there is Room alone.
@@ -93,7 +93,10 @@ func (s *Store) Sweep(ctx context.Context, opt SweepOptions, mark Mark) (SweepSt
 	s.passes.sweeping.Lock() // of a compaction a moment at a time
 	defer s.passes.sweeping.Unlock()
 	m := &Marking{s: s, marked: spilled.NewSet(s.opt.Spill)}
-	w := sweep{s: s, opt: opt, marked: m.marked, waits: spilled.NewSet(s.opt.Spill)}
+	w := sweep{s: s, opt: opt, marked: m.marked}
+	if opt.Grace > 0 {
+		w.waits = spilled.NewSet(s.opt.Spill)
+	}
 
 	// From here on what is put is wanted: the mark may have been where it is named already.
 	s.pins.beginSweep()
@@ -288,18 +291,15 @@ func (p *part) young() error {
 	return err
 }
 
-// tails counts what of the segments that are being written would go once they are sealed, and looks at those
-// that were sealed since the sweep began.
+// tails looks at segments that were sealed since the sweep began, and counts what of those that are being
+// written would go once they are sealed.
 func (w *sweep) tails(ctx context.Context, began []uint32) {
-	tails, _ := w.s.appender.tails.All()
 	if now, err := w.s.appender.tails.Sealed(); err == nil && w.opt.Grace > 0 {
-		since := slices.DeleteFunc(now, func(n uint32) bool {
-			return slices.Contains(began, n) ||
-				slices.ContainsFunc(tails, func(t *segment.Tail) bool { return t.Number() == n })
-		})
-		w.st.Segments += len(since)
-		_, _ = w.segments(ctx, since)
+		now = slices.DeleteFunc(now, func(n uint32) bool { return slices.Contains(began, n) })
+		w.st.Segments += len(now)
+		_, _ = w.segments(ctx, now)
 	}
+	tails, _ := w.s.appender.tails.All()
 	for _, t := range tails {
 		p := &part{sweep: w, n: t.Number(), recs: t.Records()}
 		w.st.Segments += min(len(p.recs), 1)

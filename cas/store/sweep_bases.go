@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -21,8 +20,8 @@ type deltaRecord struct {
 	hash  cas.Hash
 	loc   cas.Location
 	codec byte
-	kept  bool // whether it is wanted or not
-	young bool // kept, but only within the grace period
+	left  bool // in a segment without a footer, which no sweep changes: it stays
+	young bool // it stays for the grace period
 	done  bool // its base is marked
 }
 
@@ -59,8 +58,7 @@ func (w *sweep) bases(ctx context.Context) error {
 	for _, sealed := range []bool{false, true} {
 		// First those that are being written: one that is sealed meanwhile is looked at twice, not never.
 		not, err := w.s.deltasIn(ctx, sealed, w.deadline.Unix(), func(d deltaRecord) error {
-			d.kept = d.kept && (sealed || w.opt.Grace > 0 || !w.opt.DryRun) // else it would be sealed first
-			d.young = d.young && w.opt.Grace > 0
+			d.young = d.young && (sealed || w.opt.Grace > 0 || !w.opt.DryRun) // else it would be sealed first
 			*ds.New() = d
 			return nil
 		})
@@ -82,14 +80,14 @@ func (w *sweep) bases(ctx context.Context) error {
 	return w.marked.Err()
 }
 
-// follow marks the bases of deltas that stay, and theirs; first without those that stay because they are young.
+// follow marks the bases of deltas that stay, and theirs: without those that stay because they are young, or
+// with them.
 func (w *sweep) follow(ctx context.Context, ds *spilled.Slab[deltaRecord], young bool) error {
 	for again := true; again; {
 		again = false
 		if err := ds.Each(func(d *deltaRecord) error {
 			k := keyOf(d.hash)
-			kept := d.kept && (young || !d.young)
-			if d.done || !kept && !w.marked.MayHave(k) && !w.s.pins.inUse(k) {
+			if d.done || !d.left && !(young && d.young) && !w.marked.MayHave(k) && !w.s.pins.inUse(k) {
 				return nil
 			}
 			d.done = true
@@ -104,7 +102,8 @@ func (w *sweep) follow(ctx context.Context, ds *spilled.Slab[deltaRecord], young
 }
 
 // needs marks the bases of a delta that stays, and reports whether one was not marked before.
-func (w *sweep) needs(ctx context.Context, h cas.Hash, loc cas.Location, young bool) (more bool, err error) {
+func (w *sweep) needs(ctx context.Context, h cas.Hash, loc cas.Location, young bool) (
+	more bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -120,11 +119,9 @@ func (w *sweep) needs(ctx context.Context, h cas.Hash, loc cas.Location, young b
 		return false, fmt.Errorf("segment %08d: which chunks are needed cannot be told: %w", loc.Segment, err)
 	}
 	for _, h := range b.Hashes() {
-		if !w.marked.Add(keyOf(h)) {
-			continue
-		}
-		more = true
-		if young {
+		added := w.marked.Add(keyOf(h))
+		more = more || added
+		if added && young && w.waits != nil {
 			w.waits.Add(keyOf(h))
 		}
 	}
@@ -159,22 +156,22 @@ func (w *sweep) suspect(ds *spilled.Slab[deltaRecord], unread []uint32) error {
 	return err
 }
 
-// deltasIn calls f with the deltas of the segments that are sealed, or of those that are being written. All
-// are kept, as young, of those that were sealed after the deadline. unread are the segments that may have more of them.
+// deltasIn calls f with the deltas of the segments that are sealed, or of those that are being written. Young
+// are all of those that were sealed after the deadline. unread are the segments that may have more of them.
 func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64, f func(deltaRecord) error) (
 	unread []uint32, err error) {
 	var own error // f's, or the context's
-	add := func(n uint32, rec *segment.Record, kept, young bool) {
+	add := func(n uint32, rec *segment.Record, left, young bool) {
 		if own == nil && rec.Kind.Indexed() && codec.NeedsBase(rec.Codec) {
 			own = cmp.Or(ctx.Err(), f(deltaRecord{hash: rec.Hash, loc: rec.Entry(n).Location,
-				codec: rec.Codec, kept: kept, young: young}))
+				codec: rec.Codec, left: left, young: young}))
 		}
 	}
 	if !sealed {
 		tails, _ := s.appender.tails.All()
 		for _, t := range tails {
 			for _, rec := range t.Records() {
-				add(t.Number(), &rec, true, true)
+				add(t.Number(), &rec, false, true)
 			}
 		}
 		return nil, own
@@ -187,7 +184,9 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64, f fun
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		err := s.listed(n, deadline, add)
+		err := segment.EachOrScan(s.fs, s.dir, s.segment(n), func(sealed time.Time, rec *segment.Record) {
+			add(n, rec, sealed.IsZero(), sealed.Unix() > deadline)
+		})
 		if own != nil {
 			return nil, own
 		}
@@ -199,23 +198,4 @@ func (s *Store) deltasIn(ctx context.Context, sealed bool, deadline int64, f fun
 		}
 	}
 	return unread, nil
-}
-
-// listed calls f with the records of a segment that is not being written. kept: it was sealed after the
-// deadline, and is young, or has no footer, so that no sweep changes it. An error that disk.Unreadable knows says that
-// there may be more.
-func (s *Store) listed(n uint32, deadline int64,
-	f func(n uint32, rec *segment.Record, kept, young bool)) error {
-	r, err := segment.Open(s.fs, s.dir, s.segment(n))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return r.EachOrScan(func(sealed time.Time, rec *segment.Record) {
-		young := !sealed.IsZero() && sealed.Unix() > deadline
-		f(n, rec, sealed.IsZero() || young, young)
-	})
 }
