@@ -132,6 +132,9 @@ func namesIn(dir string) ([]string, error) {
 }
 
 func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinfo.Info) error {
+	if err := place.Nested(c.store, mounts); err != nil && !c.readOnly {
+		return exit.With(exit.NotStore, fmt.Errorf("store %w", err))
+	}
 	st, err := os.Stat(c.store)
 	if errors.Is(err, fs.ErrNotExist) && c.readOnly {
 		return exit.With(exit.NotStore, fmt.Errorf("store %s does not exist, and a mount for reading makes none: mount it without --read-only", c.store))

@@ -293,6 +293,30 @@ func TestAdoptStored(t *testing.T) {
 	}
 }
 
+// A store in another one's mount or folder could not pack: it is neither made nor mounted.
+func TestStoreInStore(t *testing.T) {
+	m := mounttest.New(t)
+	up := filepath.Dir(m.Dir)
+	m.Must(os.Mkdir(filepath.Join(up, "folder"), 0o755))
+	for store, says := range map[string]string{
+		m.Path("new"):                         m.Path("new") + " lies in " + m.Dir + ", where the store " + m.Store + " is mounted",
+		filepath.Join(m.Store, "tree", "new"): "lies in the folder of the store " + m.Store,
+	} {
+		for _, args := range [][]string{
+			{"adopt", "--store", store, filepath.Join(up, "folder")}, {"mount", "--mkdir", store, filepath.Join(up, "at")},
+		} {
+			out, code := m.RunFails(args...)
+			if code != 8 && code != 3 {
+				t.Errorf("%s: exit code %d: %s", args, code, out)
+			}
+			mounttest.WantSaid(t, out, says, "give a folder outside")
+			if _, err := os.Lstat(store); !os.IsNotExist(err) {
+				t.Errorf("%s: %v", args, err)
+			}
+		}
+	}
+}
+
 // A copy that cannot be written names its place, and what to do on a full disk.
 func TestLeaveCopyFails(t *testing.T) {
 	mounttest.NeedRoot(t, "mounts")

@@ -129,7 +129,7 @@ func (a *adopt) run(ctx context.Context) (err error) {
 		}
 		return a.end(d)
 	}
-	if err := clear(a.store, a.dir); err != nil {
+	if err := errors.Join(clear(a.store, a.dir), a.nested()); err != nil {
 		return err
 	}
 	if m != nil && !begun {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -73,6 +74,21 @@ func (a *adopt) places(moves bool) error {
 	}
 	return a.Unfit(fmt.Sprintf("%s and %s are on different disks: --store names a store on the same disk, where the folder moves to, "+
 		"or on another one, which it is copied to", a.dir, a.store))
+}
+
+// nested fails for a store that was named and lies in another one. Of one beside the folder places says more.
+func (a *adopt) nested() error {
+	if !a.chosen {
+		return nil
+	}
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return fmt.Errorf("read the list of mounts: %w", err)
+	}
+	if err := place.Nested(a.store, mounts); err != nil {
+		return a.Unfit("the store " + err.Error())
+	}
+	return nil
 }
 
 // refuse is the error of a folder that has files of a kind.

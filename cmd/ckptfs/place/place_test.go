@@ -174,3 +174,27 @@ func TestFindInNewerStore(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
+
+// A store that lies in the mount, or the folder, of another is found out, whether it is there yet or not.
+func TestNested(t *testing.T) {
+	store := placetest.MakeStore(t)
+	dir := placetest.RealDir(t)
+	mounts := placetest.MountTable(t, "/ / ext4 /dev/sda", "/ "+dir+"/mnt fuse.ckptfs /stores/one",
+		"/ "+dir+"/mnt/disk tmpfs none")
+	for path, says := range map[string]string{
+		dir + "/mnt/new":        dir + "/mnt/new lies in " + dir + "/mnt, where the store /stores/one is mounted",
+		dir + "/mnt/runs/new":   "give a folder outside of the mount",
+		dir + "/mnt":            "give a folder outside of the mount",
+		store + "/new":          "lies in the folder of the store " + store,
+		store + "/tree/new":     "lies in the folder of the store " + store,
+		store + "/segments/new": "is one of the store's own files",
+		dir + "/mntx":           "",
+		dir + "/mnt/disk/new":   "",
+		store:                   "",
+	} {
+		err := Nested(path, mounts)
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
