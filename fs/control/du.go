@@ -54,6 +54,8 @@ type Du struct {
 	Use
 	// the part of AloneBytes that a prune with DefaultGrace leaves alone for now
 	YoungBytes int64 `json:"young_bytes"`
+	// Unmounted: the store is not, so that nothing of it is being packed
+	Unmounted bool `json:"unmounted,omitempty"`
 	// Parts are the paths, or what is in the folder that is the only one, or what each user owns: those that
 	// take most. Records are counted in each part that needs them.
 	Parts     []Use `json:"parts"`

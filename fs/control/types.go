@@ -206,6 +206,10 @@ type Queue struct {
 type Waiting struct {
 	Queue
 	Why string `json:"why,omitempty"`
+	// Unknown: there are more, perhaps: the daemon has not looked at all names since it started
+	Unknown bool `json:"unknown,omitempty"`
+	// Unmounted: the store is not mounted. Nothing is packed, and it is not looked what is to be
+	Unmounted bool `json:"unmounted,omitempty"`
 }
 
 // Failure is a file that could not be packed, or whose local copy could not be evicted, and is tried again.

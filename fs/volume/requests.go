@@ -38,7 +38,8 @@ func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Waiting = control.Waiting{Queue: backlogOf(q.v).all, Why: q.v.queue.Status().Waits}
+	s.Waiting = control.Waiting{Queue: backlogOf(q.v).all, Why: q.v.queue.Status().Waits,
+		Unmounted: q.v.mount().mode == "", Unknown: looking(q.v) != nil}
 	s.PinnedBytes = q.v.hot.HeldBytes()
 	return s, nil
 }
@@ -46,7 +47,11 @@ func (q *Requests) Stats(ctx context.Context) (*control.Stats, error) {
 // Du says what files take, and what removing them gives back.
 func (q *Requests) Du(ctx context.Context, o control.DuOptions) (*control.Du, error) {
 	q.v.sharing.appear(ctx, o.Paths...)
-	return q.v.usage.Du(ctx, o)
+	d, err := q.v.usage.Du(ctx, o)
+	if err == nil {
+		d.Unmounted = q.v.mount().mode == ""
+	}
+	return d, err
 }
 
 // Check looks for damage and changes nothing.

@@ -303,7 +303,8 @@ func TestStoreInStore(t *testing.T) {
 		filepath.Join(m.Store, "tree", "new"): "lies in the folder of the store " + m.Store,
 	} {
 		for _, args := range [][]string{
-			{"adopt", "--store", store, filepath.Join(up, "folder")}, {"mount", "--mkdir", store, filepath.Join(up, "at")},
+			{"adopt", "--store", store, filepath.Join(up, "folder")},
+			{"mount", "--mkdir", store, filepath.Join(up, "at")},
 		} {
 			out, code := m.RunFails(args...)
 			if code != 8 && code != 3 {

@@ -102,7 +102,14 @@ func printDu(w io.Writer, d *control.Du, as map[string]string, byUser bool) {
 	}
 	rows = append(rows, useRow(total, &d.Use))
 	text.Table(w, []string{head, ">FILES", ">SIZE", ">STORED", ">ALONE", ">LOCAL"}, rows)
-	fmt.Fprintf(w, "Removing %s gives back %s.\n", text.Printable(total), Removal(d))
+	removed := text.Printable(total)
+	if d.Name == "" { // the store itself is not to be removed
+		removed = "all these files"
+	}
+	fmt.Fprintf(w, "Removing %s gives back %s.\n", removed, Removal(d))
+	if d.Unmounted && d.StoredBytes == 0 && d.LocalBytes > 0 {
+		fmt.Fprintln(w, "Nothing of it is packed: a store packs while it is mounted.")
+	}
 	shared := d.StoredBytes - d.AloneBytes
 	if shared == 0 {
 		return

@@ -48,6 +48,33 @@ and 3 more
 	}
 }
 
+// Of a whole store nothing invites to remove the store, and where nothing is packed yet it says when it will be.
+func TestPrintDuOfStore(t *testing.T) {
+	d := &control.Du{Unmounted: true,
+		Use: control.Use{Files: 2, LogicalBytes: 96, LocalBytes: 96, FreedBytes: 96}}
+	var out strings.Builder
+	printDu(&out, d, map[string]string{"": "/models.ckptfs"}, false)
+	want := "Removing all these files gives back 96 B at once, and 0 B by `ckptfs prune`.\n" +
+		"Nothing of it is packed: a store packs while it is mounted.\n"
+	if !strings.HasSuffix(out.String(), want) {
+		t.Error(out.String())
+	}
+}
+
+// What is not looked at yet is not said to stay as it is.
+func TestStatsUnknown(t *testing.T) {
+	st := &control.Stats{LogicalBytes: 96, PlainBytes: 96}
+	st.Waiting.Unmounted = true
+	for _, says := range []string{"packs what is not packed once it is", "looks at all names still"} {
+		var out strings.Builder
+		Stats(&out, st)
+		if s := out.String(); !strings.Contains(s, says) || !strings.Contains(s, "0 B packed, 96 B not packed") {
+			t.Error(s)
+		}
+		st.Waiting.Unmounted, st.Waiting.Unknown = false, true
+	}
+}
+
 func TestDeltas(t *testing.T) {
 	st := &control.Stats{Encoded: control.Encoded{Deltas: 949, DeltaRawBytes: 176 << 20, DeltaBytes: 90 << 20,
 		BaseBytes: 25 << 20}}

@@ -49,7 +49,10 @@ func Stats(w io.Writer, st *control.Stats) {
 // logical is what files are by their sizes.
 func logical(st *control.Stats) string {
 	s := fmt.Sprintf("%s, %s packed", text.Bytes(st.LogicalBytes), text.Bytes(st.PackedBytes))
-	if kept := st.PlainBytes - st.Waiting.Bytes; kept > 0 {
+	switch kept := st.PlainBytes - st.Waiting.Bytes; {
+	case kept > 0 && (st.Waiting.Unknown || st.Waiting.Unmounted):
+		s += ", " + text.Bytes(kept) + " not packed"
+	case kept > 0:
 		s += ", " + text.Bytes(kept) + " kept as it is"
 	}
 	return s
@@ -116,6 +119,13 @@ func local(st *control.Stats) string {
 
 // waiting is what is not packed yet, and is to be.
 func waiting(st *control.Stats) string {
+	switch {
+	case st.PlainBytes == 0:
+	case st.Waiting.Unmounted:
+		return "not known: the store is not mounted, and packs what is not packed once it is"
+	case st.Waiting.Unknown:
+		return "not known yet: the daemon looks at all names still"
+	}
 	if st.Waiting.Files == 0 {
 		return ""
 	}

@@ -69,6 +69,13 @@ func Status(w io.Writer, st *control.Status) {
 	if st.HotSize < 0 {
 		hot = "not bounded"
 	}
+	queue := fmt.Sprintf("%s, %s", Plural(int64(st.Queue.Files), "file"), Bytes(st.Queue.Bytes))
+	copies := fmt.Sprintf("%s of packed files, %s", Bytes(st.ResidentBytes), hot)
+	packing := namesOf(st.Packing)
+	if st.Mode == control.ModeUnmounted { // who looks for a moment does not look at all names
+		queue, unpacked, copies = "", "", ""
+		packing = "not now: once the store is mounted the daemon looks at all names, and packs what is not packed"
+	}
 	Pairs(w,
 		"store", Printable(st.Store),
 		"mounted", mounted,
@@ -77,17 +84,16 @@ func Status(w io.Writer, st *control.Status) {
 		"kernels", st.Kernels,
 		"reads", readsText(st.ComparesBLAKE3),
 		"metrics", metrics,
-		"looking", lookingText(st.Looking),
-		"queue", fmt.Sprintf("%s, %s", Plural(int64(st.Queue.Files), "file"),
-			Bytes(st.Queue.Bytes)),
-		"packing", namesOf(st.Packing),
+		"looking", lookingText(st),
+		"queue", queue,
+		"packing", packing,
 		"waits", waits,
 		"not packed", unpacked,
 		"ids", idsText(st),
 		"disk", diskText(&st.Upkeep),
 		"pruned", prunedText(st.LastPrune),
 		"checked", checkedText(st.LastCheck, paint),
-		"copies", fmt.Sprintf("%s of packed files, %s", Bytes(st.ResidentBytes), hot),
+		"copies", copies,
 		"pinned", pinnedText(st),
 		"open files", fmt.Sprint(st.OpenFiles),
 		"recovery", Printable(st.Recovery),
@@ -123,12 +129,12 @@ func readsText(slower bool) string {
 	return "compare BLAKE3, which takes longer, as in a store that was copied; a `ckptfs check --read-data` of the mount that finds no damage ends that"
 }
 
-// lookingText says how far the start is.
-func lookingText(files *int64) string {
-	if files == nil {
+// lookingText says how far the start is; nothing of a store that no daemon has.
+func lookingText(st *control.Status) string {
+	if st.Looking == nil || st.Mode == control.ModeUnmounted {
 		return ""
 	}
-	return fmt.Sprintf("at all names, %s so far; before that it is not known how much waits", Plural(*files, "file"))
+	return fmt.Sprintf("at all names, %s so far; before that it is not known how much waits", Plural(*st.Looking, "file"))
 }
 
 // idsText says what is not found by its artifact id yet, and that nobody needs to wait for it; nothing of a

@@ -29,4 +29,11 @@ func TestStatusOfAnUnmountedStore(t *testing.T) {
 	if s := b.String(); strings.Contains(s, "waits") {
 		t.Errorf("%s", s)
 	}
+	st.Looking = new(int64)
+	b.Reset()
+	Status(&b, st)
+	if s := b.String(); !strings.Contains(s, "once the store is mounted") || strings.Contains(s, "so far") ||
+		strings.Contains(s, "0 B") {
+		t.Errorf("%s", s)
+	}
 }
