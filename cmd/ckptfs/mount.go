@@ -244,6 +244,7 @@ func (a *app) mount(ctx context.Context, c *mountConfig) error {
 	if pipe := readyPipe(); pipe != nil {
 		a.hold(c, pipe)
 	}
+	a.tellBegun(c.store) // it is mounted all the same: what ends the move begins where that is
 	if err := a.checkMount(ctx, c); err != nil {
 		return err
 	}

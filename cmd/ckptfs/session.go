@@ -97,11 +97,16 @@ func (a *app) withTwo(ctx context.Context, path, otherPath string,
 	})
 }
 
-// connect asks the daemon; without one it opens the store here.
-func (a *app) connect(ctx context.Context, p *place.Place, how access) (*session, error) {
-	if b := inplace.BegunIn(p.Store); b != nil && !a.json {
+// tellBegun says of a store that a folder's move into it, or out of it, is not over.
+func (a *app) tellBegun(store string) {
+	if b := inplace.BegunIn(store); b != nil && !a.json {
 		fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(place.Begun(b)))
 	}
+}
+
+// connect asks the daemon; without one it opens the store here.
+func (a *app) connect(ctx context.Context, p *place.Place, how access) (*session, error) {
+	a.tellBegun(p.Store)
 	c, err := reach(ctx, p, gap)
 	if err == nil {
 		return &session{Client: c, place: p, close: func() error { return nil }}, nil

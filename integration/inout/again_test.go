@@ -142,6 +142,14 @@ func TestBegunIsTold(t *testing.T) {
 			}
 			mounttest.WantSaid(t, p.Text(), want)
 		}
+		// A mount says so, too, and hinders nothing.
+		at := filepath.Join(t.TempDir(), "at")
+		p := mounttest.Begin(t, "", f.Bin, "mount", "--mkdir", f.Store, at)
+		if code := p.Code(); code != 0 {
+			t.Errorf("mount: exit code %d: %s", code, p.Text())
+		}
+		mounttest.WantSaid(t, p.Text(), want)
+		f.Run("umount", at)
 	}
 	f.adoptCut()
 	told("adopt")
