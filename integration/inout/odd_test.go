@@ -151,9 +151,13 @@ func TestCopyIntoItself(t *testing.T) {
 	f := newFolder(mounttest.Prepare(t, t.TempDir()))
 	f.Must(f.adopt())
 	segments := filepath.Join(f.Store, "segments", "x")
-	for _, to := range []string{f.Path("copy"), filepath.Join(f.Store, "copy"), segments} {
-		if out, code := f.RunFails("leave", f.Dir, "--copy", to); code == 0 || code == 6 {
-			t.Errorf("%s: exit code %d: %s", to, code, out)
+	for _, to := range []string{f.Path("copy"), f.Dir, filepath.Join(f.Store, "copy"), segments} {
+		for _, from := range []string{f.Dir, f.Store} {
+			out, code := f.RunFails("leave", from, "--copy", to)
+			if code != 8 {
+				t.Errorf("%s: exit code %d: %s", to, code, out)
+			}
+			mounttest.WantSaid(t, out, to+" lies in the store "+f.Store+": name a folder outside of it")
 		}
 	}
 	for _, to := range []string{f.Path("runs", "copy"), segments} {

@@ -12,6 +12,7 @@ import (
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
+	"ckptfs/cmd/ckptfs/procs"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/takeout"
@@ -75,19 +76,22 @@ func (l *leave) extra(out *copied) {
 	}
 }
 
-// apart looks that the copy does not go into the store itself.
+// apart looks that the copy does not go into the store itself, its mount or its folder, nor into another one's
+// folder.
 func (l *leave) apart(from string) error {
-	if err := l.Outside(l.dir); err != nil {
-		return err
-	}
 	store, _, _, err := l.Place(from)
 	if err != nil {
-		return nil // who reads it says so
+		return l.Outside(l.dir) // who reads it says what is wrong with it
 	}
-	if there, _, _, err := l.Place(filepath.Dir(l.dir)); err == nil && there == store {
-		return l.Unfit(fmt.Sprintf("%s lies in the store %s: name a folder outside of it", l.dir, store))
+	in := procs.Within(l.dir, store)
+	for _, path := range []string{l.dir, filepath.Dir(l.dir)} { // it need not be there
+		there, _, _, err := l.Place(path)
+		in = in || err == nil && there == store
 	}
-	return nil
+	if in {
+		return l.Unfit(fmt.Sprintf("%s lies in the store %s: name a folder outside of it, and of its mount", l.dir, store))
+	}
+	return l.Outside(l.dir)
 }
 
 func (l *leave) copyFrom(ctx context.Context, src takeout.Source, at string, root *os.Root,
