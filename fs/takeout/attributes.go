@@ -22,7 +22,7 @@ func attributesOf(ctx context.Context, src Source, from string, o Options,
 	}
 	all, err := of.Attributes(ctx, from)
 	for _, a := range all {
-		if name := string(a.Name); user(name) {
+		if name := string(a.Name); copied(name) {
 			attrs = append(attrs, a)
 		} else {
 			others = append(others, control.Skip{Path: from, Reason: "its " + name + " is not copied"})
@@ -59,7 +59,7 @@ func (c *copier) attributesAgain(ctx context.Context, from string, in *os.Root, 
 // attribute gives a copy the attributes, and to a mirror no others. Those that the copy's filesystem cannot
 // hold are named.
 func (c *copier) attribute(f *os.File, from string, attrs []control.Attribute) error {
-	var not []string
+	var not, denied []string
 	for _, a := range attrs {
 		name := string(a.Name)
 		if hasAttribute(f, name, a.Value) {
@@ -69,12 +69,17 @@ func (c *copier) attribute(f *os.File, from string, attrs []control.Attribute) e
 		case nil:
 		case unix.ENOSPC, unix.EDQUOT, unix.E2BIG, unix.ERANGE, unix.EOPNOTSUPP:
 			not = append(not, name)
+		case unix.EPERM: // trusted.*, of which the source knows
+			denied = append(denied, name)
 		default:
 			return &fs.PathError{Op: "set attribute " + name + " of the copy of", Path: from, Err: err}
 		}
 	}
 	if len(not) > 0 {
 		c.skip(from, "the other filesystem has no room for its "+strings.Join(not, ", "))
+	}
+	if len(denied) > 0 {
+		c.skip(from, "its "+strings.Join(denied, ", ")+": only root may set that")
 	}
 	if c.o.Checked == nil {
 		return nil
@@ -85,7 +90,7 @@ func (c *copier) attribute(f *os.File, from string, attrs []control.Attribute) e
 	}
 	for _, name := range left {
 		has := slices.ContainsFunc(attrs, func(a control.Attribute) bool { return string(a.Name) == name })
-		if has || !user(name) {
+		if has || !copied(name) {
 			continue
 		}
 		if err := unix.Fremovexattr(int(f.Fd()), name); err != nil && err != unix.ENODATA {

@@ -237,10 +237,13 @@ type attributed interface {
 	Attributes(ctx context.Context, p string) ([]control.Attribute, error)
 }
 
-// user reports whether an attribute is one of those that are copied.
-func user(name string) bool { return strings.HasPrefix(name, "user.") }
+// copied reports whether an attribute is one of those that are copied: a user's, or an administrator's, which
+// the kernel shows to no other.
+func copied(name string) bool {
+	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.")
+}
 
-// Attributes are those of a file or folder: user.*, and without values others that say who may do what, which
+// Attributes are those of a file or folder: user.* and trusted.*, and without values others that say who may do what, which
 // a mount has not.
 func (d *Folder) Attributes(_ context.Context, p string) (all []control.Attribute, err error) {
 	f, err := d.openAny(p)
@@ -256,7 +259,7 @@ func (d *Folder) Attributes(_ context.Context, p string) (all []control.Attribut
 		a := control.Attribute{Name: control.Name(name)}
 		switch {
 		case strings.HasPrefix(name, "system.posix_acl_"), name == "security.capability":
-		case !user(name), d.own != "" && strings.HasPrefix(name, d.own):
+		case !copied(name), d.own != "" && strings.HasPrefix(name, d.own):
 			continue
 		default:
 			value := make([]byte, mostAttributes)

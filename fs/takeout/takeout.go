@@ -42,7 +42,7 @@ type Options struct {
 	Checked  *Checked               // what is known to be equal; Mirror's alone
 	Spare    bool                   // a file that was written later than what is copied stays, and is named
 
-	// Attributes has a copy get the attributes user.*, too, of a Source that knows of them.
+	// Attributes has a copy get the attributes user.* and trusted.*, too, of a Source that knows of them.
 	Attributes bool
 }
 
