@@ -80,7 +80,7 @@ func (a *app) umount(ctx context.Context, arg string, c *umountConfig) error {
 	if p.Mount != nil {
 		mountpoint = p.Mount.Mountpoint
 		if p.Mount.Root != "/" {
-			return exit.With(exit.Usage, fmt.Errorf("%s is a bind mount of a part of %s: umount(8) undoes it", mountpoint, p.Store))
+			return exit.With(exit.Usage, fmt.Errorf("%s is a bind mount of a part of %s: `umount %s` undoes it", mountpoint, p.Store, text.Word(mountpoint)))
 		}
 	}
 	if mountpoint == "" {
@@ -158,7 +158,7 @@ func (a *app) umountBy(ctx context.Context, cl *control.Client, p *place.Place, 
 	dev, _ := place.DeviceOf(mountpoint)
 	if own := place.MountOf(p.Store); own != nil && own.Mountpoint != mountpoint && !c.force && !c.lazy {
 		if st, err := cl.Status(ctx); err == nil && st.Mountpoint == own.Mountpoint {
-			return exit.With(exit.Usage, fmt.Errorf("%s is a bind mount of %s: umount(8) undoes it", mountpoint, st.Mountpoint))
+			return exit.With(exit.Usage, fmt.Errorf("%s is a bind mount of %s: `umount %s` undoes it", mountpoint, st.Mountpoint, text.Word(mountpoint)))
 		}
 	}
 	end := watch(p, cl.PID())

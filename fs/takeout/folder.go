@@ -243,8 +243,8 @@ func copied(name string) bool {
 	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.")
 }
 
-// Attributes are those of a file or folder: user.* and trusted.*, and without values others that say who may do what, which
-// a mount has not.
+// Attributes are those of a file or folder: user.* and trusted.*, and without values others that say who may
+// do what, which a mount has not.
 func (d *Folder) Attributes(_ context.Context, p string) (all []control.Attribute, err error) {
 	f, err := d.openAny(p)
 	if err != nil {

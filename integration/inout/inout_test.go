@@ -128,7 +128,7 @@ func TestRefused(t *testing.T) {
 			at := t.TempDir()
 			f.Must(unix.Mount(f.Path("runs"), at, "", unix.MS_BIND, ""))
 			t.Cleanup(func() { unix.Unmount(at, unix.MNT_DETACH) })
-		}, "mounted on", 4},
+		}, "the bind mount /", 4},
 		"mountpoint": {func(t *testing.T, f *folder) {
 			f.Must(unix.Mount(f.Dir, f.Dir, "", unix.MS_BIND, ""))
 			t.Cleanup(func() { unix.Unmount(f.Dir, unix.MNT_DETACH) })

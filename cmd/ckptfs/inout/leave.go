@@ -293,7 +293,8 @@ func (l *leave) bound() error {
 	}
 	for _, m := range all {
 		if m.Major == mount.Major && m.Minor == mount.Minor && m.ID != mount.ID {
-			return control.Busy(fmt.Sprintf("%s is mounted on %s, too: unmount that first", l.mountpoint, m.Mountpoint))
+			return control.Busy(fmt.Sprintf("%s is mounted elsewhere, too, on %s: end that first", l.mountpoint,
+				procs.Unmounting(m.Mountpoint)))
 		}
 	}
 	return nil

@@ -22,8 +22,8 @@ func (a *adopt) vet(ctx context.Context) error {
 		return err
 	}
 	if who := procs.Standing("/proc", a.dir); len(who) > 0 {
-		return control.Busy(fmt.Sprintf("%s: programs reach what is in it by more than its path, and would go on past the mount: %s; "+
-			"have them leave the folder first", a.dir, strings.Join(who, ", ")))
+		return control.Busy(fmt.Sprintf("%s: what is in it is reached by more than its path, which would go on past the mount: %s; "+
+			"have programs leave the folder, and unmount what is bound elsewhere, first", a.dir, strings.Join(who, ", ")))
 	}
 	var err error
 	report, done := counting(a, "looking at names")

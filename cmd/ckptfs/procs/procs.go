@@ -57,14 +57,14 @@ func Using(proc string, dev Device) []string {
 	}
 	if own := f.space(filepath.Join(proc, "self")); own != nil {
 		for _, point := range own.nested {
-			out = append(out, "what is mounted on "+text.Printable(point))
+			out = append(out, "what is mounted on "+Unmounting(point))
 		}
 	}
 	return out
 }
 
 // Elsewhere lists where a mount still is: the places that this process sees, and a process for each other
-// mount namespace: "on /srv/models", "by job (14), on /work".
+// mount namespace: "on /srv/models (`umount /srv/models` ends that)", "by job (14), on /work".
 func Elsewhere(proc string, dev Device) []string {
 	f := &finder{proc: proc, dev: dev, spaces: map[string]*space{}}
 	entries, err := os.ReadDir(proc)
@@ -76,7 +76,7 @@ func Elsewhere(proc string, dev Device) []string {
 	var out []string
 	if sp := f.space(filepath.Join(proc, "self")); sp != nil {
 		for _, point := range sp.points {
-			out = append(out, "on "+text.Printable(point))
+			out = append(out, "on "+Unmounting(point))
 		}
 	}
 	for _, e := range entries {
@@ -85,7 +85,7 @@ func Elsewhere(proc string, dev Device) []string {
 		}
 		p := filepath.Join(proc, e.Name())
 		ns, err := os.Readlink(filepath.Join(p, "ns", "mnt"))
-		if err != nil || seen[ns] {
+		if err != nil || seen[ns] || ofKernel(p) {
 			continue
 		}
 		seen[ns] = true
@@ -95,6 +95,27 @@ func Elsewhere(proc string, dev Device) []string {
 		}
 	}
 	return out
+}
+
+// Unmounting is a mountpoint of this namespace, with the command that ends the mount.
+func Unmounting(point string) string {
+	return fmt.Sprintf("%s (`umount %s` ends that)", text.Printable(point), text.Word(point))
+}
+
+// ofKernel reports whether a process is a thread of the kernel: it is in a mount namespace, and uses none.
+func ofKernel(proc string) bool {
+	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
+	if err != nil {
+		return false
+	}
+	// pid (comm) state ppid pgrp session tty tpgid flags: comm may have anything in it
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(f) < 7 {
+		return false
+	}
+	const kthread = 0x00200000 // PF_KTHREAD
+	flags, err := strconv.ParseUint(string(f[6]), 10, 64)
+	return err == nil && flags&kthread != 0
 }
 
 func commandOf(proc string) string {
@@ -120,15 +141,16 @@ func (f *finder) space(proc string) *space {
 	if err != nil {
 		return nil
 	}
-	sp := &space{ids: map[int]bool{}}
+	sp, at := &space{ids: map[int]bool{}}, map[int]string{}
 	for _, m := range mounts {
 		if m.Major == f.dev.Major && m.Minor == f.dev.Minor {
 			sp.ids[m.ID] = true
-			sp.points = append(sp.points, m.Mountpoint)
+			sp.points, at[m.ID] = append(sp.points, m.Mountpoint), m.Mountpoint
 		}
 	}
 	for _, m := range mounts {
-		if sp.ids[m.Parent] && !sp.ids[m.ID] {
+		// Also a part of the mount that is bound into it; but not what covers it as a whole.
+		if sp.ids[m.Parent] && (!sp.ids[m.ID] || m.Mountpoint != at[m.Parent]) {
 			sp.nested = append(sp.nested, m.Mountpoint)
 		}
 	}

@@ -47,6 +47,7 @@ const (
 	ownMounts = `20 1 8:1 / / rw - ext4 /dev/sda1 rw
 30 20 0:45 / /mnt/ckpt rw - fuse.ckptfs /data/store rw
 31 30 0:46 / /mnt/ckpt/scratch rw - tmpfs none rw
+32 30 0:45 /runs /mnt/ckpt/my\040runs rw - fuse.ckptfs /data/store rw
 `
 	otherMounts = `120 1 0:60 / / rw - overlay overlay rw
 130 120 0:45 / /work rw - fuse.ckptfs /data/store rw
@@ -71,7 +72,10 @@ func TestUsing(t *testing.T) {
 	p.file("/12/maps", "7f00-7f01 r--p 00000000 00:2d 12   /mnt/ckpt/model.pt\n7f01-7f02 r--p 00001000 00:2d 12   /mnt/ckpt/model.pt\n")
 	p.process("13", "idle", "1", ownMounts)
 	p.file("/13/maps", "7f00-7f01 r--p 00000000 08:01 12   /usr/lib/libc.so\n7f02-7f03 rw-p 0 00:00 0\n")
+	p.process("105", "kworker/0:0", "2", otherMounts) // a thread of the kernel, which holds nothing
+	p.file("/105/stat", "105 (kworker/0:0) I 2 0 0 0 -1 69238880 0 0")
 	p.process("14", "job", "2", otherMounts) // in a container
+	p.file("/14/stat", "14 (job) S 2 0 0 0 -1 4194560 0 0")
 	p.link("14/cwd", "/work/runs")
 	p.process("15", "other", "3", noMounts) // in one that has no such mount
 	p.link("15/cwd", "/mnt/ckpt")
@@ -84,10 +88,12 @@ func TestUsing(t *testing.T) {
 python3 (11: open runs/a/model.pt and 1 more)
 reader (12: mapped model.pt)
 job (14: cwd runs)
-what is mounted on /mnt/ckpt/scratch`; got != want {
+what is mounted on /mnt/ckpt/scratch (~umount /mnt/ckpt/scratch~ ends that)
+what is mounted on /mnt/ckpt/my runs (~umount '/mnt/ckpt/my runs'~ ends that)`; got != strings.ReplaceAll(want, "~", "`") {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := strings.Join(Elsewhere(p.dir, Device{0, 45}), "; "); got != "on /mnt/ckpt; by job (14), on /work" {
+	if got := strings.Join(Elsewhere(p.dir, Device{0, 45}), "; "); got != "on /mnt/ckpt (`umount /mnt/ckpt` ends that); "+
+		"on /mnt/ckpt/my runs (`umount '/mnt/ckpt/my runs'` ends that); by job (14), on /work" {
 		t.Errorf("elsewhere: %s", got)
 	}
 }

@@ -12,9 +12,10 @@ import (
 	"ckptfs/cmd/ckptfs/text"
 )
 
-// Standing lists the processes that reach what is in a folder by more than its path, as far as this user may
-// see them: that stand in it, have a folder of it open, or have a part of it mounted elsewhere. They go on to
-// see that folder when something is mounted over it. A file that is open is none of these.
+// Standing lists who reaches what is in a folder by more than its path, as far as this user may see them: the
+// processes that stand in it, have a folder of it open, or have a part of it mounted elsewhere in a mount
+// namespace of theirs; and the bind mounts in this one. They go on to see that folder when something is
+// mounted over it. A file that is open is none of these.
 func Standing(proc, dir string) []string {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -23,6 +24,9 @@ func Standing(proc, dir string) []string {
 	s := standing{proc: proc, dir: dir, seen: map[string]bool{}}
 	s.place()
 	var out []string
+	for _, point := range s.mounted(filepath.Join(proc, "self")) {
+		out = append(out, "the bind mount "+Unmounting(point))
+	}
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil || e.Name() == strconv.Itoa(os.Getpid()) {
 			continue
@@ -77,31 +81,34 @@ func (s *standing) how(proc string) string {
 			return "open folder " + text.Printable(to)
 		}
 	}
-	return s.mounted(proc)
+	if points := s.mounted(proc); len(points) > 0 {
+		return "mounted on " + text.Printable(points[0])
+	}
+	return ""
 }
 
-// mounted looks for a mount of a part of the folder in the process's namespace, once for each.
-func (s *standing) mounted(proc string) string {
+// mounted is where parts of the folder are mounted in the process's namespace, once for each.
+func (s *standing) mounted(proc string) (points []string) {
 	ns, err := os.Readlink(filepath.Join(proc, "ns", "mnt"))
-	if err != nil || s.seen[ns] || s.root == "" {
-		return ""
+	if err != nil || s.seen[ns] || s.root == "" || ofKernel(proc) {
+		return nil
 	}
 	s.seen[ns] = true
 	f, err := os.Open(filepath.Join(proc, "mountinfo"))
 	if err != nil {
-		return ""
+		return nil
 	}
 	defer f.Close()
 	mounts, err := mountinfo.GetMountsFromReader(f, nil)
 	if err != nil {
-		return ""
+		return nil
 	}
 	for _, m := range mounts {
 		if m.Major == s.major && m.Minor == s.minor && Within(m.Root, s.root) {
-			return "mounted on " + text.Printable(m.Mountpoint)
+			points = append(points, m.Mountpoint)
 		}
 	}
-	return ""
+	return points
 }
 
 // Within reports whether an absolute path is dir or below it, by their names alone.
