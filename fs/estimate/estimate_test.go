@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -375,8 +376,24 @@ func TestEnough(t *testing.T) {
 	}
 }
 
-// TestOnce: a file counts once, whatever leads to it, and is called as a link calls it; a file with holes
-// counts by what it holds, and one outside of the paths does not.
+// TestOwnName: a file that has a name is called by that, whatever links lead to it.
+func TestOwnName(t *testing.T) {
+	f := newFolder(t)
+	p := newModel(1, 1, 256).file(t, "BF16")
+	for _, name := range []string{"a", "b"} {
+		f.write(name+".safetensors", p)
+		if err := os.Symlink(name+".safetensors", filepath.Join(f.dir, "latest-"+name+".safetensors")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := Run(t.Context(), []string{f.dir}, f.options(Options{}))
+	if err != nil || len(a.Groups) != 1 || strings.HasPrefix(filepath.Base(a.Groups[0].Name), "latest") {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestOnce: a file counts once, whatever leads to it, and is called as a link calls it if its own name is none; a
+// file with holes counts by what it holds, and one outside of the paths does not.
 func TestOnce(t *testing.T) {
 	f := newFolder(t)
 	p := newModel(1, 1, 256).file(t, "BF16")

@@ -24,7 +24,7 @@ type openLock struct{ sync.Mutex }
 // file is one inode.
 type file struct {
 	path  string // below the root
-	shown string // what people know it by: a link to it, or path
+	shown string // what people know it by: path, or a link to it if its own name says nothing
 	size  int64  // bytes; of what is left as it is, those that it holds
 	mtime int64
 
@@ -180,8 +180,8 @@ func (w *walker) add(p string, flags int) *file {
 	return f
 }
 
-// follow adds the files of the paths that links lead to, and has people know files by such links: in a cache
-// of models they are the names that mean something.
+// follow adds the files of the paths that links lead to. Files whose names have no ending are known by such
+// links: in a cache of models their own names are hashes.
 func (w *walker) follow() {
 	for _, p := range w.links {
 		st, err := os.Stat(p)
@@ -196,7 +196,7 @@ func (w *walker) follow() {
 			w.outside++ // a store that adopts the folder has the link alone
 			continue
 		}
-		if f := w.add(p, 0); f != nil && f.shown == f.path {
+		if f := w.add(p, 0); f != nil && f.shown == f.path && filepath.Ext(f.path) == "" {
 			if rel, err := filepath.Rel(w.root, p); err == nil {
 				f.shown = rel
 			}

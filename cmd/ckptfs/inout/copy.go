@@ -76,8 +76,8 @@ func (l *leave) extra(out *copied) {
 	}
 }
 
-// apart looks that the copy does not go into the store itself, its mount or its folder, nor into the folder of
-// another.
+// apart looks that the copy does not go into the store itself, its mount or its folder, nor into another's
+// folder.
 func (l *leave) apart(from string) error {
 	store, _, _, err := l.Place(from)
 	if err != nil {

@@ -48,7 +48,7 @@ and 3 more
 	}
 }
 
-// Of a whole store nothing invites to remove the store. Where nothing is packed yet it says when that will be.
+// Of a whole store nothing invites to remove the store, and it says when what is not packed will be.
 func TestPrintDuOfStore(t *testing.T) {
 	d := &control.Du{Unmounted: true,
 		Use: control.Use{Files: 2, LogicalBytes: 96, LocalBytes: 96, FreedBytes: 96}}
