@@ -93,7 +93,7 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 	}
 	c.mountpoint = resolve(c.mountpoint)
 	if p := place.InMount(c.mountpoint, mounts); p != nil && p.Mount.Mountpoint == c.mountpoint {
-		return exit.With(exit.Busy, fmt.Errorf("%s: %s is mounted there already%s; `ckptfs umount %[1]s` ends that", c.mountpoint, p.Store, by(ctx, p.Store)))
+		return exit.With(exit.Busy, fmt.Errorf("%s: %s is mounted there already%s; `ckptfs umount %s` ends that", c.mountpoint, p.Store, by(ctx, p.Store), text.Word(c.mountpoint)))
 	}
 	switch {
 	case procs.Within(c.mountpoint, c.store):
@@ -169,7 +169,7 @@ func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinf
 			if who == "" { // its daemon is gone, or a reader: the lock decides
 				continue
 			}
-			return exit.With(exit.Busy, fmt.Errorf("store %s is mounted on %s already%s; `ckptfs umount %[2]s` ends that", c.store, m.Mountpoint, who))
+			return exit.With(exit.Busy, fmt.Errorf("store %s is mounted on %s already%s; `ckptfs umount %s` ends that", c.store, m.Mountpoint, who, text.Word(m.Mountpoint)))
 		}
 	}
 	d, err := tree.OpenStore(c.store, a.foreign)
@@ -182,7 +182,7 @@ func (a *app) checkStore(ctx context.Context, c *mountConfig, mounts []*mountinf
 	}
 	if lost := tree.LostAttributes(d); lost != "" {
 		fmt.Fprintf(a.err, "ckptfs: %s has lost the record of what it is: the store was copied without its extended attributes, "+
-			"and reads of such files fail; unmounted, `ckptfs repair tree %s` restores them\n", text.Printable(lost), text.Printable(c.store))
+			"and reads of such files fail; unmounted, `ckptfs repair tree %s` restores them\n", text.Printable(lost), text.Word(c.store))
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func (a *app) connect(ctx context.Context, p *place.Place, how access) (*session
 		return nil, fmt.Errorf("%s: %w", p.Mount.Mountpoint, err)
 	}
 	if p.Mount != nil {
-		return nil, fmt.Errorf("the daemon of the mount %s does not answer: it died, or is just ending; `ckptfs umount %[1]s` clears the mountpoint", p.Mount.Mountpoint)
+		return nil, fmt.Errorf("the daemon of the mount %s does not answer: it died, or is just ending; `ckptfs umount %s` clears the mountpoint", p.Mount.Mountpoint, text.Word(p.Mount.Mountpoint))
 	}
 	v, err := a.openVolume(p.Store, how)
 	if how == readOnly && errors.Is(err, volume.ErrNeedsRecovery) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"ckptfs/cas/disk"
@@ -73,9 +74,16 @@ func (l *leave) undo(d *disk.Folder, p *inplace.Pair, m *inplace.Move, line Line
 	return fmt.Errorf("%w; %s has the files still, and can be mounted as before; %s goes on", err, l.store, l.same())
 }
 
-// same is the command line of this call.
+// same is the command line of this call, for any folder that it is called in.
 func (l *leave) same() string {
-	return "`" + text.Command(append([]string{"ckptfs", "leave"}, l.args...)...) + "`"
+	words := []string{"ckptfs", "leave"}
+	for _, a := range l.args {
+		if abs, err := filepath.Abs(a); err == nil {
+			a = abs
+		}
+		words = append(words, a)
+	}
+	return "`" + text.Command(words...) + "`"
 }
 
 // mountAgain mounts the store as it was mounted, also after an interrupt.

@@ -46,7 +46,7 @@ func forgetByPolicy(ctx context.Context, s Shell, arg string, dry bool, out *byP
 		return err
 	}
 	if at.Mount == nil || at.Mount.Root != "/" {
-		return exit.With(exit.NotStore, fmt.Errorf("%s is in no mount of the whole store %s, and forget --policy works on one: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.Store))
+		return exit.With(exit.NotStore, fmt.Errorf("%s is in no mount of the whole store %s, and forget --policy works on one: `ckptfs mount %s MOUNTPOINT` first", arg, at.Store, text.Word(at.Store)))
 	}
 	return s.Look(ctx, arg, func(c *control.Client, at *place.Place) error {
 		rules, err := rulesOf(ctx, c)

@@ -166,7 +166,7 @@ func forget(ctx context.Context, s Shell, arg string, p runs.Policy, dry bool) e
 		return err
 	}
 	if at.Mount == nil {
-		return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and forget works on a mount: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.Store))
+		return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and forget works on a mount: `ckptfs mount %s MOUNTPOINT` first", arg, at.Store, text.Word(at.Store)))
 	}
 	if !strings.HasPrefix(at.Path, "runs/") {
 		return exit.With(exit.Usage, fmt.Errorf("%s: no run: it is to be a folder below %s", arg, filepath.Join(at.Mount.Mountpoint, "runs")))

@@ -137,7 +137,7 @@ func retire(cmd *cobra.Command, s Shell, arg string) error {
 	}
 	run, step := at.Path, filepath.Base(abs)
 	if at.Mount == nil {
-		return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and retire works on a mount: `ckptfs mount %[2]s MOUNTPOINT` first", arg, at.Store))
+		return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and retire works on a mount: `ckptfs mount %s MOUNTPOINT` first", arg, at.Store, text.Word(at.Store)))
 	}
 	if name, ok := strings.CutPrefix(run, "runs/"); !ok || name == "" || strings.Contains(name, "/") ||
 		strings.HasPrefix(step, ".") {

@@ -53,7 +53,7 @@ With --pin NAME the answer is also in the mount's .ckptfs/query/NAME, as JSON. T
 					o.Like = at.Path
 				}
 				if pin != "" && place.MountpointOf(at.Store) == "" {
-					return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and what is pinned is read in a mount: `ckptfs mount %[2]s MOUNTPOINT` first", where, at.Store))
+					return exit.With(exit.NotStore, fmt.Errorf("%s: store %s is not mounted, and what is pinned is read in a mount: `ckptfs mount %s MOUNTPOINT` first", where, at.Store, text.Word(at.Store)))
 				}
 				m, err := c.Match(cmd.Context(), o)
 				if err != nil {

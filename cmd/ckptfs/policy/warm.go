@@ -73,7 +73,7 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 	err := s.Look(ctx, path, func(c *control.Client, at *place.Place) (err error) {
 		if find = finder(at); find == nil {
 			return control.Invalid("%s is in no mount, and memory is warmed for programs that read it in one: `ckptfs mount %s MOUNTPOINT` first",
-				path, at.Store)
+				path, text.Word(at.Store))
 		}
 		if files, size, err = below(ctx, c, at.Path); err != nil || !hydrate {
 			return err

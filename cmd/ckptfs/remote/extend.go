@@ -15,6 +15,7 @@ import (
 	"ckptfs/cas/remote"
 	"ckptfs/cas/remote/bucket"
 	"ckptfs/cas/remote/patient"
+	"ckptfs/cmd/ckptfs/text"
 )
 
 // Extend gives commands that do something for a store a flag to do it for its remote.
@@ -69,7 +70,7 @@ func (c *commands) joined(ctx context.Context, path string) (*joined, error) {
 	}
 	j, err := remote.ReadJoined(store)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("store %s has no remote: `ckptfs remote add URL %[1]s` gives it one", store)
+		return nil, fmt.Errorf("store %s has no remote: `ckptfs remote add URL %s` gives it one", store, text.Word(store))
 	}
 	if err != nil {
 		return nil, err

@@ -236,7 +236,7 @@ func (c *commands) status() *cobra.Command {
 			}
 			j, err := remote.ReadJoined(store)
 			if errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("store %s has no remote: `ckptfs remote add URL %[1]s` gives it one", store)
+				return fmt.Errorf("store %s has no remote: `ckptfs remote add URL %s` gives it one", store, text.Word(store))
 			}
 			if err != nil {
 				return err

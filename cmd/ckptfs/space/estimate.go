@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -68,7 +69,8 @@ Nothing is written but temporary files in TMPDIR.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, p := range args {
 				if _, err := s.Store(p); err == nil {
-					return control.Invalid("%s is in a store already: `ckptfs du %s` says what that takes", p, p)
+					abs, _ := filepath.Abs(p) // its place was found
+					return control.Invalid("%s is in a store already: `ckptfs du %s` says what that takes", p, text.Word(abs))
 				}
 			}
 			o := estimate.Options{Full: full, Within: 0.01, LayoutBytes: memory.LayoutBytes()}
