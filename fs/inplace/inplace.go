@@ -365,21 +365,6 @@ func Back(ctx context.Context, store *disk.Folder, m *Move) (_ *Move, err error)
 	return m, End(store)
 }
 
-// Claim keeps other processes from moving the same folder, until the file is closed by all who have it open.
-func Claim(store *disk.Folder) (*os.File, error) { return claim(store, unix.LOCK_EX) }
-
-func claim(store *disk.Folder, how int) (*os.File, error) {
-	f, err := store.OpenDir(".")
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s: another process is moving its folder: %w", store.Path(), unix.EBUSY)
-	}
-	return f, nil
-}
-
 // End removes the journal, which must not be done before Settle.
 func End(store *disk.Folder) error {
 	if err := store.Remove(JournalFile); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -145,6 +145,33 @@ const (
 
 // A move is killed before each change that it makes. The folder is whole, in one of the two places, and the
 // next run ends the move.
+// Who copies and who moves wait for each other; some may copy at once.
+func TestClaims(t *testing.T) {
+	d, err := disk.OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	kinds := map[string]func(*disk.Folder) (*os.File, error){"copies its files": Share, "is moving": Claim}
+	for holds, hold := range kinds {
+		held, err := hold(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for wants, want := range kinds {
+			f, err := want(d)
+			if err == nil {
+				f.Close()
+			}
+			if both := holds == "copies its files" && wants == holds; both != (err == nil) ||
+				err != nil && (!errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), holds)) {
+				t.Errorf("one %s, another wants what %s: %v", holds, wants, err)
+			}
+		}
+		held.Close()
+	}
+}
+
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killedDir); dir != "" {
 		child(dir)

@@ -91,32 +91,36 @@ func (c *comparer) entry(ctx context.Context, from string, e *control.Entry, at 
 		return ctx.Err()
 	}
 	if err != nil {
-		c.differs(from, at, err)
-	} else {
-		c.o.Checked.equal(from, e)
+		return c.differs(ctx, from, at, err)
 	}
+	c.o.Checked.equal(from, e)
 	return ctx.Err()
 }
 
-func (c *comparer) differs(from, at string, err error) {
+// differs notes a file that is not equal, or cannot be read. It returns what ends the comparison.
+func (c *comparer) differs(ctx context.Context, from, at string, err error) error {
+	if control.WentAway(err) {
+		return err
+	}
 	c.Differ = append(c.Differ, control.Skip{Path: from, Reason: err.Error()})
 	if err == errDiffers {
 		c.wrong = append(c.wrong, at)
 	}
+	return ctx.Err()
 }
 
 func (c *comparer) folder(ctx context.Context, from string, e *control.Entry, at string) error {
 	if _, err := c.copied(ctx, e, at); err != nil {
-		c.differs(from, at, err)
-		return ctx.Err() // and what is in it, which nobody looks for
+		return c.differs(ctx, from, at, err) // and what is in it, which nobody looks for
 	}
 	all, err := List(ctx, c.src, from)
 	if err != nil {
-		c.differs(from, at, err)
-		return ctx.Err()
+		return c.differs(ctx, from, at, err)
 	}
 	if err := c.extra(ctx, at, all); err != nil {
-		c.differs(from, at, err)
+		if err = c.differs(ctx, from, at, err); err != nil {
+			return err
+		}
 	}
 	for i := range all {
 		if all[i].View {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/disk"
+	"ckptfs/fs/inplace"
 	"ckptfs/fs/tree"
 	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
@@ -376,6 +377,35 @@ func TestLeaveAfterKill(t *testing.T) {
 	if p.Code() != 0 {
 		t.Fatal(p.Text())
 	}
+	f.plain("left")
+}
+
+// While a store's files are copied nobody moves them away, and a copy does not begin while they move.
+func TestLeaveDuringCopy(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.Must(f.adopt())
+	d, err := disk.OpenFolder(f.Store)
+	f.Must(err)
+	defer d.Close()
+	to := filepath.Join(t.TempDir(), "copy")
+	for _, c := range []struct {
+		claim func(*disk.Folder) (*os.File, error)
+		says  string
+		args  []string
+	}{
+		{inplace.Claim, "is moving its folder; waiting", []string{"leave", f.Dir, "--copy", to}},
+		{inplace.Share, "copies its files; waiting", []string{"leave", f.Dir}},
+	} {
+		held, err := c.claim(d)
+		f.Must(err)
+		p := mounttest.Begin(t, "", f.Bin, c.args...)
+		p.Awaits(c.says)
+		f.Must(held.Close())
+		if p.Code() != 0 {
+			t.Errorf("%s: exit code %d: %s", c.args, p.Code(), p.Text())
+		}
+	}
+	f.same("copied", to)
 	f.plain("left")
 }
 

@@ -34,6 +34,15 @@ func (l *leave) copy(ctx context.Context, from string) error {
 	if err := l.apart(from); err != nil {
 		return err
 	}
+	if store, _, _, err := l.Place(from); err == nil { // else who reads it says why
+		claim, err := share(ctx, l, store)
+		if err != nil {
+			return err
+		}
+		if claim != nil {
+			defer claim.Close()
+		}
+	}
 	root, err := os.OpenRoot(filepath.Dir(l.dir))
 	if err != nil {
 		return err

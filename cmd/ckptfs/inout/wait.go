@@ -17,7 +17,17 @@ import (
 
 // claim is inplace.Claim of a store that may be there; nil: it is not. A process that was killed keeps its
 // claim until it is gone, and the daemon that it started, which has it too, until that has mounted.
-func claim(ctx context.Context, s Shell, store string) (claim *os.File, err error) {
+func claim(ctx context.Context, s Shell, store string) (*os.File, error) {
+	return claimed(ctx, s, store, "another process is moving its folder, or copies its files", inplace.Claim)
+}
+
+// share is claim for one that copies the store's files, beside others.
+func share(ctx context.Context, s Shell, store string) (*os.File, error) {
+	return claimed(ctx, s, store, "another process is moving its folder", inplace.Share)
+}
+
+func claimed(ctx context.Context, s Shell, store, busy string, by func(*disk.Folder) (*os.File, error)) (
+	claim *os.File, err error) {
 	if _, err := os.Lstat(filepath.Join(store, tree.FormatFile)); err != nil {
 		return nil, nil // what opens it says why
 	}
@@ -26,8 +36,8 @@ func claim(ctx context.Context, s Shell, store string) (claim *os.File, err erro
 		return nil, err
 	}
 	defer d.Close()
-	werr := await(ctx, s, store, "another process is moving its folder", func() bool {
-		claim, err = inplace.Claim(d)
+	werr := await(ctx, s, store, busy, func() bool {
+		claim, err = by(d)
 		return !errors.Is(err, unix.EBUSY)
 	})
 	return claim, errors.Join(err, werr)
