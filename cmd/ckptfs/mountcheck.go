@@ -93,7 +93,8 @@ func (a *app) checkMountpoint(ctx context.Context, c *mountConfig, mounts []*mou
 	}
 	c.mountpoint = resolve(c.mountpoint)
 	if p := place.InMount(c.mountpoint, mounts); p != nil && p.Mount.Mountpoint == c.mountpoint {
-		return exit.With(exit.Busy, fmt.Errorf("%s: %s is mounted there already%s; `ckptfs umount %s` ends that", c.mountpoint, p.Store, by(ctx, p.Store), text.Word(c.mountpoint)))
+		return exit.With(exit.Busy, fmt.Errorf("%s: %s is mounted there already%s; `ckptfs umount %s` ends that",
+			c.mountpoint, p.Store, by(ctx, p.Store), text.Word(c.mountpoint)))
 	}
 	switch {
 	case procs.Within(c.mountpoint, c.store):

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
 )
@@ -151,6 +153,35 @@ func create(d *disk.Folder, now time.Time) error {
 		return err
 	}
 	return WriteSynced(d, FormatFile, f.encode())
+}
+
+// unbegun is a journal of package inplace that was not written whole: nothing has moved.
+const unbegun = "moving.new"
+
+// Unmake removes what the making of a store left in its folder. It removes nothing where there is more: a
+// file, or what opening the store, or a move into it, makes.
+func Unmake(d *disk.Folder) error {
+	names, err := d.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		switch name {
+		case TreeDir, SegmentsDir, LostFound:
+			if in, err := d.ReadDir(name); err != nil || len(in) > 0 {
+				return errors.Join(err, unix.ENOTEMPTY)
+			}
+		case FormatFile, FormatFile + ".new", unbegun:
+		default:
+			return unix.ENOTEMPTY
+		}
+	}
+	for _, name := range []string{FormatFile, FormatFile + ".new", unbegun, TreeDir, SegmentsDir, LostFound} {
+		if rerr := d.Remove(name); !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}
+	return err
 }
 
 // refuseOthers keeps create from turning a folder with other files into a store.

@@ -194,3 +194,28 @@ func TestCreateInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// What the making of a store left is removed, and nothing of a store that has more.
+func TestUnmake(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	for _, more := range []string{"", "tree/x", "moving", "index.db"} {
+		d, err := OpenOrCreate(dir, false, time.Unix(1, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if more != "" {
+			if err := os.WriteFile(filepath.Join(dir, more), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = Unmake(d)
+		d.Close()
+		_, there := os.Lstat(filepath.Join(dir, FormatFile))
+		if (err == nil) != (more == "") || (there == nil) != (more != "") {
+			t.Errorf("with %q: %v, %v", more, err, there)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

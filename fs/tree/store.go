@@ -112,6 +112,7 @@ func OpenOrCreate(path string, foreign bool, now time.Time) (*disk.Folder, error
 		err = create(d, now)
 	}
 	if err != nil {
+		_ = Unmake(d)
 		if made == nil {
 			_ = unix.Rmdir(path)
 		}

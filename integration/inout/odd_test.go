@@ -433,6 +433,34 @@ func TestAdoptReadOnly(t *testing.T) {
 	}
 }
 
+// Where the disk is full, nothing of a store stays behind.
+func TestAdoptFullDisk(t *testing.T) {
+	mounttest.NeedRoot(t, "mounts")
+	m := mounttest.Prepare(t, t.TempDir())
+	for what, options := range map[string]string{"bytes": "size=1m", "the journal": "nr_inodes=8"} {
+		disk := t.TempDir()
+		m.Must(unix.Mount("none", disk, "tmpfs", 0, options))
+		t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+		dir := filepath.Join(disk, "folder")
+		m.Must(os.Mkdir(dir, 0o755))
+		m.Must(os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o600))
+		if what == "bytes" {
+			_ = os.WriteFile(filepath.Join(disk, "fills"), make([]byte, 1<<20), 0o600)
+		}
+		out, code := m.RunFails("adopt", dir)
+		if code != 1 {
+			t.Errorf("%s: exit code %d: %s", what, code, out)
+		}
+		mounttest.WantSaid(t, out, "no space left on device")
+		if left, err := os.ReadDir(dir + ".ckptfs"); !os.IsNotExist(err) {
+			t.Errorf("%s: %v is left: %v", what, left, err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "a")); string(b) != "a" {
+			t.Errorf("%s: %q, %v", what, b, err)
+		}
+	}
+}
+
 // Somebody who may not let others see a mount is told that they no longer see the folder.
 func TestAdoptAlone(t *testing.T) {
 	m := mounttest.NewFor(t, mounttest.Nobody)

@@ -170,15 +170,21 @@ func (a *adopt) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	fresh := false // its folder, too, was made by this call
 	if d == nil {
+		_, missing := os.Lstat(a.store)
 		if d, err = a.make(); err != nil {
 			return err
 		}
 		a.made = true
 		defer d.Close()
+		fresh = errors.Is(missing, fs.ErrNotExist)
 	}
 	if !begun {
 		if err := a.begin(ctx, d); err != nil {
+			if a.made && tree.Unmake(d) == nil && fresh {
+				_ = os.Remove(a.store)
+			}
 			return err
 		}
 	}
