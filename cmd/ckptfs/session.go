@@ -97,10 +97,16 @@ func (a *app) withTwo(ctx context.Context, path, otherPath string,
 	})
 }
 
-// tellBegun says of a store that a folder's move into it, or out of it, is not over.
+// tellBegun says of a store that a folder's move into it, or out of it, is not over, or a copy into it.
 func (a *app) tellBegun(store string) {
-	if b := inplace.BegunIn(store); b != nil && !a.json {
+	if a.json {
+		return
+	}
+	if b := inplace.BegunIn(store); b != nil {
 		fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(place.Begun(b)))
+	}
+	for _, c := range inplace.Copies(store) {
+		fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(place.Copying(store, &c)))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +35,9 @@ type Arriving struct {
 	store *disk.Folder
 	root  *os.Root
 	Name  string // in the folder Root; the same for the same folder each time
+
+	dir  string
+	held *os.File // the folder Root, locked: somebody copies
 }
 
 // NewArriving makes the place for the copy of a folder.
@@ -55,7 +59,67 @@ func NewArriving(store *disk.Folder, dir string) (*Arriving, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(fmt.Append(nil, st.Dev, " ", st.Ino, " ", dir))
-	return &Arriving{store: store, root: root, Name: fmt.Sprintf("%x", sum[:8])}, nil
+	a := &Arriving{store: store, root: root, Name: fmt.Sprintf("%x", sum[:8]), dir: dir}
+	if a.held, err = root.Open("."); err == nil {
+		err = unix.Flock(int(a.held.Fd()), unix.LOCK_SH) // who looks for copies holds it for a moment
+	}
+	if err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// Note has the store tell of the copy while it is not in its place: to is that in a mount, "" the whole tree.
+func (a *Arriving) Note(to string) {
+	_ = unix.Fsetxattr(int(a.held.Fd()), ofXattr+a.Name, []byte(a.dir+"\x00"+to), 0) // it is told without, too
+}
+
+// ofXattr is the beginning of the names of attributes of STORE/arriving: of each copy the folder, a zero byte,
+// and where the copy is to be.
+const ofXattr = "user.ckptfs.of."
+
+// Copy is one that was begun and did not end.
+type Copy struct {
+	Path   string // where it lies
+	Dir    string // what it is of; "": that is not known
+	To     string // where it is to be in a mount; "": it is to be the store's tree
+	Moving bool   // a process may be at it
+}
+
+// Copies are those in the folder of a store, as far as this user may know of them.
+func Copies(store string) (all []Copy) {
+	d, err := disk.OpenFolder(store)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	in, err := d.OpenDir(tree.ArrivingDir)
+	if err != nil {
+		return nil
+	}
+	defer in.Close()
+	names, err := in.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	moving := unix.Flock(int(in.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+	for _, name := range names {
+		c := Copy{Path: d.Join(path.Join(tree.ArrivingDir, name)), Moving: moving}
+		of := make([]byte, 2*unix.PathMax)
+		if n, err := unix.Fgetxattr(int(in.Fd()), ofXattr+name, of); err == nil {
+			c.Dir, c.To, _ = strings.Cut(string(of[:n]), "\x00")
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// Words are the command line that goes on with a copy of a folder that is known.
+func (c *Copy) Words(store string) []string {
+	if c.To != "" {
+		return []string{"ckptfs", Adopt, "--into", c.To, c.Dir}
+	}
+	return []string{"ckptfs", Adopt, "--store", store, c.Dir}
 }
 
 // Root is the folder that the copy is made in.
@@ -67,7 +131,10 @@ func (a *Arriving) Path() string { return a.store.Join(path.Join(tree.ArrivingDi
 // Close gives the place back, and removes it if it is empty.
 func (a *Arriving) Close() error {
 	_ = a.store.Remove(tree.ArrivingDir)
-	return a.root.Close()
+	if a.held == nil {
+		return a.root.Close()
+	}
+	return errors.Join(a.held.Close(), a.root.Close())
 }
 
 // Others are copies of other folders, which were cut short or are being made.

@@ -156,6 +156,7 @@ func (b *bring) copy(ctx context.Context, d *disk.Folder) error {
 		return err
 	}
 	defer at.Close()
+	at.Note(b.to)
 	others, err := at.Others()
 	if err != nil {
 		return err
