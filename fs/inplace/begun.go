@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cas/disk"
+	"ckptfs/fs/tree"
 )
 
 // Beside is what the folder of a store is called beside the folder that it was made of.
@@ -41,14 +42,45 @@ func BegunIn(store string) *Begun {
 	return &Begun{Store: store, Move: *m, Moving: errors.Is(err, unix.EBUSY)}
 }
 
-// BegunOf looks for a move of a folder that an absolute path lies in, in the store beside it.
+// BegunOf looks for a move of a folder that an absolute path lies in, in the store beside it, and in the one
+// that an empty folder was left by which a folder had changed places with.
 func BegunOf(path string) *Begun {
 	for dir := path; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if b := BegunIn(dir + Beside); b != nil && string(b.Dir) == dir {
-			return b
+		for _, store := range []string{dir + Beside, leftBy(dir)} {
+			if store == "" {
+				continue
+			}
+			if b := BegunIn(store); b != nil && string(b.Dir) == dir {
+				return b
+			}
 		}
 	}
 	return nil
+}
+
+// storeXattr is an attribute of the empty folder that a store not beside it leaves behind: the store's path.
+const storeXattr = "user.ckptfs.store"
+
+// mark has the store's tree, which is empty, name the store, if that is not beside the folder. Where it cannot,
+// less is told if the move is cut short.
+func (p *Pair) mark() {
+	if p.store.Path() == p.dir+Beside {
+		return
+	}
+	if f, err := p.store.OpenDir(tree.TreeDir); err == nil {
+		_ = unix.Fsetxattr(int(f.Fd()), storeXattr, []byte(p.store.Path()), 0)
+		f.Close()
+	}
+}
+
+// leftBy is the store that a folder names, "" if it names none.
+func leftBy(dir string) string {
+	path := make([]byte, unix.PathMax)
+	n, err := unix.Lgetxattr(dir, storeXattr, path)
+	if err != nil || !filepath.IsAbs(string(path[:n])) {
+		return ""
+	}
+	return string(path[:n])
 }
 
 // Words are the command line that ends a move.

@@ -212,6 +212,7 @@ func (p *Pair) Begin(way string) (*Move, error) {
 			return nil, fmt.Errorf("%s and %s: %w", p.dir, p.store.Path(), ErrElsewhere)
 		}
 		full = dir
+		p.mark()
 	}
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {

@@ -262,7 +262,11 @@ func strip(top *disk.Folder, path, way string) error {
 	case rec.Hollow, rec.Packed() && way == Leave:
 		return &fs.PathError{Op: "strip", Path: top.Join(path), Err: ErrPacked}
 	}
-	for _, mark := range marks {
+	of := marks
+	if path == "." {
+		of = append(slices.Clip(of), storeXattr)
+	}
+	for _, mark := range of {
 		if err := unmark(at, path == ".", mark); err != nil {
 			return &fs.PathError{Op: "remove an attribute of", Path: top.Join(path), Err: err}
 		}

@@ -172,6 +172,26 @@ func TestBegunIsTold(t *testing.T) {
 	f.plain("left")
 }
 
+// An adopt into a store that is not beside the folder is told of, too, where the folder was.
+func TestBegunElsewhereIsTold(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.adoptCut()
+	for _, at := range []string{f.Dir, f.Path("runs")} {
+		out, code := f.RunFails("status", at)
+		if code != 3 {
+			t.Errorf("exit code %d: %s", code, out)
+		}
+		mounttest.WantSaid(t, out, "did not end: `ckptfs adopt --store "+f.Store+" "+f.Dir+"` ends it")
+	}
+	f.Must(f.adopt())
+	f.Run("leave", f.Dir)
+	f.plain("left")
+	f.Must(os.Mkdir(f.Dir+"/empty", 0o755))
+	f.Must(f.adopt())
+	f.Run("leave", f.Dir)
+	f.plain("left again")
+}
+
 // A leave that is interrupted says what is so then, and what goes on.
 func TestLeaveInterrupted(t *testing.T) {
 	f := newFolder(mounttest.Prepare(t, t.TempDir()))

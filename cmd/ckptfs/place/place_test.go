@@ -101,6 +101,33 @@ func TestFindBegun(t *testing.T) {
 	}
 }
 
+// An empty folder is left by a move into a store that is elsewhere: it leads to what ends that.
+func TestFindBegunElsewhere(t *testing.T) {
+	up := placetest.RealDir(t)
+	dir, store := up+"/models", up+"/elsewhere"
+	placetest.MakeFile(t, dir+"/x", "")
+	d, err := tree.OpenOrCreate(store, false, time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	p, err := inplace.NewPair(d, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Begin(inplace.Adopt); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Swap(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = FindIn(dir, placetest.MountTable(t, "/ / ext4 /dev/sda"))
+	if err == nil || !strings.Contains(err.Error(), "did not end: `ckptfs adopt --store "+store+" "+dir+"` ends it") {
+		t.Error(err)
+	}
+}
+
 func TestFindInRelative(t *testing.T) {
 	dir := placetest.RealDir(t)
 	placetest.MakeFile(t, dir+"/mnt/f", "")
