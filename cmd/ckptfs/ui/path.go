@@ -132,10 +132,13 @@ func (s *server) path(ctx context.Context, r *http.Request) (*page, error) {
 	}
 	if step >= 0 || e.Mode&modeType == modeFile {
 		b.Tensors = withQuery("/part/tensors", "path", p, "prefix", r.URL.Query().Get("prefix"))
-		b.Lineage = withQuery("/part/ancestry", "path", p)
 		data["show"] = func() (any, error) { return s.c.Show(ctx, p, nil) }
-		data["lineage"] = func() (any, error) { return s.c.Lineage(ctx, p) }
-		out.Commands = append(out.Commands, "ckptfs show "+s.full(p), "ckptfs lineage "+s.full(p))
+		out.Commands = append(out.Commands, "ckptfs show "+s.full(p))
+		if b.Torn == nil { // else the command knows no model there
+			b.Lineage = withQuery("/part/ancestry", "path", p)
+			data["lineage"] = func() (any, error) { return s.c.Lineage(ctx, p) }
+			out.Commands = append(out.Commands, "ckptfs lineage "+s.full(p))
+		}
 	}
 	if p != "" && !b.View && e.Mode&modeType != modeLink {
 		b.Removal = withQuery("/part/removal", "path", p)
