@@ -17,8 +17,12 @@ func (j *job) cut(p *plan, l *formats.Layout) error {
 	if err := c.skeleton(p); err != nil {
 		return err
 	}
-	c.sketches(p)
-	late, err := c.relate(p, l)
+	var late []*region
+	err := searching(func() (err error) {
+		c.sketches(p)
+		late, err = c.relate(p, l)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -137,6 +137,8 @@ type Result struct {
 	Anchors []anchors.Tensor
 
 	Deltas int64 // of the records: how many are stored against an earlier one
+
+	Search *SearchError // why nothing was stored with the help of others; nil: nothing kept it from that
 }
 
 // File packs the size bytes of r into b. The caller commits b, and must do so before it relies on the result.
@@ -170,6 +172,12 @@ func (p *Packer) Layout(ctx context.Context, b Batch, r io.ReaderAt, size int64,
 	rel Related) (*Result, error) {
 	res := &Result{}
 	err := p.pack(ctx, b, r, size, l, rel, res)
+	if errors.As(err, &res.Search) {
+		if rel.Presumed {
+			return nil, fmt.Errorf("%w: %w", ErrPresumed, err)
+		}
+		err = p.pack(ctx, b, r, size, l, Related{Series: rel.Series, NoRecipes: true}, res)
+	}
 	if errors.Is(err, errLayout) {
 		// The file matters more than what is known of it.
 		err = p.pack(ctx, b, r, size, formats.BlobLayout(size), Related{}, res)
@@ -216,9 +224,11 @@ func (p *Packer) pack(ctx context.Context, b Batch, r io.ReaderAt, size int64, l
 	if err != nil {
 		return err
 	}
-	j.masters.addFiles(j.store, rel.Masters)
-	j.addSources(rel.Sources)
-	if err := j.lookBack(rel, l.Tensors, l.Regions, firsts(l.Tensors, len(l.Regions)), j.read); err != nil {
+	if err := searching(func() error {
+		j.masters.addFiles(j.store, rel.Masters)
+		j.addSources(rel.Sources)
+		return j.lookBack(rel, l.Tensors, l.Regions, firsts(l.Tensors, len(l.Regions)), j.read)
+	}); err != nil {
 		return err
 	}
 	j.size, j.anchors, j.noRecipes, j.beside = size, rel.Anchors, rel.NoRecipes, rel.Beside

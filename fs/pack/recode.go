@@ -2,6 +2,7 @@ package pack
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"ckptfs/cas"
@@ -94,8 +95,14 @@ func (j *recoding) region(i int, t *formats.Tensor, c chances) error {
 			continue
 		}
 		if kin == nil {
-			var err error
-			if kin, low, err = j.kinOf(i, t, grid); err != nil {
+			err := searching(func() (err error) {
+				kin, low, err = j.kinOf(i, t, grid)
+				return err
+			})
+			if errors.As(err, new(*SearchError)) {
+				kin, low, err = &relatives{}, nil, nil
+			}
+			if err != nil {
 				return err
 			}
 		}

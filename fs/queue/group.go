@@ -190,6 +190,10 @@ func (q *Queue) packFile(ctx context.Context, b *store.Batch, f *content.File) (
 			if err == nil {
 				q.o.Keep(res)
 			}
+			if err == nil && res.Search != nil {
+				q.o.Report(slog.LevelError, "a file is stored without the help of others: looking for these failed",
+					"path", f.Path(), "reason", res.Search, "stack", string(res.Search.Stack))
+			}
 			return res, err
 		},
 	})
