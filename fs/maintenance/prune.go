@@ -19,18 +19,37 @@ func (p *Passes) Prune(
 	return p.prune(ctx, o, false, report)
 }
 
+// begin has the caller be the one that prunes. Somebody who asks for it waits for one that is under way.
+func (p *Passes) begin(ctx context.Context, byItself bool, report func(control.Progress)) error {
+	select {
+	case p.Pruning <- struct{}{}:
+		return nil
+	default:
+	}
+	if byItself {
+		return store.ErrSweeping
+	}
+	if report != nil {
+		report(control.Progress{Phase: "waiting for another prune, which is under way"})
+	}
+	select {
+	case p.Pruning <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(store.ErrSweeping, ctx.Err())
+	}
+}
+
 // prune is Prune, for somebody or by itself.
 func (p *Passes) prune(ctx context.Context, o control.PruneOptions, byItself bool,
 	report func(control.Progress)) (*control.Pruned, error) {
 	if p.ReadOnly && !o.DryRun {
 		return nil, unix.EROFS
 	}
-	select {
-	case p.Pruning <- struct{}{}:
-		defer func() { <-p.Pruning }()
-	default:
-		return nil, fmt.Errorf("nothing was removed: %w", store.ErrSweeping)
+	if err := p.begin(ctx, byItself, report); err != nil {
+		return nil, fmt.Errorf("nothing was removed: %w", err)
 	}
+	defer func() { <-p.Pruning }()
 	size := p.Store.Stats().Bytes
 	opt := store.SweepOptions{Grace: o.Grace, MaxUnused: o.MaxUnused, DryRun: o.DryRun}
 	if report != nil {

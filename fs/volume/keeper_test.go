@@ -215,3 +215,43 @@ func TestSyncPrunesForRoom(t *testing.T) {
 	r.sync()
 	r.sound()
 }
+
+// Who prunes waits for a prune that is under way, and says so; unless that takes too long.
+func TestPrunesOneByOne(t *testing.T) {
+	r := newRig(t)
+	r.write("f", random(1<<20, 1))
+	r.sync()
+	r.unlink("f")
+	r.buried()
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	var first errgroup.Group
+	first.Go(func() error {
+		_, err := r.Prune(t.Context(), control.PruneOptions{DryRun: true}, func(p control.Progress) {
+			if p.Current != "" {
+				close(begun)
+				<-goOn
+			}
+		})
+		return err
+	})
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := r.Prune(ctx, now, func(p control.Progress) {
+		if strings.HasPrefix(p.Phase, "waiting") {
+			cancel()
+		}
+	})
+	wantErr(t, "a prune that waits too long", err, unix.EBUSY)
+	before := r.segmentBytes()
+	_, err = r.Prune(t.Context(), now, func(p control.Progress) {
+		if strings.HasPrefix(p.Phase, "waiting") {
+			close(goOn)
+		}
+	})
+	if freed := before - r.segmentBytes(); err != nil || freed < 1<<19 {
+		t.Errorf("%d bytes are given back, %v", freed, err)
+	}
+	if err := first.Wait(); err != nil {
+		t.Error(err)
+	}
+}
