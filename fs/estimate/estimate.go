@@ -16,15 +16,18 @@
 //	shell 0  | a.weight[0] | c.weight |              a long tensor is several slices
 //	shell 1  | header | a.weight[1] |
 //
-// The shell of a slice depends on what it has in common with its other versions (pack.Kin): the end of its
-// name, the numbers in it, its shape. So a shell has of a base exactly what it has of its fine-tunes, of its
-// copies and of its roundings, and they meet there as they would in the store. Everything else is dealt by
-// the file's name without its numbers.
+// The shell of a slice depends on what it has in common with its versions in whatever format: the numbers in
+// its name, and how many elements the tensor has. What is not cut of a layer is dealt together, for some is
+// computed of more than one, under names that tell nothing: codes, their scales, and what they were. So a shell
+// has of a base exactly what it has of its fine-tunes, its copies, its roundings and its quants, and they meet
+// there as they would in the store. What lies beside a tensor by its name, as scales do, goes with it. All else
+// is dealt by the file's name without its numbers.
 //
 // What a file takes is what its sample takes, in proportion. A file that has no sample yet takes what others
 // of its format do. The shells are replicates, so the spread of what they say tells the error (answer.go).
 // What no sample shows is content that is equal under other names: with more shells more of it is found, and
-// all of it by a full pass. An estimate errs to the high side there.
+// all of it by a full pass. An estimate errs to the high side there. So samples are never all: where those
+// that have half of the bytes do not agree, everything is read.
 //
 // # Order
 //
@@ -207,15 +210,23 @@ func (e *estimator) sample(ctx context.Context, n, shells int) (enough bool, err
 		a := e.tell(int64(n)*e.read/int64(k+1), len(e.files))
 		switch {
 		case e.o.Full:
-		case e.heads > e.bytes()/fewShells:
-			return false, nil // to parse them for each shell takes longer than to read everything
-		case k+1 >= minShells && float64(a.HighBytes-a.LowBytes)/2 <= e.o.Within*float64(a.Bytes):
-			e.complete = k+1 == shells
+		case e.heads > e.bytes()/fewShells, e.read > e.bytes()/2:
+			return false, nil // to parse and sample on takes longer than to read everything
+		case e.sampled() >= minShells && float64(a.HighBytes-a.LowBytes)/2 <= e.o.Within*float64(a.Bytes):
 			return true, nil
 		}
 	}
-	e.complete = n == shells
-	return !e.o.Full, nil
+	return false, nil
+}
+
+// sampled is how many shells had anything.
+func (e *estimator) sampled() (n int) {
+	for i := range e.replicates {
+		if e.replicates[i].raw > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // whole reads everything.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"sort"
+	"strings"
 
 	"ckptfs/cas"
 	"ckptfs/formats"
@@ -83,11 +84,14 @@ type dealer struct {
 	f    *file
 	name uint64 // of what has no name of its own
 	s    *sampled
+
+	regions []formats.Region
+	of      []int32 // for each tensor the one that it lies beside, or itself
 }
 
 // sampleOf is what the shell has of a file.
 func (p *pass) sampleOf(f *file, raw io.ReaderAt, l *formats.Layout) *sampled {
-	d := &dealer{pass: p, f: f, name: nameOf(f),
+	d := &dealer{pass: p, f: f, name: nameOf(f), regions: l.Regions,
 		s: &sampled{r: raw, layout: &formats.Layout{Format: l.Format, Partial: l.Partial, Fine: l.Fine}}}
 	f.pads = 0
 	in := make([][]int32, len(l.Regions))
@@ -96,6 +100,7 @@ func (p *pass) sampleOf(f *file, raw io.ReaderAt, l *formats.Layout) *sampled {
 			in[r] = append(in[r], int32(i))
 		}
 	}
+	d.beside(l.Tensors)
 	for i := range l.Regions {
 		switch r := &l.Regions[i]; {
 		case r.Kind == formats.Pad:
@@ -147,27 +152,50 @@ func (d *dealer) windows(r *formats.Region) {
 	}
 }
 
-// tensors deals a region with tensors: in slices if it is one long tensor, else as it is.
-func (d *dealer) tensors(r *formats.Region, all []formats.Tensor, in []int32) {
-	t := &all[in[0]]
-	key := pack.Kin(t)
-	if rows := d.sliceRows(t, r); rows > 0 {
-		each := r.Len / t.Shape[0]
-		for k := range (t.Shape[0] + rows - 1) / rows {
-			if !d.mine(part(key, k)) {
-				continue
+// beside finds which tensors lie beside another: their names go on from its name, as those of scales do.
+func (d *dealer) beside(all []formats.Tensor) {
+	byName := make(map[string]int32, len(all))
+	for i := range all {
+		byName[all[i].Name] = int32(i)
+	}
+	d.of = make([]int32, len(all))
+	for i := range all {
+		d.of[i] = int32(i)
+		name := all[i].Name
+		for end := len(name); end > 0; {
+			if end = strings.LastIndexAny(name[:end], "._"); end < 0 {
+				break
 			}
-			n := min(rows, t.Shape[0]-k*rows)
-			cut := *t
-			cut.Shape = append([]int64{n}, t.Shape[1:]...)
-			cut.Name = fmt.Sprintf("%s[%d]", t.Name, k)
-			cut.Region = d.s.add(r.Off+k*rows*each, n*each, r.Kind)
-			d.s.layout.Tensors = append(d.s.layout.Tensors, cut)
-			d.count(n*each, r.Len)
+			if of, ok := byName[name[:end]]; ok {
+				d.of[i] = of
+				break
+			}
 		}
+	}
+}
+
+// kin is the same for a tensor and for what may be computed of it, or it of that, in whatever format and by
+// whatever names: the numbers in its name and, where tensors have none or are cut, how many elements it has. So
+// what a layer has that is not cut stays together.
+func kin(t *formats.Tensor, cut bool) uint64 {
+	var key []byte
+	numbers := pack.Numbers(t.Name)
+	for _, n := range numbers {
+		key = append(append(key, 0), n...)
+	}
+	if cut || len(numbers) == 0 {
+		key = binary.BigEndian.AppendUint64(append(key, 1), uint64(t.NumElements()))
+	}
+	return hashOf(string(key))
+}
+
+// tensors deals a region with tensors: in slices if it is one long tensor, or lies beside one, else as it is.
+func (d *dealer) tensors(r *formats.Region, all []formats.Tensor, in []int32) {
+	t, of := &all[in[0]], &all[d.of[in[0]]]
+	if rows := d.sliceRows(of); rows > 0 && (t == of || len(in) == 1) && d.slices(r, t, of, rows) {
 		return
 	}
-	if !d.mine(key) {
+	if !d.mine(kin(of, false)) {
 		return
 	}
 	region := d.s.add(r.Off, r.Len, r.Kind)
@@ -179,6 +207,43 @@ func (d *dealer) tensors(r *formats.Region, all []formats.Tensor, in []int32) {
 	d.count(r.Len, r.Len)
 }
 
+// slices deals t in slices of so many rows of a long tensor: t itself, or one that t lies beside. What lies
+// beside a tensor goes with its slices: as it is where it has no rows for them and is short. ok is false where
+// it is not.
+func (d *dealer) slices(r *formats.Region, t, of *formats.Tensor, rows int64) (ok bool) {
+	key, all, ratio := kin(of, true), of.Shape[0], int64(0)
+	if fills(t, r) && t.Shape[0] > 0 && r.Len%t.Shape[0] == 0 {
+		if ratio = (all + t.Shape[0] - 1) / t.Shape[0]; rows%ratio != 0 || (all+ratio-1)/ratio != t.Shape[0] {
+			ratio = 0
+		}
+	}
+	if ratio == 0 && r.Len >= smallBlob {
+		return false
+	}
+	for k := range (all + rows - 1) / rows {
+		if !d.mine(part(key, k)) {
+			continue
+		}
+		cut, off, n := *t, int64(0), r.Len
+		cut.Name = sliceName(t.Name, of.Name, k)
+		if ratio > 0 {
+			each, from := r.Len/t.Shape[0], k*rows/ratio
+			have := min(rows/ratio, t.Shape[0]-from)
+			off, n = from*each, have*each
+			cut.Shape = append([]int64{have}, t.Shape[1:]...)
+		}
+		cut.Region = d.s.add(r.Off+off, n, r.Kind)
+		d.s.layout.Tensors = append(d.s.layout.Tensors, cut)
+		d.count(n, r.Len)
+	}
+	return true
+}
+
+// sliceName is the name of the k-th slice of a tensor, or of what lies beside that tensor.
+func sliceName(name, of string, k int64) string {
+	return fmt.Sprintf("%s[%d]%s", of, k, name[len(of):])
+}
+
 // count notes how much of a tensor is in the sample: what all its chunks have in common is of the whole.
 func (d *dealer) count(n, of int64) {
 	if of >= ranked {
@@ -187,14 +252,19 @@ func (d *dealer) count(n, of int64) {
 	}
 }
 
+// fills reports whether a tensor has rows and is all of a region.
+func fills(t *formats.Tensor, r *formats.Region) bool {
+	return t.Stride == nil && t.Offset == 0 && len(t.Shape) > 0 && t.NumBytes() == r.Len
+}
+
 // sliceRows is how many rows of a tensor that fills a region are a slice; 0: it is not cut.
-func (d *dealer) sliceRows(t *formats.Tensor, r *formats.Region) int64 {
+func (d *dealer) sliceRows(t *formats.Tensor) int64 {
 	slice := cmp.Or(d.o.slice, sliceElements)
-	if t.Stride != nil || t.Offset != 0 || len(t.Shape) == 0 || t.NumBytes() != r.Len {
+	if t.Region < 0 || !fills(t, &d.regions[t.Region]) || t.Shape[0] == 0 {
 		return 0
 	}
 	n := t.NumElements()
-	if n < 2*slice || r.Len%t.Shape[0] != 0 {
+	if n < 2*slice || t.NumBytes()%t.Shape[0] != 0 {
 		return 0
 	}
 	return max(1, slice/(n/t.Shape[0]))

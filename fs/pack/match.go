@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"ckptfs/cas"
 	"ckptfs/formats"
 	"ckptfs/fs/recipes"
 	"ckptfs/index/manifest"
@@ -267,21 +266,9 @@ func plainName(name string) string {
 	return name
 }
 
-// Kin is the same for a tensor and its versions in other files, whatever stands before their names, and in
-// whatever types: a hash of the name's end, of the numbers in it, and of the shape.
-func Kin(t *formats.Tensor) uint64 {
-	name := plainName(t.Name)
-	ends := endings(name, 2)
-	key := []byte(ends[len(ends)-1])
-	for _, n := range numbersOf(name) {
-		key = append(append(key, 0), n...)
-	}
-	for _, d := range t.Shape {
-		key = binary.BigEndian.AppendUint64(key, uint64(d))
-	}
-	x := cas.SumXXH3(key)
-	return binary.BigEndian.Uint64(x[:])
-}
+// Numbers are the numbers in a tensor's name, which its versions have in whatever format: of its layer, and
+// of what else there are several of.
+func Numbers(name string) []string { return numbersOf(plainName(name)) }
 
 // Signs are hashes of the ends of tensors' names with their shapes, in order: two files have as many of them
 // in common as they have tensors, whatever else stands before the names, and in whatever types; of very many
