@@ -57,11 +57,11 @@ func (m *Mix) Share(want []float32, x [][]float32) float64 {
 
 // Fit finds how want, numbers of a type, is combined of candidates x; nil: it is not, as far as is found.
 func Fit(want []float32, x [][]float32, to recipe.Type) *Mix {
-	n := min(len(want), fitted)
-	of := make([]int, min(len(x), recipe.MaxVectors))
-	for i := range of {
-		of[i] = i
+	want, x, of := finite(want, x[:min(len(x), recipe.MaxVectors)])
+	if len(of) < 2 || len(want) == 0 {
+		return nil
 	}
+	n := min(len(want), fitted)
 	var c, sigma []float64
 	for {
 		var same int
@@ -92,28 +92,6 @@ func Fit(want []float32, x [][]float32, to recipe.Type) *Mix {
 		return m
 	}
 	return m.refine(spread(want, x, fitted), to, c)
-}
-
-// numbersOf are numbers of the target, and those of the candidates.
-type numbersOf struct {
-	want []float32
-	x    [][]float32
-}
-
-// spread takes at most n numbers, from all over.
-func spread(want []float32, x [][]float32, n int) numbersOf {
-	step := max(1, len(want)/n)
-	pick := func(p []float32) (q []float32) {
-		for i := 0; i < len(p) && len(q) < n; i += step {
-			q = append(q, p[i])
-		}
-		return q
-	}
-	s := numbersOf{want: pick(want)}
-	for _, p := range x {
-		s.x = append(s.x, pick(p))
-	}
-	return s
 }
 
 // solve fits coefficients by least squares; sigma are their standard errors. An error of rounding is the

@@ -107,3 +107,45 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+// TestFitWithout: what is no finite number, in a merge or in what it is merged of, says nothing of the others.
+func TestFitWithout(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	const n = 20000
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for name, spoil := range map[string]func(want []float32, x [][]float32){
+		"one NaN near the head": func(want []float32, _ [][]float32) { want[7] = nan },
+		"infinities":            func(want []float32, _ [][]float32) { want[0], want[n-1] = inf, -inf },
+		"every eighth is NaN": func(want []float32, _ [][]float32) {
+			for i := 0; i < n; i += 8 {
+				want[i] = nan
+			}
+		},
+		"NaN in a parent": func(want []float32, x [][]float32) { want[9], x[2][9], x[0][11], want[11] = nan, nan, inf, inf },
+		"a parent of NaN alone": func(_ []float32, x [][]float32) {
+			for i := range x[1] {
+				x[1][i] = nan
+			}
+		},
+	} {
+		x := make([][]float32, 3)
+		for k := range x {
+			for range n {
+				x[k] = append(x[k], float32(rng.NormFloat64()*0.02))
+			}
+			rounded(x[k], recipe.BF16)
+		}
+		is := Mix{[]int{0, 2}, recipe.Combine{Form: recipe.Sum, To: recipe.BF16, C: []float32{0.7, 0.3}}}
+		want := make([]float32, n)
+		is.Op.Combined(want, slices.Concat(x[0], x[2]))
+		spoil(want, x)
+		if got := Fit(want, x, recipe.BF16); got == nil || !slices.Equal(got.Of, is.Of) ||
+			!slices.Equal(got.Op.C, is.Op.C) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	all := slices.Repeat([]float32{nan}, n)
+	if got := Fit(all, [][]float32{all, all}, recipe.BF16); got != nil {
+		t.Errorf("of NaN alone: %v", *got)
+	}
+}
