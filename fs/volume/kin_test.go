@@ -102,3 +102,28 @@ func TestKin(t *testing.T) {
 	}
 	r.sound()
 }
+
+// A merge that was removed and pruned is no version of what is saved under its name again: that is computed of
+// its parents.
+func TestKinSavedAgain(t *testing.T) {
+	r := newRig(t)
+	var of []relative
+	for _, f := range kin(t) {
+		switch f.path {
+		case "chat/model.safetensors", "code/model.safetensors", "merge/model.safetensors":
+			of = append(of, f)
+		}
+	}
+	r.saveKin(of)
+	merge := of[2]
+	r.unlink(merge.path)
+	r.sync()
+	r.prune(now)
+	r.saveKin(of[2:])
+	if r.computedOf(merge.path) == 0 {
+		t.Errorf("%s is not computed of what it was merged of", merge.path)
+	}
+	r.evictAll()
+	r.same(merge.path, merge.bytes)
+	r.sound()
+}

@@ -163,7 +163,8 @@ func (v *Volume) stored(f *content.File) {
 // manifests is the bases.Store of a volume.
 type manifests struct{ v *Volume }
 
-// Manifest reads a manifest that this store has: what is stored against a file needs its records here.
+// Manifest reads a manifest that this store has: what is stored against a file needs its records here. Of one
+// that was swept there may still be a copy in memory.
 func (s manifests) Manifest(h cas.Hash) (*manifest.Manifest, error) {
 	if here, err := s.v.reads.here(h); err != nil {
 		return nil, err

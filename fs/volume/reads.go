@@ -126,15 +126,8 @@ func (r *reads) plan(manifest cas.Hash) error {
 	return err
 }
 
-// here reports whether a manifest may be read from the local store: false of one that only a remote has.
+// here reports whether the local store has a manifest: false of one that only a remote has, or that was swept.
 func (r *reads) here(manifest cas.Hash) (bool, error) {
-	j := r.tier.Load()
-	if j == nil {
-		return true, nil
-	}
-	if f, err := j.find(manifest); err != nil || f == nil {
-		return true, err
-	}
 	var at [1]cas.Location
 	err := r.local.Locate([]cas.Hash{manifest}, at[:])
 	return at[0].Segment != 0, err
