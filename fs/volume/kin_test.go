@@ -103,8 +103,8 @@ func TestKin(t *testing.T) {
 	r.sound()
 }
 
-// A merge that was removed and pruned is no version of what is saved under its name again: that is computed of
-// its parents.
+// A merge that was removed and pruned is no version of what is saved under its name again: that is computed
+// of its parents.
 func TestKinSavedAgain(t *testing.T) {
 	r := newRig(t)
 	var of []relative

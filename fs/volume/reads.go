@@ -126,7 +126,8 @@ func (r *reads) plan(manifest cas.Hash) error {
 	return err
 }
 
-// here reports whether the local store has a manifest: false of one that only a remote has, or that was swept.
+// here reports whether the local store has a manifest: false of one that only a remote has, or that was
+// swept.
 func (r *reads) here(manifest cas.Hash) (bool, error) {
 	var at [1]cas.Location
 	err := r.local.Locate([]cas.Hash{manifest}, at[:])
