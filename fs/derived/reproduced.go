@@ -2,6 +2,7 @@ package derived
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"math"
 	"path"
@@ -25,52 +26,154 @@ func Enough(all, follow, stored int64) bool {
 		float64(stored) <= mostLeft*float64(follow)
 }
 
-// Reproduced says from which files f follows, whose ways, of all of its tensors, were given to Name; nil: from
-// none. Tensors that it has in common with those files count, where others are computed from them.
-func Reproduced(st Store, f *File, ways []*Way) *control.Reproduction {
+// Reproduced says from which of files, in the order in which they are preferred, the latest first, f follows,
+// whose ways are those of all of its tensors; nil: from none. Tensors that it has in common with those files
+// count, where others are computed from them. enough is false where less follows than it takes to say so: then
+// it is told of which most does.
+func Reproduced(st Store, f *File, ways []*Way, files iter.Seq[*File]) (r *control.Reproduction, enough bool) {
+	s := name(st, f, ways, files, true)
 	for _, group := range []func(string) string{func(p string) string { return p }, path.Dir} {
-		if r := reproduced(st, f, ways, group); r != nil {
-			return r
+		is := s.reproduced(ways, group)
+		if is == nil {
+			continue
+		}
+		if Enough(is.TensorBytes, is.Bytes, is.StoredBytes) {
+			return is, true
+		}
+		if r == nil || is.Bytes > r.Bytes {
+			r = is
 		}
 	}
-	return nil
+	return r, false
 }
 
-// reproduced is Reproduced from what group calls files.
-func reproduced(st Store, f *File, ways []*Way, group func(string) string) *control.Reproduction {
-	sets := map[string]int64{} // bytes that follow from a set of files
-	files := map[string]map[*File]bool{}
-	for _, w := range each(ways) {
-		if from := w.from(group); from != nil && w.Follows() {
-			sets[strings.Join(from, "\x00")] += w.so
-			for _, at := range w.at {
-				name := group(at.file.Path)
-				if files[name] == nil {
-					files[name] = map[*File]bool{}
-				}
-				files[name][at.file] = true
+// parents are files, or what group calls so, that a file may follow from.
+type parents struct {
+	s     *search
+	group func(string) string
+	files map[string][]*File // that have bases
+	names map[*File]string   // of these
+	from  []string
+}
+
+// maxParents is how many files are tried as the only one that a file follows from.
+const maxParents = 16
+
+// reproduced is Reproduced from what group calls files: those of which most follows.
+func (s *search) reproduced(ways []*Way, group func(string) string) (best *control.Reproduction) {
+	p := &parents{s: s, group: group, files: map[string][]*File{}, names: map[*File]string{}}
+	for _, w := range s.want {
+		for i := range w.in {
+			if x := w.in[i].file; p.names[x] == "" && x != s.of { // of itself nothing follows
+				p.names[x] = group(x.Path)
+				p.files[p.names[x]] = append(p.files[p.names[x]], x)
 			}
 		}
 	}
-	best := ""
-	for _, set := range slices.Sorted(maps.Keys(sets)) {
-		if best == "" || sets[set] > sets[best] {
-			best = set
+	sets, alone := map[string]int64{}, map[string]int64{} // bytes that follow from several, and from one
+	for _, w := range each(ways) {
+		if !w.Follows() {
+			continue
+		}
+		if from := w.from(group); len(from) > 0 && !slices.Contains(from, s.of.Path) {
+			sets[strings.Join(from, "\x00")] += w.so
+		}
+		for name := range p.files {
+			p.from = []string{name}
+			if at, _ := p.sources(w); at != nil {
+				alone[name] += w.so
+			}
 		}
 	}
-	if best == "" {
+	tries := mostBytes(alone)
+	tries = append(mostBytes(sets)[:min(1, len(sets))], tries[:min(maxParents, len(tries))]...)
+	var direct int64
+	var from []string
+	for _, set := range tries {
+		p.from = strings.Split(set, "\x00")
+		r, own := p.reproduction(ways)
+		if best == nil || cmp.Or(cmp.Compare(r.Bytes, best.Bytes), cmp.Compare(own, direct),
+			cmp.Compare(len(from), len(p.from)), p.nearer(p.from[0], from[0])) > 0 {
+			best, direct, from = r, own, p.from
+		}
+	}
+	return best
+}
+
+// mostBytes are the keys of m, those of most first.
+func mostBytes(m map[string]int64) []string {
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
+		return cmp.Or(cmp.Compare(m[b], m[a]), cmp.Compare(a, b))
+	})
+}
+
+// nearer compares two files of which as much follows: the older one is it, else the one whose path has more in
+// common with the file's.
+func (p *parents) nearer(a, b string) int {
+	age := func(name string) (oldest int) {
+		for _, x := range p.files[name] {
+			oldest = max(oldest, p.s.age[x])
+		}
+		return oldest
+	}
+	common := func(name string) (n int) {
+		own := p.s.of.Path
+		for n < len(name) && n < len(own) && name[n] == own[n] {
+			n++
+		}
+		return n
+	}
+	return cmp.Or(cmp.Compare(age(a), age(b)), cmp.Compare(common(a), common(b)))
+}
+
+// sources are where the bases of w are in the parents: each file that has a chunk is credited with it. Of one
+// that none has, but which is a function of what they have, that counts, and what is stored of the function;
+// nil: not all are there.
+func (p *parents) sources(w *Way) (at []*source, stored float64) {
+	in := func(h cas.Hash) *source {
+		want := p.s.want[h]
+		if want == nil {
+			return nil
+		}
+		for i := range want.in {
+			if name := p.names[want.in[i].file]; name != "" && slices.Contains(p.from, name) {
+				return &want.in[i]
+			}
+		}
 		return nil
 	}
-	from := strings.Split(best, "\x00")
+	for _, h := range w.all() {
+		x := in(h)
+		if want := p.s.want[h]; x == nil && want != nil && w.Op != opCombined {
+			for _, h := range want.further {
+				if x = in(h); x == nil {
+					return nil, 0
+				}
+			}
+			if x != nil && want.raw > 0 {
+				stored = max(stored, float64(want.stored)/float64(want.raw))
+			}
+		}
+		if x == nil {
+			return nil, 0
+		}
+		at = append(at, x)
+	}
+	return at, stored
+}
+
+// reproduction is what follows from the parents. own are the bytes that do so from what they have themselves.
+func (p *parents) reproduction(ways []*Way) (r *control.Reproduction, own int64) {
 	held := map[cas.Hash]bool{}
-	for _, name := range from {
-		for x := range files[name] {
+	for _, name := range p.from {
+		for _, x := range p.files[name] {
 			for i := range x.Doc.Objects {
 				held[x.Doc.Objects[i].Digest] = true
 			}
 		}
 	}
-	r := &control.Reproduction{Path: f.Path}
+	f := p.s.of
+	r = &control.Reproduction{Path: f.Path}
 	kinds := tally{ops: map[string]int64{}, combined: map[string]int64{},
 		formats: map[string]map[string]int64{}, terms: map[string][]control.BaseTensor{}}
 	digests, seen := f.Doc.Digests(), map[int]bool{}
@@ -83,25 +186,38 @@ func reproduced(st Store, f *File, ways []*Way, group func(string) string) *cont
 		n := f.Doc.Regions[t.Region].Len
 		r.TensorBytes += n
 		w := ways[i]
+		var at []*source
+		var stored float64
+		if w.Follows() {
+			at, stored = p.sources(w)
+		}
 		switch {
-		case w.Follows() && among(w.from(group), from):
+		case at != nil:
+			w.at = at
 			r.Bytes, r.StoredBytes = r.Bytes+w.so, r.StoredBytes+w.taken
-			kinds.add(w, group)
+			if stored == 0 {
+				own += w.so
+			}
+			r.StoredBytes += int64(stored * halves * float64(t.NumElements()))
+			kinds.add(w, p.group)
 		case held[digests[i]] && !digests[i].IsZero():
-			r.Bytes += n
+			r.Bytes, own = r.Bytes+n, own+n
 			kinds.ops[opTaken] += n
 		}
 	}
-	if !Enough(r.TensorBytes, r.Bytes, r.StoredBytes) {
-		return nil
+	r.FreeBits = 8 * r.StoredBytes
+	if r.TensorBytes > 0 {
+		r.Share = float64(r.Bytes) / float64(r.TensorBytes)
 	}
-	r.Share, r.FreeBits = float64(r.Bytes)/float64(r.TensorBytes), 8*r.StoredBytes
-	for _, name := range from {
+	for _, name := range p.from {
 		r.From = append(r.From, control.BaseTensor{Path: name})
 	}
 	kinds.tell(r)
-	return r
+	return r, own
 }
+
+// halves are the bytes of an element of what lies between a file and what it follows from.
+const halves = 2
 
 // each are the ways, each once, of those that are.
 func each(ways []*Way) (all []*Way) {
@@ -128,11 +244,6 @@ func (w *Way) from(group func(string) string) (all []string) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// among reports whether some are all among others.
-func among(some, others []string) bool {
-	return len(some) > 0 && !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(others, s) })
 }
 
 // tally counts bytes by how they follow.

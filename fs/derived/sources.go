@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"ckptfs/cas"
+	"ckptfs/cas/codec"
 	"ckptfs/formats"
 	"ckptfs/fs/recipes"
 	"ckptfs/index/manifest"
@@ -17,6 +18,7 @@ const (
 	maxSamples = 8       // tensors by which files are told apart
 	maxWhole   = 16      // files all of whose tensors are looked at
 	maxUnsure  = 256     // files that are looked at though others are known that explain all samples
+	maxFurther = 1 << 12 // bases of which it is asked what they are functions of
 	maxLike    = 8       // tensors of a file that one is looked for in, that have its number of elements only
 )
 
@@ -33,6 +35,10 @@ func (s *source) tensor() *formats.Tensor { return &s.file.Doc.Tensors[s.n] }
 type wanted struct {
 	weight int64 // bytes of tensors that need it
 	in     []source
+
+	further     []cas.Hash // what it is a function of itself, which may be in files that it is not in
+	raw, stored int64      // of its record, if it has further ones
+	aside       bool       // it is a further one only: it is not missed
 }
 
 // all are the bases, and those of other chunks.
@@ -45,14 +51,18 @@ type search struct {
 	want  map[cas.Hash]*wanted
 	keys  map[string]bool // names of the tensors that need them, and what these are known as
 	elems map[int64]bool
-	any   bool // tensor is looked at, whatever it is called
-	lists int  // that may still be read
+	any   bool          // tensor is looked at, whatever it is called
+	lists int           // that may still be read
+	age   map[*File]int // the place at which a file came
 }
 
 // Name finds which tensors the bases of ways are of: ways of tensors of f, and files, from which they may be,
 // in the order in which they are preferred. What is in none of them remains without a name.
-func Name(st Store, f *File, ways []*Way, files iter.Seq[*File]) {
-	s := &search{st: st, of: f, want: map[cas.Hash]*wanted{}, lists: maxLists}
+func Name(st Store, f *File, ways []*Way, files iter.Seq[*File]) { name(st, f, ways, files, false) }
+
+// name is Name; further says that it is looked for, too, what the bases are functions of themselves.
+func name(st Store, f *File, ways []*Way, files iter.Seq[*File], further bool) *search {
+	s := &search{st: st, of: f, want: map[cas.Hash]*wanted{}, lists: maxLists, age: map[*File]int{}}
 	var heavy []*Way
 	for _, w := range ways {
 		if w == nil || w.at != nil {
@@ -68,11 +78,48 @@ func Name(st Store, f *File, ways []*Way, files iter.Seq[*File]) {
 		}
 	}
 	if len(heavy) == 0 {
-		return
+		return s
 	}
 	slices.SortStableFunc(heavy, func(a, b *Way) int { return cmp.Compare(b.so, a.so) })
+	if further {
+		s.further(heavy)
+	}
 	s.look(heavy, files)
 	s.assign(heavy)
+	return s
+}
+
+// further reads, of the bases of ways, what they are functions of themselves. What cannot be read is of
+// nothing.
+func (s *search) further(ways []*Way) {
+	var bases []cas.Hash
+	for _, w := range ways {
+		for _, h := range w.all() {
+			if len(bases) < maxFurther && !slices.Contains(bases[max(0, len(bases)-maxLooks):], h) {
+				bases = append(bases, h)
+			}
+		}
+	}
+	locs := make([]cas.Location, len(bases))
+	if s.st.Locate(bases, locs) != nil {
+		return
+	}
+	for i, h := range bases {
+		w := s.want[h]
+		if c := locs[i].Codec; locs[i].Segment == 0 || c != codec.Recipe && c != codec.Rounded || w.further != nil {
+			continue
+		}
+		base, err := readBase(s.st, h, locs[i])
+		if err != nil {
+			continue
+		}
+		w.further, w.raw, w.stored = base.Hashes(), int64(locs[i].Raw), locs[i].RecordSize()
+		for _, h := range w.further {
+			if s.want[h] == nil {
+				s.want[h] = &wanted{aside: true}
+			}
+		}
+	}
 }
 
 // look looks through files.
@@ -82,6 +129,7 @@ func (s *search) look(heavy []*Way, files iter.Seq[*File]) {
 	s.focus(samples)
 	looked := 0
 	for f := range files {
+		s.age[f] = looked
 		if looked++; looked > maxUnsure && s.explained() {
 			break
 		}
@@ -127,7 +175,7 @@ func (s *search) look(heavy []*Way, files iter.Seq[*File]) {
 // explained reports whether all bases that are looked for were found.
 func (s *search) explained() bool {
 	for _, w := range s.want {
-		if len(w.in) == 0 {
+		if len(w.in) == 0 && !w.aside {
 			return false
 		}
 	}
@@ -141,6 +189,9 @@ func (s *search) focus(some []*Way) {
 	for _, w := range some {
 		for _, h := range w.all() {
 			s.want[h] = all[h]
+			for _, h := range all[h].further {
+				s.want[h] = all[h]
+			}
 		}
 		s.elems[w.tensor.NumElements()] = true
 		s.keys[w.tensor.Name] = true

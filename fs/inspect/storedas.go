@@ -93,9 +93,22 @@ func (ins *Inspector) packedFiles(ctx context.Context) iter.Seq[*derived.File] {
 // that count, in the order in which they are preferred.
 func (ins *Inspector) Reproduced(ctx context.Context, f *derived.File,
 	others iter.Seq[*derived.File]) (*control.Reproduction, error) {
+	if others == nil {
+		others = ins.packedFiles(ctx)
+	}
+	r, enough, err := ins.reproduced(ctx, f, others)
+	if !enough {
+		r = nil
+	}
+	return r, err
+}
+
+// reproduced is Reproduced; enough is false where less follows than it takes to say so.
+func (ins *Inspector) reproduced(ctx context.Context, f *derived.File, others iter.Seq[*derived.File]) (
+	r *control.Reproduction, enough bool, err error) {
 	doc, err := ins.store.Manifest(f.Manifest)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	f.Doc = doc
 	all := make([]int, min(len(doc.Tensors), maxStoredAs))
@@ -103,23 +116,20 @@ func (ins *Inspector) Reproduced(ctx context.Context, f *derived.File,
 		all[i] = i
 	}
 	if len(all) < len(doc.Tensors) {
-		return nil, nil
+		return nil, false, nil
 	}
 	ways, err := derived.Ways(ins.store, f, all)
 	if err != nil || !slices.ContainsFunc(ways, (*derived.Way).Follows) {
-		return nil, err
+		return nil, false, err
 	}
-	if others == nil {
-		others = ins.packedFiles(ctx)
-	}
-	derived.Name(ins.store, f, ways, others)
-	return derived.Reproduced(ins.store, f, ways), ctx.Err()
+	r, enough = derived.Reproduced(ins.store, f, ways, others)
+	return r, enough, ctx.Err()
 }
 
 // ReproducedBelow tells which of the packed files at or below a path, of the first few with tensors, follow
-// from others.
+// from others, and of the others, how much of them does at most.
 func (ins *Inspector) ReproducedBelow(ctx context.Context, p string,
-	most int) (all []*control.Reproduction, err error) {
+	most int) (all, others []*control.Reproduction, err error) {
 	var files []*derived.File
 	err = ins.files.Walk(ctx, p, func(path string, n File) error {
 		h, err := n.Manifest()
@@ -132,18 +142,21 @@ func (ins *Inspector) ReproducedBelow(ctx context.Context, p string,
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.SortFunc(files, func(a, b *derived.File) int { return cmp.Compare(a.Path, b.Path) })
-	others := ins.packedFiles(ctx)
+	packed := ins.packedFiles(ctx)
 	for _, f := range files {
-		r, err := ins.Reproduced(ctx, f, others)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if r != nil && err == nil {
+		r, enough, err := ins.reproduced(ctx, f, packed)
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil, ctx.Err()
+		case err != nil:
+		case enough:
 			all = append(all, r)
+		default:
+			others = append(others, cmp.Or(r, &control.Reproduction{Path: f.Path}))
 		}
 	}
-	return all, nil
+	return all, others, nil
 }

@@ -104,8 +104,12 @@ func (m *Models) Lineage(ctx context.Context, p string) (*control.Lineage, error
 		return nil, err
 	}
 	// Of models that were removed there is no file that could tell.
-	if rerr := reproduced(ctx, m.o.Inspect, src, out); err == nil && !errors.Is(rerr, fs.ErrNotExist) {
+	others, rerr := reproduced(ctx, m.o.Inspect, src, out)
+	if err == nil && !errors.Is(rerr, fs.ErrNotExist) {
 		err = rerr
+	}
+	if err != nil && err == none && len(others) > 0 && !strings.HasPrefix(src+"/", steps.Dir+"/") {
+		err = &fs.PathError{Op: "lineage", Path: p, Err: control.NoData("%s", notReproduced(others))}
 	}
 	if len(out.Reproduced) > 0 && err != nil { // files that are no models
 		out.Models, err = []control.ModelLineage{}, nil

@@ -3,6 +3,7 @@ package models
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -57,10 +58,12 @@ func (s *reconciler) reproducedFrom(p *stepPlace) (all []uint64) {
 const maxReproduced = 16
 
 // reproduced tells of the files at or below a path which follow from others, and what is declared otherwise.
-func reproduced(ctx context.Context, ins *inspect.Inspector, p string, out *control.Lineage) error {
-	all, err := ins.ReproducedBelow(ctx, p, maxReproduced)
+// others are those that do not, with what does of them.
+func reproduced(ctx context.Context, ins *inspect.Inspector, p string, out *control.Lineage) (
+	others []*control.Reproduction, err error) {
+	all, others, err := ins.ReproducedBelow(ctx, p, maxReproduced)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, r := range all {
 		for i := range out.Models {
@@ -70,7 +73,27 @@ func reproduced(ctx context.Context, ins *inspect.Inspector, p string, out *cont
 		}
 		out.Reproduced = append(out.Reproduced, *r)
 	}
-	return nil
+	return others, nil
+}
+
+// notReproduced says that files, which are no models, follow from nothing that was found.
+func notReproduced(others []*control.Reproduction) string {
+	most := slices.MaxFunc(others, func(a, b *control.Reproduction) int {
+		return cmp.Compare(a.Share, b.Share)
+	})
+	what, of := "nothing was found that it is computed of", "its tensors"
+	if len(others) > 1 {
+		what, of = "nothing was found that the files here are computed of", "the tensors of "+most.Path
+	}
+	if len(most.From) == 0 {
+		return what
+	}
+	var from []string
+	for _, b := range most.From {
+		from = append(from, b.Path)
+	}
+	return fmt.Sprintf("%s: at most %.3g %% of the bytes of %s follow, from %s; it takes 90 %%, with at most 15 %% "+
+		"of these stored all the same", what, 100*most.Share, of, strings.Join(from, ", "))
 }
 
 // contradicted is the parent that a model declares though it follows from others, none of which it comes

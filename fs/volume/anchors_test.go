@@ -83,25 +83,39 @@ func (f weightsFile) bytes(t testing.TB) []byte {
 // ggufOf is a file of one quantised tensor.
 func ggufOf(t testing.TB, name string, format quant.Format, id uint32, x []float32) []byte {
 	t.Helper()
+	return ggufFile(name, id, len(x)/wide, blocksOf(t, format, x))
+}
+
+// blocksOf are numbers in a format.
+func blocksOf(t testing.TB, format quant.Format, x []float32) []byte {
+	t.Helper()
 	q := quant.Quantiser{Format: format}
-	var s quant.Streams
-	blocks, err := q.Restore(nil, &s, x)
+	blocks, err := q.Restore(nil, &quant.Streams{}, x)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ggufFile(name, id, len(x)/wide, blocks)
+	return blocks
 }
 
 // ggufFile is a file of one tensor of a type that GGUF has a number for.
 func ggufFile(name string, id uint32, rows int, data []byte) []byte {
+	return ggufFiles([]string{name}, id, rows, data)
+}
+
+// ggufFiles is a file of tensors of one type and as many rows each, whose bytes end at what GGUF aligns to.
+func ggufFiles(names []string, id uint32, rows int, data ...[]byte) []byte {
 	le := binary.LittleEndian
 	p := le.AppendUint32([]byte("GGUF"), 3)
-	p = le.AppendUint64(le.AppendUint64(p, 1), 0)
-	p = append(le.AppendUint64(p, uint64(len(name))), name...)
-	p = le.AppendUint64(le.AppendUint64(le.AppendUint32(p, 2), wide), uint64(rows))
-	p = le.AppendUint64(le.AppendUint32(p, id), 0)
+	p = le.AppendUint64(le.AppendUint64(p, uint64(len(names))), 0)
+	at := 0
+	for i, name := range names {
+		p = append(le.AppendUint64(p, uint64(len(name))), name...)
+		p = le.AppendUint64(le.AppendUint64(le.AppendUint32(p, 2), wide), uint64(rows))
+		p = le.AppendUint64(le.AppendUint32(p, id), uint64(at))
+		at += len(data[i])
+	}
 	p = append(p, make([]byte, (32-len(p)%32)%32)...)
-	return append(p, data...)
+	return append(p, slices.Concat(data...)...)
 }
 
 // otherwise are files made of the weights q, k and v, under other names, each with the share of its bytes

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ckptfs/cas/quant"
+	"ckptfs/formats"
 	"ckptfs/fs/control"
 )
 
@@ -163,5 +164,38 @@ func TestDerivedParts(t *testing.T) {
 	}
 	if got, _ := r.reproduced("m/fp8.safetensors"); got != "F8_E4M3 of m/all.safetensors" {
 		t.Errorf("%q", got)
+	}
+}
+
+// What is computed of chunks that several relatives hold is told as that of the one from which all of it
+// follows, be it by what these were rounded from.
+func TestDerivedAmongRelatives(t *testing.T) {
+	r := newRig(t)
+	const up, down = "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight"
+	x, y, z := gauss(11, 128), gauss(12, 128), gauss(13, 128)
+	file := func(dtype formats.DType, down2 []float32) []byte {
+		return weightsFile{dtype, wide, map[string][]float32{up: x, down: down2}}.bytes(t)
+	}
+	for _, f := range []relative{
+		{"wide/model.safetensors", file("F32", y), false},
+		{"base/model.safetensors", file(formats.BF16, y), false},
+		{"lora/model.safetensors", file(formats.BF16, z), false},
+	} {
+		r.saveRelative(f)
+		r.pack(f.path)
+	}
+	r.mkdir("q")
+	r.write("q/Q8_0.gguf", ggufFiles([]string{"blk.0.ffn_up.weight", "blk.0.ffn_down.weight"}, 8, len(x)/wide,
+		blocksOf(t, quant.Q8_0, x), blocksOf(t, quant.Q8_0, y)))
+	r.sync()
+	if got, _ := r.reproduced("q/Q8_0.gguf"); got != "Q8_0 of wide/model.safetensors" {
+		t.Errorf("%q", got)
+	}
+
+	// Of what does not follow it is told how much of it does.
+	_, err := r.Lineage(context.Background(), "lora/model.safetensors")
+	if err == nil || control.AsError(err).Code != control.CodeNotFound ||
+		!strings.Contains(err.Error(), "at most 50 % of the bytes of its tensors follow, from wide/model.safetensors") {
+		t.Error(err)
 	}
 }
