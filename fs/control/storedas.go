@@ -54,7 +54,7 @@ func (b *BaseTensor) String() string {
 }
 
 // unnamed is a base of which no file is found.
-const unnamed = "a file that is not found"
+const unnamed = "a removed file"
 
 // of is what a tensor is made of, unless it is combined.
 func (s *StoredAs) of() string {

@@ -128,7 +128,7 @@ func TestDerived(t *testing.T) {
 
 	// What was removed has no name.
 	r.unlink(ofC)
-	if got := r.storedAs("q.safetensors", "y.1.w"); got != "F8_E4M3 of a file that is not found" {
+	if got := r.storedAs("q.safetensors", "y.1.w"); got != "F8_E4M3 of a removed file" {
 		t.Error(got)
 	}
 	_, err := r.Lineage(context.Background(), "q.safetensors")

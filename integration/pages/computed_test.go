@@ -292,7 +292,7 @@ func (b *tab) recipes(m *mounttest.Mount) {
 
 // removed holds what the pages say of a base that is gone, and that they lead to it no more.
 func (b *tab) removed() {
-	const gone = "a file that is not found"
+	const gone = "a removed file"
 	b.visit("/path?path=" + kinFP8)
 	chain := []string{kinFP8 + ": reproduced", kinBase + " removed: no parent is known"}
 	if got := b.chain(kinFP8); !slices.Equal(got, chain) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ckptfs/cas/golden"
+	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/fs/control"
 )
 
@@ -35,6 +36,20 @@ func TestGoldens(t *testing.T) {
 		var b bytes.Buffer
 		printFile(&b, f)
 		golden.Same(t, name, b.String())
+	}
+}
+
+// What does not follow is told with what does of it.
+func TestNotVerified(t *testing.T) {
+	for want, v := range map[string]control.Verified{
+		"it does not follow: as far as was found, 65 % of it does, and 90 % have to": {Share: 0.65},
+		"it does not follow: as far as was found, 0 % of it does, and 90 % have to":  {},
+		"it does not follow: as far as was found, 95 % of it does, but of that more than 15 % are stored all the same": {
+			Share: 0.95, Bytes: 95, StoredBytes: 40, TensorBytes: 100},
+	} {
+		if got := notVerified(&v); got.Error() != want || exit.Code(got) != exit.Failure {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -110,11 +110,7 @@ func printFile(w io.Writer, f *control.File) {
 			row = append(row, statsText(t.Stats)...)
 		}
 		if derived {
-			as := ""
-			if t.StoredAs != nil {
-				as = text.Printable(t.StoredAs.String())
-			}
-			row = append(row, as)
+			row = append(row, storedText(f, t))
 		}
 		rows = append(rows, append(row, sharedText(t)))
 	}
@@ -140,6 +136,19 @@ func shapeText(shape []int64) string {
 		dims[i] = strconv.FormatInt(d, 10)
 	}
 	return "[" + strings.Join(dims, ", ") + "]"
+}
+
+// storedText is how a tensor is stored; "" of one that other files have: as it is there, which SHARED WITH
+// tells. Of a folder's files some may not be packed.
+func storedText(f *control.File, t *control.Tensor) string {
+	switch {
+	case t.StoredAs != nil:
+		return text.Printable(t.StoredAs.String())
+	case t.Bytes > 0 && t.Shared == 0 && len(t.SharedWith) == 0 &&
+		(f.State == control.StatePacked || f.State == control.StateResident):
+		return "alone"
+	}
+	return ""
 }
 
 // sharedText is the first of the other files, and how many more there are.

@@ -1,7 +1,6 @@
 package tensors
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -14,7 +13,15 @@ import (
 	"ckptfs/fs/control"
 )
 
-var errNotVerified = exit.With(exit.Failure, errors.New("it does not follow, as far as was found"))
+// notVerified is the error of what does not follow.
+func notVerified(v *control.Verified) error {
+	why := "and 90 % have to"
+	if v.Share >= 0.9 {
+		why = "but of that more than 15 % are stored all the same"
+	}
+	return exit.With(exit.Failure, fmt.Errorf("it does not follow: as far as was found, %s of it does, %s",
+		text.Percent(v.Share), why))
+}
 
 func verifyCmd(s Shell) *cobra.Command {
 	var froms []string
@@ -48,11 +55,11 @@ less than 4 KiB follow if B has the same, and are not looked at otherwise.
 				if err := s.Show(v, func(w io.Writer) { printVerified(w, v) }); err != nil || v.Follows {
 					return err
 				}
-				return errNotVerified
+				return notVerified(v)
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&froms, "from", nil, "the file, step or folder that A may follow from")
+	cmd.Flags().StringArrayVar(&froms, "from", nil, "the one file, step or folder `B` that A may follow from")
 	return cmd
 }
 
