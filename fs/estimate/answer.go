@@ -182,7 +182,7 @@ func (e *estimator) answer() *Answer {
 	}
 	a.StoredBytes = int64(stored)
 	off := e.off(a.Bytes)
-	a.LowBytes = max(0, a.StoredBytes-off)
+	a.LowBytes = max(0, a.StoredBytes-off-e.unseen(a.Bytes))
 	a.HighBytes = max(a.StoredBytes, min(a.Bytes, a.StoredBytes+off))
 	for _, k := range kinds {
 		p := Part{Name: k.name}

@@ -52,7 +52,31 @@ const doubt = 0.5
 // stratum is what all shells had of one.
 type stratum struct {
 	size, raw, stored float64
-	shells            int
+	squares           float64 // of what each shell had of raw
+}
+
+// shells is how many shells of equal size tell as much as those that had something of the stratum: one that
+// had nearly all of it tells of no spread, whatever little the others had.
+func (s *stratum) shells() float64 { return effective(s.raw, s.squares) }
+
+func effective(sum, squares float64) float64 {
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / squares
+}
+
+// spread is how many shells of equal size have to tell of a stratum.
+const spread = 1.5
+
+// shells is how many shells of equal size tell as much as those that were read.
+func (e *estimator) shells() float64 {
+	var sum, squares float64
+	for i := range e.replicates {
+		raw := e.replicates[i].raw
+		sum, squares = sum+raw, squares+raw*raw
+	}
+	return effective(sum, squares)
 }
 
 // off is the error of an answer, in bytes, 19 times of 20. A file's share is a ratio of sums over shells, so
@@ -64,19 +88,16 @@ func (e *estimator) off(size int64) int64 {
 		return 0
 	}
 	rest := math.Sqrt(max(0, 1-float64(e.read)/float64(size)))
-	n := 0
 	var raw, stored float64
 	for i := range e.replicates {
-		if r := &e.replicates[i]; r.raw > 0 {
-			n++
-			raw += r.raw
-			stored += r.stored
-		}
+		raw += e.replicates[i].raw
+		stored += e.replicates[i].stored
 	}
-	if n < 2 {
+	n := e.shells()
+	if n < spread {
 		return int64(doubt * rest * float64(size))
 	}
-	strata, known := e.strata()
+	strata, seen := e.strata()
 	var all, within float64
 	for i := range e.replicates {
 		r := &e.replicates[i]
@@ -84,36 +105,48 @@ func (e *estimator) off(size int64) int64 {
 		all += d * d
 		d = 0
 		for _, s := range r.by {
-			if of := &strata[s.stratum]; of.shells > 1 {
+			if of := &strata[s.stratum]; of.shells() > spread {
 				left := float64(s.stored) - of.stored/of.raw*float64(s.raw)
-				d += of.size / of.raw * left * math.Sqrt(float64(of.shells)/float64(of.shells-1))
+				d += of.size / of.raw * left * math.Sqrt(of.shells()/(of.shells()-1))
 			}
 		}
 		within += d * d
 	}
-	t := quantile(n)
-	pooled := min(doubt, t*math.Sqrt(all*float64(n)/float64(n-1))/raw) * (float64(size) - known)
+	t := quantile(int(n + 0.5))
+	pooled := min(doubt, t*math.Sqrt(all*n/(n-1))/raw) * (float64(size) - seen)
 	return int64(rest * (t*math.Sqrt(within) + pooled))
 }
 
-// strata sums up what shells had; known are the bytes of strata that two had or more.
-func (e *estimator) strata() (all []stratum, known float64) {
+// unseenShare is how much of all bytes is equal to, or follows from, what no sample has beside it.
+const unseenShare = 0.01
+
+// unseen is by how many bytes an answer may be too high, since samples do not see that. It is the same for all
+// of them, so their spread does not tell it.
+func (e *estimator) unseen(size int64) int64 {
+	if e.complete {
+		return 0
+	}
+	return int64(unseenShare * float64(size))
+}
+
+// strata sums up what shells had; seen are the bytes of strata that two had or more.
+func (e *estimator) strata() (all []stratum, seen float64) {
 	all = make([]stratum, mostStrata)
 	for i := range e.replicates {
 		for _, s := range e.replicates[i].by {
 			of := &all[s.stratum]
-			of.shells++
 			of.raw += float64(s.raw)
+			of.squares += float64(s.raw) * float64(s.raw)
 			of.stored += float64(s.stored)
 		}
 	}
 	for i, f := range e.files {
 		if of := &all[e.stratum(uint32(i))]; !f.out {
 			of.size += float64(f.size)
-			if of.shells > 1 || f.plain {
-				known += float64(f.size)
+			if of.shells() > spread || f.plain {
+				seen += float64(f.size)
 			}
 		}
 	}
-	return all, known
+	return all, seen
 }

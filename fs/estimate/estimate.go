@@ -80,8 +80,10 @@ const (
 	shellShare = 64 << 10
 	// mostShells bounds the shells: each has every file looked at again.
 	mostShells = 1024
-	// fewShells is the number below which everything is read at once.
-	fewShells = 8
+	// fewShells is the number below which everything is read at once, which takes seconds.
+	fewShells = 16
+	// parsed: one part of so many of all bytes, if heads are as long, takes longer to parse for each shell.
+	parsed = 8
 	// firstShells are what is read before everything is.
 	firstShells = 3
 	// minShells is how many shells have to agree before an estimate ends.
@@ -210,23 +212,13 @@ func (e *estimator) sample(ctx context.Context, n, shells int) (enough bool, err
 		a := e.tell(int64(n)*e.read/int64(k+1), len(e.files))
 		switch {
 		case e.o.Full:
-		case e.heads > e.bytes()/fewShells, e.read > e.bytes()/2:
+		case e.heads > e.bytes()/parsed, e.read > e.bytes()/2:
 			return false, nil // to parse and sample on takes longer than to read everything
-		case e.sampled() >= minShells && float64(a.HighBytes-a.LowBytes)/2 <= e.o.Within*float64(a.Bytes):
+		case e.shells() >= minShells-0.5 && float64(a.HighBytes-a.StoredBytes) <= e.o.Within*float64(a.Bytes):
 			return true, nil
 		}
 	}
 	return false, nil
-}
-
-// sampled is how many shells had anything.
-func (e *estimator) sampled() (n int) {
-	for i := range e.replicates {
-		if e.replicates[i].raw > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // whole reads everything.

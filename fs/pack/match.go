@@ -267,8 +267,27 @@ func plainName(name string) string {
 }
 
 // Numbers are the numbers in a tensor's name, which its versions have in whatever format: of its layer, and
-// of what else there are several of.
-func Numbers(name string) []string { return numbersOf(plainName(name)) }
+// of what else there are several of. Those at the end of words count where the layer's comes behind them, as
+// in layer2.0.conv1: formats call the parts of a layer otherwise.
+func Numbers(name string) []string {
+	name = plainName(name)
+	numbers := numbersOf(name)
+	if len(numbers) == 0 {
+		return nil
+	}
+	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(separators, r) })
+	var all []string
+	for i, left := 0, len(numbers); left > 0; i++ {
+		number := words[i][len(strings.TrimRight(words[i], "0123456789")):]
+		if number == words[i] {
+			left--
+		}
+		if number != "" {
+			all = append(all, number)
+		}
+	}
+	return all
+}
 
 // Signs are hashes of the ends of tensors' names with their shapes, in order: two files have as many of them
 // in common as they have tensors, whatever else stands before the names, and in whatever types; of very many
