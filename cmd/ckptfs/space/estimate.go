@@ -54,9 +54,9 @@ func Estimate(s Outside) *cobra.Command {
     recipe     computed from other tensors: quantised, cut or in another order
     alone      compressed by itself, or left as it is
 
-It packs samples and keeps nothing. It ends when they agree to within a hundredth of all bytes, and tells the range. Ctrl-C
-ends it, too: the answer so far is printed. With --full, and where there is less than 1 GiB, everything is read, and the
-answer is what a store takes. Of content that is equal under other names, samples find less than is there.
+It packs samples and keeps nothing. It ends when they agree to within a hundredth of all bytes, and tells the range.
+Ctrl-C ends it, too: the answer so far is printed. With --full, and where there is less than 1 GiB, everything is read,
+and the answer is what a store takes. Of content that is equal under other names, samples find less than is there.
 
 Files count once, whatever links lead to them. Files that cannot be read are named, and do not count (exit code 7).
 Nothing is written but temporary files in TMPDIR.`,
