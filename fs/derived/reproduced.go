@@ -193,13 +193,14 @@ func (p *parents) reproduction(ways []*Way) (r *control.Reproduction, own int64)
 		}
 		switch {
 		case at != nil:
-			w.at = at
 			r.Bytes, r.StoredBytes = r.Bytes+w.so, r.StoredBytes+w.taken
 			if stored == 0 {
 				own += w.so
 			}
 			r.StoredBytes += int64(stored * halves * float64(t.NumElements()))
-			kinds.add(w, p.group)
+			as := *w
+			as.at = at
+			kinds.add(&as, p.group)
 		case held[digests[i]] && !digests[i].IsZero():
 			r.Bytes, own = r.Bytes+n, own+n
 			kinds.ops[opTaken] += n

@@ -192,6 +192,13 @@ func TestDerivedAmongRelatives(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 
+	// Of several of which all follows it is the oldest.
+	r.saveRelative(relative{"copy/model.safetensors", file("F32", y), false})
+	r.sync()
+	if got, _ := r.reproduced("q/Q8_0.gguf"); got != "Q8_0 of wide/model.safetensors" {
+		t.Errorf("%q", got)
+	}
+
 	// Of what does not follow it is told how much of it does.
 	_, err := r.Lineage(context.Background(), "lora/model.safetensors")
 	if err == nil || control.AsError(err).Code != control.CodeNotFound ||
