@@ -110,7 +110,6 @@ type state struct {
 	vllm
 	rank, ranks int64
 	from        map[string]tensorOf // by name; those that are used go
-	layers      int64
 	dtype       formats.DType
 }
 
