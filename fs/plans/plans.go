@@ -121,6 +121,8 @@ type Plan struct {
 	tensors []tensor // without the empty ones; ascending by start
 	memory  int64
 	drop    func() // of what reads leave behind; nil: they leave nothing
+	// Parts is of how many files this is one; 0: it is not known to be.
+	Parts int
 }
 
 // tensor is where a tensor lies in the file, and what it is.

@@ -85,6 +85,10 @@ const maxDim = 1 << 30
 
 func modelOf(config []byte) (*model, error) {
 	var m model
+	config, _, err := exactly(config)
+	if err != nil {
+		return nil, err
+	}
 	if err := json.Unmarshal(config, &m); err != nil {
 		return nil, none("config.json: %v", err)
 	}

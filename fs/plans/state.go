@@ -1,7 +1,6 @@
 package plans
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -18,7 +17,7 @@ import (
 const StatePart = 5 << 30
 
 // State plans a file of a model in vLLM's format sharded_state, of which each rank of a tensor-parallel group
-// loads its own: what rank has of ranks, the part of that number. It returns how many parts rank has.
+// loads its own: what rank has of ranks, the part of that number.
 //
 //	ShardedStateLoader.save_model(model, folder, max_size=5 * 1024**3)
 //
@@ -37,33 +36,35 @@ const StatePart = 5 << 30
 //	…input_layernorm.weight, …                  whole
 //
 // for the model types llama, mistral, qwen2 and qwen3 in bfloat16 or half precision. A model with any other
-// tensor is refused, one that lacks one, and one whose config names another type of numbers: vLLM would convert.
-func State(sources []*Source, config []byte, rank, ranks, part int) (p *Plan, parts int, err error) {
+// tensor is refused, one that lacks one, one that ties its embeddings and has both of them, and one whose
+// config names another type of numbers: vLLM would convert. So is one whose config has what may change vLLM's
+// modules.
+func State(sources []*Source, config []byte, rank, ranks, part int) (*Plan, error) {
 	return stateOf(sources, config, rank, ranks, part, StatePart)
 }
 
-func stateOf(sources []*Source, config []byte, rank, ranks, part int, most int64) (*Plan, int, error) {
+func stateOf(sources []*Source, config []byte, rank, ranks, part int, most int64) (*Plan, error) {
 	if ranks < 1 || ranks > MaxRanks || rank < 0 || rank >= ranks {
-		return nil, 0, none("there is no rank %d of %d", rank, ranks)
+		return nil, none("there is no rank %d of %d", rank, ranks)
 	}
 	m, err := modelOf(config)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	s := &state{model: m, rank: int64(rank), ranks: int64(ranks), from: map[string]tensorOf{}}
 	if err := s.read(config, sources); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	out, err := s.outputs()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var of []output
 	size, at := int64(0), 0
 	for _, o := range out {
 		n := o.NumBytes()
 		if n > most {
-			return nil, 0, none("tensor %q has more than %d bytes", o.Name, most)
+			return nil, none("tensor %q has more than %d bytes", o.Name, most)
 		}
 		if size+n > most {
 			size = 0
@@ -74,23 +75,13 @@ func stateOf(sources []*Source, config []byte, rank, ranks, part int, most int64
 		}
 	}
 	if len(of) == 0 {
-		return nil, 0, none("rank %d of %d has the parts 0 to %d", rank, ranks, at)
+		return nil, none("rank %d of %d has the parts 0 to %d", rank, ranks, at)
 	}
 	p, err := plan(of, nil)
-	return p, at + 1, err
-}
-
-// vllm is what a config.json says of a model that concerns vLLM.
-type vllm struct {
-	Architectures []string `json:"architectures"`
-	Vocab         int64    `json:"vocab_size"`
-	Layers        int64    `json:"num_hidden_layers"`
-	Tied          bool     `json:"tie_word_embeddings"`
-	Bias          bool     `json:"attention_bias"`
-	OldBias       bool     `json:"bias"` // of a llama: what Bias is
-	MLPBias       bool     `json:"mlp_bias"`
-	Type          string   `json:"dtype"`
-	OldType       string   `json:"torch_dtype"`
+	if err == nil {
+		p.Parts = at + 1
+	}
+	return p, err
 }
 
 // stateClasses are vLLM's classes for the types of models, by architectures.
@@ -122,20 +113,8 @@ type tensorOf struct {
 
 // read reads what the config and the files say.
 func (s *state) read(config []byte, sources []*Source) error {
-	if err := json.Unmarshal(config, &s.vllm); err != nil {
-		return none("config.json: %v", err)
-	}
-	class, ok := stateClasses[s.model.Type]
-	if !ok || len(s.Architectures) != 1 || s.Architectures[0] != class {
-		return none("config.json: a model of type %q and the architectures %q is not known as vLLM's",
-			s.model.Type, s.Architectures)
-	}
-	name := s.vllm.Type
-	if name == "" {
-		name = s.OldType
-	}
-	if s.dtype, ok = stateTypes[name]; !ok {
-		return none("config.json: dtype is %q, and vLLM keeps bfloat16 and float16 as they are", name)
+	if err := s.readConfig(config); err != nil {
+		return err
 	}
 	for i, f := range sources {
 		for k := range f.Layout.Tensors {
@@ -163,15 +142,18 @@ func (s *state) outputs() (out []output, err error) {
 	add := func(o output, e error) {
 		out, err = append(out, o), firstOf(err, e)
 	}
+	if _, both := s.from["lm_head.weight"]; s.Tied && both {
+		return nil, none(`tie_word_embeddings is true, and "lm_head.weight" is there: vLLM ties them if they are equal`)
+	}
 	if s.Tied {
 		add(s.embedding("lm_head.weight", "model.embed_tokens.weight"))
-		delete(s.from, "lm_head.weight") // vLLM does not read it
 	} else {
 		add(s.embedding("model.embed_tokens.weight", "model.embed_tokens.weight"))
 	}
-	qkv := s.Bias || s.OldBias && s.model.Type == "llama" || s.model.Type == "qwen2"
-	outs := (s.Bias || s.OldBias) && s.model.Type == "llama"
-	mlp := s.MLPBias && s.model.Type == "llama"
+	old := s.model.Type == "llama" || s.model.Type == "mistral" // which vLLM makes of the same modules
+	qkv := s.Bias || s.OldBias && old || s.model.Type == "qwen2"
+	outs := (s.Bias || s.OldBias) && old
+	mlp := s.MLPBias && old
 	for i := int64(0); i < s.Layers && err == nil; i++ {
 		at := fmt.Sprintf("model.layers.%d.", i)
 		// linear adds a layer's weights, and biases if it has some, joined of several.

@@ -104,11 +104,11 @@ func TestState(t *testing.T) {
 		for _, most := range []int64{StatePart, 5000, 4096} {
 			got, parts := map[string][]byte{}, 1
 			for part := 0; part < parts; part++ {
-				p, n, err := stateOf(sourcesOf(files), config, int(rank), 2, part, most)
+				p, err := stateOf(sourcesOf(files), config, int(rank), 2, part, most)
 				if err != nil {
 					t.Fatal(err)
 				}
-				parts = n
+				parts = p.Parts
 				a := over(p, files...)
 				whole := a.all(t)
 				for off := 0; off < len(whole); off += 37 {
@@ -148,7 +148,7 @@ func TestStateTied(t *testing.T) {
 		config["tie_word_embeddings"] = true
 		delete(shapes, "lm_head.weight")
 	})
-	p, _, err := State(sourcesOf(files), config, 1, 2, 0)
+	p, err := State(sourcesOf(files), config, 1, 2, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,28 +189,92 @@ func TestStateRefuses(t *testing.T) {
 		"a projection that is missing": func(_ map[string]any, s shapes) {
 			delete(s, "model.layers.1.self_attn.v_proj.weight")
 		},
-		"an expert":        func(_ map[string]any, s shapes) { s["model.layers.0.mlp.experts.0.weight"] = []int64{2} },
-		"a bias":           func(_ map[string]any, s shapes) { s["model.layers.0.self_attn.o_proj.bias"] = []int64{16} },
-		"a wide norm":      func(_ map[string]any, s shapes) { s["model.norm.weight"] = []int64{17} },
-		"a flat embedding": func(_ map[string]any, s shapes) { s["lm_head.weight"] = []int64{70 * 16} },
+		"tied, with both":       func(c map[string]any, _ shapes) { c["tie_word_embeddings"] = true },
+		"another activation":    func(c map[string]any, _ shapes) { c["hidden_act"] = "gelu" },
+		"no heads of keys":      func(c map[string]any, _ shapes) { delete(c, "num_key_value_heads") },
+		"a head of no size":     func(c map[string]any, _ shapes) { c["head_dim"] = nil },
+		"attention to all":      func(c map[string]any, _ shapes) { c["is_causal"] = false },
+		"normed keys":           func(c map[string]any, _ shapes) { c["qk_norm"] = true },
+		"chunks of attention":   func(c map[string]any, _ shapes) { c["dual_chunk_attention_config"] = map[string]any{} },
+		"a config within":       func(c map[string]any, _ shapes) { c["text_config"] = map[string]any{} },
+		"a model that drafts":   func(c map[string]any, _ shapes) { c["speculators_config"] = map[string]any{"x": 1} },
+		"layers that differ":    func(c map[string]any, _ shapes) { c["per_layer_config"] = map[string]any{"0": 1} },
+		"compressed":            func(c map[string]any, _ shapes) { c["compression_config"] = map[string]any{} },
+		"quantised":             func(c map[string]any, _ shapes) { c["quantization_config"] = map[string]any{} },
+		"code of its own":       func(c map[string]any, _ shapes) { c["auto_map"] = map[string]any{"AutoConfig": "x"} },
+		"Fourier's embeddings":  func(c map[string]any, _ shapes) { c["rope_scaling"] = map[string]any{"use_fope": true} },
+		"keys in capitals only": func(c map[string]any, _ shapes) { delete(c, "vocab_size"); c["VOCAB_SIZE"] = 70 },
+		"an expert":             func(_ map[string]any, s shapes) { s["model.layers.0.mlp.experts.0.weight"] = []int64{2} },
+		"a bias":                func(_ map[string]any, s shapes) { s["model.layers.0.self_attn.o_proj.bias"] = []int64{16} },
+		"a wide norm":           func(_ map[string]any, s shapes) { s["model.norm.weight"] = []int64{17} },
+		"a flat embedding":      func(_ map[string]any, s shapes) { s["lm_head.weight"] = []int64{70 * 16} },
 		"a narrow projection": func(_ map[string]any, s shapes) {
 			s["model.layers.0.self_attn.q_proj.weight"] = []int64{32, 15}
 		},
 	} {
 		files, config := stateModel(t, change)
-		_, _, err := State(sourcesOf(files), config, 0, 2, 0)
+		_, err := State(sourcesOf(files), config, 0, 2, 0)
 		refused(t, what, err)
 	}
 	files, config := stateModel(t, func(map[string]any, shapes) {})
 	for _, x := range []struct{ rank, ranks, part int }{{2, 2, 0}, {-1, 2, 0}, {0, 0, 0}, {0, 3, 0}, {0, 8, 0},
 		{0, 2, 1}, {0, 2, -1}, {0, 1 << 20, 0}} {
-		_, _, err := State(sourcesOf(files), config, x.rank, x.ranks, x.part)
+		_, err := State(sourcesOf(files), config, x.rank, x.ranks, x.part)
 		refused(t, fmt.Sprint(x), err)
 	}
-	_, _, err := State(append(sourcesOf(files), files[0].Source), config, 0, 2, 0)
+	_, err := State(append(sourcesOf(files), files[0].Source), config, 0, 2, 0)
 	refused(t, "a file twice", err)
-	_, _, err = stateOf(sourcesOf(files), config, 0, 2, 0, 1000)
+	_, err = stateOf(sourcesOf(files), config, 0, 2, 0, 1000)
 	refused(t, "a tensor of more than a part", err)
-	_, _, err = State(sourcesOf(files), []byte("["), 0, 2, 0)
+	_, err = State(sourcesOf(files), []byte("["), 0, 2, 0)
 	refused(t, "no config", err)
+}
+
+// of makes the model of stateModel one of another type, without what only a qwen3 has.
+func of(kind, class string, more map[string]any) func(map[string]any, map[string][]int64) {
+	return func(c map[string]any, shapes map[string][]int64) {
+		c["model_type"], c["architectures"] = kind, []string{class}
+		maps.Copy(c, more)
+		for i := range 2 {
+			at := fmt.Sprintf("model.layers.%d.self_attn.", i)
+			delete(shapes, at+"q_norm.weight")
+			delete(shapes, at+"k_norm.weight")
+			if kind == "qwen2" {
+				shapes[at+"q_proj.bias"], shapes[at+"k_proj.bias"], shapes[at+"v_proj.bias"] =
+					[]int64{32}, []int64{16}, []int64{16}
+			}
+		}
+	}
+}
+
+// What vLLM takes from a config depends on the type: it makes a mistral's biases as a llama's, and does not
+// look at a qwen2's head_dim.
+func TestStateTypes(t *testing.T) {
+	for what, x := range map[string]struct {
+		change func(map[string]any, map[string][]int64)
+		is     bool
+	}{
+		"a llama":                        {of("llama", "LlamaForCausalLM", nil), true},
+		"a mistral":                      {of("mistral", "MistralForCausalLM", nil), true},
+		"a llama without heads of keys":  {of("llama", "LlamaForCausalLM", map[string]any{"num_key_value_heads": nil}), false},
+		"a llama with biases of old":     {of("llama", "LlamaForCausalLM", map[string]any{"bias": true}), false},
+		"a llama with biases of qkv":     {of("llama", "LlamaForCausalLM", map[string]any{"qkv_bias": true}), false},
+		"a llama of odd heads":           {of("llama", "LlamaForCausalLM", map[string]any{"hidden_size": 18}), false},
+		"a mistral with biases":          {of("mistral", "MistralForCausalLM", map[string]any{"attention_bias": true}), false},
+		"a mistral with biases of old":   {of("mistral", "MistralForCausalLM", map[string]any{"bias": true}), false},
+		"a mistral with an MLP's biases": {of("mistral", "MistralForCausalLM", map[string]any{"mlp_bias": true}), false},
+		"a mistral of audio": {of("mistral", "MistralForCausalLM",
+			map[string]any{"ada_rms_norm_t_cond": true, "ada_rms_norm_t_cond_dim": 4}), false},
+		"a qwen2 of wide heads": {of("qwen2", "Qwen2ForCausalLM", nil), false},
+		"a qwen3 of which capitals say other things": {func(c map[string]any, _ map[string][]int64) {
+			c["Head_Dim"], c["zz_VOCAB_SIZE"], c["Vocab_size"], c["qk_norm"] = 4, 1, 71, false
+		}, true},
+	} {
+		files, config := stateModel(t, x.change)
+		if _, err := State(sourcesOf(files), config, 0, 2, 0); x.is && err != nil {
+			t.Errorf("%s: %v", what, err)
+		} else if !x.is {
+			refused(t, what, err)
+		}
+	}
 }

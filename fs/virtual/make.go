@@ -114,8 +114,7 @@ func (m making) plan(
 	case makeOne:
 		return plans.Consolidate(of, names, side)
 	case makeState:
-		p, _, err := plans.State(of, side, m.rank, m.ranks, m.number)
-		return p, err
+		return plans.State(of, side, m.rank, m.ranks, m.number)
 	case makeZero:
 		return plans.ConsolidateZero(of, names)
 	case makeMerge:

@@ -21,6 +21,9 @@ const stateConfig = "config.json"
 // statePart is the name of a file of vLLM's sharded_state.
 var statePart = regexp.MustCompile(`^model-rank-(0|[1-9][0-9]{0,3})-part-(0|[1-9][0-9]{0,3})\.safetensors$`)
 
+// maxStateParts is how many parts a rank has that have names.
+const maxStateParts = 10_000
+
 func stateName(rank, part int) string {
 	return fmt.Sprintf("model-rank-%d-part-%d.safetensors", rank, part)
 }
@@ -65,7 +68,11 @@ func (v *Virtual) stateFiles(c *tree.Asker, dir *names.Node) (of []*operand, sid
 	}
 	var weights []string
 	for _, e := range append(real, v.Views(c, dir, real)...) {
-		if e.Mode == unix.S_IFDIR || path.Ext(e.Name) != ".safetensors" {
+		if plans.StateBeside(e.Name) {
+			return nil, nil, fmt.Errorf("%w: it is not known what vLLM makes of a model with %s", plans.ErrNone,
+				e.Name)
+		}
+		if e.Mode == unix.S_IFDIR || path.Ext(e.Name) != ".safetensors" || e.View && !llamacpp.IsPart(e.Name) {
 			continue
 		}
 		if !llamacpp.IsPart(e.Name) {
@@ -94,14 +101,19 @@ func (v *Virtual) stateFiles(c *tree.Asker, dir *names.Node) (of []*operand, sid
 
 // listState lists the files of all ranks, of which each has as many as the first.
 func (d makeTree) listState(v *Virtual, c *tree.Asker) (out []tree.DirEntry) {
-	for part := 0; ; part++ {
-		w, err := d.stateFile(v, c, stateName(0, part))
-		if err != nil {
-			return out
-		}
-		w.drop()
+	w, err := d.stateFile(v, c, stateName(0, 0))
+	if err != nil {
+		return nil
+	}
+	defer w.drop()
+	p, err := w.made.planNow()
+	if err != nil {
+		return nil
+	}
+	for part := range min(p.Parts, maxStateParts) {
 		for rank := range d.how.ranks {
 			out = append(out, tree.DirEntry{Name: stateName(rank, part), Mode: unix.S_IFREG})
 		}
 	}
+	return out
 }

@@ -98,6 +98,13 @@ func TestMakeState(t *testing.T) {
 	if got := r.read(made + "/" + ranks[0]); string(got) != string(first) {
 		t.Error("it is another file afterwards")
 	}
+	for _, name := range []string{"hf_quant_config.json", "modules.json"} {
+		r.write("m/"+name, []byte("{}"))
+		if why := string(r.read(made + "/" + ranks[0] + ".why")); !strings.Contains(why, name) {
+			t.Errorf("beside %s: %s", name, why)
+		}
+		r.unlink("m/" + name)
+	}
 	r.stateModel("m")
 	r.write("m/config.json", []byte(`{}`))
 	if r.exists(made + "/" + ranks[0]) {
@@ -105,6 +112,22 @@ func TestMakeState(t *testing.T) {
 	}
 	_, err = h.Read(make([]byte, 100), 0)
 	wantErr(t, "a read of what was", err, unix.ESTALE)
+}
+
+// A run's step has views of what else it saves. They are no files of weights.
+func TestMakeStateOfStep(t *testing.T) {
+	r := newRig(t)
+	r.stateModel("runs/a/checkpoint-5")
+	r.write("runs/a/checkpoint-5/optimizer.pt", fixture(t, "flat.pt"))
+	if !slices.Contains(r.listing("runs/a/checkpoint-5"), "optimizer.safetensors") {
+		t.Fatal("there is no view")
+	}
+	got := r.listing(".ckptfs/make/sharded_state/tp=2/runs/a/checkpoint-5")
+	slices.Sort(got)
+	if want := []string{"config.json", "model-rank-0-part-0.safetensors",
+		"model-rank-1-part-0.safetensors"}; !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
 }
 
 // A name that is none of a way's has a reason.
