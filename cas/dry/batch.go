@@ -201,7 +201,7 @@ func (b *Batch) against(h cas.Hash, raw []byte, hint codec.Hint, rel cas.Related
 	if rel.Prev.IsZero() || rel.Prev == h {
 		return 0, base, false, nil
 	}
-	if base, ok = segment.After(&rel, b.s.base); !ok {
+	if base, _, ok = delta.Next(rel, b.s.located); !ok || base.Hash == h {
 		return 0, base, false, nil
 	}
 	q := scratch.Get()

@@ -1,5 +1,5 @@
 // Package dry is a store that keeps nothing: it takes chunks as package store does, stores them in the ways
-// in which that would (delta, codec, segment.Next), and counts what they would take.
+// in which that would (packages delta and codec), and counts what they would take.
 //
 // What a chunk is stored against has to be read again. A chunk that lies in its file in one piece is read
 // from that file, and is gone if the file has changed since. Everything else, such as lists, manifests and
@@ -123,17 +123,28 @@ func (s *Store) find(h cas.Hash) (found record, ok bool) {
 	return found, ok
 }
 
-// codecs are those by which others cannot be stored against a chunk, by the number of its base.
-var codecs = map[uint8]uint8{segment.RoundedNumber: codec.Rounded, segment.RecipeNumber: codec.Recipe}
+// codecOf is the codec of a record by its number, or one like it: it needs a base as that one does.
+func codecOf(number uint8) uint8 {
+	switch {
+	case number == segment.RoundedNumber:
+		return codec.Rounded
+	case number == segment.RecipeNumber:
+		return codec.Recipe
+	case number > 0:
+		return codec.Delta
+	}
+	return codec.Raw
+}
 
-// Locate sets locs[i] to what is known of hashes[i]; Segment 0: nothing. Of codecs it tells codecs alone.
+// Locate sets locs[i] to what is known of hashes[i]; Segment 0: nothing. Of a codec it tells as much as
+// codecOf does.
 func (s *Store) Locate(hashes []cas.Hash, locs []cas.Location) error {
 	s.locked(func() {
 		for i, h := range hashes {
 			locs[i] = cas.Location{}
 			if _, r := s.findLocked(h); r != nil && r.settled {
 				locs[i] = cas.Location{Segment: 1, Stored: r.stored, Raw: r.raw, Kind: r.kind,
-					Codec: codecs[r.number], Delta: r.number > 0}
+					Codec: codecOf(r.number), Delta: r.number > 0}
 			}
 		}
 	})
@@ -174,25 +185,37 @@ func (s *Store) read(r *record, p []byte) error {
 	}
 }
 
-// base is what the record of h says of its base.
-func (s *Store) base(h cas.Hash) (b segment.Base, ok bool) {
+// located is what the record of h says of its base, and how long it is. Of a recipe it says the first two.
+func (s *Store) located(h cas.Hash) (b segment.Base, loc cas.Location, ok bool) {
 	s.locked(func() {
 		_, r := s.findLocked(h)
-		if ok = r != nil && r.settled; ok && r.number > 0 {
-			b = segment.Base{Hash: s.records.At(int(r.base - 1)).hash, Number: r.number}
+		if ok = r != nil && r.settled && (r.number == 0 || r.base > 0); !ok {
+			return
+		}
+		if loc.Raw = r.raw; r.number == 0 {
+			return
+		}
+		b = segment.Base{Hash: s.records.At(int(r.base - 1)).hash, Number: r.number}
+		if r.number == segment.RecipeNumber && r.second > 0 {
+			b.Others = []cas.Hash{s.records.At(int(r.second - 1)).hash}
 		}
 	})
-	return b, ok
+	return b, loc, ok
 }
 
 // Against is the record that what rel relates to others is stored against; false: it is stored alone.
 func (s *Store) Against(rel cas.Related) (base cas.Hash, ok bool) {
-	b, ok := segment.After(&rel, s.base)
+	b, _, ok := delta.Next(rel, s.located)
 	return b.Hash, ok
 }
 
 // Key is the record of number 0 that prev leads back to.
-func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) { return segment.Key(prev, s.base) }
+func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
+	return segment.Key(prev, func(h cas.Hash) (segment.Base, bool) {
+		b, _, ok := s.located(h)
+		return b, ok
+	})
+}
 
 // claim adds the record of h, for the caller to settle, and returns its number; 0: there is one, of a file.
 // Content that is not to be read from that file is written to temp.

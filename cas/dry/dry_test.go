@@ -140,3 +140,77 @@ func TestRecipe(t *testing.T) {
 		t.Error("of a recipe")
 	}
 }
+
+// TestChooses: what a store says of chunks is said here, too: which of them need others, and what the version
+// of a chunk that is computed is stored against.
+func TestChooses(t *testing.T) {
+	dir, err := disk.OpenFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	s, err := New(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b := s.Begin(7, nil)
+	r := rand.NewChaCha8([32]byte{6})
+	random := func(n int) []byte {
+		p := make([]byte, n)
+		_, _ = r.Read(p)
+		return p
+	}
+	put := func(raw []byte, rel cas.Related) byte {
+		t.Helper()
+		_, id, err := b.PutRelated(cas.Chunk, cas.Sum(raw), raw, codec.Hint{}, rel)
+		if err != nil {
+			t.Error(err)
+		}
+		return id
+	}
+	codecOf := func(raw []byte) byte {
+		t.Helper()
+		var at [1]cas.Location
+		if err := s.Locate([]cas.Hash{cas.Sum(raw)}, at[:]); err != nil || at[0].Segment == 0 {
+			t.Error(at, err)
+		}
+		return at[0].Codec
+	}
+	short, key := random(100), random(50_000)
+	put(short, cas.Related{})
+	put(key, cas.Related{})
+	version := bytes.Clone(key)
+	version[100]++
+	if !codec.NeedsBase(put(version, cas.Related{Prev: cas.Sum(key)})) {
+		t.Fatal("a version is stored alone")
+	}
+	if codec.NeedsBase(codecOf(key)) || !codec.NeedsBase(codecOf(version)) {
+		t.Errorf("a key is of codec %d, and its version of %d", codecOf(key), codecOf(version))
+	}
+	if by := codecOf(version); by == codec.Recipe || by == codec.Rounded {
+		t.Errorf("a delta is of codec %d", by)
+	}
+	// The first base that is as long is not the first.
+	made := append(bytes.Clone(short), key[100:]...)
+	take := recipe.Take{Type: recipe.Bytes1, Groups: []recipe.Group{{Repeat: 1,
+		Stretches: []recipe.Stretch{{First: 0, Len: 100}, {First: 200, Len: len(key) - 100}}}}}
+	rel := &cas.Recipe{Bases: []cas.Hash{cas.Sum(short), cas.Sum(key)},
+		Program: recipe.Program{take}.Append(nil)}
+	if id := put(made, cas.Related{Recipe: rel}); id != codec.Recipe {
+		t.Fatalf("codec %d", id)
+	}
+	for _, alike := range []bool{false, true} {
+		to := cas.Related{Prev: cas.Sum(made), Alike: alike}
+		if base, ok := s.Against(to); !ok || base != cas.Sum(key) {
+			t.Errorf("alike %v: what comes after a recipe is stored against %s, %v", alike, base.Short(), ok)
+		}
+		next := bytes.Clone(version)
+		if next[200]++; alike {
+			next[300]++
+		}
+		if !codec.NeedsBase(put(next, to)) {
+			t.Errorf("alike %v: what comes after a recipe is stored alone", alike)
+		}
+	}
+}
