@@ -53,8 +53,8 @@
 //
 // A record that needs none has number 0, and is the key of those that lead back to it. Number i is written
 // against number i & (i-1), i with its lowest set bit cleared, which is among what number i-1 leads back to
-// (Fenwick, 1994). So a writer that knows the version before can find the base, and no record leads back by
-// more than 3 steps:
+// (Fenwick, 1994). So a writer that knows the version before can find the base, and no record is written that
+// leads back by more than 3 steps:
 //
 //	0 ← 1    0 ← 2 ← 3    0 ← 4 ← 5    4 ← 6 ← 7
 //

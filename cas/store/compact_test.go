@@ -15,6 +15,12 @@ import (
 // recode stores versions of a line again, each against the one before it.
 func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int, wanted func(cas.Hash) bool) (
 	CompactStats, error) {
+	return recodeAs(ctx, s, ids, 0, prev, wanted)
+}
+
+// recodeAs is recode as putAs puts.
+func recodeAs(ctx context.Context, s *Store, ids [][2]int, as int, prev func(v int) int,
+	wanted func(cas.Hash) bool) (CompactStats, error) {
 	c, err := s.Compact(ctx, false)
 	if err != nil {
 		return CompactStats{}, err
@@ -27,6 +33,7 @@ func recode(ctx context.Context, s *Store, ids [][2]int, prev func(v int) int, w
 	}
 	for _, id := range ids {
 		hint, rel := relatedTo(id[0], id[1], prev(id[1]))
+		rel.Alike, rel.Leads = as > 1, as > 2
 		if _, err := c.Recode(b, cas.Sum(version(id[0], id[1])), hint, rel, apart); err != nil {
 			return c.Stats(), err
 		}

@@ -15,6 +15,7 @@ import (
 	"ckptfs/cas/codec"
 	"ckptfs/cas/damage"
 	"ckptfs/cas/delta"
+	"ckptfs/cas/segment"
 )
 
 // Puts, names that go, sweeps, starts with and without the index: what has a name can be read.
@@ -24,6 +25,7 @@ func TestDeltaModel(t *testing.T) {
 		rounds = 15
 	}
 	lines := []int{0, 1, 2, halves, adapted, columned, computed}
+	const most = 4 // three as they are written, and one more where a compaction had a key become a delta
 	var recoded, lowRanks, recodedLow, recipes int64
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -48,7 +50,8 @@ func TestDeltaModel(t *testing.T) {
 						putBases(t, b, id[1])
 					}
 					if r.IntN(2) == 0 || !heldOf(t, b, cas.Chunk, version(id[0], id[1]))[0] {
-						if _, codecID, err := putVersion(b, id[0], id[1], id[1]-1); err != nil {
+						prev := id[1] - 1 - r.IntN(2)*r.IntN(4)
+						if _, codecID, err := putAs(b, id[0], id[1], prev, r.IntN(4)); err != nil {
 							t.Fatalf("seed %d: %v", seed, err)
 						} else if codecID == codec.LowRank {
 							lowRanks++
@@ -117,7 +120,7 @@ func TestDeltaModel(t *testing.T) {
 				if r.IntN(3) == 0 {
 					x.before = func(string) { cancel() } // nothing is retired, as a rule
 				}
-				st, err := recode(ctx, s, ids,
+				st, err := recodeAs(ctx, s, ids, r.IntN(4),
 					func(v int) int { return v - back }, func(h cas.Hash) bool { return h[0]&1 != 0 })
 				x.before = nil
 				cancel()
@@ -146,10 +149,16 @@ func TestDeltaModel(t *testing.T) {
 				if got, err := s.Get(cas.Sum(raw), nil); err != nil || !bytes.Equal(got, raw) {
 					t.Fatalf("seed %d: %v: %v\n%s", seed, id, err, strings.Join(log, "\n"))
 				}
+				loc, err := s.locateNow(false, cas.Sum(raw))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := stepsOf(t, s, cas.Sum(raw)); n > most {
+					t.Fatalf("seed %d: %v leads back by %d steps\n%s", seed, id, n, strings.Join(log, "\n"))
+				}
 				if id[0] != computed {
 					continue
 				}
-				loc, _ := s.locateNow(false, cas.Sum(raw))
 				if len(s.reader.leads(cas.Sum(raw), loc)) > delta.MostLed {
 					t.Fatalf("seed %d: %v leads back to more\n%s", seed, id, strings.Join(log, "\n"))
 				}
@@ -176,6 +185,24 @@ func TestDeltaModel(t *testing.T) {
 		t.Errorf("%d records were stored again; of low rank were %d, and became %d; recipes were %d", recoded,
 			lowRanks, recodedLow, recipes)
 	}
+}
+
+// putAs is putVersion of a version of another one, of what is like it, or of what leads versions.
+func putAs(b *Batch, line, v, prev, as int) (fresh bool, id byte, err error) {
+	raw := version(line, v)
+	hint, rel := relatedTo(line, v, prev)
+	rel.Alike, rel.Leads = as > 1, as > 2
+	return b.PutRelated(cas.Chunk, cas.Sum(raw), raw, hint, rel)
+}
+
+// stepsOf is how many deltas lie between h and what is stored alone, at most.
+func stepsOf(t *testing.T, s *Store, h cas.Hash) (most int) {
+	t.Helper()
+	b := numberOf(t, s, h)
+	if b.Number > segment.MaxNumber || b.Number == 0 {
+		return 0
+	}
+	return 1 + stepsOf(t, s, b.Hash)
 }
 
 // lowRanksOf counts what of the line adapted is stored with the help of columns.
