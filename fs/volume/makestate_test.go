@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/formats/safetensors"
+	"ckptfs/fs/tree"
 )
 
 // stateModel writes the folder of a llama of one layer, of 4 numbers and 2 heads.
@@ -112,6 +114,66 @@ func TestMakeState(t *testing.T) {
 	}
 	_, err = h.Read(make([]byte, 100), 0)
 	wantErr(t, "a read of what was", err, unix.ESTALE)
+}
+
+// Who may not read one of the files that a rank's is made of, or not list their folder, finds none of it: nor
+// by a link to weights that are elsewhere, nor in the text that says why.
+func TestMakeStateVisible(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be other users")
+	}
+	r := newRig(t)
+	for _, dir := range []string{"m", "linked"} {
+		r.stateModel(dir)
+	}
+	r.mkdir("secret")
+	r.rename("linked/model.safetensors", "secret/weights.safetensors")
+	r.symlink("../secret/weights.safetensors", "linked/model.safetensors")
+	set := func(p string, mode uint32) { r.setattr(p, &tree.SetAttr{Mode: &mode}) }
+	p := person{"stranger", 3000, []uint32{3000}}
+	v := visitor{r, p, p.caller(t)}
+	const made = ".ckptfs/make/sharded_state/tp=2/"
+	ranks := func(dir string) (n int) {
+		all, _ := v.list(made + dir)
+		for _, e := range all {
+			if strings.HasPrefix(e.Name, "model-") {
+				n++
+			}
+		}
+		name := made + dir + "/model-rank-1-part-0.safetensors"
+		if got, err := v.get(name); (n > 0) != (err == nil && got != "") {
+			t.Errorf("%s: %d files are listed, and %d bytes read, %v", dir, n, len(got), err)
+		}
+		if why, _ := v.get(name + ".why"); n == 0 && (strings.Contains(why, "heads") || strings.Contains(why, "bytes")) {
+			t.Errorf("%s: %s", dir, why)
+		}
+		return n
+	}
+	for _, dir := range []string{"", "m", "linked", "secret"} {
+		set(dir, 0o755)
+	}
+	for _, f := range []string{"m/model.safetensors", "m/config.json", "linked/config.json", "secret/weights.safetensors"} {
+		set(f, 0o644)
+	}
+	for _, x := range []struct {
+		p    string
+		shut uint32
+		open uint32
+		dir  string
+	}{
+		{"m/model.safetensors", 0o600, 0o644, "m"}, {"m/config.json", 0o600, 0o644, "m"}, {"m", 0o700, 0o755, "m"},
+		{"m", 0o711, 0o755, "m"}, {"secret/weights.safetensors", 0o600, 0o644, "linked"},
+		{"secret", 0o700, 0o755, "linked"}, {"linked", 0o711, 0o755, "linked"},
+	} {
+		if n := ranks(x.dir); n != 2 {
+			t.Errorf("%s: %d files of all that may be read", x.dir, n)
+		}
+		set(x.p, x.shut)
+		if n := ranks(x.dir); n != 0 {
+			t.Errorf("%s is %o, and %d files are there", x.p, x.shut, n)
+		}
+		set(x.p, x.open)
+	}
 }
 
 // A run's step has views of what else it saves. They are no files of weights.
