@@ -254,11 +254,19 @@ func TestStateTypes(t *testing.T) {
 		change func(map[string]any, map[string][]int64)
 		is     bool
 	}{
-		"a llama":                        {of("llama", "LlamaForCausalLM", nil), true},
-		"a mistral":                      {of("mistral", "MistralForCausalLM", nil), true},
-		"a llama without heads of keys":  {of("llama", "LlamaForCausalLM", map[string]any{"num_key_value_heads": nil}), false},
-		"a llama with biases of old":     {of("llama", "LlamaForCausalLM", map[string]any{"bias": true}), false},
-		"a llama with biases of qkv":     {of("llama", "LlamaForCausalLM", map[string]any{"qkv_bias": true}), false},
+		"a llama":                       {of("llama", "LlamaForCausalLM", nil), true},
+		"a mistral":                     {of("mistral", "MistralForCausalLM", nil), true},
+		"a llama without heads of keys": {of("llama", "LlamaForCausalLM", map[string]any{"num_key_value_heads": nil}), false},
+		"a llama with biases of old":    {of("llama", "LlamaForCausalLM", map[string]any{"bias": true}), false},
+		"a llama with biases of qkv":    {of("llama", "LlamaForCausalLM", map[string]any{"qkv_bias": true}), false},
+		"a llama with no biases of qkv, though": {func(c map[string]any, s map[string][]int64) {
+			of("llama", "LlamaForCausalLM", map[string]any{"qkv_bias": false, "attention_bias": true})(c, s)
+			for i := range 2 {
+				for x, n := range map[string]int64{"q": 32, "k": 16, "v": 16, "o": 16} {
+					s[fmt.Sprintf("model.layers.%d.self_attn.%s_proj.bias", i, x)] = []int64{n}
+				}
+			}
+		}, false},
 		"a llama of odd heads":           {of("llama", "LlamaForCausalLM", map[string]any{"hidden_size": 18}), false},
 		"a mistral with biases":          {of("mistral", "MistralForCausalLM", map[string]any{"attention_bias": true}), false},
 		"a mistral with biases of old":   {of("mistral", "MistralForCausalLM", map[string]any{"bias": true}), false},

@@ -73,6 +73,9 @@ func (s *state) readConfig(config []byte) error {
 			return none("config.json: it is not known what vLLM makes of %s", key)
 		}
 	}
+	if _, is := all["qkv_bias"]; is && (s.Bias || s.OldBias) {
+		return none("config.json: qkv_bias is beside attention_bias, and vLLM takes the former for some of them")
+	}
 	if bytes.Contains(config, []byte("use_fope")) {
 		return none("config.json: it is not known what vLLM makes of use_fope")
 	}
