@@ -78,9 +78,10 @@ func Next(prev cas.Hash, of func(cas.Hash) (Base, bool)) (next Base, ok bool) {
 }
 
 // After is the number of a record that rel relates to others, and its base. A version is Next. What is alike
-// is written against Prev, or, where nothing can be, since its number is odd, against the base of that. It
-// has the highest number that this allows: models are made of models, and most may go on from there. What
-// leads a series is written against the key, and its versions have all numbers to come.
+// is written against Prev, or, where nothing can be, since its number is odd, against the first with an even
+// one that this leads back to. It has the highest number that this allows: models are made of models, and most
+// may go on from there. What leads a series is written against the key, and its versions have all numbers to
+// come.
 func After(rel *cas.Related, of func(cas.Hash) (Base, bool)) (next Base, ok bool) {
 	switch {
 	case !rel.Alike:
@@ -92,14 +93,14 @@ func After(rel *cas.Related, of func(cas.Hash) (Base, bool)) (next Base, ok bool
 	}
 	prev := rel.Prev
 	b, ok := of(prev)
-	if ok && b.Number <= MaxNumber && b.Number%2 == 1 {
+	for ok && b.Number <= MaxNumber && b.Number%2 == 1 {
 		below := b.Number
 		prev = b.Hash
 		if b, ok = of(prev); b.Number >= below {
 			return next, false
 		}
 	}
-	if !ok || b.Number >= MaxNumber || b.Number%2 == 1 {
+	if !ok || b.Number >= MaxNumber {
 		return next, false
 	}
 	next = Base{Hash: prev, Number: b.Number + 1}

@@ -206,6 +206,12 @@ func TestAfter(t *testing.T) {
 			t.Errorf("a version of %d: %+v, %v", prev, version, ok)
 		}
 	}
+	// A compaction had 2 become a 1, against which nothing can be written in its turn.
+	made[name(2)] = Base{Hash: name(0), Number: 1}
+	if next, ok := After(&cas.Related{Prev: name(3), Alike: true}, of); !ok || next.Number != 4 ||
+		next.Hash != name(0) {
+		t.Errorf("like a 3 on a 1: %+v, %v", next, ok)
+	}
 	for number, what := range map[uint8]string{RoundedNumber: "rounded", RecipeNumber: "a recipe"} {
 		made[name(50)] = Base{Hash: name(0), Number: number}
 		if next, ok := After(&cas.Related{Prev: name(50), Alike: true}, of); ok {
