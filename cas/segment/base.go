@@ -79,9 +79,9 @@ func Next(prev cas.Hash, of func(cas.Hash) (Base, bool)) (next Base, ok bool) {
 
 // After is the number of a record that rel relates to others, and its base. A version is Next. What is alike
 // is written against Prev, or, where nothing can be, since its number is odd, against the first with an even
-// one that this leads back to. It has the highest number that this allows: models are made of models, and most
-// may go on from there. What leads a series is written against the key, and its versions have all numbers to
-// come.
+// one that this leads back to. It has the highest number that this allows: models are made of models, and
+// most may go on from there. What leads a series is written against the key, and its versions have all
+// numbers to come.
 func After(rel *cas.Related, of func(cas.Hash) (Base, bool)) (next Base, ok bool) {
 	switch {
 	case !rel.Alike:
