@@ -56,6 +56,9 @@ type parents struct {
 	from  []string
 }
 
+// maxTogether is of how many files something may be told to follow together.
+const maxTogether = 3
+
 // maxParents is how many files are tried as the only one that a file follows from.
 const maxParents = 16
 
@@ -95,6 +98,23 @@ func (s *search) reproduced(ways []*Way, group func(string) string) (best *contr
 		if best == nil || cmp.Or(cmp.Compare(r.Bytes, best.Bytes), cmp.Compare(own, direct),
 			cmp.Compare(len(from), len(p.from)), p.nearer(p.from[0], from[0])) > 0 {
 			best, direct, from = r, own, p.from
+		}
+	}
+	// Of a model that is there twice some chunks may be the one's, and some the other's.
+	for more := true; best != nil && more && len(from) < maxTogether &&
+		!Enough(best.TensorBytes, best.Bytes, best.StoredBytes); {
+		with := from
+		more = false
+		for _, name := range tries {
+			if strings.Contains(name, "\x00") || slices.Contains(with, name) {
+				continue
+			}
+			p.from = append(slices.Clone(with), name)
+			r, _ := p.reproduction(ways)
+			if nearer := more && p.nearer(name, from[len(from)-1]) > 0; r.Bytes > best.Bytes ||
+				nearer && r.Bytes == best.Bytes {
+				best, from, more = r, p.from, true
+			}
 		}
 	}
 	return best

@@ -72,7 +72,8 @@ func (v *Virtual) stateFiles(c *tree.Asker, dir *names.Node) (of []*operand, sid
 			return nil, nil, fmt.Errorf("%w: it is not known what vLLM makes of a model with %s", plans.ErrNone,
 				e.Name)
 		}
-		if e.Mode == unix.S_IFDIR || path.Ext(e.Name) != ".safetensors" || e.View && !llamacpp.IsPart(e.Name) {
+		if e.Mode == unix.S_IFDIR || path.Ext(e.Name) != ".safetensors" ||
+			e.View && !llamacpp.IsPart(e.Name) {
 			continue
 		}
 		if !llamacpp.IsPart(e.Name) {

@@ -206,3 +206,27 @@ func TestDerivedAmongRelatives(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What follows from no file alone is told as that of the few from which it does: of a model that is there
+// twice some chunks are the one's, and some the other's.
+func TestDerivedOfSeveral(t *testing.T) {
+	r := newRig(t)
+	const up, down = "model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight"
+	x, y := gauss(21, 128), gauss(22, 128)
+	for _, f := range []relative{
+		{"wide/model.safetensors", weightsFile{"F32", wide, map[string][]float32{up: x}}.bytes(t), false},
+		{"base/model.safetensors", weightsFile{formats.BF16, wide, map[string][]float32{down: y}}.bytes(t), false},
+	} {
+		r.saveRelative(f)
+		r.pack(f.path)
+	}
+	r.mkdir("q")
+	r.write("q/Q8_0.gguf", ggufFiles([]string{"blk.0.ffn_up.weight", "blk.0.ffn_down.weight"}, 8, len(x)/wide,
+		blocksOf(t, quant.Q8_0, x), blocksOf(t, quant.Q8_0, y)))
+	r.sync()
+	got, _ := r.reproduced("q/Q8_0.gguf")
+	if !strings.Contains(got, "wide/model.safetensors") ||
+		!strings.Contains(got, "base/model.safetensors") {
+		t.Errorf("%q", got)
+	}
+}

@@ -144,7 +144,8 @@ func TestMakeStateVisible(t *testing.T) {
 		if got, err := v.get(name); (n > 0) != (err == nil && got != "") {
 			t.Errorf("%s: %d files are listed, and %d bytes read, %v", dir, n, len(got), err)
 		}
-		if why, _ := v.get(name + ".why"); n == 0 && (strings.Contains(why, "heads") || strings.Contains(why, "bytes")) {
+		why, _ := v.get(name + ".why")
+		if n == 0 && (strings.Contains(why, "heads") || strings.Contains(why, "bytes")) {
 			t.Errorf("%s: %s", dir, why)
 		}
 		return n
