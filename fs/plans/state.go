@@ -1,8 +1,10 @@
 package plans
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -140,7 +142,7 @@ func (s *state) vocab() int64 { return (s.Vocab + padded - 1) / padded * padded 
 // outputs are the tensors of the rank, in the order of state_dict.
 func (s *state) outputs() (out []output, err error) {
 	add := func(o output, e error) {
-		out, err = append(out, o), firstOf(err, e)
+		out, err = append(out, o), cmp.Or(err, e)
 	}
 	if _, both := s.from["lm_head.weight"]; s.Tied && both {
 		return nil, none(`tie_word_embeddings is true, and "lm_head.weight" is there: vLLM ties them if they are equal`)
@@ -158,7 +160,11 @@ func (s *state) outputs() (out []output, err error) {
 		at := fmt.Sprintf("model.layers.%d.", i)
 		// linear adds a layer's weights, and biases if it has some, joined of several.
 		linear := func(name string, bias bool, of ...string) {
-			for _, kind := range []string{".weight", ".bias"}[:1+b2i(bias)] {
+			kinds := []string{".weight"}
+			if bias {
+				kinds = append(kinds, ".bias")
+			}
+			for _, kind := range kinds {
 				var from []string
 				for _, x := range of {
 					from = append(from, at+x+kind)
@@ -185,24 +191,11 @@ func (s *state) outputs() (out []output, err error) {
 	if !s.Tied {
 		add(s.embedding("lm_head.weight", "lm_head.weight"))
 	}
-	for name := range s.from {
-		err = firstOf(err, none("tensor %q is none of vLLM's model of type %s", name, s.model.Type))
+	if err == nil && len(s.from) > 0 {
+		left := slices.Min(slices.Collect(maps.Keys(s.from))) // the reason is the same at each lookup
+		err = none("tensor %q is none of vLLM's model of type %s", left, s.model.Type)
 	}
 	return out, err
-}
-
-func firstOf(err, or error) error {
-	if err != nil {
-		return err
-	}
-	return or
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // one is the number 1 in single precision.
@@ -268,7 +261,7 @@ func (s *state) joined(name string, from []string) (output, error) {
 		if err != nil {
 			return output{}, err
 		}
-		if want := s.shapeOf(f, o.Shape); !want {
+		if !s.fits(f, o.Shape) {
 			return output{}, none("tensor %q has the shape %v, and not what the config says", f, x.t.Shape)
 		}
 		if all.links = append(all.links, link{o.op, o.NumBytes()}); out.Shape == nil {
@@ -283,15 +276,15 @@ func (s *state) joined(name string, from []string) (output, error) {
 	return out, nil
 }
 
-// shapeOf reports whether a part of a tensor has the shape that the config says, in the dimensions that are
+// fits reports whether a part of a tensor has the shape that the config says, in the dimensions that are
 // not cut: cutOf looks at the other.
-func (s *state) shapeOf(name string, shape []int64) bool {
+func (s *state) fits(name string, shape []int64) bool {
+	inwards := strings.Contains(name, "o_proj") || strings.Contains(name, "down_proj")
 	if strings.HasSuffix(name, ".bias") {
-		return len(shape) == 1 && (shape[0] == s.Hidden || !strings.Contains(name, "o_proj") &&
-			!strings.Contains(name, "down_proj"))
+		return len(shape) == 1 && (shape[0] == s.Hidden || !inwards)
 	}
 	across := 1
-	if strings.Contains(name, "o_proj") || strings.Contains(name, "down_proj") {
+	if inwards {
 		across = 0
 	}
 	return len(shape) == 2 && shape[across] == s.Hidden

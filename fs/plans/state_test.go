@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"ckptfs/formats"
@@ -224,6 +225,18 @@ func TestStateRefuses(t *testing.T) {
 	}
 	_, err := State(append(sourcesOf(files), files[0].Source), config, 0, 2, 0)
 	refused(t, "a file twice", err)
+	more, config2 := stateModel(t, func(_ map[string]any, s shapes) {
+		for i := range 20 {
+			s[fmt.Sprintf("model.other.%02d", i)] = []int64{2}
+		}
+	})
+	for range 5 { // a reason that changes would be another file each time
+		_, err := State(sourcesOf(more), config2, 0, 2, 0)
+		refused(t, "more tensors", err)
+		if err != nil && !strings.Contains(err.Error(), `"model.other.00"`) {
+			t.Error(err)
+		}
+	}
 	_, err = stateOf(sourcesOf(files), config, 0, 2, 0, 1000)
 	refused(t, "a tensor of more than a part", err)
 	_, err = State(sourcesOf(files), []byte("["), 0, 2, 0)
