@@ -250,21 +250,32 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 	return entry{}, unix.ENOENT
 }
 
+// names are those that the folder has, unless they are numbers, of which there are many.
+func (d makeRoot) names() []string {
+	switch d.at {
+	case "":
+		return []string{"cast", "consolidated", "gguf", "merge", "shard", "sharded_state", "soup"}
+	case "cast", "gguf":
+		return []string{"bf16", "f16", "f32"}
+	case "soup":
+		return []string{"mean", "sum"}
+	}
+	return nil
+}
+
 // takes says which names there are in the folder; "": any path.
 func (d makeRoot) takes() string {
+	if all := d.names(); all != nil {
+		last := len(all) - 1
+		return strings.Join(all[:last], ", ") + " and " + all[last]
+	}
 	switch {
-	case d.at == "":
-		return "cast, consolidated, gguf, merge, shard, sharded_state and soup"
-	case d.at == "cast", d.at == "gguf":
-		return "bf16, f16 and f32"
 	case d.at == "shard":
 		return fmt.Sprintf("tp=2 to tp=%d", plans.MaxRanks)
 	case d.at == "sharded_state":
 		return fmt.Sprintf("tp=1 to tp=%d", plans.MaxRanks)
 	case d.how.kind == makeShard:
 		return fmt.Sprintf("rank-0 to rank-%d", d.how.ranks-1)
-	case d.at == "soup":
-		return "mean and sum"
 	case d.how.kind == makeSum, d.how.kind == makeAdapter:
 		return "the numbers that a file may be weighed by, such as 0.5, -1 or 1e-3"
 	}
@@ -274,13 +285,10 @@ func (d makeRoot) takes() string {
 // list lists one of the numbers that there are, where there are many: who walks through all folders is to
 // come to an end.
 func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
-	var names []string
+	names := d.names()
 	switch {
 	case d.at == "":
 		out = append(out, tree.DirEntry{Name: readmeFile, Mode: unix.S_IFREG})
-		names = []string{"cast", "consolidated", "gguf", "merge", "shard", "sharded_state", "soup"}
-	case d.at == "cast", d.at == "gguf":
-		names = []string{"bf16", "f16", "f32"}
 	case d.at == "merge":
 		names = []string{"1"}
 	case d.at == "shard", d.at == "sharded_state":
@@ -289,8 +297,6 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 		for r := range d.how.ranks {
 			names = append(names, fmt.Sprintf("rank-%d", r))
 		}
-	case d.at == "soup":
-		names = []string{"mean", "sum"}
 	}
 	for _, name := range names {
 		out = append(out, tree.DirEntry{Name: name, Mode: unix.S_IFDIR})
@@ -394,8 +400,8 @@ func (d makeOf) list(v *Virtual, c *tree.Asker) (out []tree.DirEntry, err error)
 
 // operandFor is the file that a path leads to now, if c may read it by that.
 func (v *Virtual) operandFor(c *tree.Asker, p string) (*operand, error) {
-	o, err := v.operandBy(c, p, v.operandLinked)
-	if o, err = v.operandSeen(c, byPath, o, err); err != nil {
+	o, err := v.operandBy(c, p, v.operandIn)
+	if err != nil {
 		return nil, fmt.Errorf("%w (%s)", err, p)
 	}
 	return o, nil

@@ -73,15 +73,14 @@ func (v *Virtual) modelFiles(c *tree.Asker, dir *names.Node, how *making) (of []
 	if !slices.Contains(beside, llamacpp.Config) {
 		return nil, fmt.Errorf("%w: the folder has no %s", plans.ErrNone, llamacpp.Config)
 	}
-	if n := len(parts); n == 0 || n > maxParts {
-		return nil, fmt.Errorf("%w: of %d files called model….safetensors; it takes 1 to %d", plans.ErrNone, n,
-			maxParts)
+	if err := countParts(parts); err != nil {
+		return nil, err
 	}
 	slices.Sort(parts)
 	slices.Sort(beside)
 	return operandsBy(append(parts, beside...), func(name string) (*operand, error) {
-		o, err := v.operandLinked(c, dir, name)
-		if o, err = v.operandSeen(c, byPath, o, err); err == nil {
+		o, err := v.operandIn(c, dir, name)
+		if err == nil {
 			o.as = name
 		}
 		return o, err

@@ -37,8 +37,8 @@ func (d makeTree) stateFile(v *Virtual, c *tree.Asker, name string) (entry, erro
 		if slices.Contains([]string{".safetensors", ".bin", ".pt"}, path.Ext(name)) {
 			return entry{}, errNoFile
 		}
-		o, err := v.operandLinked(c, d.src, name)
-		if o, err = v.operandSeen(c, byPath, o, err); err != nil {
+		o, err := v.operandIn(c, d.src, name)
+		if err != nil {
 			return entry{}, err
 		}
 		return d.itself(o, name), nil
@@ -81,15 +81,11 @@ func (v *Virtual) stateFiles(c *tree.Asker, dir *names.Node) (of []*operand, sid
 		}
 		weights = append(weights, e.Name)
 	}
-	if n := len(weights); n == 0 || n > maxParts {
-		return nil, nil, fmt.Errorf("%w: of %d files called model….safetensors; it takes 1 to %d", plans.ErrNone, n,
-			maxParts)
+	if err := countParts(weights); err != nil {
+		return nil, nil, err
 	}
 	slices.Sort(weights)
-	seen := func(name string) (*operand, error) {
-		o, err := v.operandLinked(c, dir, name)
-		return v.operandSeen(c, byPath, o, err)
-	}
+	seen := func(name string) (*operand, error) { return v.operandIn(c, dir, name) }
 	if side, err = seen(stateConfig); err != nil {
 		return nil, nil, fmt.Errorf("%w: the folder has no %s", plans.ErrNone, stateConfig)
 	}

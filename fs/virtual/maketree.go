@@ -170,6 +170,14 @@ func (d makeTree) partFiles(
 	return operandsBy(names, func(name string) (*operand, error) { return d.own(v, c, name) })
 }
 
+// countParts is why a model is not of so many files of weights.
+func countParts(weights []string) error {
+	if n := len(weights); n == 0 || n > maxParts {
+		return fmt.Errorf("%w: of %d files called model….safetensors; it takes 1 to %d", plans.ErrNone, n, maxParts)
+	}
+	return nil
+}
+
 // parts are the names of files that have a part of a model's tensors.
 var parts = regexp.MustCompile(`-[0-9]+-of-[0-9]+\.safetensors$`)
 

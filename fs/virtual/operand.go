@@ -125,6 +125,12 @@ func (o *operand) name() string {
 	return path.Base(o.path)
 }
 
+// operandIn is operandLinked of a name in a folder, if c may see it by its path.
+func (v *Virtual) operandIn(c *tree.Asker, dir *names.Node, name string) (*operand, error) {
+	o, err := v.operandLinked(c, dir, name)
+	return v.operandSeen(c, byPath, o, err)
+}
+
 // drop gives the reference back.
 func (o *operand) drop() {
 	if o.view != nil {
