@@ -107,3 +107,11 @@ func Next(rel cas.Related, located func(cas.Hash) (segment.Base, cas.Location, b
 	})
 	return next, at, ok
 }
+
+// Key is segment.Key, where located says what the record of a hash says of its base.
+func Key(prev cas.Hash, located func(cas.Hash) (segment.Base, cas.Location, bool)) (key cas.Hash, ok bool) {
+	return segment.Key(prev, func(h cas.Hash) (segment.Base, bool) {
+		b, _, ok := located(h)
+		return b, ok
+	})
+}

@@ -210,12 +210,7 @@ func (s *Store) Against(rel cas.Related) (base cas.Hash, ok bool) {
 }
 
 // Key is the record of number 0 that prev leads back to.
-func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
-	return segment.Key(prev, func(h cas.Hash) (segment.Base, bool) {
-		b, _, ok := s.located(h)
-		return b, ok
-	})
-}
+func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) { return delta.Key(prev, s.located) }
 
 // claim adds the record of h, for the caller to settle, and returns its number; 0: there is one, of a file.
 // Content that is not to be read from that file is written to temp.

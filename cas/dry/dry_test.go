@@ -16,26 +16,17 @@ import (
 
 // TestGone: what came from a file is read from that, and is gone with it; what did not stays.
 func TestGone(t *testing.T) {
-	dir, err := disk.OpenFolder(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
 	r := rand.New(rand.NewPCG(1, 1))
 	file := make([]byte, 200_000)
 	for i := range file {
 		file[i] = byte(r.Uint32() & 15)
 	}
-	s, err := New(dir, func(n uint32) (io.ReaderAt, error) {
+	s := newStore(t, func(n uint32) (io.ReaderAt, error) {
 		if n != 7 {
 			t.Errorf("file %d is opened", n)
 		}
 		return bytes.NewReader(file), nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
 	b := s.Begin(7, func(off int64, n int) (int64, bool) { return off + 1000, true })
 	put := func(raw []byte, rel cas.Related) cas.Hash {
 		t.Helper()
@@ -79,18 +70,25 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestRecipe: what can be computed of what is there takes what a store would store of it.
-func TestRecipe(t *testing.T) {
+// newStore is a store that has nothing yet, of files that open opens.
+func newStore(t *testing.T, open func(n uint32) (io.ReaderAt, error)) *Store {
+	t.Helper()
 	dir, err := disk.OpenFolder(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer dir.Close()
-	s, err := New(dir, nil)
+	t.Cleanup(func() { dir.Close() })
+	s, err := New(dir, open)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestRecipe: what can be computed of what is there takes what a store would store of it.
+func TestRecipe(t *testing.T) {
+	s := newStore(t, nil)
 	b := s.Begin(7, nil)
 	put := func(raw []byte, rel cas.Related) (id byte) {
 		t.Helper()
@@ -144,16 +142,7 @@ func TestRecipe(t *testing.T) {
 // TestChooses: what a store says of chunks is said here, too: which of them need others, and what the version
 // of a chunk that is computed is stored against.
 func TestChooses(t *testing.T) {
-	dir, err := disk.OpenFolder(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	s, err := New(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := newStore(t, nil)
 	b := s.Begin(7, nil)
 	r := rand.NewChaCha8([32]byte{6})
 	random := func(n int) []byte {

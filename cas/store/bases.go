@@ -95,12 +95,7 @@ func (s *Store) Against(rel cas.Related) (base cas.Hash, ok bool) {
 
 // Key is the record of number 0 that prev leads back to: prev itself, if it is stored alone. false: there is
 // none, for whatever reason.
-func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) {
-	return segment.Key(prev, func(h cas.Hash) (segment.Base, bool) {
-		b, _, ok := s.located(h)
-		return b, ok
-	})
-}
+func (s *Store) Key(prev cas.Hash) (key cas.Hash, ok bool) { return delta.Key(prev, s.located) }
 
 // located is what the record of h says of its base, and where it lies. false: nowhere, for whatever reason.
 func (s *Store) located(h cas.Hash) (b segment.Base, loc cas.Location, ok bool) {
