@@ -168,6 +168,13 @@ func term(c float64) string {
 // number is one of single precision, in as many digits as people compare; Bases have all of it.
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 4, 32) }
 
+// A file is reproduced from others if at least LeastFollows of its tensors' bytes follow from them, with no
+// more than MostLeft of these stored all the same.
+const (
+	LeastFollows = 0.9
+	MostLeft     = 0.15
+)
+
 // Reproduction says that nearly all of a file's tensors follow from those of others.
 type Reproduction struct {
 	Path string `json:"path"`

@@ -13,17 +13,10 @@ import (
 	"ckptfs/fs/control"
 )
 
-// A file is reproduced from others if at least leastFollows of its tensors' bytes follow from them, with no
-// more than mostLeft of these stored all the same.
-const (
-	leastFollows = 0.9
-	mostLeft     = 0.15
-)
-
 // Enough reports whether of so many bytes enough follow from others, with little stored of them all the same.
 func Enough(all, follow, stored int64) bool {
-	return all > 0 && float64(follow) >= leastFollows*float64(all) &&
-		float64(stored) <= mostLeft*float64(follow)
+	return all > 0 && float64(follow) >= control.LeastFollows*float64(all) &&
+		float64(stored) <= control.MostLeft*float64(follow)
 }
 
 // Reproduced says from which of files, in the order in which they are preferred, the latest first, f follows,

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ckptfs/cas/disk"
 	"ckptfs/cmd/ckptfs/exit"
 	"ckptfs/cmd/ckptfs/place/placetest"
 	"ckptfs/fs/inplace"
@@ -66,24 +67,31 @@ func TestFindInMounts(t *testing.T) {
 	}
 }
 
+// begun makes a store, and begins a move of a folder into it, or out of it.
+func begun(t *testing.T, store, dir, way string) (*disk.Folder, *inplace.Pair) {
+	t.Helper()
+	d, err := tree.OpenOrCreate(store, false, time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	p, err := inplace.NewPair(d, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	if _, err := p.Begin(way); err != nil {
+		t.Fatal(err)
+	}
+	return d, p
+}
+
 // A folder that is about to move, or has moved, is in no mount. The error says what ends that.
 func TestFindBegun(t *testing.T) {
 	dir := placetest.RealDir(t) + "/my models"
 	store := dir + ".ckptfs"
 	placetest.MakeFile(t, dir+"/x", "")
-	d, err := tree.OpenOrCreate(store, false, time.Unix(1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	p, err := inplace.NewPair(d, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if _, err := p.Begin(inplace.Leave); err != nil {
-		t.Fatal(err)
-	}
+	d, _ := begun(t, store, dir, inplace.Leave)
 	none := placetest.MountTable(t, "/ / ext4 /dev/sda")
 	for _, path := range []string{dir, dir + "/x", dir + "/gone"} {
 		_, err := FindIn(path, none)
@@ -106,23 +114,11 @@ func TestFindBegunElsewhere(t *testing.T) {
 	up := placetest.RealDir(t)
 	dir, store := up+"/models", up+"/elsewhere"
 	placetest.MakeFile(t, dir+"/x", "")
-	d, err := tree.OpenOrCreate(store, false, time.Unix(1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	p, err := inplace.NewPair(d, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if _, err := p.Begin(inplace.Adopt); err != nil {
-		t.Fatal(err)
-	}
+	_, p := begun(t, store, dir, inplace.Adopt)
 	if err := p.Swap(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = FindIn(dir, placetest.MountTable(t, "/ / ext4 /dev/sda"))
+	_, err := FindIn(dir, placetest.MountTable(t, "/ / ext4 /dev/sda"))
 	if err == nil || !strings.Contains(err.Error(), "did not end: `ckptfs adopt --store "+store+" "+dir+"` ends it") {
 		t.Error(err)
 	}

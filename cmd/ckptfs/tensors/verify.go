@@ -16,7 +16,7 @@ import (
 // notVerified is the error of what does not follow.
 func notVerified(v *control.Verified) error {
 	why := "and 90 % have to"
-	if v.Share >= 0.9 {
+	if v.Share >= control.LeastFollows {
 		why = "but of that more than 15 % are stored all the same"
 	}
 	return exit.With(exit.Failure, fmt.Errorf("it does not follow: as far as was found, %s of it does, %s",
