@@ -258,7 +258,7 @@ func (v *Volume) openWorkers(o Options) {
 		cache.Ready = nil
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
-	openRules(v, o)
+	openRules(v)
 	v.content.Doubt.Counted = v.hot.Knows
 	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))
 	v.ids = newIdentifier(v, o.IDsAfter)

@@ -17,7 +17,7 @@ import (
 )
 
 // openRules connects the rules of the store with the parts that act by them.
-func openRules(v *Volume, o Options) {
+func openRules(v *Volume) {
 	if problem := v.rules.Problem(); problem != "" {
 		v.report(slog.LevelError, "the policy cannot be read: no rule holds until it is mended and `ckptfs policy load` has read it", "reason", problem)
 	}
@@ -25,7 +25,8 @@ func openRules(v *Volume, o Options) {
 		Walk: v.Requests().walkFiles, Ready: v.surveyed,
 		Room: func(bytes int64) bool {
 			size, free, err := v.reserve.Space()
-			return err == nil && free-bytes >= size/25+o.KeepFree // twice of what Reserve.Short asks for
+			least := size / 25 // twice of what Reserve.Short asks for
+			return err == nil && free-bytes >= least+v.sharing.keepsFree()
 		},
 	})
 	v.rules.Changed = func(before, now *policy.Policy) {

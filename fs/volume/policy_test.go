@@ -121,6 +121,21 @@ func TestPolicyHeldOnFullDisk(t *testing.T) {
 	r.sound()
 }
 
+// KeepFree is of what a remote has: without one, a rule has its copies on a disk that has no more free.
+func TestPolicyWithoutRemote(t *testing.T) {
+	r := newRig(t, hotSize(0), func(o *Options) {
+		o.KeepFree = 1 << 39
+		o.Disk = func() (int64, int64, error) { return 1 << 40, 1 << 38, nil }
+	})
+	r.hold.Start()
+	r.write("a", random(100<<10, 1))
+	r.sync()
+	r.eventually("a is evicted", func() bool { return r.state("a") == packed })
+	r.rule("a", "hydrated")
+	r.eventually("a is hydrated", func() bool { return r.state("a") == both })
+	r.sound()
+}
+
 // A policy that cannot be read is told of, and no rule holds; the next start, with a mended file, has them.
 func TestPolicyProblem(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")

@@ -39,6 +39,14 @@ func (s *sharing) keepFree(ctx context.Context) {
 	}
 }
 
+// keepsFree is how many bytes of the disk are kept free: none without a remote.
+func (s *sharing) keepsFree() int64 {
+	if s.get() == nil {
+		return 0
+	}
+	return s.o.KeepFree
+}
+
 // missing is how many bytes of the disk are to be freed.
 func (s *sharing) missing() int64 {
 	_, free, err := s.v.reserve.Space()
