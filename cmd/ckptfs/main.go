@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -25,9 +26,19 @@ func main() {
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		ends = append(ends, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	context.AfterFunc(ctx, stop) // the second signal kills
+	ctx, stop := untilSignal(ends...)
 	code := start(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
+}
+
+// sameSignal is for how long after a signal another one counts as the same: timeout(1) sends its signal to the
+// program and to its group, and a program that runs another passes on what the terminal sent to both.
+const sameSignal = time.Second / 2
+
+// untilSignal ends its context at the first of these signals. The second one kills.
+func untilSignal(ends ...os.Signal) (ctx context.Context, stop context.CancelFunc) {
+	ctx, stop = signal.NotifyContext(context.Background(), ends...)
+	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignal, stop) })
+	return ctx, stop
 }
