@@ -32,8 +32,8 @@ func main() {
 	os.Exit(code)
 }
 
-// sameSignal is for how long after a signal another one counts as the same: timeout(1) sends its signal to the
-// program and to its group, and a program that runs another passes on what the terminal sent to both.
+// sameSignal is for how long after a signal another one counts as the same: timeout(1) sends its signal to
+// the program and to its group, and a program that runs another passes on what the terminal sent to both.
 const sameSignal = time.Second / 2
 
 // untilSignal ends its context at the first of these signals. The second one kills.
