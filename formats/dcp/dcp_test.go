@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"ckptfs/formats"
@@ -73,4 +74,19 @@ func FuzzParse(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// A key is above all names if the paths say so, and none is guessed by dots.
+func TestOnlyKey(t *testing.T) {
+	if OnlyKey(map[string][]string{"a.b": {"a", "b"}}, map[string][]Item{"f": {{Name: "a.b"}}}) != "a." {
+		t.Error("one key above all")
+	}
+	for _, paths := range []map[string][]string{nil, {"a.b": {"a.b"}}, {"a.b": {"a", "c"}}} {
+		if k := OnlyKey(paths, map[string][]Item{"f": {{Name: "a.b"}}}); strings.Trim(k, ".") != "" {
+			t.Errorf("%v: %q", paths, k)
+		}
+	}
+	if Paths(nil)["x"] != nil {
+		t.Error("paths of nothing")
+	}
 }

@@ -2,6 +2,7 @@ package dcp
 
 import (
 	"strconv"
+	"strings"
 
 	"ckptfs/formats/pickle"
 )
@@ -39,4 +40,23 @@ func Paths(p []byte) map[string][]string {
 		out[string(k.Text())] = at
 	}
 	return out
+}
+
+// OnlyKey is the key, and a dot, that all names of a .metadata are below; "": there is none. paths are those
+// of Paths, and items those of Parse.
+func OnlyKey(paths map[string][]string, items map[string][]Item) string {
+	key := ""
+	for _, in := range items {
+		for i := range in {
+			p := paths[in[i].Name]
+			if len(p) < 2 || key != "" && p[0] != key || strings.Join(p, ".") != in[i].Name {
+				return ""
+			}
+			key = p[0]
+		}
+	}
+	if key == "" {
+		return ""
+	}
+	return key + "."
 }

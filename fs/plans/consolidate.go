@@ -65,7 +65,7 @@ func Consolidate(files []*Source, names []string, metadata []byte) (*Plan, error
 	if seen < len(items) {
 		return nil, none("%d of the %d files that .metadata names are there", seen, len(items))
 	}
-	strip := onlyKey(dcp.Paths(metadata), items)
+	strip := dcp.OnlyKey(dcp.Paths(metadata), items)
 	out := make([]output, 0, len(order))
 	for _, name := range order {
 		g := whole[name]
@@ -83,24 +83,6 @@ func Consolidate(files []*Source, names []string, metadata []byte) (*Plan, error
 		return nil, none("there are no tensors")
 	}
 	return plan(out, []safetensors.Pair{{Key: "format", Value: "pt"}})
-}
-
-// onlyKey is the key, and a dot, that all names of a dict are below; "": there is none.
-func onlyKey(paths map[string][]string, items map[string][]dcp.Item) string {
-	key := ""
-	for _, in := range items {
-		for i := range in {
-			p := paths[in[i].Name]
-			if len(p) < 2 || key != "" && p[0] != key || strings.Join(p, ".") != in[i].Name {
-				return ""
-			}
-			key = p[0]
-		}
-	}
-	if key == "" {
-		return ""
-	}
-	return key + "."
 }
 
 // found is a tensor of a file, and the item that it is.

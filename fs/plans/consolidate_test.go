@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"ckptfs/formats/dcp"
@@ -123,16 +121,5 @@ func TestParts(t *testing.T) {
 				}
 			}
 		}
-	}
-	if onlyKey(map[string][]string{"a.b": {"a", "b"}}, map[string][]dcp.Item{"f": {{Name: "a.b"}}}) != "a." {
-		t.Error("one key above all")
-	}
-	for _, paths := range []map[string][]string{nil, {"a.b": {"a.b"}}, {"a.b": {"a", "c"}}} {
-		if k := onlyKey(paths, map[string][]dcp.Item{"f": {{Name: "a.b"}}}); strings.Trim(k, ".") != "" {
-			t.Errorf("%v: %q", paths, k)
-		}
-	}
-	if !slices.Equal(dcp.Paths(nil)["x"], nil) {
-		t.Error("paths of nothing")
 	}
 }

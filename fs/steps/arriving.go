@@ -18,6 +18,9 @@ func (s *Steps) readNamed(runName string, st *Step) {
 		if names == nil {
 			continue
 		}
+		if dcp.IsMetadata(f.Rel) && st.Files.Has(path.Join(path.Dir(f.Rel), DistributedWeights)) {
+			continue
+		}
 		b, err := s.Files.ReadSmall(path.Join(Dir, runName, st.Name, f.Rel), most)
 		if errors.Is(err, ErrRemote) {
 			st.remote = true

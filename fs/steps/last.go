@@ -84,6 +84,10 @@ func whole(all []*Step, state func(*Step) string) []*Step {
 // Weights ends the name of what is left of a checkpoint without its optimizer's state. No saver writes it.
 const Weights = ".weights.safetensors"
 
+// DistributedWeights is that of a folder that torch.distributed.checkpoint wrote. Once it is there, the files
+// go that .metadata names, and .metadata last of all.
+const DistributedWeights = "model" + Weights
+
 // kinds are the names of a step's files that savers write and that are not empty, numbers left out: there may
 // be more or fewer ranks than before.
 func (st *Step) kinds() map[string]bool {

@@ -62,7 +62,8 @@ func forgetByPolicy(ctx context.Context, s Shell, arg string, dry bool, out *byP
 			return err
 		}
 		for _, name := range names {
-			d := &dropper{c: c, rules: rules, run: path.Join(runs.Dir, name), dry: dry, out: out,
+			d := &dropper{c: c, rules: rules, mountpoint: at.Mount.Mountpoint,
+				run: path.Join(runs.Dir, name), dry: dry, out: out,
 				old: map[*policy.Rule]map[string]bool{}}
 			if err := d.all(ctx, at); err != nil {
 				return err
@@ -108,11 +109,12 @@ func runsAt(ctx context.Context, c *control.Client, arg, at string) (names []str
 
 // dropper removes the optimizer's state of old steps of one run.
 type dropper struct {
-	c     *control.Client
-	rules *policy.Policy
-	run   string // relative to the mount's root
-	dry   bool
-	out   *byPolicy
+	c          *control.Client
+	rules      *policy.Policy
+	mountpoint string
+	run        string // relative to the mount's root
+	dry        bool
+	out        *byPolicy
 
 	log   *control.RunLog
 	old   map[*policy.Rule]map[string]bool // by rule: the steps that lose their optimizer's state
@@ -129,7 +131,7 @@ func (d *dropper) all(ctx context.Context, at *place.Place) (err error) {
 	if d.log.Last == "" {
 		return nil // a step that can be gone on from is to remain
 	}
-	root, err := rundir.Open(filepath.Join(at.Mount.Mountpoint, d.run), at.Device())
+	root, err := rundir.Open(filepath.Join(d.mountpoint, d.run), at.Device())
 	if err != nil {
 		return err
 	}
@@ -247,9 +249,11 @@ func (d *dropper) folder(ctx context.Context, root *os.Root, step, rel string) e
 		if r == nil || !d.loses(r, step) {
 			continue
 		}
-		if whole {
+		if whole { // the rule is to be of the file that says what the folder has
 			if dcp.IsMetadata(path.Base(at)) {
-				d.skip(full, "its folder is one checkpoint of torch.distributed, from whose files nothing can be removed")
+				if err := d.distributed(ctx, root, step, rel); err != nil {
+					return err
+				}
 			}
 			continue
 		}
@@ -330,15 +334,21 @@ func (d *dropper) replace(ctx context.Context, root *os.Root, rel, weights strin
 			return err
 		}
 	}
-	now, err := root.Lstat(rel)
-	if err == nil && (now.ModTime() != st.ModTime() || now.Size() != st.Size() || !os.SameFile(now, st)) {
-		err = errors.New("it was written to meanwhile")
-	}
+	err := unchanged(root, rel, st)
 	if err == nil {
 		err = root.Remove(rel)
 	}
 	if err != nil && made {
 		return errors.Join(err, root.Remove(weights))
+	}
+	return err
+}
+
+// unchanged is an error if a file was written to, or replaced.
+func unchanged(root *os.Root, rel string, was os.FileInfo) error {
+	now, err := root.Lstat(rel)
+	if err == nil && (now.ModTime() != was.ModTime() || now.Size() != was.Size() || !os.SameFile(now, was)) {
+		err = fmt.Errorf("%s was written to meanwhile", rel)
 	}
 	return err
 }

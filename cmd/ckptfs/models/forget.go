@@ -54,9 +54,10 @@ as numbers and settings, is lost: training cannot continue from the new file as 
 
     ckptfs forget --policy --dry-run /mnt/ckpt
 
-does the same to all files in old steps that a rule drop-optimizer of the store names (ckptfs policy), and removes files
-that hold nothing but optimizer state. The last steps keep theirs, and so does each step that is torn or being written,
-and the last one that the run can be gone on from. Run it from a timer.`,
+does the same to all files in old steps that a rule drop-optimizer of the store names (ckptfs policy), and to folders
+that torch.distributed wrote. It removes files and such folders that hold nothing but optimizer state. The last steps
+keep theirs, and so does each step that is torn or being written, and the last one that the run can be gone on from. Run
+it from a timer.`,
 		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error

@@ -1,0 +1,293 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cmd/ckptfs/rundir"
+	"ckptfs/cmd/ckptfs/text"
+	"ckptfs/formats"
+	"ckptfs/formats/dcp"
+	"ckptfs/formats/detect"
+	fssteps "ckptfs/fs/steps"
+	"ckptfs/fs/view"
+)
+
+// distributed is a folder that torch.distributed.checkpoint wrote.
+type distributed struct {
+	rel   string // relative to the run
+	items map[string][]dcp.Item
+	strip string        // begins all names, and no name of what is computed of it
+	parts []os.FileInfo // the files that .metadata names, in the order of names; nil: it is not there
+	names []string
+	meta  os.FileInfo
+	size  int64
+}
+
+// distributed makes a file of the weights of a folder that is one checkpoint and removes its files; or it
+// removes those that have nothing but optimizer state. An error is that of the run: of a folder it is noted.
+func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel string) error {
+	full := path.Join(d.run, rel)
+	x, err := openDistributed(root, rel)
+	if err != nil {
+		d.skip(full, err.Error())
+		return ctx.Err()
+	}
+	out := dropped{File: full, DryRun: d.dry, Size: x.size}
+	kept := map[string]*dcp.Item{}
+	tensors := map[string]bool{}
+	for _, in := range x.items {
+		for i := range in {
+			if !in[i].Tensor() {
+				continue
+			}
+			tensors[in[i].Name] = true
+			name := strings.TrimPrefix(in[i].Name, x.strip)
+			if !isOptimizerState(in[i].Name) && !isOptimizerState(name) {
+				kept[name] = &in[i]
+			}
+		}
+	}
+	out.Kept, out.Dropped = len(kept), len(tensors)-len(kept)
+	if out.Dropped == 0 {
+		return nil
+	}
+	var weights string
+	if len(kept) > 0 {
+		weights = path.Join(rel, fssteps.DistributedWeights)
+		out.Weights = path.Join(d.run, weights)
+	}
+	if err := d.dropDistributed(ctx, root, step, x, weights, kept, &out); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		d.skip(full, err.Error())
+		return nil
+	}
+	if !d.dry {
+		d.files = append(d.files, full)
+	}
+	d.out.Files = append(d.out.Files, out)
+	return nil
+}
+
+// openDistributed reads what a folder is said to hold.
+func openDistributed(root *os.Root, rel string) (*distributed, error) {
+	x := &distributed{rel: rel}
+	f, err := root.OpenFile(path.Join(rel, dcp.Metadata), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if x.meta, err = f.Stat(); err != nil {
+		return nil, err
+	}
+	if !x.meta.Mode().IsRegular() || x.meta.Size() > dcp.MaxMetadata {
+		return nil, fmt.Errorf("its .metadata is no file of at most %s", text.Bytes(dcp.MaxMetadata))
+	}
+	p, err := io.ReadAll(io.LimitReader(f, dcp.MaxMetadata+1))
+	if err != nil {
+		return nil, err
+	}
+	if x.items, err = dcp.Parse(p); err != nil {
+		return nil, fmt.Errorf("its .metadata: %w", err)
+	}
+	x.strip = dcp.OnlyKey(dcp.Paths(p), x.items)
+	x.size = x.meta.Size()
+	for name := range x.items {
+		if name != path.Base(name) || name == "." || name == ".." {
+			return nil, fmt.Errorf("its .metadata names a file that is not in the folder: %q", name)
+		}
+		x.names = append(x.names, name)
+	}
+	slices.Sort(x.names)
+	for _, name := range x.names {
+		st, err := root.Lstat(path.Join(rel, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			st = nil
+		case err != nil:
+			return nil, err
+		case !st.Mode().IsRegular():
+			return nil, fmt.Errorf("%q is no file", name)
+		default:
+			x.size += st.Size()
+		}
+		x.parts = append(x.parts, st)
+	}
+	return x, nil
+}
+
+// dropDistributed makes the file of weights, unless that is "", and removes the files of the checkpoint. What
+// an interruption leaves is no torn step, and the next command removes it.
+func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step string, x *distributed,
+	weights string, kept map[string]*dcp.Item, out *dropped) error {
+	if weights == "" {
+		if d.dry {
+			return nil
+		}
+		if err := x.same(root); err != nil {
+			return err
+		}
+		if x.rel != step && x.alone(root) {
+			return rundir.RemoveStep(root, x.rel)
+		}
+		// What an interruption leaves are parts that nothing names.
+		if err := root.Remove(path.Join(x.rel, dcp.Metadata)); err != nil {
+			return err
+		}
+		return x.removeParts(root)
+	}
+	if slices.Contains(x.parts, nil) {
+		if err := holds(root, weights, kept); err != nil {
+			return fmt.Errorf("not all files are there that its .metadata names, and %s has not its weights: %w", path.Base(weights), err)
+		}
+		if d.dry {
+			return nil
+		}
+		if err := x.same(root); err != nil {
+			return err
+		}
+		return x.remove(root)
+	}
+	src, plan, err := d.consolidated(x.rel, kept)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if out.NewSize = plan.Size(); d.dry {
+		return nil
+	}
+	made, err := writeIn(ctx, root, weights, src, x.meta, plan)
+	if err != nil {
+		return err
+	}
+	if err := x.same(root); err != nil {
+		if made {
+			err = errors.Join(err, root.Remove(weights))
+		}
+		return err
+	}
+	return x.remove(root)
+}
+
+// remove removes the files, and .metadata last: it says which they are.
+func (x *distributed) remove(root *os.Root) error {
+	if err := x.removeParts(root); err != nil {
+		return err
+	}
+	return root.Remove(path.Join(x.rel, dcp.Metadata))
+}
+
+func (x *distributed) removeParts(root *os.Root) error {
+	for i, st := range x.parts {
+		if st == nil {
+			continue
+		}
+		if err := root.Remove(path.Join(x.rel, x.names[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone reports whether the folder has nothing but these files.
+func (x *distributed) alone(root *os.Root) bool {
+	f, err := root.Open(x.rel)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(len(x.names) + 2)
+	return (err == nil || err == io.EOF) && !slices.ContainsFunc(names, func(name string) bool {
+		return name != dcp.Metadata && !slices.Contains(x.names, name)
+	})
+}
+
+// same is an error if a file of the folder was written to, or replaced.
+func (x *distributed) same(root *os.Root) error {
+	err := unchanged(root, path.Join(x.rel, dcp.Metadata), x.meta)
+	for i := 0; i < len(x.names) && err == nil; i++ {
+		if x.parts[i] != nil {
+			err = unchanged(root, path.Join(x.rel, x.names[i]), x.parts[i])
+		}
+	}
+	return err
+}
+
+// consolidated opens what the mount computes of a folder (docs/make.md), and plans the file of those of its
+// tensors that are kept.
+func (d *dropper) consolidated(rel string, kept map[string]*dcp.Item) (*os.File, *view.View, error) {
+	at := filepath.Join(d.mountpoint, ".ckptfs/make/consolidated", d.run, rel, "model.safetensors")
+	f, err := os.Open(at)
+	if err != nil {
+		why, werr := os.ReadFile(at + ".why")
+		if werr != nil {
+			return nil, nil, fmt.Errorf("its weights cannot be computed, since the mount does not show %s: %w", at, err)
+		}
+		return nil, nil, fmt.Errorf("its weights cannot be computed: %s", strings.TrimSpace(string(why)))
+	}
+	plan, err := planKept(f, kept)
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, plan, nil
+}
+
+// planKept is the file of those tensors of a computed one that are kept. All have to be in it.
+func planKept(f *os.File, kept map[string]*dcp.Item) (*view.View, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	l, err := detect.Detect(f, st.Size())
+	if err != nil {
+		return nil, err
+	}
+	tensors := slices.DeleteFunc(l.Tensors, func(t formats.Tensor) bool { return kept[t.Name] == nil })
+	if err := areThose(tensors, kept); err != nil {
+		return nil, fmt.Errorf("what is computed of it has %w", err)
+	}
+	return view.Safetensors(l.Regions, tensors)
+}
+
+// holds is an error unless a file of weights has the tensors that are kept, and no others.
+func holds(root *os.Root, weights string, kept map[string]*dcp.Item) error {
+	f, err := root.OpenFile(weights, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	l, err := detect.Detect(f, st.Size())
+	if err != nil {
+		return err
+	}
+	return areThose(l.Tensors, kept)
+}
+
+// areThose is an error unless tensors are those that are kept, by their names and shapes.
+func areThose(tensors []formats.Tensor, kept map[string]*dcp.Item) error {
+	if len(tensors) != len(kept) {
+		return fmt.Errorf("%d tensors, and .metadata names %d besides optimizer state", len(tensors), len(kept))
+	}
+	for i := range tensors {
+		if x := kept[tensors[i].Name]; x == nil || !slices.Equal(x.Shape, tensors[i].Shape) {
+			return fmt.Errorf("a tensor %q, which .metadata does not name so", tensors[i].Name)
+		}
+	}
+	return nil
+}

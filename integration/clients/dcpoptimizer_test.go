@@ -1,0 +1,130 @@
+package clients
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"ckptfs/integration/mounttest"
+)
+
+// TestForgetDistributed: old steps of torch.distributed's checkpoints lose their optimizer's state by a rule,
+// whether it lies in a folder of its own or among the weights, and what remains loads.
+func TestForgetDistributed(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	mounttest.RunPython(t, "dcp_optimizer.py", "save", m.Path())
+	m.Sync()
+	mounttest.RunPython(t, "dcp_optimizer.py", "check", m.Path(), "", "1,2,3,4,5")
+	m.Run("policy", "add", "--in", m.Dir, "runs/**", "drop-optimizer", "keep-last=2")
+
+	var out struct {
+		Files []struct {
+			File, Weights string
+			Kept          int   `json:"tensors_kept"`
+			Dropped       int   `json:"tensors_dropped"`
+			Size          int64 `json:"size"`
+			NewSize       int64 `json:"weights_size"`
+		}
+		Skipped []struct{ Path, Reason string }
+	}
+	before := m.Names("runs/mixed/1")
+	m.JSON(&out, "forget", "--policy", "--dry-run", "--json", m.Dir)
+	if len(out.Files) != 9 || len(out.Skipped) != 0 {
+		t.Errorf("%+v", out)
+	}
+	m.WantNames("runs/mixed/1", before...)
+
+	// A step of which a file is missing is not complete, and stays.
+	stray := m.Path("runs/mixed/2/__0_0.distcp")
+	m.Must(os.Rename(stray, m.Path("aside")))
+	m.Run("forget", "--policy", m.Path("runs/mixed"))
+	m.WantNames("runs/mixed/2", ".metadata", "__1_0.distcp")
+	m.Must(os.Rename(m.Path("aside"), stray))
+	m.JSON(&out, "forget", "--policy", "--json", m.Dir)
+	if len(out.Files) != 7 || len(out.Skipped) != 0 { // runs/mixed had lost that of two steps
+		t.Errorf("%+v", out)
+	}
+	for _, f := range out.Files {
+		if pure := f.Weights == ""; pure != (filepath.Base(f.File) == "optimizer_0") || f.NewSize >= f.Size ||
+			f.Dropped != 12 || pure != (f.Kept == 0) {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, step := range []string{"1", "2", "3"} {
+		m.WantNames("runs/mixed/"+step, "model.weights.safetensors")
+		m.WantNames("runs/app/"+step, "model.weights.safetensors")
+		m.WantNames("runs/fsdp/"+step, "pytorch_model_fsdp_0")
+	}
+	mounttest.RunPython(t, "dcp_optimizer.py", "check", m.Path(), "1,2,3", "4,5")
+	mounttest.WantSaid(t, m.Run("forget", "--policy", m.Dir), "0 files")
+	var log struct {
+		Steps []struct{ Step, State string }
+	}
+	m.JSON(&log, "log", "--json", m.Path("runs/mixed"))
+	if len(log.Steps) != 5 || slices.ContainsFunc(log.Steps, func(s struct{ Step, State string }) bool {
+		return s.State != "complete"
+	}) {
+		t.Errorf("%+v", log)
+	}
+	m.EvictAll()
+	m.Remount()
+	mounttest.RunPython(t, "dcp_optimizer.py", "check", m.Path(), "1,2,3", "4,5")
+	m.Run("check", m.Dir)
+}
+
+// TestForgetDistributedCut: what an interrupted command left of a folder is ended by the next one, which
+// takes for granted what the file of weights has, and nothing else.
+func TestForgetDistributedCut(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	mounttest.RunPython(t, "dcp_optimizer.py", "save", m.Path())
+	m.Sync()
+	m.Run("policy", "add", "--in", m.Dir, "runs/**", "drop-optimizer", "keep-last=2")
+	from := m.Path("runs/mixed/1")
+	keep := t.TempDir()
+	for _, name := range m.Names("runs/mixed/1") {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		m.Must(err)
+		m.Must(os.WriteFile(filepath.Join(keep, name), b, 0o600))
+	}
+	m.Run("forget", "--policy", m.Path("runs/mixed"))
+	weights, err := os.ReadFile(filepath.Join(from, "model.weights.safetensors"))
+	m.Must(err)
+	again := func(step string, names ...string) {
+		for _, name := range names {
+			b, err := os.ReadFile(filepath.Join(keep, name))
+			m.Must(err)
+			m.Write(step+"/"+name, b)
+			st, err := os.Stat(filepath.Join(from, "model.weights.safetensors"))
+			m.Must(err)
+			m.Must(os.Chtimes(m.Path(step, name), st.ModTime(), st.ModTime()))
+		}
+	}
+	again("runs/mixed/1", "__1_0.distcp", ".metadata")
+	m.Run("forget", "--policy", m.Path("runs/mixed"))
+	m.WantNames("runs/mixed/1", "model.weights.safetensors")
+	m.Want("runs/mixed/1/model.weights.safetensors", weights)
+
+	// Weights of another kind are none of it.
+	again("runs/mixed/1", "__1_0.distcp", ".metadata")
+	other, _ := mounttest.SafetensorsOf([]string{"model.0.weight"}, [][]byte{mounttest.Noise(1, 1<<10)})
+	m.Write("runs/mixed/1/model.weights.safetensors", other)
+	st, err := os.Stat(m.Path("runs/mixed/1/.metadata"))
+	m.Must(err)
+	m.Must(os.Chtimes(m.Path("runs/mixed/1/model.weights.safetensors"), st.ModTime(), st.ModTime()))
+	said, _ := m.RunFails("forget", "--policy", m.Path("runs/mixed"))
+	mounttest.WantSaid(t, said, "runs/mixed/1", "not all files are there")
+	m.WantNames("runs/mixed/1", ".metadata", "__1_0.distcp", "model.weights.safetensors")
+
+	// Nor are those of another step.
+	again("runs/mixed/1", "__0_0.distcp", "__1_0.distcp", ".metadata")
+	b, err := os.ReadFile(m.Path("runs/mixed/2/model.weights.safetensors"))
+	m.Must(err)
+	m.Write("runs/mixed/1/model.weights.safetensors", b)
+	m.Must(os.Chtimes(m.Path("runs/mixed/1/model.weights.safetensors"), st.ModTime(), st.ModTime()))
+	said, _ = m.RunFails("forget", "--policy", m.Path("runs/mixed"))
+	mounttest.WantSaid(t, said, "another file of the name")
+	m.WantNames("runs/mixed/1", ".metadata", "__0_0.distcp", "__1_0.distcp", "model.weights.safetensors")
+}
