@@ -17,7 +17,13 @@ func TestNumberedCheckpoints(t *testing.T) {
 		"model.pt optimizer.pt weights.h5":                                   "",
 		"m1.pt epoch=1.ckpt":                                                 "epoch=1.ckpt",
 		"1.pt 1.safetensors":                                                 "",
-		"":                                                                   "",
+		"1.weights.safetensors 2.weights.safetensors 3.pt":                   "1.weights.safetensors 2.weights.safetensors 3.pt",
+		"1.weights.safetensors 1.pt 2.pt":                                    "1.pt 2.pt",
+		"e1.weights.safetensors e2.weights.safetensors":                      "e1.weights.safetensors e2.weights.safetensors",
+		"e1.weights.safetensors m2.pt":                                       "m2.pt",
+		"e=1-s=9.weights.safetensors e=2-s=18.ckpt 7.pt":                     "e=1-s=9.weights.safetensors e=2-s=18.ckpt",
+		"1.weights.safetensors 2.pt 2.safetensors":                           "",
+		"": "",
 	} {
 		var files []tree.DirEntry
 		for _, name := range strings.Fields(names) {

@@ -126,7 +126,9 @@ def lightning():
             self.layer = torch.nn.Linear(32, 1)
 
         def training_step(self, batch, _):
-            return self.layer(batch).pow(2).mean()
+            loss = self.layer(batch).pow(2).mean()
+            self.log("loss", loss, on_step=False, on_epoch=True)
+            return loss
 
         def on_train_start(self):
             print(self.current_epoch)
@@ -142,7 +144,8 @@ def lightning():
             if os.path.basename(path) == args.die:
                 half(path)
         torch_io._atomic_save = cloud_io._atomic_save = atomic
-    keep = ModelCheckpoint(dirpath=args.run, save_top_k=-1, save_last=True, filename="{epoch}", enable_version_counter=False)
+    keep = ModelCheckpoint(dirpath=args.run, save_top_k=-1, save_last=True, filename="{epoch}", enable_version_counter=False,
+                           monitor="loss")
     t = L.Trainer(accelerator="cpu", max_epochs=args.saves, callbacks=[keep], logger=False, enable_progress_bar=False,
                   enable_model_summary=False)
     data = torch.utils.data.DataLoader(torch.randn(8, 32), batch_size=4)

@@ -1,19 +1,16 @@
 package models
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -163,7 +160,9 @@ func (d *dropper) all(ctx context.Context, at *place.Place) (err error) {
 		default:
 			full := path.Join(d.run, step)
 			if r := d.rules.Of(policy.Drop, full); r != nil && d.loses(r, step) {
-				d.skip(full, "it is a step by itself: a file of another name would be none")
+				if err := d.file(ctx, root, step, step); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -257,7 +256,7 @@ func (d *dropper) folder(ctx context.Context, root *os.Root, step, rel string) e
 			}
 			continue
 		}
-		if err := d.file(ctx, root, at); err != nil {
+		if err := d.file(ctx, root, step, at); err != nil {
 			return err
 		}
 	}
@@ -275,7 +274,7 @@ func (d *dropper) skip(full, reason string) {
 
 // file makes a file of a checkpoint's weights and removes the checkpoint; or it removes a file that has
 // nothing but optimizer state. An error is that of the run: of a file it is noted.
-func (d *dropper) file(ctx context.Context, root *os.Root, rel string) error {
+func (d *dropper) file(ctx context.Context, root *os.Root, step, rel string) error {
 	full := path.Join(d.run, rel)
 	f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -311,7 +310,7 @@ func (d *dropper) file(ctx context.Context, root *os.Root, rel string) error {
 		return nil
 	}
 	if !d.dry {
-		if err := d.replace(ctx, root, rel, weights, f, st, plan); err != nil {
+		if err := d.replace(ctx, root, step, rel, weights, f, st, plan); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -325,12 +324,20 @@ func (d *dropper) file(ctx context.Context, root *os.Root, rel string) error {
 }
 
 // replace makes the file of weights, unless that is "", durable, and then removes the checkpoint.
-func (d *dropper) replace(ctx context.Context, root *os.Root, rel, weights string, f *os.File,
+func (d *dropper) replace(ctx context.Context, root *os.Root, step, rel, weights string, f *os.File,
 	st os.FileInfo, plan *view.View) error {
 	made := false
 	if weights != "" {
-		var err error
-		if made, err = writeIn(ctx, root, weights, f, st, plan); err != nil {
+		attrs, err := d.attributes(f, step, rel)
+		if err != nil {
+			return err
+		}
+		if step != rel && path.Ext(rel) == lightningSuffix {
+			if err := noteMetrics(root, step, attrs); err != nil {
+				return err
+			}
+		}
+		if made, err = writeIn(ctx, root, weights, f, st, plan, attrs); err != nil {
 			return err
 		}
 	}
@@ -342,116 +349,6 @@ func (d *dropper) replace(ctx context.Context, root *os.Root, rel, weights strin
 		return errors.Join(err, root.Remove(weights))
 	}
 	return err
-}
-
-// unchanged is an error if a file was written to, or replaced.
-func unchanged(root *os.Root, rel string, was os.FileInfo) error {
-	now, err := root.Lstat(rel)
-	if err == nil && (now.ModTime() != was.ModTime() || now.Size() != was.Size() || !os.SameFile(now, was)) {
-		err = fmt.Errorf("%s was written to meanwhile", rel)
-	}
-	return err
-}
-
-// writeIn makes a file of weights that has the times and the owner of the checkpoint; made is false if it is
-// there already, as an interrupted command leaves it. What an interruption leaves otherwise lies in the run's
-// folder, not in the step, and is removed as what rundir leaves.
-func writeIn(ctx context.Context, root *os.Root, rel string, src io.ReaderAt, st os.FileInfo, plan *view.View,
-) (made bool, err error) {
-	if there, err := root.Open(rel); err == nil {
-		defer there.Close()
-		return false, sameAsPlan(ctx, there, src, plan)
-	}
-	aside := fmt.Sprintf("%s%016x", rundir.Forgotten, rand.Uint64())
-	tmp, err := root.OpenFile(aside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return false, err
-	}
-	defer func() {
-		tmp.Close()
-		err = errors.Join(err, root.Remove(aside))
-	}()
-	err = eachPart(ctx, plan, src, func(p []byte, off int64) error {
-		_, err := tmp.WriteAt(p, off)
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	if err := asOwned(tmp, st); err != nil {
-		return false, err
-	}
-	if err := errors.Join(tmp.Chmod(st.Mode().Perm()), tmp.Sync(), tmp.Close()); err != nil {
-		return false, err
-	}
-	if err := root.Chtimes(aside, time.Time{}, st.ModTime()); err != nil {
-		return false, err
-	}
-	if err := root.Link(aside, rel); err != nil { // which replaces nothing
-		return false, err
-	}
-	dir, err := root.Open(path.Dir(rel))
-	if err == nil {
-		err = errors.Join(dir.Sync(), dir.Close())
-	}
-	if err != nil {
-		return false, errors.Join(err, root.Remove(rel))
-	}
-	return true, nil
-}
-
-// asOwned gives a file the owner and the group of another one.
-func asOwned(f *os.File, st os.FileInfo) error {
-	var is unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &is); err != nil {
-		return err
-	}
-	of, ok := st.Sys().(*syscall.Stat_t)
-	if !ok || is.Uid == of.Uid && is.Gid == of.Gid {
-		return nil
-	}
-	return f.Chown(int(of.Uid), int(of.Gid))
-}
-
-// eachPart calls do with the bytes of a view, in order.
-func eachPart(ctx context.Context, plan *view.View, src io.ReaderAt,
-	do func(p []byte, off int64) error) error {
-	buf := make([]byte, 4<<20)
-	for off := int64(0); off < plan.Size(); {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		n, err := plan.ReadAt(src, buf[:min(int64(len(buf)), plan.Size()-off)], off)
-		if n == 0 {
-			if err == nil || err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return err
-		}
-		if err := do(buf[:n], off); err != nil {
-			return err
-		}
-		off += int64(n)
-	}
-	return nil
-}
-
-// sameAsPlan is an error unless a file has the bytes of a view.
-func sameAsPlan(ctx context.Context, f *os.File, src io.ReaderAt, plan *view.View) error {
-	other := errors.New("there is another file of the name that its weights would have: move it away first")
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() != plan.Size() {
-		return errors.Join(other, err)
-	}
-	got := make([]byte, 4<<20)
-	return eachPart(ctx, plan, src, func(p []byte, off int64) error {
-		if _, err := f.ReadAt(got[:len(p)], off); err != nil && err != io.EOF {
-			return err
-		}
-		if !bytes.Equal(got[:len(p)], p) {
-			return other
-		}
-		return nil
-	})
 }
 
 func printByPolicy(w io.Writer, out *byPolicy) {

@@ -168,7 +168,7 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 	if out.NewSize = plan.Size(); d.dry {
 		return nil
 	}
-	made, err := writeIn(ctx, root, weights, src, x.meta, plan)
+	made, err := writeIn(ctx, root, weights, src, x.meta, plan, nil)
 	if err != nil {
 		return err
 	}

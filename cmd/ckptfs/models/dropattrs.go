@@ -1,0 +1,74 @@
+package models
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"ckptfs/fs/control"
+	"ckptfs/index/runs"
+)
+
+// lightningSuffix ends the names of checkpoints that have metrics in them, which the weights have not.
+const lightningSuffix = ".ckpt"
+
+// attributes are those of a checkpoint that its weights get: the user's, and, of Lightning's, the metrics that
+// were read from it.
+func (d *dropper) attributes(f *os.File, step, rel string) (map[string][]byte, error) {
+	attrs := map[string][]byte{}
+	fd := int(f.Fd())
+	list := make([]byte, 64<<10) // more than the kernel has of a file
+	n, err := unix.Flistxattr(fd, list)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, fmt.Errorf("its attributes: %w", err)
+	}
+	for name := range strings.SplitSeq(string(list[:max(n, 0)]), "\x00") {
+		if !strings.HasPrefix(name, "user.") {
+			continue
+		}
+		value := make([]byte, 64<<10)
+		k, err := unix.Fgetxattr(fd, name, value)
+		if err != nil {
+			return nil, fmt.Errorf("its attribute %s: %w", name, err)
+		}
+		attrs[name] = value[:k]
+	}
+	if path.Ext(rel) != lightningSuffix {
+		return attrs, nil
+	}
+	i := slices.IndexFunc(d.log.Steps, func(s control.Step) bool { return s.Step == step })
+	if i < 0 {
+		return attrs, nil
+	}
+	if problem := d.log.Steps[i].Problem; problem != "" {
+		return nil, fmt.Errorf("its metrics cannot be read, and would be lost: %s", problem)
+	}
+	for name, m := range d.log.Steps[i].Metrics {
+		attrs[runs.XattrPrefix+name] = strconv.AppendFloat(nil, float64(m), 'g', -1, 64)
+	}
+	return attrs, nil
+}
+
+// noteMetrics gives a step that is a folder the metrics that a file in it had.
+func noteMetrics(root *os.Root, step string, attrs map[string][]byte) error {
+	dir, err := root.Open(step)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	for name, value := range attrs {
+		if _, ok := runs.FromXattr(name); !ok {
+			continue
+		}
+		if err := unix.Fsetxattr(int(dir.Fd()), name, value, 0); err != nil {
+			return fmt.Errorf("the attribute %s of %s: %w", name, step, err)
+		}
+	}
+	return nil
+}
