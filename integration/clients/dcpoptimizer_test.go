@@ -30,6 +30,12 @@ func TestForgetDistributed(t *testing.T) {
 		Skipped []struct{ Path, Reason string }
 	}
 	before := m.Names("runs/mixed/1")
+	keep := t.TempDir()
+	for _, name := range before {
+		b, err := os.ReadFile(m.Path("runs/mixed/1", name))
+		m.Must(err)
+		m.Must(os.WriteFile(filepath.Join(keep, name), b, 0o600))
+	}
 	m.JSON(&out, "forget", "--policy", "--dry-run", "--json", m.Dir)
 	if len(out.Files) != 9 || len(out.Skipped) != 0 {
 		t.Errorf("%+v", out)
@@ -71,25 +77,15 @@ func TestForgetDistributed(t *testing.T) {
 	m.EvictAll()
 	m.Remount()
 	mounttest.RunPython(t, "dcp_optimizer.py", "check", m.Path(), "1,2,3", "4,5")
+	cutForget(t, m, keep)
 	m.Run("check", m.Dir)
 }
 
-// TestForgetDistributedCut: what an interrupted command left of a folder is ended by the next one, which
-// takes for granted what the file of weights has, and nothing else.
-func TestForgetDistributedCut(t *testing.T) {
-	t.Parallel()
-	m := mounttest.New(t)
-	mounttest.RunPython(t, "dcp_optimizer.py", "save", m.Path())
-	m.Sync()
-	m.Run("policy", "add", "--in", m.Dir, "runs/**", "drop-optimizer", "keep-last=2")
+// cutForget: what an interrupted command left of a folder is ended by the next one, which takes for granted
+// what the file of weights has, and nothing else. keep has what runs/mixed/1 was.
+func cutForget(t *testing.T, m *mounttest.Mount, keep string) {
+	t.Helper()
 	from := m.Path("runs/mixed/1")
-	keep := t.TempDir()
-	for _, name := range m.Names("runs/mixed/1") {
-		b, err := os.ReadFile(filepath.Join(from, name))
-		m.Must(err)
-		m.Must(os.WriteFile(filepath.Join(keep, name), b, 0o600))
-	}
-	m.Run("forget", "--policy", m.Path("runs/mixed"))
 	weights, err := os.ReadFile(filepath.Join(from, "model.weights.safetensors"))
 	m.Must(err)
 	again := func(step string, names ...string) {
