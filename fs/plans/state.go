@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -53,7 +52,7 @@ func stateOf(sources []*Source, config []byte, rank, ranks, part int, most int64
 	if err != nil {
 		return nil, err
 	}
-	s := &state{model: m, rank: int64(rank), ranks: int64(ranks), from: map[string]tensorOf{}}
+	s := &state{model: m, rank: int64(rank), ranks: int64(ranks)}
 	if err := s.read(config, sources); err != nil {
 		return nil, err
 	}
@@ -101,16 +100,8 @@ const padded = 64
 type state struct {
 	*model
 	vllm
+	weights
 	rank, ranks int64
-	from        map[string]tensorOf // by name; those that are used go
-	dtype       formats.DType
-}
-
-// tensorOf is a tensor of one of the sources.
-type tensorOf struct {
-	src int
-	s   *Source
-	t   *formats.Tensor
 }
 
 // read reads what the config and the files say.
@@ -118,14 +109,8 @@ func (s *state) read(config []byte, sources []*Source) error {
 	if err := s.readConfig(config); err != nil {
 		return err
 	}
-	for i, f := range sources {
-		for k := range f.Layout.Tensors {
-			t := &f.Layout.Tensors[k]
-			if _, twice := s.from[t.Name]; twice {
-				return none("two tensors are called %q", t.Name)
-			}
-			s.from[t.Name] = tensorOf{i, f, t}
-		}
+	if err := s.weights.read(sources); err != nil {
+		return err
 	}
 	if s.Layers < 1 || s.Layers > int64(len(s.from)) || s.Vocab < 1 || s.Vocab > maxDim {
 		return none("config.json: num_hidden_layers or vocab_size is missing, or out of range")
@@ -191,28 +176,11 @@ func (s *state) outputs() (out []output, err error) {
 	if !s.Tied {
 		add(s.embedding("lm_head.weight", "lm_head.weight"))
 	}
-	if err == nil && len(s.from) > 0 {
-		left := slices.Min(slices.Collect(maps.Keys(s.from))) // the reason is the same at each lookup
-		err = none("tensor %q is none of vLLM's model of type %s", left, s.model.Type)
-	}
-	return out, err
+	return out, cmp.Or(err, s.left("vLLM", s.model.Type))
 }
 
 // one is the number 1 in single precision.
 var one = literal(le.AppendUint32(nil, math.Float32bits(1)))
-
-// take is a tensor that the model has to have.
-func (s *state) take(name string) (tensorOf, error) {
-	x, ok := s.from[name]
-	switch {
-	case !ok:
-		return x, none("tensor %q is missing", name)
-	case x.t.DType != s.dtype:
-		return x, none("tensor %q is of type %s, and the model of %s", name, x.t.DType, s.dtype)
-	}
-	delete(s.from, name)
-	return x, nil
-}
 
 // norm is a whole tensor of n numbers.
 func (s *state) norm(name string, n int64) (output, error) {

@@ -34,6 +34,9 @@ func torchSave(stem string, out []output) (*Plan, error) {
 	n := 0
 	for i := range out {
 		if out[i].op != nil {
+			if out[i].NumBytes() > maxSaved-z.p.size {
+				return nil, none("it has more than %d bytes", int64(maxSaved))
+			}
 			z.add(fmt.Sprintf("data/%d", n), out[i].op, out[i].NumBytes())
 			n++
 		}
@@ -47,6 +50,9 @@ func torchSave(stem string, out []output) (*Plan, error) {
 	z.end()
 	return z.p, nil
 }
+
+// maxSaved bounds the bytes of all storages.
+const maxSaved = 1 << 60
 
 // storageAlignment is what the offsets of storages are multiples of.
 const storageAlignment = 64

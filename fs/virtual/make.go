@@ -27,6 +27,8 @@ import (
 //	make/merge/SCALE/ADAPTER/+/PATH                  PATH with the adapter in the file ADAPTER merged into it
 //	make/gguf/TYPE/FOLDER.gguf                       the model in FOLDER as llama.cpp converts it
 //	make/sharded_state/tp=K/FOLDER/                  the model in FOLDER as K ranks of vLLM load it
+//	make/megatron/tp=K/FOLDER/                       the model in FOLDER as K ranks of Megatron-LM load it
+//	make/megatron/tp=K,vocab=N/FOLDER/               so, of a vocabulary padded to a multiple of N
 //
 // # Of one file
 //
@@ -42,7 +44,7 @@ import (
 // ZeRO wrote has model.safetensors instead of its files.
 //
 // Below sharded_state the tree is shown again, and a folder of a model has the files of all ranks instead of
-// its weights (stateFile).
+// its weights (stateFile). Below megatron it has folders with one file of each rank (megatronFile).
 //
 // Below gguf are the folders of the tree. Beside each that is of a model which can be converted is a file, by
 // the folder's name and .gguf (ggufFile).
@@ -69,8 +71,8 @@ const (
 type making struct {
 	kind        makeKind
 	to          formats.DType // of a cast, or of a GGUF file
-	rank, ranks int           // of a shard, or a state
-	number      int           // of a state: which of the rank's files
+	rank, ranks int           // of a shard, a state, or a Megatron
+	number      int           // of a state: which of the rank's files; of a Megatron: what divides its vocabulary
 	before      string        // the files that the path has so far: encoded by and
 	weight      string        // of a sum: the next file's; of an adapter, its scale
 	part        bool          // of a merge: the file is one of several of its model
@@ -91,6 +93,7 @@ const (
 	makeZero    // of one whose files are DeepSpeed's
 	makeGGUF    // a model as llama.cpp converts it
 	makeState   // a model as a rank of vLLM loads it
+	makeRanked  // a model as a rank of Megatron-LM loads it
 )
 
 // plan makes a plan of these sources, which have these names in their folders.
@@ -115,6 +118,8 @@ func (m making) plan(
 		return plans.Consolidate(of, names, side)
 	case makeState:
 		return plans.State(of, side, m.rank, m.ranks, m.number)
+	case makeRanked:
+		return plans.Megatron(of, side, m.rank, m.ranks, int64(m.number))
 	case makeZero:
 		return plans.ConsolidateZero(of, names)
 	case makeMerge:
@@ -201,7 +206,7 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 	switch {
 	case at == readmeFile:
 		return entry{key: readmeFile, data: []byte(readme)}, nil
-	case at == "cast", at == "gguf", at == "shard", at == "sharded_state", at == "soup":
+	case at == "cast", at == "gguf", at == "megatron", at == "shard", at == "sharded_state", at == "soup":
 		return folder(making{})
 	case at == "merge":
 		return folder(making{kind: makeAdapter})
@@ -232,6 +237,10 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 		if k, ok := numbered(name, "tp="); ok && k > 0 && k <= plans.MaxRanks {
 			return mirror(making{kind: makeState, ranks: k})
 		}
+	case d.at == "megatron":
+		if k, n, ok := megatronRanks(name); ok {
+			return mirror(making{kind: makeRanked, ranks: k, number: n})
+		}
 	case d.how.kind == makeShard:
 		if r, ok := numbered(name, "rank-"); ok && r < d.how.ranks {
 			d.how.rank = r
@@ -254,7 +263,7 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 func (d makeRoot) names() []string {
 	switch d.at {
 	case "":
-		return []string{"cast", "consolidated", "gguf", "merge", "shard", "sharded_state", "soup"}
+		return []string{"cast", "consolidated", "gguf", "megatron", "merge", "shard", "sharded_state", "soup"}
 	case "cast", "gguf":
 		return []string{"bf16", "f16", "f32"}
 	case "soup":
@@ -274,6 +283,9 @@ func (d makeRoot) takes() string {
 		return fmt.Sprintf("tp=2 to tp=%d", plans.MaxRanks)
 	case d.at == "sharded_state":
 		return fmt.Sprintf("tp=1 to tp=%d", plans.MaxRanks)
+	case d.at == "megatron":
+		return fmt.Sprintf("tp=1 to tp=%d, with or without ,vocab= and what the vocabulary is to be a multiple of",
+			plans.MaxRanks)
 	case d.how.kind == makeShard:
 		return fmt.Sprintf("rank-0 to rank-%d", d.how.ranks-1)
 	case d.how.kind == makeSum, d.how.kind == makeAdapter:
@@ -291,7 +303,7 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 		out = append(out, tree.DirEntry{Name: readmeFile, Mode: unix.S_IFREG})
 	case d.at == "merge":
 		names = []string{"1"}
-	case d.at == "shard", d.at == "sharded_state":
+	case d.at == "megatron", d.at == "shard", d.at == "sharded_state":
 		names = []string{"tp=2"}
 	case d.how.kind == makeShard:
 		for r := range d.how.ranks {
@@ -307,7 +319,7 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 // MadeOf is the path of the tree that a path below .ckptfs/make shows, as far as it names one.
 func MadeOf(p string) string {
 	parts := strings.Split(p, "/")
-	ways := map[string]int{"cast": 2, "consolidated": 1, "gguf": 2, "merge": 2,
+	ways := map[string]int{"cast": 2, "consolidated": 1, "gguf": 2, "megatron": 2, "merge": 2,
 		"shard": 3, "sharded_state": 2, "mean": 2, "sum": 3}
 	skip := ways[parts[0]]
 	if parts[0] == "soup" && len(parts) > 1 {
@@ -325,8 +337,11 @@ func MadeOf(p string) string {
 		return ""
 	}
 	of := strings.TrimSuffix(path.Join(parts[skip:]...), whySuffix)
-	if parts[0] == "gguf" {
+	switch parts[0] {
+	case "gguf":
 		of = strings.TrimSuffix(of, ggufSuffix)
+	case "megatron":
+		of = megatronOf(of)
 	}
 	return of
 }

@@ -29,27 +29,37 @@ func stateName(rank, part int) string {
 }
 
 // stateFile is a name of the folder of a model in vLLM's format: a file of a rank's tensors, or a link to a
-// file of the folder itself; the model's own weights are not there. Who sees a rank's file may list the folder
-// and read all files that it is made of, by their paths.
+// file of the folder itself; the model's own weights are not there.
 func (d makeTree) stateFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	at := statePart.FindStringSubmatch(name)
 	if at == nil {
-		if slices.Contains([]string{".safetensors", ".bin", ".pt"}, path.Ext(name)) {
-			return entry{}, errNoFile
-		}
-		o, err := v.operandIn(c, d.src, name)
-		if err != nil {
-			return entry{}, err
-		}
-		return d.itself(o, name), nil
+		return d.besideWeights(v, c, name)
 	}
 	how := d.how
 	how.rank, _ = strconv.Atoi(at[1])
 	how.number, _ = strconv.Atoi(at[2])
+	return d.ofModel(v, c, how)
+}
+
+// besideWeights is a link to a file of a model's folder that has no weights.
+func (d makeTree) besideWeights(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if slices.Contains([]string{".safetensors", ".bin", ".pt"}, path.Ext(name)) {
+		return entry{}, errNoFile
+	}
+	o, err := v.operandIn(c, d.src, name)
+	if err != nil {
+		return entry{}, err
+	}
+	return d.itself(o, name), nil
+}
+
+// ofModel is a file that is made of the weights in the folder of a model, and of its config. Who sees it may
+// list the folder and read all of these, by their paths.
+func (d makeTree) ofModel(v *Virtual, c *tree.Asker, how making) (entry, error) {
 	if !v.visible(c, byPath, d.src) {
 		return entry{}, errNoFile
 	}
-	of, side, err := v.stateFiles(c, d.src)
+	of, side, err := v.stateFiles(c, d.src, how.kind == makeState)
 	if err != nil {
 		return entry{}, err
 	}
@@ -61,14 +71,14 @@ func (d makeTree) stateFile(v *Virtual, c *tree.Asker, name string) (entry, erro
 }
 
 // stateFiles are the files of weights in a model's folder, and its config.
-func (v *Virtual) stateFiles(c *tree.Asker, dir *names.Node) (of []*operand, side *operand, err error) {
+func (v *Virtual) stateFiles(c *tree.Asker, dir *names.Node, vllm bool) (of []*operand, side *operand, err error) {
 	real, err := dir.ListQuietly()
 	if err != nil {
 		return nil, nil, err
 	}
 	var weights []string
 	for _, e := range append(real, v.Views(c, dir, real)...) {
-		if plans.StateBeside(e.Name) {
+		if vllm && plans.StateBeside(e.Name) {
 			return nil, nil, fmt.Errorf("%w: it is not known what vLLM makes of a model with %s", plans.ErrNone,
 				e.Name)
 		}

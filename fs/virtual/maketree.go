@@ -55,6 +55,8 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 		return d.ggufFile(v, c, name)
 	case makeState:
 		return d.stateFile(v, c, name)
+	case makeRanked:
+		return d.megatronFile(v, c, name)
 	}
 	o, err := v.operandLinked(c, d.src, name)
 	if o, err = v.operandSeen(c, inPlace, o, err); err != nil {
@@ -249,6 +251,8 @@ func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
 	var out []tree.DirEntry
 	if views := v.Views(c, d.src, real); d.how.kind == makeState {
 		out = d.listState(v, c)
+	} else if d.how.kind == makeRanked {
+		out = d.listMegatron(v, c)
 	} else if d.how.kind != makeOne {
 		real = append(real, views...)
 	} else if w, err := d.file(v, c, oneName); err == nil {

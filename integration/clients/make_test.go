@@ -71,20 +71,43 @@ func TestMakeCopied(t *testing.T) {
 func TestMakeShardedState(t *testing.T) {
 	t.Parallel()
 	mounttest.NeedFUSE(t)
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := filepath.Glob(filepath.Join(cache, "ckptfs/tools/vllm-*"))
-	if err != nil || found == nil {
-		mounttest.Missing(t, "no vLLM here: scripts/setup-vllm puts it there")
-	}
+	needTool(t, "vllm")
 	m := mounttest.New(t)
 	mounttest.RunPython(t, "sharded_state.py", "save", m.Path())
 	m.Sync()
 	m.EvictAll()
 	before := m.Taken()
 	t.Log(mounttest.RunPython(t, "sharded_state.py", "check", m.Path(), t.TempDir()))
+	if now := m.Taken(); now > before+1<<20 {
+		t.Errorf("the store grew from %d to %d bytes", before, now)
+	}
+}
+
+// needTool ends a test where scripts/setup-NAME has put nothing.
+func needTool(t *testing.T, name string) {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(cache, "ckptfs/tools", name+"-*"))
+	if err != nil || found == nil {
+		mounttest.Missing(t, "no %s here: scripts/setup-%s puts it there", name, name)
+	}
+}
+
+// TestMakeMegatron: the folders below .ckptfs/make/megatron have the bytes that torch.save writes of what mbridge
+// makes of a model, for each rank of Megatron-core, which loads them.
+func TestMakeMegatron(t *testing.T) {
+	t.Parallel()
+	mounttest.NeedFUSE(t)
+	needTool(t, "megatron")
+	m := mounttest.New(t)
+	mounttest.RunPython(t, "mcore.py", "save", m.Path())
+	m.Sync()
+	m.EvictAll()
+	before := m.Taken()
+	t.Log(mounttest.RunPython(t, "mcore.py", "check", m.Path(), t.TempDir()))
 	if now := m.Taken(); now > before+1<<20 {
 		t.Errorf("the store grew from %d to %d bytes", before, now)
 	}
