@@ -25,45 +25,9 @@ import (
 // names are those of the files, and files what is known of each. Parts have to cover their tensors without
 // overlaps.
 func Consolidate(files []*Source, names []string, metadata []byte) (*Plan, error) {
-	items, err := dcp.Parse(metadata)
-	if errors.Is(err, formats.ErrNotFormat) {
-		return nil, none("%v", err)
-	}
+	whole, order, items, err := gathers(files, names, metadata)
 	if err != nil {
 		return nil, err
-	}
-	whole := map[string]*gather{}
-	var order []string
-	seen := 0
-	for i, s := range files {
-		in, ok := items[names[i]]
-		if !ok {
-			continue
-		}
-		seen++
-		parts, err := partsOf(i, s, in)
-		if err != nil {
-			return nil, err
-		}
-		for _, x := range parts {
-			g := whole[x.item.Name]
-			if g == nil {
-				g = &gather{shape: x.item.Shape, to: x.t.DType}
-				whole[x.item.Name] = g
-				order = append(order, x.item.Name)
-			}
-			if g.to != x.t.DType || !slices.Equal(g.shape, x.item.Shape) {
-				return nil, none("the parts of %q are not of one type and shape", x.item.Name)
-			}
-			op, err := taken(i, s, *x.t)
-			if err != nil {
-				return nil, err
-			}
-			g.parts = append(g.parts, part{x.item.Origin, x.item.Size, op})
-		}
-	}
-	if seen < len(items) {
-		return nil, none("%d of the %d files that .metadata names are there", seen, len(items))
 	}
 	strip := dcp.OnlyKey(dcp.Paths(metadata), items)
 	out := make([]output, 0, len(order))
@@ -83,6 +47,52 @@ func Consolidate(files []*Source, names []string, metadata []byte) (*Plan, error
 		return nil, none("there are no tensors")
 	}
 	return plan(out, []safetensors.Pair{{Key: "format", Value: "pt"}})
+}
+
+// gathers are the tensors of such a folder by their names, with what is known of their parts, which are not
+// checked, and the order in which they were met.
+func gathers(files []*Source, names []string, metadata []byte) (
+	whole map[string]*gather, order []string, items map[string][]dcp.Item, err error) {
+	items, err = dcp.Parse(metadata)
+	if errors.Is(err, formats.ErrNotFormat) {
+		return nil, nil, nil, none("%v", err)
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	whole = map[string]*gather{}
+	seen := 0
+	for i, s := range files {
+		in, ok := items[names[i]]
+		if !ok {
+			continue
+		}
+		seen++
+		parts, err := partsOf(i, s, in)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		for _, x := range parts {
+			g := whole[x.item.Name]
+			if g == nil {
+				g = &gather{shape: x.item.Shape, to: x.t.DType}
+				whole[x.item.Name] = g
+				order = append(order, x.item.Name)
+			}
+			if g.to != x.t.DType || !slices.Equal(g.shape, x.item.Shape) {
+				return nil, nil, nil, none("the parts of %q are not of one type and shape", x.item.Name)
+			}
+			op, err := taken(i, s, *x.t)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			g.parts = append(g.parts, part{x.item.Origin, x.item.Size, op})
+		}
+	}
+	if seen < len(items) {
+		return nil, nil, nil, none("%d of the %d files that .metadata names are there", seen, len(items))
+	}
+	return whole, order, items, nil
 }
 
 // found is a tensor of a file, and the item that it is.

@@ -23,6 +23,12 @@ type saysMcore struct {
 	Activation    *string  `json:"hidden_act"`
 }
 
+// MaxVocab bounds what a vocabulary may be padded to a multiple of.
+const MaxVocab = 1 << 20
+
+// maxMatrix bounds the elements of a matrix that a config may say, so that products do not overflow.
+const maxMatrix = 1 << 57
+
 // unknownToMcore are what a config.json may have that says of a model what its type does not. Only what is
 // false or null says nothing.
 var unknownToMcore = []string{
@@ -73,6 +79,8 @@ func mcoreOf(config []byte) (*mcore, error) {
 		return nil, none("config.json: %d heads are not in %d groups", m.Heads, m.KeyHeads)
 	case m.Layers < 1 || m.Layers > maxDim || m.Vocab < 1 || m.Vocab > maxDim:
 		return nil, none("config.json: num_hidden_layers or vocab_size is missing, or out of range")
+	case m.HeadDim > maxMatrix/m.Heads/3 || max(3*m.Heads*m.HeadDim, 2*m.Intermediate, m.Vocab+MaxVocab) > maxMatrix/m.Hidden:
+		return nil, none("config.json: a size is out of range")
 	case m.Type == "mistral" && m.Bias:
 		return nil, none("config.json: a mistral has no attention_bias")
 	}

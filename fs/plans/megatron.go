@@ -36,7 +36,7 @@ const megatronStem = "model_optim_rng"
 // for the model types llama, mistral (as a llama), qwen2 and qwen3. A model with any other tensor is refused,
 // one that lacks one, one that ties its embeddings and has both, and one of several types of numbers.
 func Megatron(sources []*Source, config []byte, rank, ranks int, multiple int64) (*Plan, error) {
-	if ranks < 1 || ranks > MaxRanks || rank < 0 || rank >= ranks || multiple < 1 || multiple > maxDim {
+	if ranks < 1 || ranks > MaxRanks || rank < 0 || rank >= ranks || multiple < 1 || multiple > MaxVocab {
 		return nil, none("there is no rank %d of %d, of a vocabulary of multiples of %d", rank, ranks, multiple)
 	}
 	m, err := mcoreOf(config)

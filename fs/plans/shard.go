@@ -80,9 +80,6 @@ type model struct {
 	Quantised json.RawMessage `json:"quantization_config"`
 }
 
-// MaxVocab bounds what a vocabulary may be padded to a multiple of.
-const MaxVocab = maxDim
-
 // maxDim bounds what a config may say, so that products do not overflow.
 const maxDim = 1 << 30
 

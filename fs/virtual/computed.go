@@ -173,8 +173,11 @@ func (w *computed) make() (*plans.Plan, error) {
 }
 
 func (w *computed) makePlan() (*plans.Plan, error) {
-	if w.how.kind == makeGGUF {
+	switch w.how.kind {
+	case makeGGUF:
 		return w.makeGGUF()
+	case makeHF, makeHFRanks:
+		return w.makeHF()
 	}
 	sources, names, err := w.sources(w.of)
 	if err != nil {
@@ -193,7 +196,7 @@ func (w *computed) makePlan() (*plans.Plan, error) {
 func (w *computed) sources(of []*operand) (sources []*plans.Source, names []string, err error) {
 	read := w.v.sourceOf
 	switch w.how.kind {
-	case makeOne:
+	case makeOne, makeHF, makeHFRanks:
 		read = w.v.layoutOf
 	case makeZero:
 		read = w.v.saidOf

@@ -27,6 +27,7 @@ import (
 //	make/merge/SCALE/ADAPTER/+/PATH                  PATH with the adapter in the file ADAPTER merged into it
 //	make/gguf/TYPE/FOLDER.gguf                       the model in FOLDER as llama.cpp converts it
 //	make/sharded_state/tp=K/FOLDER/                  the model in FOLDER as K ranks of vLLM load it
+//	make/hf/FOLDER/model.safetensors                 the checkpoint of Megatron-LM in FOLDER for transformers
 //	make/megatron/tp=K/FOLDER/                       the model in FOLDER as K ranks of Megatron-LM load it
 //	make/megatron/tp=K,vocab=N/FOLDER/               so, of a vocabulary padded to a multiple of N
 //
@@ -42,6 +43,8 @@ import (
 //
 // Below consolidated the tree is shown again, and a folder that torch.distributed.checkpoint or DeepSpeed's
 // ZeRO wrote has model.safetensors instead of its files.
+//
+// Below hf so has a folder that Megatron-LM wrote (hfFile).
 //
 // Below sharded_state the tree is shown again, and a folder of a model has the files of all ranks instead of
 // its weights (stateFile). Below megatron it has folders with one file of each rank (megatronFile).
@@ -94,6 +97,8 @@ const (
 	makeGGUF    // a model as llama.cpp converts it
 	makeState   // a model as a rank of vLLM loads it
 	makeRanked  // a model as a rank of Megatron-LM loads it
+	makeHF      // a model of Megatron-LM as transformers loads it
+	makeHFRanks // one of which each rank has a file
 )
 
 // plan makes a plan of these sources, which have these names in their folders.
@@ -212,6 +217,8 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 		return folder(making{kind: makeAdapter})
 	case at == "consolidated":
 		return mirror(making{kind: makeOne})
+	case at == "hf":
+		return mirror(making{kind: makeHF})
 	case at == "soup/mean":
 		return mirror(making{kind: makeMean})
 	case at == "soup/sum":
@@ -263,7 +270,7 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 func (d makeRoot) names() []string {
 	switch d.at {
 	case "":
-		return []string{"cast", "consolidated", "gguf", "megatron", "merge", "shard", "sharded_state", "soup"}
+		return []string{"cast", "consolidated", "gguf", "hf", "megatron", "merge", "shard", "sharded_state", "soup"}
 	case "cast", "gguf":
 		return []string{"bf16", "f16", "f32"}
 	case "soup":
@@ -319,7 +326,7 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 // MadeOf is the path of the tree that a path below .ckptfs/make shows, as far as it names one.
 func MadeOf(p string) string {
 	parts := strings.Split(p, "/")
-	ways := map[string]int{"cast": 2, "consolidated": 1, "gguf": 2, "megatron": 2, "merge": 2,
+	ways := map[string]int{"cast": 2, "consolidated": 1, "gguf": 2, "hf": 1, "megatron": 2, "merge": 2,
 		"shard": 3, "sharded_state": 2, "mean": 2, "sum": 3}
 	skip := ways[parts[0]]
 	if parts[0] == "soup" && len(parts) > 1 {

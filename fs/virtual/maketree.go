@@ -57,6 +57,8 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 		return d.stateFile(v, c, name)
 	case makeRanked:
 		return d.megatronFile(v, c, name)
+	case makeHF:
+		return d.hfFile(v, c, name)
 	}
 	o, err := v.operandLinked(c, d.src, name)
 	if o, err = v.operandSeen(c, inPlace, o, err); err != nil {
@@ -253,12 +255,15 @@ func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
 		out = d.listState(v, c)
 	} else if d.how.kind == makeRanked {
 		out = d.listMegatron(v, c)
-	} else if d.how.kind != makeOne {
+	} else if d.how.kind != makeOne && d.how.kind != makeHF {
 		real = append(real, views...)
 	} else if w, err := d.file(v, c, oneName); err == nil {
 		w.drop()
 		real = slices.DeleteFunc(real, func(e tree.DirEntry) bool { return e.Name == oneName })
 		real = append(real, tree.DirEntry{Name: oneName, Mode: unix.S_IFREG})
+		if d.how.kind == makeHF && !slices.ContainsFunc(real, isConfig) {
+			real = append(real, tree.DirEntry{Name: stateConfig, Mode: unix.S_IFREG}) // it is elsewhere
+		}
 	}
 	for _, e := range real {
 		file := e.Mode == unix.S_IFREG || e.Mode == unix.S_IFLNK && strings.HasSuffix(e.Name, view.Suffix)

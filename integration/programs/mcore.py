@@ -1,12 +1,17 @@
 """mcore.py save ROOT              small models below ROOT/models, as transformers saves them
 mcore.py check    ROOT FOLDER     has mbridge load each into a model of Megatron-core as each rank of a tensor-parallel group would,
-                                  saves that below FOLDER, and compares it with ROOT/.ckptfs/make/megatron, which the model then loads
+                                  saves that below FOLDER, and compares it with ROOT/.ckptfs/make/megatron, which the model then loads;
+                                  saves it below ROOT/megatron, too, as Megatron-LM does, and compares what mbridge makes of it with
+                                  ROOT/.ckptfs/make/hf
+mcore.py again ROOT               compares ROOT/.ckptfs/make/hf with the models that came first
 
 Megatron-core and mbridge are those of scripts/setup-megatron. Here are no GPU and no TransformerEngine: the model has
 Megatron-core's own layers, but for two that have the norm before them within, by TransformerEngine's names."""
 import filecmp
 import multiprocessing
 import os
+import queue
+import shutil
 import sys
 import warnings
 from glob import glob
@@ -43,6 +48,7 @@ def save(root):
 
 def prepare():
     """Makes the libraries run where there is no GPU."""
+    from megatron.core.dist_checkpointing.strategies import filesystem_async
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.tensor_parallel.layers import ColumnParallelLinear
     from megatron.core.transformer.identity_op import IdentityOp
@@ -70,6 +76,7 @@ def prepare():
 
     LLMBridge._get_transformer_layer_spec = layers
     register_model("mistral")(LLaMABridge)  # mbridge has no name for it
+    filesystem_async._results_queue = queue.Queue()  # of one process: what it saves is not awaited elsewhere
     torch.cuda.current_device = lambda: "cpu"
     torch.cuda.synchronize = lambda: None
 
@@ -91,10 +98,11 @@ def bridged(model, dtype, multiple):
     return bridge, empty
 
 
-def rank(n, ranks, model, dtype, multiple, out, made, port):
+def rank(n, ranks, model, dtype, multiple, out, made, saved, port):
     """Is one rank: saves the model, and loads what was made."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(n), WORLD_SIZE=str(ranks))
-    from megatron.core import parallel_state
+    from megatron.core import dist_checkpointing, parallel_state
+    from safetensors.torch import save_file
 
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
@@ -111,6 +119,11 @@ def rank(n, ranks, model, dtype, multiple, out, made, port):
     again.load_state_dict(torch.load(os.path.join(made, at), weights_only=True)["model"], strict=True)
     for name, t in loaded.state_dict().items():
         assert t is None or torch.equal(again.state_dict()[name], t), (model, n, name)
+
+    dist_checkpointing.save({"iteration": 1, **loaded.sharded_state_dict()}, os.path.join(saved, "iter_0000001"))
+    exported = {name: t.contiguous() for name, t in bridge.export_weights([again])}
+    if n == 0:
+        save_file(exported, os.path.join(out, "model.safetensors"), {"format": "pt"})
     # What gloo's threads hold at an interpreter's end is nobody's business here.
     sys.stdout.flush()
     os._exit(0)
@@ -135,7 +148,9 @@ def check(root, folder):
         model, out = os.path.join(root, "models", name), os.path.join(folder, name)
         way = f"tp={ranks}" + (f",vocab={multiple}" if multiple else "")
         made = os.path.join(root, ".ckptfs/make/megatron", way, "models", name)
-        group(rank, ranks, i, model, dtype, multiple, out, made)
+        saved = os.path.join(root, "megatron", name)
+        os.makedirs(os.path.join(saved, "iter_0000001"))
+        group(rank, ranks, i, model, dtype, multiple, out, made, saved)
         with open(os.path.join(made, "latest_checkpointed_iteration.txt")) as f:
             assert f.read() == "release"
         want = [f"mp_rank_{n:02d}" for n in range(ranks)]
@@ -143,7 +158,15 @@ def check(root, folder):
         for at in want:
             of = [os.path.join(x, "release", at, "model_optim_rng.pt") for x in (out, made)]
             assert filecmp.cmp(*of, shallow=False), of
-        print(name, "is equal for", ranks, "ranks")
+        shutil.copytree(os.path.join(made, "release"), os.path.join(saved, "release"))
+        shutil.copy(os.path.join(model, "config.json"), saved)
+        for at in "iter_0000001", "release":
+            again = os.path.join(root, ".ckptfs/make/hf/megatron", name, at)
+            there = {"config.json", "model.safetensors", *(want if at == "release" else [])}
+            assert set(os.listdir(again)) == there, os.listdir(again)
+            file = os.path.join(again, "model.safetensors")
+            assert filecmp.cmp(os.path.join(out, "model.safetensors"), file, shallow=False), file
+        print(name, "is equal for", ranks, "ranks, and on the way back")
 
 
 {"save": save, "check": check}[sys.argv[1]](*sys.argv[2:])
