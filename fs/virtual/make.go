@@ -75,7 +75,7 @@ type making struct {
 	kind        makeKind
 	to          formats.DType // of a cast, or of a GGUF file
 	rank, ranks int           // of a shard, a state, or a Megatron
-	number      int           // of a state: which of the rank's files; of a Megatron: what divides its vocabulary
+	number      int           // of a state: which of a rank's files; of a Megatron: what divides its rows
 	before      string        // the files that the path has so far: encoded by and
 	weight      string        // of a sum: the next file's; of an adapter, its scale
 	part        bool          // of a merge: the file is one of several of its model
@@ -270,7 +270,8 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 func (d makeRoot) names() []string {
 	switch d.at {
 	case "":
-		return []string{"cast", "consolidated", "gguf", "hf", "megatron", "merge", "shard", "sharded_state", "soup"}
+		return []string{"cast", "consolidated", "gguf", "hf", "megatron", "merge", "shard", "sharded_state",
+			"soup"}
 	case "cast", "gguf":
 		return []string{"bf16", "f16", "f32"}
 	case "soup":
@@ -291,8 +292,7 @@ func (d makeRoot) takes() string {
 	case d.at == "sharded_state":
 		return fmt.Sprintf("tp=1 to tp=%d", plans.MaxRanks)
 	case d.at == "megatron":
-		return fmt.Sprintf("tp=1 to tp=%d, with or without ,vocab= and what the vocabulary is to be a multiple of",
-			plans.MaxRanks)
+		return fmt.Sprintf("tp=1 to tp=%d, nor that with ,vocab=2 to ,vocab=%d", plans.MaxRanks, plans.MaxVocab)
 	case d.how.kind == makeShard:
 		return fmt.Sprintf("rank-0 to rank-%d", d.how.ranks-1)
 	case d.how.kind == makeSum, d.how.kind == makeAdapter:

@@ -28,8 +28,8 @@ var hfRank = regexp.MustCompile(`^mp_rank_([0-9]+)(_.*)?$`)
 
 func isConfig(e tree.DirEntry) bool { return e.Name == stateConfig }
 
-// hfFile is a name of the folder of a checkpoint of Megatron-LM as transformers loads it: the file that has all
-// tensors, and the config. Other files are links to themselves, but for those that it is made of.
+// hfFile is a name of the folder of a checkpoint of Megatron-LM as transformers loads it: the file that has
+// all tensors, and the config. Other files are links to themselves, but for those that it is made of.
 func (d makeTree) hfFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	if strings.HasSuffix(name, dcp.Suffix) || slices.Contains(hfHidden, name) {
 		return entry{}, errNoFile
@@ -60,7 +60,8 @@ func (d makeTree) hfFile(v *Virtual, c *tree.Asker, name string) (entry, error) 
 // linked is a link from a folder to a file of d, which is another.
 func (d makeTree) linked(o *operand, from makeTree, name string) entry {
 	e := d.itself(o, name)
-	target := strings.Repeat("../", 2+len(strings.Split(path.Join(from.at, from.rel), "/"))) + path.Join(d.rel, name)
+	depth := 2 + len(strings.Split(path.Join(from.at, from.rel), "/")) // with .ckptfs/make
+	target := strings.Repeat("../", depth) + path.Join(d.rel, name)
 	e.key, e.sight = target, byPath
 	e.link = func(*Virtual, *tree.Asker) (string, error) { return target, nil }
 	return e

@@ -73,7 +73,9 @@ func (d makeTree) listMegatron(v *Virtual, c *tree.Asker) []tree.DirEntry {
 		return nil
 	}
 	w.drop()
-	return []tree.DirEntry{{Name: megatronLatest, Mode: unix.S_IFREG}, {Name: megatronRelease, Mode: unix.S_IFDIR}}
+	return []tree.DirEntry{
+		{Name: megatronLatest, Mode: unix.S_IFREG}, {Name: megatronRelease, Mode: unix.S_IFDIR},
+	}
 }
 
 // makeLatest is the identity of a file that says which checkpoint is meant.

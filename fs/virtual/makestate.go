@@ -71,7 +71,9 @@ func (d makeTree) ofModel(v *Virtual, c *tree.Asker, how making) (entry, error) 
 }
 
 // stateFiles are the files of weights in a model's folder, and its config.
-func (v *Virtual) stateFiles(c *tree.Asker, dir *names.Node, vllm bool) (of []*operand, side *operand, err error) {
+func (v *Virtual) stateFiles(
+	c *tree.Asker, dir *names.Node, vllm bool,
+) (of []*operand, side *operand, err error) {
 	real, err := dir.ListQuietly()
 	if err != nil {
 		return nil, nil, err

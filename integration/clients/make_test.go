@@ -96,9 +96,9 @@ func needTool(t *testing.T, name string) {
 	}
 }
 
-// TestMakeMegatron: the folders below .ckptfs/make/megatron have the bytes that torch.save writes of what mbridge
-// makes of a model, for each rank of Megatron-core, which loads them; and files below .ckptfs/make/hf those of
-// what mbridge makes of Megatron-core's checkpoints. The way back leads to the first file.
+// TestMakeMegatron: the folders below .ckptfs/make/megatron have the bytes that torch.save writes of what
+// mbridge makes of a model, for each rank of Megatron-core, which loads them; and files below .ckptfs/make/hf
+// those of what mbridge makes of Megatron-core's checkpoints. The way back leads to the first file.
 func TestMakeMegatron(t *testing.T) {
 	t.Parallel()
 	mounttest.NeedFUSE(t)

@@ -169,4 +169,17 @@ def check(root, folder):
         print(name, "is equal for", ranks, "ranks, and on the way back")
 
 
-{"save": save, "check": check}[sys.argv[1]](*sys.argv[2:])
+def again(root):
+    from transformers import AutoModelForCausalLM
+
+    for name, (_, _, _, _, dtype) in MODELS.items():
+        first = os.path.join(root, "models", name)
+        for at in "iter_0000001", "release":
+            made = os.path.join(root, ".ckptfs/make/hf/megatron", name, at)
+            if name != "mistral":  # whose weights are in several files
+                assert filecmp.cmp(*[os.path.join(x, "model.safetensors") for x in (first, made)], shallow=False), made
+        want, got = (AutoModelForCausalLM.from_pretrained(x, dtype=dtype).state_dict() for x in (first, made))
+        assert want.keys() == got.keys() and all(torch.equal(t, got[k]) for k, t in want.items()), name
+
+
+{"save": save, "check": check, "again": again}[sys.argv[1]](*sys.argv[2:])
