@@ -34,7 +34,7 @@ func HuggingFace(files []*Source, names []string, metadata, config []byte) (*Pla
 	if err != nil {
 		return nil, err
 	}
-	d := &distributed{whole: whole, used: map[string]bool{}}
+	d := &distributed{m: m, whole: whole, used: map[string]bool{}}
 	out, err := m.apart(d.tensor)
 	if err != nil {
 		return nil, err
@@ -119,6 +119,7 @@ func (t *mcoreTensor) fitsWhole(shape []int64) bool {
 // distributed is a checkpoint of torch_dist. Its layers are one tensor, with the layer for its first dimension,
 // or have one each.
 type distributed struct {
+	m     *mcore
 	whole map[string]*gather
 	used  map[string]bool
 	parts map[string][][]part // by the name of all layers together, and the layer
@@ -146,8 +147,9 @@ func (d *distributed) tensor(t *mcoreTensor) (*gather, error) {
 		return nil, none("%q is missing", t.name)
 	}
 	layer, _ := strconv.ParseInt(t.name[at[4]:at[5]], 10, 64)
-	if len(g.shape) < 2 || !t.fitsWhole(g.shape[1:]) || layer >= g.shape[0] {
-		return nil, none("%q has the shape %v, and not %v of each layer, as the config says", name, g.shape, t.shape)
+	if len(g.shape) < 2 || !t.fitsWhole(g.shape[1:]) || g.shape[0] != d.m.Layers {
+		return nil, none("%q has the shape %v, and not %v for each of %d layers, as the config says", name, g.shape,
+			t.shape, d.m.Layers)
 	}
 	d.used[name] = true
 	layers, err := d.byLayer(name, g)
