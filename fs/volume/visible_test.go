@@ -226,7 +226,7 @@ func (s sources) lists(p string) bool {
 	kind, rest, _ := strings.Cut(below, "/")
 	switch kind {
 	case "make":
-		fixed := []string{"", "cast", "gguf", "merge", "shard", "shard/tp=2", "sharded_state", "soup",
+		fixed := []string{"", "cast", "gguf", "megatron", "merge", "shard", "shard/tp=2", "sharded_state", "soup",
 			"soup/sum"}
 		return slices.Contains(fixed, rest) || s.read(virtual.MadeOf(rest))
 	case "tensors":
