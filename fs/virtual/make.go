@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,23 +12,11 @@ import (
 	"ckptfs/fs/names"
 	"ckptfs/fs/plans"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual/ways"
 )
 
 // The folder .ckptfs/make has files that nobody saved, computed of those that are stored: package plans says
-// what each is. A path in it says first what is made, which is its way, and then of what: a path of the tree.
-//
-//	make/README                                      what there is
-//	make/cast/TYPE/PATH                              PATH in another type: bf16, f16 or f32
-//	make/shard/tp=K/rank-R/PATH                      what rank R of K has of PATH, for tensor parallelism
-//	make/consolidated/FOLDER/model.safetensors       the tensors of a step that ranks wrote in parts
-//	make/soup/mean/PATH/+/PATH/soup.safetensors      the mean of 2 to 16 files, in this order
-//	make/soup/sum/W/PATH/+/W/PATH/soup.safetensors   the sum of 2 to 16 files, each times its W
-//	make/merge/SCALE/ADAPTER/+/PATH                  PATH with the adapter in the file ADAPTER merged into it
-//	make/gguf/TYPE/FOLDER.gguf                       the model in FOLDER as llama.cpp converts it
-//	make/sharded_state/tp=K/FOLDER/                  the model in FOLDER as K ranks of vLLM load it
-//	make/hf/FOLDER/model.safetensors                 the checkpoint of Megatron-LM in FOLDER for transformers
-//	make/megatron/tp=K/FOLDER/                       the model in FOLDER as K ranks of Megatron-LM load it
-//	make/megatron/tp=K,vocab=N/FOLDER/               so, of a vocabulary padded to a multiple of N
+// what each is, and package ways what its path means. This is how the folders show the tree.
 //
 // # Of one file
 //
@@ -64,11 +51,7 @@ import (
 // Why a name is not there is said by a text called NAME.why, which is not listed.
 //
 // A made file has the permissions and the times of its sources. It is shown to who may read all of them.
-const (
-	readmeFile = "README"
-	whySuffix  = ".why"
-	next       = "+"
-)
+const readmeFile = "README"
 
 // making says what is made. It is comparable.
 type making struct {
@@ -115,7 +98,7 @@ func (m making) plan(
 	case makeSum:
 		var weights []float64
 		for _, x := range m.operands() {
-			w, _ := weightOf(x.weight)
+			w, _ := ways.Weight(x.weight)
 			weights = append(weights, w)
 		}
 		return plans.Sum(of, weights)
@@ -128,7 +111,7 @@ func (m making) plan(
 	case makeZero:
 		return plans.ConsolidateZero(of, names)
 	case makeMerge:
-		w, _ := weightOf(m.operands()[0].weight)
+		w, _ := ways.Weight(m.operands()[0].weight)
 		return plans.Merge(of[0], of[1], side, w, m.part, v.factors)
 	}
 	return nil, fmt.Errorf("%w: nothing is made so", plans.ErrNone)
@@ -175,20 +158,6 @@ func (m making) operands() (out []operandPath) {
 	return out
 }
 
-// weightOf reads a weight: a number as a person writes it.
-func weightOf(name string) (float64, bool) {
-	w, err := strconv.ParseFloat(name, 64)
-	odd := func(r rune) bool { return !strings.ContainsRune("0123456789.-+e", r) }
-	return w, err == nil && strings.IndexFunc(name, odd) < 0 && len(name) <= 32
-}
-
-// numbered is the number that a name ends in, after prefix, if it is written as Go prints it.
-func numbered(name, prefix string) (int, bool) {
-	digits, ok := strings.CutPrefix(name, prefix)
-	n, err := strconv.Atoi(digits)
-	return n, ok && err == nil && n >= 0 && strconv.Itoa(n) == digits
-}
-
 // makeRoot is .ckptfs/make, or a folder in it that has nothing of the tree.
 type makeRoot struct {
 	at  string // below .ckptfs/make
@@ -196,9 +165,6 @@ type makeRoot struct {
 }
 
 func (d makeRoot) entry(*Virtual) entry { return entry{dir: d, key: d} }
-
-// castTypes are the names of the types that are cast to.
-var castTypes = map[string]formats.DType{"bf16": formats.BF16, "f16": formats.F16, "f32": formats.F32}
 
 func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
 	at := path.Join(d.at, name)
@@ -210,7 +176,7 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 	}
 	switch {
 	case at == readmeFile:
-		return entry{key: readmeFile, data: []byte(readme)}, nil
+		return entry{key: readmeFile, data: []byte(ways.Readme)}, nil
 	case at == "cast", at == "gguf", at == "megatron", at == "shard", at == "sharded_state", at == "soup":
 		return folder(making{})
 	case at == "merge":
@@ -224,37 +190,37 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 	case at == "soup/sum":
 		return folder(making{kind: makeSum})
 	case d.how.kind == makeSum, d.how.kind == makeAdapter:
-		if _, ok := weightOf(name); ok {
+		if _, ok := ways.Weight(name); ok {
 			d.how.weight = name
 			return mirror(d.how)
 		}
 	case d.at == "cast":
-		if to, ok := castTypes[name]; ok {
+		if to, ok := ways.Types[name]; ok {
 			return mirror(making{kind: makeCast, to: to})
 		}
 	case d.at == "gguf":
-		if to, ok := castTypes[name]; ok {
+		if to, ok := ways.Types[name]; ok {
 			return mirror(making{kind: makeGGUF, to: to})
 		}
 	case d.at == "shard":
-		if k, ok := numbered(name, "tp="); ok && k > 1 && k <= plans.MaxRanks {
+		if k, ok := ways.Numbered(name, "tp="); ok && k > 1 && k <= plans.MaxRanks {
 			return folder(making{kind: makeShard, ranks: k})
 		}
 	case d.at == "sharded_state":
-		if k, ok := numbered(name, "tp="); ok && k > 0 && k <= plans.MaxRanks {
+		if k, ok := ways.Numbered(name, "tp="); ok && k > 0 && k <= plans.MaxRanks {
 			return mirror(making{kind: makeState, ranks: k})
 		}
 	case d.at == "megatron":
-		if k, n, ok := megatronRanks(name); ok {
+		if k, n, ok := ways.MegatronRanks(name); ok {
 			return mirror(making{kind: makeRanked, ranks: k, number: n})
 		}
 	case d.how.kind == makeShard:
-		if r, ok := numbered(name, "rank-"); ok && r < d.how.ranks {
+		if r, ok := ways.Numbered(name, "rank-"); ok && r < d.how.ranks {
 			d.how.rank = r
 			return mirror(d.how)
 		}
 	}
-	if stem, ok := strings.CutSuffix(name, whySuffix); ok && d.takes() != "" {
+	if stem, ok := strings.CutSuffix(name, ways.WhySuffix); ok && d.takes() != "" {
 		text := fmt.Sprintf("%s is there.\n", stem)
 		if e, err := d.lookup(ctx, v, c, stem); err != nil {
 			text = fmt.Sprintf("%s is none of %s.\n", stem, d.takes())
@@ -323,36 +289,6 @@ func (d makeRoot) list(*Virtual, *tree.Asker) (out []tree.DirEntry, err error) {
 	return out, nil
 }
 
-// MadeOf is the path of the tree that a path below .ckptfs/make shows, as far as it names one.
-func MadeOf(p string) string {
-	parts := strings.Split(p, "/")
-	ways := map[string]int{"cast": 2, "consolidated": 1, "gguf": 2, "hf": 1, "megatron": 2, "merge": 2,
-		"shard": 3, "sharded_state": 2, "mean": 2, "sum": 3}
-	skip := ways[parts[0]]
-	if parts[0] == "soup" && len(parts) > 1 {
-		skip = ways[parts[1]]
-	}
-	for i := len(parts) - 1; i > 0; i-- {
-		if parts[i] == next {
-			if skip += i - 1; parts[0] == "merge" {
-				skip = i + 1
-			}
-			break
-		}
-	}
-	if skip == 0 || len(parts) <= skip {
-		return ""
-	}
-	of := strings.TrimSuffix(path.Join(parts[skip:]...), whySuffix)
-	switch parts[0] {
-	case "gguf":
-		of = strings.TrimSuffix(of, ggufSuffix)
-	case "megatron":
-		of = megatronOf(of)
-	}
-	return of
-}
-
 // entry is the file's entry.
 func (w *computed) entry(s sight) entry {
 	return entry{key: w.key(), src: w.of[0].n, made: w, sight: s, stat: w.stat}
@@ -368,7 +304,7 @@ type makeOf struct {
 func (d makeOf) entry() entry { return entry{dir: d, key: d, src: d.src, sight: inPlace} }
 
 func (d makeOf) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
-	if name == next && len(d.how.operands()) < plans.MaxSources {
+	if name == ways.Next && len(d.how.operands()) < plans.MaxSources {
 		e := makeRoot{path.Join(d.at, name), d.how}
 		switch d.how.kind {
 		case makeSum:
@@ -390,7 +326,7 @@ func (d makeOf) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	}
 	paths := d.how.operands()
 	if len(paths) < 2 {
-		return entry{}, fmt.Errorf("%w: of one file; the next one follows %q", plans.ErrNone, next+"/")
+		return entry{}, fmt.Errorf("%w: of one file; the next one follows %q", plans.ErrNone, ways.Next+"/")
 	}
 	var of []*operand
 	for _, x := range paths {

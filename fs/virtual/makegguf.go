@@ -12,18 +12,16 @@ import (
 	"ckptfs/fs/plans"
 	"ckptfs/fs/plans/llamacpp"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual/ways"
 )
-
-// ggufSuffix ends the name of what is made of a folder below gguf.
-const ggufSuffix = ".gguf"
 
 // maxBeside bounds the files beside a model's weights that are read at once, in bytes.
 const maxBeside = 96 << 20
 
-// ggufFile is the file that is made of the folder of a model: name is the folder's, and ggufSuffix. Who sees
+// ggufFile is the file that is made of the folder of a model: name is the folder's, and GGUFSuffix. Who sees
 // it may list the folder and read all files that it is made of, by their paths.
 func (d makeTree) ggufFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
-	stem, ok := strings.CutSuffix(name, ggufSuffix)
+	stem, ok := strings.CutSuffix(name, ways.GGUFSuffix)
 	if !ok || stem == "" {
 		return entry{}, errNoFile
 	}
@@ -120,7 +118,7 @@ func (d makeTree) listGGUF(v *Virtual, c *tree.Asker, real []tree.DirEntry) (out
 			continue
 		}
 		out = append(out, tree.DirEntry{Name: e.Name, Mode: e.Mode})
-		name := e.Name + ggufSuffix
+		name := e.Name + ways.GGUFSuffix
 		if !dir || taken[name] {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"ckptfs/formats/dcp"
 	"ckptfs/fs/plans"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual/ways"
 )
 
 // hfConfigs are where the config.json of a checkpoint of Megatron-LM is looked for, from its folder on.
@@ -148,9 +149,9 @@ func (d makeTree) hfRanks(v *Virtual, c *tree.Asker) ([]*operand, error) {
 	}
 	var inOrder []string
 	for r := range names {
-		inOrder = append(inOrder, megatronRank(r))
-		if !slices.Contains(names, megatronRank(r)) {
-			return nil, fmt.Errorf("%w: %s is not among the %d ranks that are there", plans.ErrNone, megatronRank(r),
+		inOrder = append(inOrder, ways.MegatronRank(r))
+		if !slices.Contains(names, ways.MegatronRank(r)) {
+			return nil, fmt.Errorf("%w: %s is not among the %d ranks that are there", plans.ErrNone, ways.MegatronRank(r),
 				len(names))
 		}
 	}

@@ -3,55 +3,19 @@ package virtual
 import (
 	"context"
 	"fmt"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/plans"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual/ways"
 )
-
-// What Megatron-LM loads by --load with --ckpt-format torch: a file that says which of the checkpoints in a
-// folder is meant, and the folder of this one, with one of each rank.
-//
-//	latest_checkpointed_iteration.txt      "release"
-//	release/mp_rank_00/model_optim_rng.pt
-const (
-	megatronLatest  = "latest_checkpointed_iteration.txt"
-	megatronRelease = "release"
-)
-
-// megatronRank is the name of the folder of a rank.
-func megatronRank(rank int) string { return fmt.Sprintf("mp_rank_%02d", rank) }
-
-// megatronRanks reads tp=K or tp=K,vocab=N.
-func megatronRanks(name string) (ranks, multiple int, ok bool) {
-	name, padded, is := strings.Cut(name, ",")
-	multiple = 1
-	if is {
-		if multiple, ok = numbered(padded, "vocab="); !ok || multiple < 2 || multiple > plans.MaxVocab {
-			return 0, 0, false
-		}
-	}
-	ranks, ok = numbered(name, "tp=")
-	return ranks, multiple, ok && ranks > 0 && ranks <= plans.MaxRanks
-}
-
-// megatronOf is the path of the model that a path below megatron/tp=K shows.
-func megatronOf(p string) string {
-	for _, name := range []string{plans.MegatronFile, "mp_rank_", megatronRelease, megatronLatest} {
-		if dir, last := path.Split(p); last == name || name == "mp_rank_" && strings.HasPrefix(last, name) {
-			p = path.Clean(dir)
-		}
-	}
-	return p
-}
 
 // megatronFile is a name of the folder of a model in Megatron-LM's format, or a link to a file of the folder
 // itself; the model's own weights are not there.
 func (d makeTree) megatronFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
-	if name != megatronLatest && name != megatronRelease {
+	if name != ways.MegatronLatest && name != ways.MegatronRelease {
 		return d.besideWeights(v, c, name)
 	}
 	w, err := d.ofModel(v, c, d.how) // of the first rank
@@ -60,8 +24,8 @@ func (d makeTree) megatronFile(v *Virtual, c *tree.Asker, name string) (entry, e
 	}
 	w.drop()
 	d.src.Pin()
-	if name == megatronLatest {
-		return entry{key: makeLatest{d}, data: []byte(megatronRelease), src: d.src, sight: byPath}, nil
+	if name == ways.MegatronLatest {
+		return entry{key: makeLatest{d}, data: []byte(ways.MegatronRelease), src: d.src, sight: byPath}, nil
 	}
 	return makeRanks{d, true}.entry(), nil
 }
@@ -74,7 +38,7 @@ func (d makeTree) listMegatron(v *Virtual, c *tree.Asker) []tree.DirEntry {
 	}
 	w.drop()
 	return []tree.DirEntry{
-		{Name: megatronLatest, Mode: unix.S_IFREG}, {Name: megatronRelease, Mode: unix.S_IFDIR},
+		{Name: ways.MegatronLatest, Mode: unix.S_IFREG}, {Name: ways.MegatronRelease, Mode: unix.S_IFDIR},
 	}
 }
 
@@ -94,14 +58,14 @@ func (d makeRanks) lookup(_ context.Context, v *Virtual, c *tree.Asker, name str
 		return madeNames(d.file).lookup(v, c, name)
 	}
 	for r := range d.of.how.ranks {
-		if name == megatronRank(r) {
+		if name == ways.MegatronRank(r) {
 			d.of.how.rank = r
 			d.of.src.Pin()
 			return makeRanks{d.of, false}.entry(), nil
 		}
 	}
-	if stem, ok := strings.CutSuffix(name, whySuffix); ok {
-		text := fmt.Sprintf("%s is none of %s to %s.\n", stem, megatronRank(0), megatronRank(d.of.how.ranks-1))
+	if stem, ok := strings.CutSuffix(name, ways.WhySuffix); ok {
+		text := fmt.Sprintf("%s is none of %s to %s.\n", stem, ways.MegatronRank(0), ways.MegatronRank(d.of.how.ranks-1))
 		return entry{key: makeWhy(text), data: []byte(text)}, nil
 	}
 	return entry{}, unix.ENOENT
@@ -124,7 +88,7 @@ func (d makeRanks) list(v *Virtual, c *tree.Asker) (out []tree.DirEntry, err err
 		return out, nil
 	}
 	for r := range d.of.how.ranks {
-		out = append(out, tree.DirEntry{Name: megatronRank(r), Mode: unix.S_IFDIR})
+		out = append(out, tree.DirEntry{Name: ways.MegatronRank(r), Mode: unix.S_IFDIR})
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package virtual
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -13,25 +12,16 @@ import (
 	"ckptfs/fs/plans"
 	"ckptfs/fs/plans/llamacpp"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual/ways"
 )
 
 // stateConfig is the file of a model's folder that says how it is cut.
 const stateConfig = "config.json"
 
-// statePart is the name of a file of vLLM's sharded_state.
-var statePart = regexp.MustCompile(`^model-rank-(0|[1-9][0-9]{0,3})-part-(0|[1-9][0-9]{0,3})\.safetensors$`)
-
-// maxStateParts is how many parts a rank has that have names.
-const maxStateParts = 10_000
-
-func stateName(rank, part int) string {
-	return fmt.Sprintf("model-rank-%d-part-%d.safetensors", rank, part)
-}
-
 // stateFile is a name of the folder of a model in vLLM's format: a file of a rank's tensors, or a link to a
 // file of the folder itself; the model's own weights are not there.
 func (d makeTree) stateFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
-	at := statePart.FindStringSubmatch(name)
+	at := ways.StatePart.FindStringSubmatch(name)
 	if at == nil {
 		return d.besideWeights(v, c, name)
 	}
@@ -110,7 +100,7 @@ func (v *Virtual) stateFiles(
 
 // listState lists the files of all ranks, of which each has as many as the first.
 func (d makeTree) listState(v *Virtual, c *tree.Asker) (out []tree.DirEntry) {
-	w, err := d.stateFile(v, c, stateName(0, 0))
+	w, err := d.stateFile(v, c, ways.StateName(0, 0))
 	if err != nil {
 		return nil
 	}
@@ -119,9 +109,9 @@ func (d makeTree) listState(v *Virtual, c *tree.Asker) (out []tree.DirEntry) {
 	if err != nil {
 		return nil
 	}
-	for part := range min(p.Parts, maxStateParts) {
+	for part := range min(p.Parts, ways.MaxStateParts) {
 		for rank := range d.how.ranks {
-			out = append(out, tree.DirEntry{Name: stateName(rank, part), Mode: unix.S_IFREG})
+			out = append(out, tree.DirEntry{Name: ways.StateName(rank, part), Mode: unix.S_IFREG})
 		}
 	}
 	return out

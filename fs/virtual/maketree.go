@@ -17,6 +17,7 @@ import (
 	"ckptfs/fs/plans"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
+	"ckptfs/fs/virtual/ways"
 )
 
 // makeTree is a folder of the tree as it is shown below a way of .ckptfs/make.
@@ -294,7 +295,7 @@ func (file madeNames) lookup(v *Virtual, c *tree.Asker, name string) (entry, err
 	if !errors.Is(err, plans.ErrNone) {
 		return w, err
 	}
-	stem, ok := strings.CutSuffix(name, whySuffix)
+	stem, ok := strings.CutSuffix(name, ways.WhySuffix)
 	if !ok {
 		return entry{}, unix.ENOENT
 	}

@@ -10,6 +10,7 @@ import (
 	"ckptfs/fs/share"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/virtual"
+	"ckptfs/fs/virtual/ways"
 )
 
 // ensure brings the names in a folder up to date with what others published. more is what is asked for in it,
@@ -39,7 +40,7 @@ func (s *sharing) ensureShown(ctx context.Context, one *share.Share, p string) {
 		share.Heard(ctx, one)
 	case virtual.Make.Name(), virtual.Tensors.Name():
 		if kind == virtual.Make.Name() {
-			shown = virtual.MadeOf(shown)
+			shown = ways.Of(shown)
 		}
 		one.Ensure(ctx, shown)
 		if dir := path.Dir(shown); dir != "." {

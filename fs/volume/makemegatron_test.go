@@ -12,8 +12,8 @@ import (
 	"ckptfs/fs/tree"
 )
 
-// megatronSaved writes the checkpoint dir of two ranks, as they are made of the model in the folder m, and the
-// model's config.json above it.
+// megatronSaved writes the checkpoint dir of two ranks, as they are made of the model in the folder m, and
+// the model's config.json above it.
 func (r *rig) megatronSaved(dir string) {
 	r.t.Helper()
 	r.mkdir(dir)
@@ -27,7 +27,8 @@ func (r *rig) megatronSaved(dir string) {
 	r.write(dir+"/config.json", r.read("m/config.json"))
 }
 
-// The folder of a model has those of its ranks instead of its weights, and the rest as it is. A change is seen.
+// The folder of a model has those of its ranks instead of its weights, and the rest as it is. A change is
+// seen.
 func TestMakeMegatron(t *testing.T) {
 	r := newRig(t)
 	r.stateModel("m")
@@ -37,13 +38,14 @@ func TestMakeMegatron(t *testing.T) {
 	r.packOut("m/model.safetensors")
 	const made = ".ckptfs/make/megatron/tp=2/m"
 	for dir, want := range map[string][]string{
-		made:                                   {"config.json", "latest_checkpointed_iteration.txt", "modules.json", "release", "tokenizer.json"},
-		made + "/release":                      {"mp_rank_00", "mp_rank_01"},
-		made + "/release/mp_rank_01":           {"model_optim_rng.pt"},
-		".ckptfs/make/megatron/tp=2":           {"m"},
-		".ckptfs/make/megatron":                {"tp=2"},
-		".ckptfs/make/megatron/tp=3/m":         {"config.json", "modules.json", "tokenizer.json"},
-		".ckptfs/make/hf/m":                    {"config.json", "model.safetensors", "modules.json", "pytorch_model.bin", "tokenizer.json"},
+		made:                           {"config.json", "latest_checkpointed_iteration.txt", "modules.json", "release", "tokenizer.json"},
+		made + "/release":              {"mp_rank_00", "mp_rank_01"},
+		made + "/release/mp_rank_01":   {"model_optim_rng.pt"},
+		".ckptfs/make/megatron/tp=2":   {"m"},
+		".ckptfs/make/megatron":        {"tp=2"},
+		".ckptfs/make/megatron/tp=3/m": {"config.json", "modules.json", "tokenizer.json"},
+		".ckptfs/make/hf/m": {"config.json", "model.safetensors", "modules.json", "pytorch_model.bin",
+			"tokenizer.json"},
 		".ckptfs/make/megatron/tp=1/m":         {"config.json", "latest_checkpointed_iteration.txt", "modules.json", "release", "tokenizer.json"},
 		".ckptfs/make/megatron/tp=1/m/release": {"mp_rank_00"},
 	} {
@@ -105,7 +107,8 @@ func TestMakeHF(t *testing.T) {
 	const made = ".ckptfs/make/hf/saved/release"
 	got := r.listing(made)
 	slices.Sort(got)
-	if want := []string{"config.json", "model.safetensors", "mp_rank_00", "mp_rank_01"}; !slices.Equal(got, want) {
+	want := []string{"config.json", "model.safetensors", "mp_rank_00", "mp_rank_01"}
+	if !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
 	whole, of := r.read(made+"/model.safetensors"), r.read("m/model.safetensors")

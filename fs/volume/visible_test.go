@@ -15,7 +15,7 @@ import (
 
 	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
-	"ckptfs/fs/virtual"
+	"ckptfs/fs/virtual/ways"
 )
 
 // person is a user as the kernel knows one: with supplementary groups.
@@ -185,10 +185,10 @@ func (s sources) sees(p string) bool {
 	switch {
 	case !made: // a view
 		return s.read(strings.TrimSuffix(p, "safetensors") + "npy")
-	case rest == "" || kind == "make" && virtual.MadeOf(rest) == "":
+	case rest == "" || kind == "make" && ways.Of(rest) == "":
 		return true
 	case kind == "make":
-		rest = virtual.MadeOf(rest)
+		rest = ways.Of(rest)
 		if view, ok := strings.CutSuffix(rest, "safetensors"); ok {
 			return s.read(view + "npy")
 		}
@@ -226,9 +226,9 @@ func (s sources) lists(p string) bool {
 	kind, rest, _ := strings.Cut(below, "/")
 	switch kind {
 	case "make":
-		fixed := []string{"", "cast", "gguf", "megatron", "merge", "shard", "shard/tp=2", "sharded_state", "soup",
-			"soup/sum"}
-		return slices.Contains(fixed, rest) || s.read(virtual.MadeOf(rest))
+		fixed := []string{"", "cast", "gguf", "megatron", "merge", "shard", "shard/tp=2", "sharded_state",
+			"soup", "soup/sum"}
+		return slices.Contains(fixed, rest) || s.read(ways.Of(rest))
 	case "tensors":
 		return s.read(rest)
 	case "best", "latest", "since":
@@ -379,7 +379,7 @@ func TestVisible(t *testing.T) {
 func (s sources) mirrored(name string) bool {
 	p, ok := strings.CutPrefix(name, ".ckptfs/tensors/")
 	if made, is := strings.CutPrefix(name, ".ckptfs/make/"); is {
-		p, ok = virtual.MadeOf(made), true
+		p, ok = ways.Of(made), true
 	}
 	for _, of := range []string{"best", "since"} {
 		if below, is := strings.CutPrefix(name, ".ckptfs/"+of+"/"); is {

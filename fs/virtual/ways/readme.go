@@ -1,7 +1,7 @@
-package virtual
+package ways
 
-// readme is .ckptfs/make/README.
-const readme = `Files that nobody saved, computed when they are read. They take no space. Copy one to keep it.
+// Readme is .ckptfs/make/README.
+const Readme = `Files that nobody saved, computed when they are read. They take no space. Copy one to keep it.
 
 cast/bf16/PATH, cast/f16/PATH, cast/f32/PATH
     The safetensors file PATH in another type, as torch's to(dtype) and save_file write it.
@@ -14,6 +14,12 @@ shard/tp=K/rank-R/PATH
 sharded_state/tp=K/FOLDER/
     The Hugging Face model in FOLDER as vLLM's ranks load it: --load-format sharded_state, K of them. Llama,
     Mistral, Qwen2, Qwen3 in bfloat16 or float16.
+megatron/tp=K/FOLDER/
+    The Hugging Face model in FOLDER as Megatron-LM's ranks load it: --load FOLDER --ckpt-format torch, K of
+    them. Llama, Mistral, Qwen2, Qwen3. With tp=K,vocab=N the vocabulary is padded to a multiple of N.
+hf/FOLDER/model.safetensors
+    The checkpoint of Megatron-LM in FOLDER, iter_… or release, as a Hugging Face model. Its config.json has to
+    be in the folder, or in the one above.
 soup/mean/PATH/+/PATH/soup.safetensors
     The mean of 2 to 16 files: /+/ and one more path for each.
 soup/sum/WEIGHT/PATH/+/WEIGHT/PATH/soup.safetensors
