@@ -7,7 +7,7 @@
     merge MOUNT       merge/SCALE/ADAPTER/+/PATH against PEFT's merge_and_unload
     dcp MOUNT         consolidated/FOLDER/model.safetensors against accelerate's merge_fsdp_weights
     zero MOUNT        the same of DeepSpeed's ZeRO, against zero_to_fp32
-    copy MOUNT        saves what cast and shard compute, as programs save it
+    copy MOUNT        saves what cast, shard and megatron compute, as programs save it
 """
 import json
 import mmap
@@ -432,12 +432,18 @@ def check_zero():
 
 
 def save_copies():
-    """Saves what make computes, as programs save it: a model, and beside it its casts and slices."""
+    """Saves what make computes, as programs save it: a model, and beside it its casts, slices, and Megatron-LM's ranks."""
     import transformers as hf
     config = hf.LlamaConfig(hidden_size=512, intermediate_size=1376, num_hidden_layers=4, num_attention_heads=8,
                             num_key_value_heads=4, vocab_size=4000)
     hf.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(f"{mount}/models/copied")
     path = "models/copied/model.safetensors"
+    ranks = []
+    for r in range(2):  # mcore.py compares them with what Megatron-core saves
+        with open(f"{make}/megatron/tp=2/models/copied/release/mp_rank_{r:02d}/model_optim_rng.pt", "rb") as f:
+            ranks.append(f.read())
+    for r, b in enumerate(ranks):
+        write(f"models/copied/mp_rank_{r:02d}.pt", b)
     for kind in "f32", "f16":
         write(f"models/copied/{kind}.safetensors", b := cast(path, TYPES[kind]))
         same(f"cast/{kind}/{path}", b)
