@@ -23,10 +23,16 @@ import (
 // the vocabulary of the checkpoint is the config's, padded. It is what Megatron made of a model, taken apart
 // again, for the same types of models.
 //
-// names are those of the checkpoint's files, metadata its .metadata, and config the config.json. A checkpoint
-// with another tensor of a model is refused, and one that lacks one.
-func HuggingFace(files []*Source, names []string, metadata, config []byte) (*Plan, error) {
+// names are those of the checkpoint's files, metadata its .metadata, args the arguments that it has, or nil, and
+// config the config.json. A checkpoint with another tensor of a model is refused, one that lacks one, and one
+// whose arguments say something else than the config.
+func HuggingFace(
+	files []*Source, names []string, args *MegatronArgs, metadata, config []byte,
+) (*Plan, error) {
 	m, err := mcoreOf(config)
+	if err == nil {
+		err = args.agree(m)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +53,11 @@ func HuggingFace(files []*Source, names []string, metadata, config []byte) (*Pla
 
 // HuggingFaceRanks plans the same of the files that ranks of a tensor-parallel group wrote with torch.save, in
 // their order, each with the names of GPTModel below "model": what Megatron plans.
-func HuggingFaceRanks(files []*Source, config []byte) (*Plan, error) {
+func HuggingFaceRanks(files []*Source, args *MegatronArgs, config []byte) (*Plan, error) {
 	m, err := mcoreOf(config)
+	if err == nil {
+		err = args.agree(m)
+	}
 	if err != nil {
 		return nil, err
 	}

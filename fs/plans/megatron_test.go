@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -108,7 +109,7 @@ func TestHuggingFace(t *testing.T) {
 			for r := range ranks {
 				saves = append(saves, saved(t, files, config, r, ranks, multiple))
 			}
-			p, err := HuggingFaceRanks(sourcesOf(saves), config)
+			p, err := HuggingFaceRanks(sourcesOf(saves), nil, config)
 			if err != nil {
 				t.Fatal(kind, err)
 			}
@@ -116,7 +117,7 @@ func TestHuggingFace(t *testing.T) {
 				t.Errorf("%s: %d bytes of %d ranks differ from %d", kind, len(got), ranks, len(want))
 			}
 			if ranks > 1 {
-				_, err = HuggingFaceRanks(sourcesOf(saves[1:]), config)
+				_, err = HuggingFaceRanks(sourcesOf(saves[1:]), nil, config)
 				refused(t, "without a rank", err)
 			}
 		}
@@ -249,12 +250,12 @@ func TestHuggingFaceRefuses(t *testing.T) {
 				change(changed[1].byName())
 			}
 		}
-		_, err := HuggingFaceRanks(changed, config)
+		_, err := HuggingFaceRanks(changed, nil, config)
 		refused(t, what, err)
 	}
-	_, err := HuggingFaceRanks(nil, config)
+	_, err := HuggingFaceRanks(nil, nil, config)
 	refused(t, "no rank", err)
-	_, err = HuggingFace(nil, nil, []byte("no pickle"), config)
+	_, err = HuggingFace(nil, nil, nil, []byte("no pickle"), config)
 	refused(t, "no .metadata", err)
 }
 
@@ -324,4 +325,57 @@ func TestMegatronRefuses(t *testing.T) {
 func odd(c map[string]any, s map[string][]int64) {
 	c["vocab_size"] = 71
 	maps.Copy(s, map[string][]int64{"model.embed_tokens.weight": {71, 16}, "lm_head.weight": {71, 16}})
+}
+
+// A checkpoint whose arguments say something else than the config is refused: testdata/args.py has written them.
+func TestMegatronArgs(t *testing.T) {
+	open := func(name string) (*MegatronArgs, error) {
+		b, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return OpenMegatronArgs(bytes.NewReader(b), int64(len(b)))
+	}
+	_, config := megatronModel(t, unchanged)
+	for what, change := range map[string]func(m *mcore){
+		"":                 func(*mcore) {},
+		"other layers":     func(m *mcore) { m.Layers++ },
+		"other heads":      func(m *mcore) { m.Heads, m.HeadDim = m.Heads/2, m.HeadDim*2 },
+		"other groups":     func(m *mcore) { m.KeyHeads = 1 },
+		"other dimensions": func(m *mcore) { m.HeadDim = 4 },
+	} {
+		m, err := mcoreOf(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := open("args.pt")
+		if err != nil || !a.is {
+			t.Fatal(err)
+		}
+		change(m)
+		if err = a.agree(m); what == "" && err != nil {
+			t.Error(err)
+		} else if what != "" {
+			refused(t, what, err)
+		}
+	}
+	m, err := mcoreOf(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"args-1p.pt", "args-gelu.pt", "args-layernorm.pt", "args-whole.pt"} {
+		a, err := open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, name, a.agree(m))
+	}
+	if a, err := open("args-none.pt"); err != nil || a.is || a.agree(m) != nil {
+		t.Errorf("without arguments: %v", err)
+	}
+	if a, err := open("args-few.pt"); err != nil || !a.is || a.agree(m) != nil {
+		t.Errorf("with arguments that say nothing of the model: %v", err)
+	}
+	_, err = open("args.py")
+	refused(t, "no archive", err)
 }

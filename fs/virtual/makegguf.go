@@ -71,7 +71,7 @@ func (v *Virtual) modelFiles(c *tree.Asker, dir *names.Node, how *making) (of []
 	if !slices.Contains(beside, llamacpp.Config) {
 		return nil, fmt.Errorf("%w: the folder has no %s", plans.ErrNone, llamacpp.Config)
 	}
-	if err := countParts(parts); err != nil {
+	if err := ways.CountParts(parts); err != nil {
 		return nil, err
 	}
 	slices.Sort(parts)

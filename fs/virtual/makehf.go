@@ -3,7 +3,6 @@ package virtual
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,27 +14,18 @@ import (
 	"ckptfs/fs/virtual/ways"
 )
 
-// hfConfigs are where the config.json of a checkpoint of Megatron-LM is looked for, from its folder on.
-var hfConfigs = []string{stateConfig, "../" + stateConfig, "../huggingface/" + stateConfig}
-
 // maxMetadata bounds the .metadata of a checkpoint, in bytes.
 const maxMetadata = 16 << 20
-
-// hfHidden are the other files of such a checkpoint.
-var hfHidden = []string{dcp.Metadata, "common.pt", "metadata.json"}
-
-// hfRank is the name of the folder of a rank, without pipelines and experts, and of one that has them.
-var hfRank = regexp.MustCompile(`^mp_rank_([0-9]+)(_.*)?$`)
 
 func isConfig(e tree.DirEntry) bool { return e.Name == stateConfig }
 
 // hfFile is a name of the folder of a checkpoint of Megatron-LM as transformers loads it: the file that has
 // all tensors, and the config. Other files are links to themselves, but for those that it is made of.
 func (d makeTree) hfFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
-	if strings.HasSuffix(name, dcp.Suffix) || slices.Contains(hfHidden, name) {
+	if strings.HasSuffix(name, dcp.Suffix) || slices.Contains(ways.MegatronHidden, name) {
 		return entry{}, errNoFile
 	}
-	if name == oneName {
+	if name == ways.OneName {
 		w, err := d.hfWhole(v, c)
 		if err != errNoFile {
 			return w, err
@@ -47,12 +37,12 @@ func (d makeTree) hfFile(v *Virtual, c *tree.Asker, name string) (entry, error) 
 	}
 	switch name {
 	case stateConfig:
-		if o, at, err := d.hfConfig(v, c); err == nil && d.isMegatron(v) {
+		if o, at, err := d.hfConfig(v, c); err == nil && d.has(isMegatron) {
 			return makeTree{d.how, d.at, path.Dir(at), d.src}.linked(o, d, name), nil
 		} else if err == nil {
 			o.drop()
 		}
-	case oneName:
+	case ways.OneName:
 		err = fmt.Errorf("%w (%s, or the folders of ranks, beside it)", errNoFile, dcp.Metadata)
 	}
 	return entry{}, err
@@ -68,17 +58,22 @@ func (d makeTree) linked(o *operand, from makeTree, name string) entry {
 	return e
 }
 
-// isMegatron reports whether the folder looks like a checkpoint.
-func (d makeTree) isMegatron(v *Virtual) bool {
+// has reports whether a name of the folder is such.
+func (d makeTree) has(is func(e tree.DirEntry) bool) bool {
 	real, err := d.src.ListQuietly()
-	return err == nil && slices.ContainsFunc(real, func(e tree.DirEntry) bool {
-		return e.Name == dcp.Metadata || e.Mode == unix.S_IFDIR && hfRank.MatchString(e.Name)
-	})
+	return err == nil && slices.ContainsFunc(real, is)
+}
+
+func isCommon(e tree.DirEntry) bool { return e.Name == ways.MegatronCommon }
+
+// isMegatron reports whether a folder with such a name looks like a checkpoint.
+func isMegatron(e tree.DirEntry) bool {
+	return e.Name == dcp.Metadata || e.Mode == unix.S_IFDIR && ways.IsMegatronRank(e.Name)
 }
 
 // hfConfig is the config of the model, and its path.
 func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) {
-	for _, at := range hfConfigs {
+	for _, at := range ways.MegatronConfigs {
 		p := path.Join(d.rel, at)
 		if strings.HasPrefix(p, "..") {
 			continue
@@ -94,7 +89,7 @@ func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) 
 // hfWhole is the file that has all tensors; errNoFile when the folder is no checkpoint. Who sees it may list
 // the folder and read all files that it is made of.
 func (d makeTree) hfWhole(v *Virtual, c *tree.Asker) (entry, error) {
-	if !d.isMegatron(v) || !v.visible(c, byPath, d.src) {
+	if !d.has(isMegatron) || !v.visible(c, byPath, d.src) {
 		return entry{}, errNoFile
 	}
 	how := d.how
@@ -108,6 +103,15 @@ func (d makeTree) hfWhole(v *Virtual, c *tree.Asker) (entry, error) {
 			return entry{}, err
 		}
 		of = append(of, side)
+		if common, err := d.own(v, c, ways.MegatronCommon); err == nil {
+			common.as = ways.MegatronCommon
+			of = append(of, common)
+		} else if d.has(isCommon) {
+			for _, o := range of {
+				o.drop()
+			}
+			return entry{}, err
+		}
 	} else {
 		how.kind = makeHFRanks
 		if of, err = d.hfRanks(v, c); err != nil {
@@ -136,24 +140,16 @@ func (d makeTree) hfRanks(v *Virtual, c *tree.Asker) ([]*operand, error) {
 	}
 	var names []string
 	for _, e := range real {
-		switch m := hfRank.FindStringSubmatch(e.Name); {
-		case m == nil || e.Mode != unix.S_IFDIR:
-		case m[2] != "":
-			return nil, fmt.Errorf("%w: %s is of pipelines or experts", plans.ErrNone, e.Name)
-		default:
+		if e.Mode == unix.S_IFDIR && ways.IsMegatronRank(e.Name) {
 			names = append(names, e.Name)
 		}
 	}
-	if len(names) > maxParts {
-		return nil, fmt.Errorf("%w: of %d ranks; it takes 1 to %d", plans.ErrNone, len(names), maxParts)
+	if len(names) > ways.MaxParts {
+		return nil, fmt.Errorf("%w: of %d ranks; it takes 1 to %d", plans.ErrNone, len(names), ways.MaxParts)
 	}
-	var inOrder []string
-	for r := range names {
-		inOrder = append(inOrder, ways.MegatronRank(r))
-		if !slices.Contains(names, ways.MegatronRank(r)) {
-			return nil, fmt.Errorf("%w: %s is not among the %d ranks that are there", plans.ErrNone, ways.MegatronRank(r),
-				len(names))
-		}
+	inOrder, err := ways.MegatronGroup(names)
+	if err != nil {
+		return nil, err
 	}
 	return operandsBy(inOrder, func(name string) (*operand, error) {
 		o, err := v.operandFor(c, path.Join(d.rel, name, plans.MegatronFile))
@@ -166,25 +162,47 @@ func (d makeTree) hfRanks(v *Virtual, c *tree.Asker) ([]*operand, error) {
 
 // makeHF makes the plan of a file that is made of a checkpoint of Megatron-LM, as hfWhole found it.
 func (w *computed) makeHF() (*plans.Plan, error) {
-	n := len(w.of) - 1 // the config is the last one
-	config, err := w.of[n].all(maxSide)
+	beside := map[string]*operand{} // that is no file of tensors
+	parts := w.of
+	for i, o := range w.of {
+		if o.as == stateConfig || o.as == dcp.Metadata || o.as == ways.MegatronCommon {
+			parts = parts[:min(i, len(parts))]
+			beside[o.as] = o
+		}
+	}
+	sources, names, err := w.sources(parts)
 	if err != nil {
 		return nil, err
 	}
+	config, err := beside[stateConfig].all(maxSide)
+	if err != nil {
+		return nil, err
+	}
+	said := beside[ways.MegatronCommon]
 	if w.how.kind == makeHFRanks {
-		sources, _, err := w.sources(w.of[:n])
-		if err != nil {
+		said = parts[0]
+	}
+	var args *plans.MegatronArgs
+	if said != nil {
+		if args, err = said.args(); err != nil {
 			return nil, err
 		}
-		return plans.HuggingFaceRanks(sources, config)
 	}
-	sources, names, err := w.sources(w.of[:n-1])
+	if w.how.kind == makeHFRanks {
+		return plans.HuggingFaceRanks(sources, args, config)
+	}
+	metadata, err := beside[dcp.Metadata].all(maxMetadata)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := w.of[n-1].all(maxMetadata)
-	if err != nil {
+	return plans.HuggingFace(sources, names, args, metadata, config)
+}
+
+// args are the arguments of Megatron-LM that an operand has.
+func (o *operand) args() (args *plans.MegatronArgs, err error) {
+	_, err = o.source(func() (*plans.Source, error) {
+		args, err = plans.OpenMegatronArgs(o, o.size)
 		return nil, err
-	}
-	return plans.HuggingFace(sources, names, metadata, config)
+	})
+	return args, err
 }

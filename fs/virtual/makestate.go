@@ -83,7 +83,7 @@ func (v *Virtual) stateFiles(
 		}
 		weights = append(weights, e.Name)
 	}
-	if err := countParts(weights); err != nil {
+	if err := ways.CountParts(weights); err != nil {
 		return nil, nil, err
 	}
 	slices.Sort(weights)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -85,7 +84,7 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 		return entry{}, err
 	}
 	how := d.how
-	how.part = how.kind == makeMerge && parts.MatchString(name)
+	how.part = how.kind == makeMerge && ways.IsPart(name)
 	w, err := v.newComputed(how, of, side)
 	if err != nil {
 		return entry{}, err
@@ -93,26 +92,20 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	return w.entry(inPlace), nil
 }
 
-// oneName is the name of the file that has all tensors of a folder.
-const oneName = "model.safetensors"
-
-// maxParts bounds of how many files it is made.
-const maxParts = 512
-
 // oneFile is the file that has all tensors of the folder, by its name. Other files are links to themselves,
 // but for those that it is made of.
 func (d makeTree) oneFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	if strings.HasSuffix(name, dcp.Suffix) || name == dcp.Metadata || deepspeed.IsPart(name) {
 		return entry{}, errNoFile
 	}
-	if name == oneName {
+	if name == ways.OneName {
 		w, err := d.whole(v, c)
 		if err != errNoFile {
 			return w, err
 		}
 	}
 	o, err := d.own(v, c, name)
-	if err != nil && name == oneName {
+	if err != nil && name == ways.OneName {
 		err = fmt.Errorf("%w (%s, or files of DeepSpeed's ZeRO, beside it)", errNoFile, dcp.Metadata)
 	}
 	if err != nil {
@@ -168,23 +161,12 @@ func (d makeTree) partFiles(
 			names = append(names, e.Name)
 		}
 	}
-	if len(names) > maxParts {
-		return nil, fmt.Errorf("%w: of %d files; it takes 1 to %d", plans.ErrNone, len(names), maxParts)
+	if len(names) > ways.MaxParts {
+		return nil, fmt.Errorf("%w: of %d files; it takes 1 to %d", plans.ErrNone, len(names), ways.MaxParts)
 	}
 	slices.Sort(names)
 	return operandsBy(names, func(name string) (*operand, error) { return d.own(v, c, name) })
 }
-
-// countParts is why a model is not of so many files of weights.
-func countParts(weights []string) error {
-	if n := len(weights); n == 0 || n > maxParts {
-		return fmt.Errorf("%w: of %d files called model….safetensors; it takes 1 to %d", plans.ErrNone, n, maxParts)
-	}
-	return nil
-}
-
-// parts are the names of files that have a part of a model's tensors.
-var parts = regexp.MustCompile(`-[0-9]+-of-[0-9]+\.safetensors$`)
 
 // others are all files that one is made of, o the first, and the one that says how. If they are not there it
 // gives o's reference back.
@@ -258,10 +240,10 @@ func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
 		out = d.listMegatron(v, c)
 	} else if d.how.kind != makeOne && d.how.kind != makeHF {
 		real = append(real, views...)
-	} else if w, err := d.file(v, c, oneName); err == nil {
+	} else if w, err := d.file(v, c, ways.OneName); err == nil {
 		w.drop()
-		real = slices.DeleteFunc(real, func(e tree.DirEntry) bool { return e.Name == oneName })
-		real = append(real, tree.DirEntry{Name: oneName, Mode: unix.S_IFREG})
+		real = slices.DeleteFunc(real, func(e tree.DirEntry) bool { return e.Name == ways.OneName })
+		real = append(real, tree.DirEntry{Name: ways.OneName, Mode: unix.S_IFREG})
 		if d.how.kind == makeHF && !slices.ContainsFunc(real, isConfig) {
 			real = append(real, tree.DirEntry{Name: stateConfig, Mode: unix.S_IFREG}) // it is elsewhere
 		}

@@ -7,6 +7,7 @@ mcore.py again ROOT               compares ROOT/.ckptfs/make/hf with the models 
 
 Megatron-core and mbridge are those of scripts/setup-megatron. Here are no GPU and no TransformerEngine: the model has
 Megatron-core's own layers, but for two that have the norm before them within, by TransformerEngine's names."""
+import argparse
 import filecmp
 import multiprocessing
 import os
@@ -120,7 +121,13 @@ def rank(n, ranks, model, dtype, multiple, out, made, saved, port):
     for name, t in loaded.state_dict().items():
         assert t is None or torch.equal(again.state_dict()[name], t), (model, n, name)
 
-    dist_checkpointing.save({"iteration": 1, **loaded.sharded_state_dict()}, os.path.join(saved, "iter_0000001"))
+    of = bridge.config
+    args = argparse.Namespace(group_query_attention=of.num_query_groups < of.num_attention_heads, swiglu=of.gated_linear_unit, **{
+        name: getattr(of, name) for name in ("num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels",
+                                             "num_query_groups", "normalization", "rotary_interleaved")})
+    if not args.group_query_attention:
+        args.num_query_groups = 1  # as Megatron-LM says it
+    dist_checkpointing.save({"iteration": 1, "args": args, **loaded.sharded_state_dict()}, os.path.join(saved, "iter_0000001"))
     exported = {name: t.contiguous() for name, t in bridge.export_weights([again])}
     if n == 0:
         save_file(exported, os.path.join(out, "model.safetensors"), {"format": "pt"})

@@ -80,42 +80,6 @@ func Of(p string) string {
 	return of
 }
 
-// What Megatron-LM loads by --load with --ckpt-format torch: a file that says which of the checkpoints in a
-// folder is meant, and the folder of this one, with one of each rank.
-//
-//	latest_checkpointed_iteration.txt      "release"
-//	release/mp_rank_00/model_optim_rng.pt
-const (
-	MegatronLatest  = "latest_checkpointed_iteration.txt"
-	MegatronRelease = "release"
-)
-
-// MegatronRank is the name of the folder of a rank.
-func MegatronRank(rank int) string { return fmt.Sprintf("mp_rank_%02d", rank) }
-
-// MegatronRanks reads tp=K or tp=K,vocab=N.
-func MegatronRanks(name string) (ranks, multiple int, ok bool) {
-	name, padded, is := strings.Cut(name, ",")
-	multiple = 1
-	if is {
-		if multiple, ok = Numbered(padded, "vocab="); !ok || multiple < 2 || multiple > plans.MaxVocab {
-			return 0, 0, false
-		}
-	}
-	ranks, ok = Numbered(name, "tp=")
-	return ranks, multiple, ok && ranks > 0 && ranks <= plans.MaxRanks
-}
-
-// megatronOf is the path of the model that a path below megatron/tp=K shows.
-func megatronOf(p string) string {
-	for _, name := range []string{plans.MegatronFile, "mp_rank_", MegatronRelease, MegatronLatest} {
-		if dir, last := path.Split(p); last == name || name == "mp_rank_" && strings.HasPrefix(last, name) {
-			p = strings.TrimSuffix(dir, "/")
-		}
-	}
-	return p
-}
-
 // StatePart is the name of a file of vLLM's sharded_state.
 var StatePart = regexp.MustCompile(`^model-rank-(0|[1-9][0-9]{0,3})-part-(0|[1-9][0-9]{0,3})\.safetensors$`)
 
@@ -126,3 +90,22 @@ const MaxStateParts = 10_000
 func StateName(rank, part int) string {
 	return fmt.Sprintf("model-rank-%d-part-%d.safetensors", rank, part)
 }
+
+// OneName is the name of a file that has all tensors of a folder.
+const OneName = "model.safetensors"
+
+// MaxParts bounds of how many files of a folder one is made.
+const MaxParts = 512
+
+// CountParts is why a model is not of so many files of weights.
+func CountParts(weights []string) error {
+	if n := len(weights); n == 0 || n > MaxParts {
+		return fmt.Errorf("%w: of %d files called model….safetensors; it takes 1 to %d", plans.ErrNone, n, MaxParts)
+	}
+	return nil
+}
+
+var parts = regexp.MustCompile(`-[0-9]+-of-[0-9]+\.safetensors$`)
+
+// IsPart reports whether a file of this name has a part of a model's tensors.
+func IsPart(name string) bool { return parts.MatchString(name) }
