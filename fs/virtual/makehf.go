@@ -58,18 +58,16 @@ func (d makeTree) linked(o *operand, from makeTree, name string) entry {
 	return e
 }
 
-// has reports whether a name of the folder is such.
-func (d makeTree) has(is func(e tree.DirEntry) bool) bool {
+// has reports whether a name in the folder is such.
+func (d makeTree) has(is func(name string) bool) bool {
 	real, err := d.src.ListQuietly()
-	return err == nil && slices.ContainsFunc(real, is)
+	return err == nil && slices.ContainsFunc(real, func(e tree.DirEntry) bool { return is(e.Name) })
 }
 
-func isCommon(e tree.DirEntry) bool { return e.Name == ways.MegatronCommon }
+func isCommon(name string) bool { return name == ways.MegatronCommon }
 
 // isMegatron reports whether a folder with such a name looks like a checkpoint.
-func isMegatron(e tree.DirEntry) bool {
-	return e.Name == dcp.Metadata || e.Mode == unix.S_IFDIR && ways.IsMegatronRank(e.Name)
-}
+func isMegatron(name string) bool { return name == dcp.Metadata || ways.IsMegatronRank(name) }
 
 // hfConfig is the config of the model, and its path.
 func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) {
@@ -78,10 +76,16 @@ func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) 
 		if strings.HasPrefix(p, "..") {
 			continue
 		}
-		if o, err := v.operandFor(c, p); err == nil {
-			o.as = stateConfig
-			return o, p, nil
+		n, err := v.o.Names.Resolve(p)
+		if err != nil {
+			continue
 		}
+		n.Unpin()
+		o, err := v.operandFor(c, p)
+		if err == nil {
+			o.as = stateConfig
+		}
+		return o, p, err // c may not read it: another is not the model's
 	}
 	return nil, "", fmt.Errorf("%w: there is no %s of the model, in its folder, or in that above", plans.ErrNone, stateConfig)
 }

@@ -82,6 +82,11 @@ func TestMakeMegatron(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+	r.mkdir("m/release")
+	if got := r.listing(made); slices.Contains(got, "latest_checkpointed_iteration.txt") || r.exists(made+"/release/mp_rank_00") {
+		t.Errorf("%v beside a release of its own", got)
+	}
+	r.rename("m/release", "release")
 	n := r.find(rank0)
 	defer r.forget(n)
 	h, err := r.Open(n, unix.O_RDONLY)
@@ -172,6 +177,8 @@ func TestMakeMegatronVisible(t *testing.T) {
 		"saved/release/mp_rank_00/model_optim_rng.pt"} {
 		set(f, 0o644)
 	}
+	r.write("saved/release/config.json", r.read("m/config.json")) // the one above is not looked at
+	set("saved/release/config.json", 0o644)
 	for _, x := range []struct {
 		p          string
 		shut, open uint32
@@ -180,8 +187,8 @@ func TestMakeMegatronVisible(t *testing.T) {
 		{"m/model.safetensors", 0o600, 0o644, "megatron/tp=2/m" + file}, {"m/config.json", 0o600, 0o644, "megatron/tp=2/m" + file},
 		{"m", 0o711, 0o755, "megatron/tp=2/m" + file},
 		{"m", 0o711, 0o755, "megatron/tp=2/m/latest_checkpointed_iteration.txt"},
-		{"saved/config.json", 0o600, 0o644, "hf/saved/release/model.safetensors"},
-		{"saved/config.json", 0o600, 0o644, "hf/saved/release/config.json"},
+		{"saved/release/config.json", 0o600, 0o644, "hf/saved/release/model.safetensors"},
+		{"saved/release/config.json", 0o600, 0o644, "hf/saved/release/config.json"},
 		{"saved" + file, 0o600, 0o644, "hf/saved/release/model.safetensors"},
 		{"saved/release/mp_rank_00", 0o700, 0o755, "hf/saved/release/model.safetensors"},
 		{"saved/release", 0o711, 0o755, "hf/saved/release/model.safetensors"},
