@@ -98,7 +98,7 @@ func (m making) plan(
 	case makeSum:
 		var weights []float64
 		for _, x := range m.operands() {
-			w, _ := ways.Weight(x.weight)
+			w, _ := ways.Weight(x.Weight)
 			weights = append(weights, w)
 		}
 		return plans.Sum(of, weights)
@@ -111,7 +111,7 @@ func (m making) plan(
 	case makeZero:
 		return plans.ConsolidateZero(of, names)
 	case makeMerge:
-		w, _ := ways.Weight(m.operands()[0].weight)
+		w, _ := ways.Weight(m.operands()[0].Weight)
 		return plans.Merge(of[0], of[1], side, w, m.part, v.factors)
 	}
 	return nil, fmt.Errorf("%w: nothing is made so", plans.ErrNone)
@@ -140,23 +140,13 @@ func (m making) several() (name string, is bool) {
 	return "", false
 }
 
-// operandPath is a file that a path has, and how it is weighed.
-type operandPath struct{ weight, path string }
-
 // and is m with one file more.
 func (m making) and(p string) making {
-	m.before += m.weight + "\x00" + p + "\x00"
-	m.weight = ""
+	m.before, m.weight = ways.And(m.before, m.weight, p), ""
 	return m
 }
 
-func (m making) operands() (out []operandPath) {
-	parts := strings.Split(m.before, "\x00")
-	for i := 0; i+1 < len(parts); i += 2 {
-		out = append(out, operandPath{parts[i], parts[i+1]})
-	}
-	return out
-}
+func (m making) operands() []ways.Operand { return ways.Operands(m.before) }
 
 // makeRoot is .ckptfs/make, or a folder in it that has nothing of the tree.
 type makeRoot struct {
@@ -330,7 +320,7 @@ func (d makeOf) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	}
 	var of []*operand
 	for _, x := range paths {
-		o, err := v.operandFor(c, x.path)
+		o, err := v.operandFor(c, x.Path)
 		if err != nil {
 			for _, o := range of {
 				o.drop()

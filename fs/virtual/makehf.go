@@ -37,7 +37,7 @@ func (d makeTree) hfFile(v *Virtual, c *tree.Asker, name string) (entry, error) 
 	}
 	switch name {
 	case stateConfig:
-		if o, at, err := d.hfConfig(v, c); err == nil && d.has(isMegatron) {
+		if o, at, err := d.hfConfig(v, c); err == nil && d.has(ways.IsMegatron) {
 			return makeTree{d.how, d.at, path.Dir(at), d.src}.linked(o, d, name), nil
 		} else if err == nil {
 			o.drop()
@@ -64,11 +64,6 @@ func (d makeTree) has(is func(name string) bool) bool {
 	return err == nil && slices.ContainsFunc(real, func(e tree.DirEntry) bool { return is(e.Name) })
 }
 
-func isCommon(name string) bool { return name == ways.MegatronCommon }
-
-// isMegatron reports whether a folder with such a name looks like a checkpoint.
-func isMegatron(name string) bool { return name == dcp.Metadata || ways.IsMegatronRank(name) }
-
 // hfConfig is the config of the model, and its path.
 func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) {
 	for _, at := range ways.MegatronConfigs {
@@ -93,7 +88,7 @@ func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) 
 // hfWhole is the file that has all tensors; errNoFile when the folder is no checkpoint. Who sees it may list
 // the folder and read all files that it is made of.
 func (d makeTree) hfWhole(v *Virtual, c *tree.Asker) (entry, error) {
-	if !d.has(isMegatron) || !v.visible(c, byPath, d.src) {
+	if !d.has(ways.IsMegatron) || !v.visible(c, byPath, d.src) {
 		return entry{}, errNoFile
 	}
 	how := d.how
@@ -110,7 +105,7 @@ func (d makeTree) hfWhole(v *Virtual, c *tree.Asker) (entry, error) {
 		if common, err := d.own(v, c, ways.MegatronCommon); err == nil {
 			common.as = ways.MegatronCommon
 			of = append(of, common)
-		} else if d.has(isCommon) {
+		} else if d.has(ways.IsMegatronCommon) {
 			for _, o := range of {
 				o.drop()
 			}

@@ -15,7 +15,7 @@ import (
 // megatronFile is a name of the folder of a model in Megatron-LM's format, or a link to a file of the folder
 // itself; the model's own weights are not there.
 func (d makeTree) megatronFile(v *Virtual, c *tree.Asker, name string) (entry, error) {
-	if !isRelease(name) || d.has(isRelease) {
+	if !ways.IsMegatronRelease(name) || d.has(ways.IsMegatronRelease) {
 		return d.besideWeights(v, c, name)
 	}
 	w, err := d.ofModel(v, c, d.how) // of the first rank
@@ -30,9 +30,6 @@ func (d makeTree) megatronFile(v *Virtual, c *tree.Asker, name string) (entry, e
 	return makeRanks{d, true}.entry(), nil
 }
 
-// isRelease reports whether a name is of what is made. A folder that has one of its own is no model's.
-func isRelease(name string) bool { return name == ways.MegatronLatest || name == ways.MegatronRelease }
-
 // listMegatron lists what is made of the folder, if it is a model's.
 func (d makeTree) listMegatron(v *Virtual, c *tree.Asker) []tree.DirEntry {
 	w, err := d.ofModel(v, c, d.how)
@@ -40,7 +37,7 @@ func (d makeTree) listMegatron(v *Virtual, c *tree.Asker) []tree.DirEntry {
 		return nil
 	}
 	w.drop()
-	if d.has(isRelease) {
+	if d.has(ways.IsMegatronRelease) {
 		return nil
 	}
 	return []tree.DirEntry{

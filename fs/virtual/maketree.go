@@ -175,10 +175,10 @@ func (d makeTree) others(v *Virtual, c *tree.Asker, o *operand) (of []*operand, 
 	at := d.rel
 	for _, x := range d.how.operands() {
 		var one *operand
-		if one, err = v.operandFor(c, x.path); err != nil {
+		if one, err = v.operandFor(c, x.Path); err != nil {
 			break
 		}
-		of, at = append(of, one), path.Dir(x.path)
+		of, at = append(of, one), path.Dir(x.Path)
 	}
 	if beside := d.how.beside(); beside != "" && err == nil {
 		side, err = v.operandFor(c, path.Join(at, beside))

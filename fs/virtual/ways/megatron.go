@@ -56,6 +56,16 @@ const MegatronCommon = "common.pt"
 // MegatronHidden are the files of a torch_dist beside those of tensors.
 var MegatronHidden = []string{dcp.Metadata, MegatronCommon, "metadata.json"}
 
+// IsMegatronRelease reports whether a name is of what is made of a model. A folder that has one of its own is
+// no model's.
+func IsMegatronRelease(name string) bool { return name == MegatronLatest || name == MegatronRelease }
+
+// IsMegatron reports whether a folder with such a name looks like a checkpoint.
+func IsMegatron(name string) bool { return name == dcp.Metadata || IsMegatronRank(name) }
+
+// IsMegatronCommon reports whether it is that of MegatronCommon.
+func IsMegatronCommon(name string) bool { return name == MegatronCommon }
+
 // megatronRank is the name of the folder of a rank, with what it has of pipelines and experts.
 var megatronRank = regexp.MustCompile(`^mp_rank_[0-9]+(_.*)?$`)
 

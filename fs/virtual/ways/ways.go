@@ -91,6 +91,21 @@ func StateName(rank, part int) string {
 	return fmt.Sprintf("model-rank-%d-part-%d.safetensors", rank, part)
 }
 
+// Operand is a file that a path has, and how it is weighed.
+type Operand struct{ Weight, Path string }
+
+// And is what is said of several files with one more; of none that is "".
+func And(before, weight, path string) string { return before + weight + "\x00" + path + "\x00" }
+
+// Operands are the files of which And has said it.
+func Operands(said string) (out []Operand) {
+	parts := strings.Split(said, "\x00")
+	for i := 0; i+1 < len(parts); i += 2 {
+		out = append(out, Operand{parts[i], parts[i+1]})
+	}
+	return out
+}
+
 // OneName is the name of a file that has all tensors of a folder.
 const OneName = "model.safetensors"
 
