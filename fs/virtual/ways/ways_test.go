@@ -40,8 +40,10 @@ func TestOf(t *testing.T) {
 // Names of ways with numbers are those that are printed so.
 func TestMegatronRanks(t *testing.T) {
 	for name, want := range map[string][2]int{
-		"tp=1": {1, 1}, "tp=1024": {1024, 1}, "tp=4,vocab=128": {4, 128}, "tp=0": {}, "tp=02": {}, "tp=1025": {}, "tp=": {},
-		"tp=2,": {}, "tp=2,vocab=1": {}, "tp=2,vocab=0128": {}, "tp=2,vocab=99999999999": {}, "tp=2,pp=2": {}, "tp=2,vocab=8,": {},
+		"tp=1": {1, 1}, "tp=1024": {1024, 1}, "tp=4,vocab=128": {4, 128}, "tp=0": {}, "tp=02": {},
+		"tp=1025": {}, "tp=": {},
+		"tp=2,": {}, "tp=2,vocab=1": {}, "tp=2,vocab=0128": {}, "tp=2,vocab=99999999999": {},
+		"tp=2,pp=2": {}, "tp=2,vocab=8,": {},
 	} {
 		ranks, multiple, ok := MegatronRanks(name)
 		if ok != (want[0] > 0) || ok && (ranks != want[0] || multiple != want[1]) {
