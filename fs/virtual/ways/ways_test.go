@@ -62,8 +62,10 @@ func TestMegatronGroup(t *testing.T) {
 	if got, err := MegatronGroup(shuffled); err != nil || !slices.Equal(got, many) {
 		t.Errorf("%v, %v", got, err)
 	}
-	for _, names := range [][]string{{"mp_rank_01"}, {"mp_rank_00", "mp_rank_02"}, {"mp_rank_00", "mp_rank_0"},
-		{"mp_rank_00_000"}, {"mp_rank_00", "mp_rank_01_000"}} {
+	for _, names := range [][]string{
+		{"mp_rank_01"}, {"mp_rank_00", "mp_rank_02"}, {"mp_rank_00", "mp_rank_0"},
+		{"mp_rank_00_000"}, {"mp_rank_00", "mp_rank_01_000"},
+	} {
 		if got, err := MegatronGroup(names); !errors.Is(err, plans.ErrNone) {
 			t.Errorf("%v: %v, %v", names, got, err)
 		}
