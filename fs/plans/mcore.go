@@ -19,7 +19,8 @@ type saysMcore struct {
 	Vocab         int64    `json:"vocab_size"`
 	Layers        int64    `json:"num_hidden_layers"`
 	Tied          bool     `json:"tie_word_embeddings"`
-	Bias          bool     `json:"attention_bias"`
+	Bias          bool     `json:"attention_bias"` // a qwen2 does not look at it
+	MLPBias       bool     `json:"mlp_bias"`
 	Activation    *string  `json:"hidden_act"`
 }
 
@@ -81,8 +82,8 @@ func mcoreOf(config []byte) (*mcore, error) {
 		return nil, none("config.json: num_hidden_layers or vocab_size is missing, or out of range")
 	case m.HeadDim > maxMatrix/m.Heads/3 || max(3*m.Heads*m.HeadDim, 2*m.Intermediate, m.Vocab+MaxVocab) > maxMatrix/m.Hidden:
 		return nil, none("config.json: a size is out of range")
-	case m.Type == "mistral" && m.Bias:
-		return nil, none("config.json: a mistral has no attention_bias")
+	case m.Bias && m.Type != "qwen2", m.MLPBias && m.Type == "llama":
+		return nil, none("config.json: Megatron-core's model of type %s has not all of the biases", m.Type)
 	}
 	return m, nil
 }
@@ -126,7 +127,7 @@ func (m *mcore) tensors(yield func(mcoreTensor) bool) {
 			{"self_attention.linear_qkv.weight", mcoreQKV, []int64{qkv, h},
 				names{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"}, false},
 		}
-		if m.Type == "qwen2" || m.Type == "llama" && m.Bias {
+		if m.Type == "qwen2" {
 			layer = append(layer, mcoreTensor{"self_attention.linear_qkv.bias", mcoreQKV, []int64{qkv},
 				names{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}, false})
 		}

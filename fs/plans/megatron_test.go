@@ -231,6 +231,15 @@ func TestHuggingFaceRefuses(t *testing.T) {
 		t.Error("with an optimizer's state:", err, d.left())
 	}
 
+	for what, change := range map[string]func(map[string]any, map[string][]int64){ // Megatron-core's model lacks some
+		"a qwen3 of biases":     func(c map[string]any, _ map[string][]int64) { c["attention_bias"] = true },
+		"a llama of MLP biases": of("llama", "LlamaForCausalLM", map[string]any{"mlp_bias": true}),
+	} {
+		_, config := megatronModel(t, change)
+		_, err := HuggingFaceRanks([]*Source{one.Source}, nil, config)
+		refused(t, what, err)
+	}
+
 	two := []file{saved(t, files, config, 0, 2, 1), saved(t, files, config, 1, 2, 1)}
 	for what, change := range map[string]func(by map[string]*formats.Tensor){
 		"a rank of another shape": func(by map[string]*formats.Tensor) { by[ofModel+norm].Shape[0] = 15 },
@@ -263,35 +272,45 @@ func TestHuggingFaceRefuses(t *testing.T) {
 func TestMegatronRefuses(t *testing.T) {
 	type shapes = map[string][]int64
 	for what, change := range map[string]func(config map[string]any, shapes shapes){
-		"no layers":            func(c map[string]any, _ shapes) { delete(c, "num_hidden_layers") },
-		"more layers":          func(c map[string]any, _ shapes) { c["num_hidden_layers"] = 3 },
-		"fewer layers":         func(c map[string]any, _ shapes) { c["num_hidden_layers"] = 1 },
-		"countless layers":     func(c map[string]any, _ shapes) { c["num_hidden_layers"] = int64(1) << 60 },
-		"another vocabulary":   func(c map[string]any, _ shapes) { c["vocab_size"] = 74 },
-		"an odd vocabulary":    func(c map[string]any, s shapes) { odd(c, s) },
-		"a huge vocabulary":    func(c map[string]any, _ shapes) { c["vocab_size"] = int64(1) << 62 },
-		"huge heads":           func(c map[string]any, _ shapes) { c["head_dim"] = int64(1) << 30; c["num_attention_heads"] = 1 << 30 },
-		"no heads of keys":     func(c map[string]any, _ shapes) { c["num_key_value_heads"] = 0 },
-		"heads in odd groups":  func(c map[string]any, _ shapes) { c["num_key_value_heads"] = 3 },
-		"a head of no size":    func(c map[string]any, _ shapes) { c["head_dim"] = nil },
-		"negative heads":       func(c map[string]any, _ shapes) { c["num_attention_heads"] = -4 },
-		"another class":        func(c map[string]any, _ shapes) { c["architectures"] = []string{"Qwen3Model"} },
-		"another model":        func(c map[string]any, _ shapes) { c["model_type"] = "gpt2" },
-		"another activation":   func(c map[string]any, _ shapes) { c["hidden_act"] = "gelu" },
-		"a config within":      func(c map[string]any, _ shapes) { c["text_config"] = map[string]any{"x": 1} },
-		"code of its own":      func(c map[string]any, _ shapes) { c["auto_map"] = map[string]any{"AutoConfig": "x"} },
-		"quantised":            func(c map[string]any, _ shapes) { c["quantization_config"] = map[string]any{} },
-		"tied, with both":      func(c map[string]any, _ shapes) { c["tie_word_embeddings"] = true },
-		"no embeddings":        func(_ map[string]any, s shapes) { delete(s, "model.embed_tokens.weight") },
-		"no norm":              func(_ map[string]any, s shapes) { delete(s, "model.norm.weight") },
-		"a bias":               func(_ map[string]any, s shapes) { s["model.layers.0.self_attn.o_proj.bias"] = []int64{16} },
-		"an expert":            func(_ map[string]any, s shapes) { s["model.layers.0.mlp.experts.0.weight"] = []int64{2} },
-		"a wide norm":          func(_ map[string]any, s shapes) { s["model.norm.weight"] = []int64{17} },
-		"a flat embedding":     func(_ map[string]any, s shapes) { s["lm_head.weight"] = []int64{72 * 16} },
-		"a narrow projection":  func(_ map[string]any, s shapes) { s["model.layers.0.self_attn.q_proj.weight"] = []int64{32, 15} },
-		"a wide column":        func(_ map[string]any, s shapes) { s["model.layers.0.mlp.down_proj.weight"] = []int64{17, 12} },
-		"a mistral of biases":  of("mistral", "MistralForCausalLM", map[string]any{"attention_bias": true}),
-		"a llama of biases":    of("llama", "LlamaForCausalLM", map[string]any{"attention_bias": true}),
+		"no layers":             func(c map[string]any, _ shapes) { delete(c, "num_hidden_layers") },
+		"more layers":           func(c map[string]any, _ shapes) { c["num_hidden_layers"] = 3 },
+		"fewer layers":          func(c map[string]any, _ shapes) { c["num_hidden_layers"] = 1 },
+		"countless layers":      func(c map[string]any, _ shapes) { c["num_hidden_layers"] = int64(1) << 60 },
+		"another vocabulary":    func(c map[string]any, _ shapes) { c["vocab_size"] = 74 },
+		"an odd vocabulary":     func(c map[string]any, s shapes) { odd(c, s) },
+		"a huge vocabulary":     func(c map[string]any, _ shapes) { c["vocab_size"] = int64(1) << 62 },
+		"huge heads":            func(c map[string]any, _ shapes) { c["head_dim"] = int64(1) << 30; c["num_attention_heads"] = 1 << 30 },
+		"no heads of keys":      func(c map[string]any, _ shapes) { c["num_key_value_heads"] = 0 },
+		"heads in odd groups":   func(c map[string]any, _ shapes) { c["num_key_value_heads"] = 3 },
+		"a head of no size":     func(c map[string]any, _ shapes) { c["head_dim"] = nil },
+		"negative heads":        func(c map[string]any, _ shapes) { c["num_attention_heads"] = -4 },
+		"another class":         func(c map[string]any, _ shapes) { c["architectures"] = []string{"Qwen3Model"} },
+		"another model":         func(c map[string]any, _ shapes) { c["model_type"] = "gpt2" },
+		"another activation":    func(c map[string]any, _ shapes) { c["hidden_act"] = "gelu" },
+		"a config within":       func(c map[string]any, _ shapes) { c["text_config"] = map[string]any{"x": 1} },
+		"code of its own":       func(c map[string]any, _ shapes) { c["auto_map"] = map[string]any{"AutoConfig": "x"} },
+		"quantised":             func(c map[string]any, _ shapes) { c["quantization_config"] = map[string]any{} },
+		"tied, with both":       func(c map[string]any, _ shapes) { c["tie_word_embeddings"] = true },
+		"no embeddings":         func(_ map[string]any, s shapes) { delete(s, "model.embed_tokens.weight") },
+		"no norm":               func(_ map[string]any, s shapes) { delete(s, "model.norm.weight") },
+		"a bias":                func(_ map[string]any, s shapes) { s["model.layers.0.self_attn.o_proj.bias"] = []int64{16} },
+		"an expert":             func(_ map[string]any, s shapes) { s["model.layers.0.mlp.experts.0.weight"] = []int64{2} },
+		"a wide norm":           func(_ map[string]any, s shapes) { s["model.norm.weight"] = []int64{17} },
+		"a flat embedding":      func(_ map[string]any, s shapes) { s["lm_head.weight"] = []int64{72 * 16} },
+		"a narrow projection":   func(_ map[string]any, s shapes) { s["model.layers.0.self_attn.q_proj.weight"] = []int64{32, 15} },
+		"a wide column":         func(_ map[string]any, s shapes) { s["model.layers.0.mlp.down_proj.weight"] = []int64{17, 12} },
+		"a mistral of biases":   of("mistral", "MistralForCausalLM", map[string]any{"attention_bias": true}),
+		"a llama of biases":     of("llama", "LlamaForCausalLM", map[string]any{"attention_bias": true}),
+		"a qwen3 of biases":     func(c map[string]any, _ shapes) { c["attention_bias"] = true },
+		"a llama of MLP biases": of("llama", "LlamaForCausalLM", map[string]any{"mlp_bias": true}),
+		"a llama without one of its biases": func(c map[string]any, s shapes) {
+			of("llama", "LlamaForCausalLM", map[string]any{"attention_bias": true})(c, s)
+			for i := range 2 {
+				for x, n := range map[string]int64{"q": 32, "k": 16, "v": 16} {
+					s[fmt.Sprintf("model.layers.%d.self_attn.%s_proj.bias", i, x)] = []int64{n}
+				}
+			}
+		},
 		"a llama of odd heads": of("llama", "LlamaForCausalLM", map[string]any{"hidden_size": 18}),
 		"a qwen2 of no head":   of("qwen2", "Qwen2ForCausalLM", map[string]any{"head_dim": nil}),
 	} {
