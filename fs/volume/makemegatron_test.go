@@ -143,6 +143,12 @@ func TestMakeHF(t *testing.T) {
 		r.rename("away", name)
 	}
 	without("saved/config.json", "no config.json")
+	r.mkdir("saved/huggingface") // where verl has it
+	r.rename("saved/config.json", "saved/huggingface/config.json")
+	if again := r.read(made + "/model.safetensors"); !bytes.Equal(again, whole) {
+		t.Error("it is another file with its config elsewhere")
+	}
+	r.rename("saved/huggingface/config.json", "saved/config.json")
 	without("saved/release/mp_rank_00", "mp_rank_00 is not among the 1 ranks")
 	without("saved/release/mp_rank_01", "and not")
 	without("saved/release/mp_rank_01/model_optim_rng.pt", "no such file")
