@@ -141,6 +141,45 @@ func TestHuggingFace(t *testing.T) {
 	}
 }
 
+// What two ranks of Megatron-core saved, testdata/torch_dist, is the model that they had loaded.
+func TestHuggingFaceSaved(t *testing.T) {
+	const dir = "testdata/torch_dist/"
+	files, names, metadata := folder(t, "../../../fs/plans/"+dir+"saved")
+	read := func(name string) []byte {
+		b, err := os.ReadFile(dir + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	common, config := read("saved/common.pt"), read("config.json")
+	args, err := OpenMegatronArgs(bytes.NewReader(common), int64(len(common)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := HuggingFace(sourcesOf(files), names, args, metadata, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := over(p, files...).all(t), read("model.safetensors"); !bytes.Equal(got, want) {
+		t.Errorf("%d bytes differ from %d", len(got), len(want))
+	}
+	for i := range files {
+		_, err := HuggingFace(sourcesOf(slices.Delete(slices.Clone(files), i, i+1)),
+			slices.Delete(slices.Clone(names), i, i+1), args, metadata, config)
+		refused(t, "without "+names[i], err)
+	}
+	for from, to := range map[string]string{`"vocab_size": 10`: `"vocab_size": 13`, `"head_dim": 4`: `"head_dim": 2`,
+		`"num_hidden_layers": 2`: `"num_hidden_layers": 1`, `"tie_word_embeddings": false`: `"tie_word_embeddings": true`} {
+		changed := strings.Replace(string(config), from, to, 1)
+		if changed == string(config) {
+			t.Fatal(from)
+		}
+		_, err := HuggingFace(sourcesOf(files), names, args, metadata, []byte(changed))
+		refused(t, to, err)
+	}
+}
+
 // wholeOf is one file of the tensors of several.
 func wholeOf(t *testing.T, files []file) []byte {
 	var out []output

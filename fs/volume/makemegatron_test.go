@@ -164,6 +164,47 @@ func TestMakeHF(t *testing.T) {
 	}
 }
 
+// So has one that dist_checkpointing.save wrote. Its common.pt is read, too, and has to be readable.
+func TestMakeHFSaved(t *testing.T) {
+	r := newRig(t)
+	const from = "../plans/testdata/torch_dist/"
+	r.mkdir("saved")
+	all, err := os.ReadDir(from + "saved")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) []byte {
+		b, err := os.ReadFile(from + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, e := range all {
+		r.write("saved/"+e.Name(), read("saved/"+e.Name()))
+	}
+	r.write("saved/config.json", read("config.json"))
+	r.write("saved/tokenizer.json", []byte("{}"))
+	const made = ".ckptfs/make/hf/saved"
+	for _, packed := range []bool{false, true} {
+		if packed {
+			r.packOut("saved/__1_0.distcp")
+		}
+		got := r.listing(made)
+		slices.Sort(got)
+		if want := []string{"config.json", "model.safetensors", "tokenizer.json"}; !slices.Equal(got, want) {
+			t.Errorf("%v", got)
+		}
+		if got, want := r.read(made+"/model.safetensors"), read("model.safetensors"); !bytes.Equal(got, want) {
+			t.Errorf("%d bytes differ from %d", len(got), len(want))
+		}
+	}
+	r.write("saved/common.pt", []byte("none of torch"))
+	if got := r.read(made + "/model.safetensors.why"); !strings.Contains(string(got), "common.pt") {
+		t.Errorf("beside a common.pt that is none: %q", got)
+	}
+}
+
 // Who may not read one of the files that another is made of, or not list their folder, finds none of it.
 func TestMakeMegatronVisible(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -4,6 +4,7 @@ mcore.py check    ROOT FOLDER     has mbridge load each into a model of Megatron
                                   saves it below ROOT/megatron, too, as Megatron-LM does, and compares what mbridge makes of it with
                                   ROOT/.ckptfs/make/hf
 mcore.py again ROOT               compares ROOT/.ckptfs/make/hf with the models that came first
+mcore.py fixture FOLDER           writes the checkpoint of fs/plans/testdata/torch_dist
 
 Megatron-core and mbridge are those of scripts/setup-megatron. Here are no GPU and no TransformerEngine: the model has
 Megatron-core's own layers, but for two that have the norm before them within, by TransformerEngine's names."""
@@ -117,7 +118,7 @@ def rank(n, ranks, model, dtype, multiple, out, made, saved, port):
     torch.save({"model": dict(loaded.state_dict()), "checkpoint_version": 3.0, "iteration": 0}, os.path.join(out, at))
 
     _, again = bridged(model, dtype, multiple)
-    again.load_state_dict(torch.load(os.path.join(made, at), weights_only=True)["model"], strict=True)
+    again.load_state_dict(torch.load(os.path.join(made, at), weights_only=True, mmap=n > 0)["model"], strict=True)
     for name, t in loaded.state_dict().items():
         assert t is None or torch.equal(again.state_dict()[name], t), (model, n, name)
 
@@ -189,4 +190,31 @@ def again(root):
         assert want.keys() == got.keys() and all(torch.equal(t, got[k]) for k, t in want.items()), name
 
 
-{"save": save, "check": check, "again": again}[sys.argv[1]](*sys.argv[2:])
+def fixture(folder):
+    import transformers
+
+    prepare()
+    torch.manual_seed(3)
+    config = transformers.Qwen3Config(hidden_size=8, intermediate_size=12, num_hidden_layers=2, num_attention_heads=4,
+                                      num_key_value_heads=2, head_dim=4, vocab_size=10, tie_word_embeddings=False)
+    transformers.Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    group(part, 2, 0, folder)
+
+
+def part(n, ranks, folder, port):
+    """Is one rank: saves the model of a folder there."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(n), WORLD_SIZE=str(ranks))
+    from megatron.core import dist_checkpointing, parallel_state
+
+    torch.distributed.init_process_group("gloo")
+    parallel_state.initialize_model_parallel(ranks)
+    bridge, loaded = bridged(folder, torch.bfloat16, 4)
+    with torch.no_grad():
+        bridge.load_weights([loaded], folder)
+    os.makedirs(os.path.join(folder, "saved"), exist_ok=True)
+    torch.distributed.barrier()
+    dist_checkpointing.save({"iteration": 1, **loaded.sharded_state_dict()}, os.path.join(folder, "saved"))
+    os._exit(0)
+
+
+{"save": save, "check": check, "again": again, "fixture": fixture}[sys.argv[1]](*sys.argv[2:])
