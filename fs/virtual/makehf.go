@@ -17,6 +17,8 @@ import (
 // maxMetadata bounds the .metadata of a checkpoint, in bytes.
 const maxMetadata = 16 << 20
 
+func isMetadata(name string) bool { return name == dcp.Metadata }
+
 func isConfig(e tree.DirEntry) bool { return e.Name == stateConfig }
 
 // hfFile is a name of the folder of a checkpoint of Megatron-LM as transformers loads it: the file that has
@@ -97,6 +99,9 @@ func (d makeTree) hfWhole(v *Virtual, c *tree.Asker) (entry, error) {
 	if err == nil {
 		side.as = dcp.Metadata
 		of, err = d.partFiles(v, c, func(name string) bool { return strings.HasSuffix(name, dcp.Suffix) })
+		if err == nil && len(of) == 0 {
+			err = fmt.Errorf("%w: no file of parts is there", plans.ErrNone)
+		}
 		if err != nil {
 			side.drop()
 			return entry{}, err
@@ -111,6 +116,8 @@ func (d makeTree) hfWhole(v *Virtual, c *tree.Asker) (entry, error) {
 			}
 			return entry{}, err
 		}
+	} else if d.has(isMetadata) { // c may not read it: the ranks' are no other way
+		return entry{}, err
 	} else {
 		how.kind = makeHFRanks
 		if of, err = d.hfRanks(v, c); err != nil {
@@ -142,9 +149,6 @@ func (d makeTree) hfRanks(v *Virtual, c *tree.Asker) ([]*operand, error) {
 		if e.Mode == unix.S_IFDIR && ways.IsMegatronRank(e.Name) {
 			names = append(names, e.Name)
 		}
-	}
-	if len(names) > ways.MaxParts {
-		return nil, fmt.Errorf("%w: of %d ranks; it takes 1 to %d", plans.ErrNone, len(names), ways.MaxParts)
 	}
 	inOrder, err := ways.MegatronGroup(names)
 	if err != nil {

@@ -199,9 +199,43 @@ func TestMakeHFSaved(t *testing.T) {
 			t.Errorf("%d bytes differ from %d", len(got), len(want))
 		}
 	}
+	without := func(name, why string) {
+		t.Helper()
+		if got := r.read(made + "/model.safetensors.why"); !strings.Contains(string(got), why) {
+			t.Errorf("without %s: %q", name, got)
+		}
+	}
+	r.rename("saved/.metadata", "away")
+	without(".metadata", "no such file")
+	r.write("saved/mp_rank_00", []byte("no folder"))
+	without("a folder of a rank", "of 0 ranks")
+	r.mkdir("saved/.metadata")
+	without("a .metadata that is a file", "no such file")
+	r.rename("saved/.metadata", "folder")
+	r.rename("away", "saved/.metadata")
 	r.write("saved/common.pt", []byte("none of torch"))
-	if got := r.read(made + "/model.safetensors.why"); !strings.Contains(string(got), "common.pt") {
-		t.Errorf("beside a common.pt that is none: %q", got)
+	without("a common.pt of torch", "common.pt")
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be other users")
+	}
+	r.write("saved/common.pt", read("saved/common.pt"))
+	set := func(p string, mode uint32) { r.setattr(p, &tree.SetAttr{Mode: &mode}) }
+	set("", 0o755)
+	set("saved", 0o755)
+	p := person{"stranger", 3000, []uint32{3000}}
+	for _, name := range []string{".metadata", "common.pt", "__0_0.distcp", "config.json"} {
+		for _, e := range all {
+			set("saved/"+e.Name(), 0o644)
+		}
+		set("saved/config.json", 0o644)
+		v := visitor{r, p, p.caller(t)}
+		if _, err := v.get(made + "/model.safetensors"); err != nil {
+			t.Errorf("of files that all may read: %v", err)
+		}
+		set("saved/"+name, 0o600)
+		if _, err := v.get(made + "/model.safetensors"); err == nil {
+			t.Errorf("%s may not be read, and it is there", name)
+		}
 	}
 }
 

@@ -73,8 +73,11 @@ var megatronRank = regexp.MustCompile(`^mp_rank_[0-9]+(_.*)?$`)
 func IsMegatronRank(name string) bool { return megatronRank.MatchString(name) }
 
 // MegatronGroup are the names of the folders of ranks in the order of these. The error is plans.ErrNone where
-// they are not those of one tensor-parallel group.
+// they are not those of one tensor-parallel group, of 1 to MaxParts.
 func MegatronGroup(names []string) (inOrder []string, err error) {
+	if len(names) == 0 || len(names) > MaxParts {
+		return nil, fmt.Errorf("%w: of %d ranks; it takes 1 to %d", plans.ErrNone, len(names), MaxParts)
+	}
 	for _, name := range names {
 		if m := megatronRank.FindStringSubmatch(name); m == nil || m[1] != "" {
 			return nil, fmt.Errorf("%w: %s is of pipelines or experts", plans.ErrNone, name)

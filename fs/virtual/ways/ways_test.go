@@ -63,8 +63,8 @@ func TestMegatronGroup(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, names := range [][]string{
-		{"mp_rank_01"}, {"mp_rank_00", "mp_rank_02"}, {"mp_rank_00", "mp_rank_0"},
-		{"mp_rank_00_000"}, {"mp_rank_00", "mp_rank_01_000"},
+		nil, make([]string, MaxParts+1), {"mp_rank_01"}, {"mp_rank_00", "mp_rank_02"},
+		{"mp_rank_00", "mp_rank_0"}, {"mp_rank_00_000"}, {"mp_rank_00", "mp_rank_01_000"},
 	} {
 		if got, err := MegatronGroup(names); !errors.Is(err, plans.ErrNone) {
 			t.Errorf("%v: %v, %v", names, got, err)
