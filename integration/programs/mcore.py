@@ -129,6 +129,12 @@ def rank(n, ranks, model, dtype, multiple, out, made, saved, port):
     if not args.group_query_attention:
         args.num_query_groups = 1  # as Megatron-LM says it
     dist_checkpointing.save({"iteration": 1, "args": args, **loaded.sharded_state_dict()}, os.path.join(saved, "iter_0000001"))
+    first = os.path.join(saved, "iter_0000002", f"mp_rank_{n:02d}")  # with --ckpt-format torch
+    os.makedirs(first)
+    torch.serialization.set_crc32_options(True)
+    torch.save({"args": args, "checkpoint_version": 3.0, "iteration": 2, "model": loaded.state_dict(),
+                "optimizer": {"optimizer": {"state": {0: {"exp_avg": torch.zeros(3)}}}, "fp32_from_fp16_params": [[torch.zeros(3)]]},
+                "rng_state": [{"torch_rng_state": torch.get_rng_state()}]}, os.path.join(first, "model_optim_rng.pt"))
     exported = {name: t.contiguous() for name, t in bridge.export_weights([again])}
     if n == 0:
         save_file(exported, os.path.join(out, "model.safetensors"), {"format": "pt"})
@@ -168,9 +174,9 @@ def check(root, folder):
             assert filecmp.cmp(*of, shallow=False), of
         shutil.copytree(os.path.join(made, "release"), os.path.join(saved, "release"))
         shutil.copy(os.path.join(model, "config.json"), saved)
-        for at in "iter_0000001", "release":
+        for at in "iter_0000001", "iter_0000002", "release":
             again = os.path.join(root, ".ckptfs/make/hf/megatron", name, at)
-            there = {"config.json", "model.safetensors", *(want if at == "release" else [])}
+            there = {"config.json", "model.safetensors", *(want if at != "iter_0000001" else [])}
             assert set(os.listdir(again)) == there, os.listdir(again)
             file = os.path.join(again, "model.safetensors")
             assert filecmp.cmp(os.path.join(out, "model.safetensors"), file, shallow=False), file
@@ -182,7 +188,7 @@ def again(root):
 
     for name, (_, _, _, _, dtype) in MODELS.items():
         first = os.path.join(root, "models", name)
-        for at in "iter_0000001", "release":
+        for at in "iter_0000001", "iter_0000002", "release":
             made = os.path.join(root, ".ckptfs/make/hf/megatron", name, at)
             if name != "mistral":  # whose weights are in several files
                 assert filecmp.cmp(*[os.path.join(x, "model.safetensors") for x in (first, made)], shallow=False), made
