@@ -101,7 +101,7 @@ func (m *machine) listed(run string) (files int) {
 
 // A listing has all names of a folder, also where they take longer to appear than the remote has to answer.
 func TestListingOfLargeFolder(t *testing.T) {
-	const files = 8000
+	const files = 3000
 	c := newCloud(t)
 	a := c.join("a")
 	a.mkdir("runs/x/1")
