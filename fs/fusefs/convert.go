@@ -18,8 +18,8 @@ import (
 // Everything that changes a name or a settled attribute passes through the kernel, so it may keep them.
 const forever = time.Hour
 
-// justMade is how long the kernel keeps the attributes of a file made, or of a query found, just now: one
-// tick of its clock. Its own writes it knows of.
+// justMade is how long the kernel keeps the attributes of a file made, or of a query found, just now, and
+// what is brief: one tick of its clock. Its own writes it knows of.
 const justMade = time.Nanosecond
 
 // errStale has the kernel look a name up again, and do its call once more.
@@ -86,6 +86,10 @@ func (s *Server) fillEntry(out *fuse.EntryOut, n *names.Node, a *tree.Attr) {
 	}
 	out.SetAttrTimeout(attrTimeout(a))
 	if n.IsQuery() { // its permissions are asked for once more at once
+		out.SetAttrTimeout(justMade)
+	}
+	if n.IsBrief() && !n.IsFixed() {
+		out.SetEntryTimeout(justMade)
 		out.SetAttrTimeout(justMade)
 	}
 	fillAttr(&out.Attr, a)

@@ -47,6 +47,7 @@ type Traits struct {
 	Fixed   bool // .ckptfs or a folder in it, which are always there
 	Query   bool // below .ckptfs/query
 	Passing bool // it ends with this process: the next one knows nothing of it
+	Brief   bool // its name leads all callers to the same: the kernel may keep both for a tick of its clock
 }
 
 // Origin is what a Synthetic is made of, for the process that serves the mount next: by one name, what has
@@ -88,6 +89,9 @@ func (n *Node) IsFixed() bool { return n.synth != nil && n.synth.Traits().Fixed 
 
 // IsQuery reports whether the node is a name below .ckptfs/query.
 func (n *Node) IsQuery() bool { return n.synth != nil && n.synth.Traits().Query }
+
+// IsBrief reports whether the kernel may keep the node's name and attributes for a tick of its clock.
+func (n *Node) IsBrief() bool { return n.synth != nil && n.synth.Traits().Brief }
 
 // Synthesise returns the node of s by the name dir/name, with one reference more. Where the name leads to the
 // same already, s is gone.

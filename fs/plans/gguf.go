@@ -26,7 +26,7 @@ func GGUF(sources []*Source, names []string, of *llamacpp.Folder, to formats.DTy
 	}
 	m, err := llamacpp.Convert(of, to)
 	if err != nil {
-		return nil, none("%v. llama.cpp's convert_hf_to_gguf.py may know more", err)
+		return nil, refusedGGUF(err)
 	}
 	entries := make([]gguf.Entry, len(m.Tensors))
 	for i := range m.Tensors {
@@ -48,6 +48,18 @@ func GGUF(sources []*Source, names []string, of *llamacpp.Folder, to formats.DTy
 		p.add(gguf.Pad(n)-n, zeros{})
 	}
 	return p, nil
+}
+
+func refusedGGUF(err error) error {
+	return none("%v. llama.cpp's convert_hf_to_gguf.py may know more", err)
+}
+
+// GGUFRefused is why GGUF makes no plan of a folder whose config.json says this; nil: the rest decides.
+func GGUFRefused(path string, config []byte) error {
+	if err := llamacpp.Refusal(path, config); err != nil {
+		return refusedGGUF(err)
+	}
+	return nil
 }
 
 // converted is the tensor of a GGUF file.

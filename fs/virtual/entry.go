@@ -50,6 +50,8 @@ type entry struct {
 	loser *Loser    // a file that a remote has; see conflictDir
 	patch *inspect.Patch
 
+	// brief: who finds it finds the same, so that the kernel may keep it for a tick of its clock.
+	brief bool
 	// sight says who finds it.
 	sight sight
 	// stat describes it: owner, times, and the permissions and S_IFMT bits of Mode. nil: as src, without the
@@ -103,7 +105,7 @@ func (n *synthetic) Key() any { return n.key }
 // Traits are those of a virtual file.
 func (n *synthetic) Traits() names.Traits {
 	return names.Traits{
-		View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil,
+		View: n.view != nil, Virtual: true, Fixed: n.fixed, Query: n.query != nil, Brief: n.brief,
 		Passing: n.query != nil || n.set != nil || n.data != nil || n.loser != nil || n.patch != nil,
 	}
 }

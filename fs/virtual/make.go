@@ -154,7 +154,7 @@ type makeRoot struct {
 	how making
 }
 
-func (d makeRoot) entry(*Virtual) entry { return entry{dir: d, key: d} }
+func (d makeRoot) entry(*Virtual) entry { return entry{dir: d, key: d, brief: true} }
 
 func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
 	at := path.Join(d.at, name)

@@ -85,8 +85,17 @@ func (v *Virtual) modelFiles(c *tree.Asker, dir *names.Node, how *making) (of []
 	})
 }
 
-// makeGGUF makes the plan of a file that is made of a model's folder, whose files modelFiles found.
+// makeGGUF makes the plan of a file that is made of a model's folder, whose files modelFiles found. It reads
+// the config first: in most folders that is all.
 func (w *computed) makeGGUF() (*plans.Plan, error) {
+	config := slices.IndexFunc(w.of, func(o *operand) bool { return o.as == llamacpp.Config })
+	said, err := w.of[config].all(llamacpp.MaxFile)
+	if err == nil {
+		err = plans.GGUFRefused(w.how.folder, said)
+	}
+	if err != nil {
+		return nil, err
+	}
 	parts := slices.IndexFunc(w.of, func(o *operand) bool { return !llamacpp.IsPart(o.as) })
 	sources, names, err := w.sources(w.of[:parts])
 	if err != nil {
@@ -98,6 +107,9 @@ func (w *computed) makeGGUF() (*plans.Plan, error) {
 		if beside += o.size; beside > maxBeside {
 			return nil, fmt.Errorf("%w: the files beside its weights have more than %d bytes", plans.ErrNone,
 				maxBeside)
+		}
+		if of.Files[o.as] = said; o.as == llamacpp.Config {
+			continue
 		}
 		if of.Files[o.as], err = o.all(llamacpp.MaxFile); err != nil {
 			return nil, err

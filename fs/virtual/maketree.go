@@ -19,7 +19,8 @@ import (
 	"ckptfs/fs/virtual/ways"
 )
 
-// makeTree is a folder of the tree as it is shown below a way of .ckptfs/make.
+// makeTree is a folder of the tree as it is shown below a way of .ckptfs/make. It is what its path leads to
+// now: so the kernel may keep its name for a tick of its clock.
 type makeTree struct {
 	how making
 	at  string // the path of the way below .ckptfs/make
@@ -28,9 +29,29 @@ type makeTree struct {
 }
 
 // entry takes src's reference.
-func (d makeTree) entry() entry { return entry{dir: d, key: d, src: d.src} }
+func (d makeTree) entry() entry { return entry{dir: d, key: d, src: d.src, brief: true} }
+
+// now is the folder that the path leads to, with one reference to its src more.
+func (d makeTree) now(v *Virtual) (makeTree, error) {
+	if !d.src.Dead() && d.src.Path() == d.rel {
+		d.src.Pin()
+		return d, nil
+	}
+	n, err := v.o.Names.Resolve(d.rel)
+	if err == nil && !n.IsDir() {
+		n.Unpin()
+		err = unix.ENOENT
+	}
+	d.src = n
+	return d, err
+}
 
 func (d makeTree) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
+	d, err := d.now(v)
+	if err != nil {
+		return entry{}, err
+	}
+	defer d.src.Unpin()
 	n, _, err := v.o.Names.Child(d.src, name)
 	if err == nil {
 		switch {
@@ -66,9 +87,13 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	}
 	_, several := d.how.several()
 	if named := strings.HasSuffix(name, view.Suffix); several || !named { // else its plan is looked for
+		if !named && v.others.has(o) {
+			return d.itself(o, name), nil
+		}
 		_, err = v.sourceOf(o)
 		switch {
 		case errors.Is(err, plans.ErrNone) && !named:
+			v.others.add(o)
 			return d.itself(o, name), nil
 		case err != nil:
 			o.drop()
@@ -215,17 +240,24 @@ func (v *Virtual) operandLinked(c *tree.Asker, dir *names.Node, name string) (*o
 	return v.operandSeen(c, byPath, o, err)
 }
 
-// itself is a link to a file of the tree. It takes the operand's reference.
+// itself is a link to a file of the tree. It takes the operand's reference. A link that everyone finds is
+// brief.
 func (d makeTree) itself(o *operand, name string) entry {
 	depth := 2 + len(strings.Split(path.Join(d.at, d.rel), "/")) // with .ckptfs/make
 	target := strings.Repeat("../", depth) + path.Join(d.rel, name)
+	a, err := o.n.Attr()
 	return entry{
-		key: target, src: o.n, sight: inPlace,
+		key: target, src: o.n, sight: inPlace, brief: err == nil && a.Mode&0o444 == 0o444,
 		link: func(*Virtual, *tree.Asker) (string, error) { return target, nil },
 	}
 }
 
 func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
+	d, err := d.now(v)
+	if err != nil {
+		return nil, err
+	}
+	defer d.src.Unpin()
 	real, err := d.src.ListQuietly()
 	if err != nil {
 		return nil, err

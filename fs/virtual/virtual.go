@@ -64,6 +64,11 @@
 //     as the caller. If the answer is ENOENT, or another node, it drops what it had. It keeps no ENOENT of a
 //     virtual name or of a view. Two callers who look up one name at once share one question, but the one
 //     who did not ask then asks again.
+//   - Names below make that everyone finds are brief: the folders of a path, and links to files that all may
+//     read. Programs that list ask for these thousands of times. The kernel keeps them, with their
+//     attributes, for one tick of its clock, 10 ms at most. Where a folder was moved meanwhile, a name in it
+//     is looked for where its path leads to by then (makeTree.now). So what may be late by a tick is that a
+//     folder or a link is gone, and the mode of a folder.
 //   - Permissions. The kernel checks the mode of each node (default_permissions), and asks for it each time.
 //     A folder has the mode of the folder of its sources, so that nobody gets further here than there. The
 //     mode of a fixed folder is kept. It is a constant, or it is the root's, which is asked for again when
@@ -101,7 +106,7 @@ import (
 type (
 	queryLock struct{} // query.mu: one name of .ckptfs/query, held while its answer is found
 	viewLock  struct{} // View.mu: the plan of a view; its source's File.mu comes after it
-	leafLock  struct{} // hiddenViews.mu, patches.mu, queries.mu, setView.mu, tensorIndex.mu, tensorIndexes.mu
+	leafLock  struct{} // hiddenViews.mu, otherFiles.mu, patches.mu, queries.mu, setView.mu, tensorIndex.mu, …
 )
 
 func (queryLock) Rank() (int, string) { return locks.Volume, "query.mu" }
@@ -143,6 +148,7 @@ type Virtual struct {
 	tensors tensorIndexes
 	factors *plans.Factors
 	patches patches
+	others  otherFiles
 
 	converting chan struct{} // room for who makes a plan of a model's folder
 }

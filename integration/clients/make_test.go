@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/integration/mounttest"
 )
 
@@ -111,4 +113,26 @@ func TestMakeMegatron(t *testing.T) {
 	m.Sync()
 	m.EvictAll()
 	mounttest.RunPython(t, "mcore.py", "again", m.Path())
+}
+
+// TestMakeFolderSwapped: the kernel keeps the folders of a path below .ckptfs/make, and links, for a moment.
+// Whoever opens a name right after a folder took another's place gets what is made of the new one.
+func TestMakeFolderSwapped(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	mounttest.RunPython(t, "make.py", "copy", m.Path())
+	old, next := m.Path("models/copied"), m.Path("models/next")
+	m.Must(os.Mkdir(next, 0o755))
+	m.Must(os.WriteFile(filepath.Join(next, "other.json"), []byte("{}"), 0o644))
+	made := m.Path(".ckptfs/make/cast/bf16/models/copied")
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(made, name))
+		return err == nil
+	}
+	for i := range 50 {
+		if swapped := i%2 == 1; has("other.json") != swapped || has("model.safetensors") == swapped {
+			t.Fatalf("after %d times another folder's files are there", i)
+		}
+		m.Must(unix.Renameat2(unix.AT_FDCWD, old, unix.AT_FDCWD, next, unix.RENAME_EXCHANGE))
+	}
 }

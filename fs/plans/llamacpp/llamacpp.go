@@ -122,6 +122,14 @@ type Tensor struct {
 	Data        []float32
 }
 
+// Refusal is why a folder whose config.json says this has no file, whatever else is in it; nil: the rest
+// decides. path is as in Folder.
+func Refusal(path string, config []byte) error {
+	c := converter{f: &Folder{Path: path, Files: map[string][]byte{fileConfig: config}},
+		read: make(map[string]*pyjson.Object)}
+	return c.configure()
+}
+
 // Convert says what the converter makes of a folder in a type, F32, F16 or BF16. Errors wrap ErrRefused.
 func Convert(f *Folder, to formats.DType) (*Model, error) {
 	c := converter{f: f, read: make(map[string]*pyjson.Object)}
