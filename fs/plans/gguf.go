@@ -71,8 +71,16 @@ func converted(sources []*Source, t *llamacpp.Tensor) (op, error) {
 		}
 		return literal(b), nil
 	}
+	if t.Experts != nil {
+		return stacked(sources, t)
+	}
 	s := sources[t.Part]
 	from := s.Layout.Tensors[t.Index]
+	if t.Half > 0 { // of the rows of each expert
+		rows, columns := t.Shape[1], t.Shape[2]
+		from.Shape, from.Stride = t.Shape, []int64{2 * rows * columns, columns, 1}
+		from.Offset += int64(t.Half-1) * rows * columns * int64(from.DType.Bits()/8)
+	}
 	if t.Heads > 0 { // rows 0 and d/2 of a head, then 1 and d/2+1, …
 		d := from.Shape[0] / t.Heads
 		columns := int64(1)
@@ -83,15 +91,38 @@ func converted(sources []*Source, t *llamacpp.Tensor) (op, error) {
 		from.Stride = []int64{d * columns, columns, d / 2 * columns, 1}
 	}
 	o, err := taken(t.Part, s, from)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case from.DType != t.DType:
-		return &cast{o, from.DType, t.DType, asNumPy}, nil
-	case t.DType == formats.BF16:
-		return quiet{o}, nil
 	}
-	return o, nil
+	return inType(o, from.DType, t.DType), nil
+}
+
+// inType is what gguf-py makes of numbers of a type, in another or the same.
+func inType(o op, from, to formats.DType) op {
+	switch {
+	case from != to:
+		return &cast{o, from, to, asNumPy}
+	case to == formats.BF16:
+		return quiet{o}
+	}
+	return o
+}
+
+// stacked are the weights of experts, one behind the other. They are of one type and shape.
+func stacked(sources []*Source, t *llamacpp.Tensor) (op, error) {
+	all := &chain{links: make([]link, 0, len(t.Experts))}
+	var from formats.DType
+	for _, at := range t.Experts {
+		s := sources[at.Part]
+		x := s.Layout.Tensors[at.Index]
+		o, err := taken(at.Part, s, x)
+		if err != nil {
+			return nil, err
+		}
+		from = x.DType
+		all.links = append(all.links, link{o, x.NumBytes()})
+	}
+	return inType(all, from, t.DType), nil
 }
 
 // zeros are bytes between tensors.

@@ -104,7 +104,7 @@ func TestGGUF(t *testing.T) {
 
 // What is not known to the byte is refused, by the name of its file.
 func TestGGUFRefused(t *testing.T) {
-	model := hubModels(t)[1]
+	mixture, model := hubModels(t)[1], hubModels(t)[2]
 	edit := func(file, from, to string) func(*hubModel) {
 		return func(f *hubModel) {
 			if !strings.Contains(f.Files[file], from) {
@@ -120,6 +120,19 @@ func TestGGUFRefused(t *testing.T) {
 	}
 	one := func(name string, d formats.DType, shape ...int64) spec {
 		return spec{Entry: safetensors.Entry{Name: name, DType: d, Shape: shape}, pattern: "bits"}
+	}
+	experts := func(change func(*hubModel)) func(*hubModel) {
+		return func(f *hubModel) {
+			*f = mixture
+			f.Files, f.Parts = maps.Clone(f.Files), maps.Clone(f.Parts)
+			change(f)
+		}
+	}
+	as := func(name string, i int, d formats.DType, shape ...int64) func(*hubModel) {
+		return func(f *hubModel) {
+			f.Parts[name] = slices.Clone(f.Parts[name])
+			f.Parts[name][i].DType, f.Parts[name][i].Shape = d, shape
+		}
 	}
 	for name, c := range map[string]struct {
 		change func(*hubModel)
@@ -149,12 +162,24 @@ func TestGGUFRefused(t *testing.T) {
 		"added tokens":        {put("added_tokens.json", `{"a": -1}`), "added_tokens.json"},
 		"chat templates": {put("tokenizer_config.json",
 			`{"chat_template": [{"name": "a", "template": ""}, {"name": "b", "template": ""}]}`), "no fixed order"},
-		"quantised by others": {put("hf_quant_config.json", "{}"), "hf_quant_config.json"},
-		"an unknown tensor":   {part("model.safetensors", one("model.layers.0.mlp.experts.weight", "F32", 2)), "experts"},
-		"one layer too many":  {part("model.safetensors", one("model.layers.1.mlp.up_proj.weight", "F32", 2, 2)), "layers.1"},
-		"integers":            {part("model.safetensors", one("lm_head.bias", "I32", 2)), "lm_head.bias"},
-		"odd heads":           {part("model.safetensors", one("model.layers.0.self_attn.q_proj.bias", "F32", 6)), "q_proj"},
-		"a tensor twice":      {part("model-2.safetensors", one("model.norm.weight", "F32", 64)), "another file"},
+		"quantised by others":       {put("hf_quant_config.json", "{}"), "hf_quant_config.json"},
+		"an unknown tensor":         {part("model.safetensors", one("model.layers.0.mlp.experts.weight", "F32", 2)), "experts"},
+		"one layer too many":        {part("model.safetensors", one("model.layers.1.mlp.up_proj.weight", "F32", 2, 2)), "layers.1"},
+		"integers":                  {part("model.safetensors", one("lm_head.bias", "I32", 2)), "lm_head.bias"},
+		"odd heads":                 {part("model.safetensors", one("model.layers.0.self_attn.q_proj.bias", "F32", 6)), "q_proj"},
+		"labels":                    {config(`"id2label": {"x": "y"}`), `"x" is no number`},
+		"labels of numbers":         {config(`"id2label": {"0": 1}`), "id2label"},
+		"a tensor twice":            {part("model-2.safetensors", one("model.norm.weight", "F32", 64)), "another file"},
+		"experts of both names":     {experts(edit("config.json", "{", `{"num_experts": 11,`)), "num_experts"},
+		"a width of experts":        {experts(config(`"moe_intermediate_size": 7`)), "moe_intermediate_size"},
+		"no experts at a time":      {experts(edit("config.json", "num_experts_per_tok", "x")), "num_experts_per_tok"},
+		"too many experts":          {experts(edit("config.json", "experts\": 11", "experts\": 1000000000")), "num_local_experts"},
+		"an expert is missing":      {experts(edit("config.json", "experts\": 11", "experts\": 12")), "experts of layer 0"},
+		"one expert too many":       {experts(edit("config.json", "experts\": 11", "experts\": 10")), "experts.10.w1"},
+		"an unknown expert":         {experts(part("model-1.safetensors", one("model.layers.0.block_sparse_moe.experts.0.w4.weight", "F32", 2, 2))), "w4"},
+		"an expert's bias":          {experts(part("model-1.safetensors", one("model.layers.0.block_sparse_moe.experts.0.w1.bias", "F32", 2))), "w1.bias"},
+		"experts of several types":  {experts(as("model-2.safetensors", 0, "F16", 32, 64)), "another type or shape"},
+		"experts of several shapes": {experts(as("model-2.safetensors", 0, "BF16", 31, 64)), "another type or shape"},
 	} {
 		f := model
 		f.Files, f.Parts = maps.Clone(f.Files), maps.Clone(f.Parts)

@@ -237,8 +237,58 @@ def qwen3(folder):
     qwen(folder, QWEN + [("<tool_call>", False), ("</tool_call>", False), ("<|fim_prefix|>", False)])
 
 
+def mixtral(folder):
+    """Experts in several files, as the hub has them: the config says what transformers has under other names."""
+    model(folder, "Mixtral", "bfloat16", shards=4, num_local_experts=4, num_experts_per_tok=2, vocab_size=600)
+    pieces(folder)
+    write(folder, "tokenizer_config.json", special())
+    config = json.load(open(os.path.join(folder, "config.json")))
+    config.pop("head_dim"), config.pop("rope_parameters")
+    write(folder, "config.json", config | {"rope_theta": 1e6, "num_local_experts": 4})
+
+
+def qwen2moe(folder):
+    model(folder, "Qwen2Moe", "float16", shards=3, vocab_size=151936, hidden_size=32, num_attention_heads=2,
+          num_key_value_heads=2, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=24,
+          shared_expert_intermediate_size=40, norm_topk_prob=True)
+    qwen(folder, QWEN)
+
+
+def qwen3moe(folder):
+    """Twelve experts: 10 comes before 2 by name."""
+    model(folder, "Qwen3Moe", "bfloat16", shards=2, vocab_size=151936, hidden_size=32, num_attention_heads=2,
+          num_key_value_heads=1, head_dim=32, num_experts=12, num_experts_per_tok=3, moe_intermediate_size=16,
+          tie_word_embeddings=True)
+    qwen(folder, QWEN)
+    config = json.load(open(os.path.join(folder, "config.json")))
+    write(folder, "config.json", config | {"num_experts": config.pop("num_local_experts"), "max_window_layers": 2,
+                                           "id2label": {"0": "LABEL_0", "1": "LABEL_1"}})
+
+
+def fused(folder):
+    """Experts as transformers has them in memory."""
+    import torch
+    from safetensors.torch import load_file, save_file
+    qwen3moe(folder)
+    for f in glob.glob(os.path.join(folder, "model*")):
+        if f.endswith(".json"):
+            os.remove(f)
+            continue
+        os.rename(f, f + ".old")
+    t = {}
+    for f in glob.glob(os.path.join(folder, "*.old")):
+        t.update(load_file(f))
+        os.remove(f)
+    for layer in range(2):
+        at = f"model.layers.{layer}.mlp.experts."
+        take = lambda e, w: t.pop(f"{at}{e}.{w}_proj.weight")
+        t[at + "gate_up_proj"] = torch.stack([torch.cat([take(e, "gate"), take(e, "up")]) for e in range(12)])
+        t[at + "down_proj"] = torch.stack([take(e, "down") for e in range(12)])
+    save_file(t, os.path.join(folder, "model.safetensors"))
+
+
 MODELS = {"llama": llama, "tied": tied, "mistral": mistral, "codellama": codellama, "llama3": llama3, "qwen2": qwen2,
-          "qwen3": qwen3}
+          "qwen3": qwen3, "mixtral": mixtral, "qwen2moe": qwen2moe, "qwen3moe": qwen3moe, "fused": fused}
 
 
 def models(folder, *names):

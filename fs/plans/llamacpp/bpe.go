@@ -26,7 +26,7 @@ var known = map[string]struct {
 	count int      // of tokens
 }{
 	"322adf143aa99d8739270ffaa8350dac3945ab990095d648ae1117e68dec14ca": {"llama-bpe", []string{"llama"}, 128000},
-	"a577405ffc533161b5a1148a82dc662c6f759ea7ff84334fe80de218fcd29123": {"qwen2", []string{"qwen2", "qwen3"}, 151643},
+	"a577405ffc533161b5a1148a82dc662c6f759ea7ff84334fe80de218fcd29123": {"qwen2", []string{"qwen2", "qwen3", "qwen2moe", "qwen3moe"}, 151643},
 }
 
 // pattern3 is how Llama 3 cuts a text.

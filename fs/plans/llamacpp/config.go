@@ -11,9 +11,11 @@ import (
 
 // config is what config.json says, as transformers loads it.
 type config struct {
-	architecture, arch                                     string
+	architecture, model, arch                              string
 	vocab, hidden, inner, layers, heads, keyHeads, context int64
 	headDim                                                int64 // 0: not said
+	rotated                                                int64 // of a head
+	experts, expertsUsed, expertInner, sharedInner         int64
 	epsilon                                                float32
 	rope                                                   *pyjson.Object
 }
@@ -25,6 +27,10 @@ var architectures = map[string]struct{ model, arch string }{
 	"MistralForCausalLM": {"mistral", "llama"},
 	"Qwen2ForCausalLM":   {"qwen2", "qwen2"},
 	"Qwen3ForCausalLM":   {"qwen3", "qwen3"},
+
+	"MixtralForCausalLM":  {"mixtral", "llama"},
+	"Qwen2MoeForCausalLM": {"qwen2_moe", "qwen2moe"},
+	"Qwen3MoeForCausalLM": {"qwen3_moe", "qwen3moe"},
 }
 
 // kind is what values a key of the config may have.
@@ -90,6 +96,7 @@ var keys = map[string]kind{
 	"use_sliding_window": kindBool, "max_window_layers": kindInt, "layer_types": kindTexts,
 	"quantization_config": kindNull, "output_attentions": kindBool, "_name_or_path": kindText,
 	"_attn_implementation_autoset": kindBool, "_commit_hash": kindText | kindNull,
+	"id2label": kindDict | kindNull, "label2id": kindDict | kindNull, "problem_type": kindNull,
 }
 
 // foreign are keys that mean something to the converter, or to transformers, which is not known here.
@@ -106,13 +113,34 @@ var foreign = strings.Fields(`
 	allow_global_per_layer_attribute_access attribute_map base_config_key base_model_ep_plan
 	base_model_fsdp_plan base_model_pp_plan base_model_tp_plan convert_rope_params_to_dict
 	default_config_fields default_rope_type default_theta dict_dtype_to_str extra_config_files extra_files
-	from_dict from_json_file from_pretrained get_config_dict get_mtp_config get_text_config id2label
+	from_dict from_json_file from_pretrained get_config_dict get_mtp_config get_text_config
 	ignore_keys_at_rope_validation is_custom_code is_heterogeneous is_remote_code keys_to_ignore_at_inference
-	label2id name_or_path nested_rope_parameter_keys num_labels per_layer_attributes problem_type push_to_hub
+	name_or_path nested_rope_parameter_keys num_labels per_layer_attributes push_to_hub
 	register_for_auto_class save_pretrained serialize_explicit_per_layer_config standardize_rope_params
 	sub_configs sub_configs_defaults to_dict to_diff_dict to_json_file to_json_string update update_from_string
 	use_return_dict validate validate_architecture validate_layer_type validate_output_attentions validate_rope
 	validate_token_ids`)
+
+// labels refuses what transformers does not take for the labels of a classifier. Else the converter does not
+// look at them.
+func labels(o *pyjson.Object) error {
+	for _, key := range []string{"id2label", "label2id"} {
+		v, _ := o.Get(key)
+		x, _ := v.(*pyjson.Object)
+		var kinds kind
+		for i := range x.Len() {
+			name, v := x.Key(i)
+			kinds |= kindOf(v)
+			if _, ok := below(name, math.MaxInt32); !ok && key == "id2label" {
+				return refuse(fileConfig, "%.64q is no number of a label", name)
+			}
+		}
+		if x.Len() > 0 && kinds != kindText && (kinds != kindInt || key == "id2label") {
+			return refuse(fileConfig, "%s has values of another kind", key)
+		}
+	}
+	return nil
+}
 
 // configure reads config.json.
 func (c *converter) configure() error {
@@ -124,9 +152,14 @@ func (c *converter) configure() error {
 		return refuse(fileConfig, "it is not there")
 	}
 	bad := func(format string, args ...any) error { return refuse(fileConfig, format, args...) }
+	model, _ := o.Get("model_type")
+	c.model, _ = model.(string)
 	for i := range o.Len() {
 		key, v := o.Key(i)
 		may, known := keys[key]
+		if _, has := expertKinds[c.model]; has && !known {
+			may, known = expertKeys[key]
+		}
 		switch {
 		case known && kindOf(v)&may == 0:
 			return bad("%s has a value of another kind", key)
@@ -141,7 +174,6 @@ func (c *converter) configure() error {
 	}
 	c.architecture = list[0].(string)
 	a, ok := architectures[c.architecture]
-	model, _ := o.Get("model_type")
 	if !ok || model != a.model {
 		return bad("the architecture %s of type %v is not converted here", c.architecture, model)
 	}
@@ -168,8 +200,11 @@ func (c *converter) configure() error {
 			return bad("a size or a number of heads or layers is missing")
 		}
 	}
-	if c.headDim == 0 && c.arch == "llama" {
-		c.headDim = c.hidden / c.heads
+	if c.rotated = c.headDim; c.rotated == 0 {
+		c.rotated = c.hidden / c.heads
+	}
+	if c.arch == "llama" && c.model != "mixtral" {
+		c.headDim = c.rotated
 	}
 	eps, _ := o.Get("rms_norm_eps")
 	n, _ := eps.(pyjson.Number)
@@ -192,6 +227,12 @@ func (c *converter) configure() error {
 			slices.ContainsFunc(list, func(x any) bool { return x != "full_attention" }) {
 			return bad("layers are of several types")
 		}
+	}
+	if err := labels(o); err != nil {
+		return err
+	}
+	if err := c.countExperts(o); err != nil {
+		return err
 	}
 	windows, _ := o.Get("use_sliding_window")
 	switch {
@@ -250,6 +291,9 @@ func (c *converter) rotate(o *pyjson.Object) error {
 		theta, ok := o.Get("rope_theta")
 		if !ok {
 			theta = pyjson.Number("10000.0")
+			if c.model == "mixtral" {
+				theta = pyjson.Number("1000000.0")
+			}
 		}
 		c.rope.Set("rope_theta", theta)
 	}
@@ -337,6 +381,10 @@ func (c *converter) parameters(to formats.DType) {
 	}
 	real("freq_base", "rope_theta")
 	c.set(c.arch+".attention.layer_norm_rms_epsilon", c.epsilon)
+	if c.experts != 0 {
+		whole("expert_count", c.experts)
+		whole("expert_used_count", c.expertsUsed)
+	}
 	if c.headDim != 0 {
 		whole("attention.key_length", c.headDim)
 		whole("attention.value_length", c.headDim)
@@ -345,6 +393,12 @@ func (c *converter) parameters(to formats.DType) {
 	c.set("general.file_type", types[to])
 	if c.arch == "llama" {
 		whole("vocab_size", c.vocab)
-		whole("rope.dimension_count", c.headDim)
+		whole("rope.dimension_count", c.rotated)
+	}
+	if c.expertInner != 0 {
+		whole("expert_feed_forward_length", c.expertInner)
+	}
+	if c.sharedInner != 0 {
+		whole("expert_shared_feed_forward_length", c.sharedInner)
 	}
 }

@@ -24,7 +24,8 @@ type about struct {
 
 // general sets the pairs general.*: those of the generation config, then those of the card, else of the
 // config's _name_or_path, else of the folder's name.
-func (c *converter) general(total int64) error {
+func (c *converter) general(n numbers) error {
+	total := n.total
 	if err := c.sampling(); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (c *converter) general(total int64) error {
 	}
 	a.fill(idOf(name, total))
 	if a.size == nil && total > 0 {
-		a.size = some(sizeLabel(total))
+		a.size = some(sizeLabel(n))
 	}
 	for _, x := range []struct {
 		key string

@@ -11,6 +11,9 @@
 //	LlamaForCausalLM, MistralForCausalLM     architecture llama
 //	Qwen2ForCausalLM                         architecture qwen2
 //	Qwen3ForCausalLM                         architecture qwen3
+//	MixtralForCausalLM                       architecture llama, with experts (experts.go)
+//	Qwen2MoeForCausalLM                      architecture qwen2moe
+//	Qwen3MoeForCausalLM                      architecture qwen3moe
 //
 // The weights are safetensors files of F32, F16 or BF16. The vocabulary is a SentencePiece model
 // (tokenizer.model), or the byte-level BPE (tokenizer.json) of Llama 3 or Qwen 2 with any tokens added
@@ -119,7 +122,9 @@ type Tensor struct {
 	gguf.Entry
 	Part, Index int   // which tensor of the folder it is; Index -1: it is Data
 	Heads       int64 // the rows of each of so many heads are permuted for rotary embeddings; 0: they are not
+	Half        int   // which half of the rows of each expert it is, 1 or 2; 0: all
 	Data        []float32
+	Experts     []Place // not nil: it is these tensors one behind the other
 }
 
 // Refusal is why a folder whose config.json says this has no file, whatever else is in it; nil: the rest
@@ -150,7 +155,7 @@ func Convert(f *Folder, to formats.DType) (*Model, error) {
 	}
 	c.set("general.architecture", c.arch)
 	c.set("general.type", "model")
-	if err := c.general(total(tensors)); err != nil {
+	if err := c.general(count(tensors)); err != nil {
 		return nil, err
 	}
 	c.parameters(to)
@@ -161,12 +166,23 @@ func Convert(f *Folder, to formats.DType) (*Model, error) {
 	return &Model{c.pairs, tensors}, nil
 }
 
-// total is how many numbers the tensors have.
-func total(tensors []Tensor) int64 {
-	n := int64(0)
+// numbers is how many numbers a model has.
+type numbers struct {
+	total   int64
+	active  int64 // of those of experts, those of one expert count
+	experts int64 // in a layer; 0: it has none
+}
+
+func count(tensors []Tensor) (n numbers) {
 	for i := range tensors {
 		t := formats.Tensor{DType: tensors[i].DType, Shape: tensors[i].Shape}
-		n += t.NumElements() // of files that are there
+		all := t.NumElements() // of files that are there
+		n.total += all
+		if strings.Contains(tensors[i].Name, "_exps.") {
+			n.experts = t.Shape[0]
+			all /= n.experts
+		}
+		n.active += all
 	}
 	return n
 }

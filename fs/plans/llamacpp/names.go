@@ -150,7 +150,14 @@ func title(s string) string {
 }
 
 // sizeLabel is how many numbers a model has, for people.
-func sizeLabel(total int64) string {
+func sizeLabel(n numbers) string {
+	if n.experts > 0 {
+		return strconv.FormatInt(n.experts, 10) + "x" + rounded(n.active)
+	}
+	return rounded(n.total)
+}
+
+func rounded(total int64) string {
 	x, unit := float64(total)*1e-3, "K"
 	switch {
 	case total > 1e12:

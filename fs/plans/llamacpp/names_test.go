@@ -27,7 +27,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for n, want := range sizes {
-		if got := sizeLabel(n); got != want {
+		if got := sizeLabel(numbers{total: n}); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}

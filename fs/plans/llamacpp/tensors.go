@@ -2,9 +2,9 @@ package llamacpp
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"ckptfs/formats"
@@ -39,12 +39,17 @@ func (c *converter) rename(name string) string {
 	}
 	rest, ok := strings.CutPrefix(stem, "model.layers.")
 	number, rest, _ := strings.Cut(rest, ".")
-	n, err := strconv.ParseInt(number, 10, 64)
+	_, is := below(number, c.layers)
 	to := renamedLayer[rest]
-	if strings.HasSuffix(to, "q_norm") || strings.HasSuffix(to, "k_norm") {
-		ok = ok && c.arch == "qwen3"
+	switch {
+	case strings.HasSuffix(to, "q_norm") || strings.HasSuffix(to, "k_norm"):
+		ok = ok && (c.arch == "qwen3" || c.arch == "qwen3moe")
+	case strings.HasPrefix(to, "ffn_") && to != "ffn_norm":
+		ok = ok && !strings.HasSuffix(c.arch, "moe") // which has no name for layers without experts
+	case to == "":
+		to = routed[c.model][rest]
 	}
-	if !ok || err != nil || strconv.FormatInt(n, 10) != number || n < 0 || n >= c.layers || to == "" {
+	if !ok || !is || to == "" {
 		return ""
 	}
 	return "blk." + number + "." + to + suffix
@@ -96,6 +101,7 @@ func (c *converter) tensors(to formats.DType) ([]Tensor, error) {
 		return nil, err
 	}
 	seen := make(map[string]bool)
+	experts := make(stacks)
 	for _, i := range of {
 		part := &c.f.Parts[i]
 		order := make([]int, len(part.Tensors))
@@ -114,6 +120,14 @@ func (c *converter) tensors(to formats.DType) ([]Tensor, error) {
 			if slices.ContainsFunc(leftOut, func(end string) bool { return strings.HasSuffix(t.Name, end) }) {
 				continue
 			}
+			all, ok, err := c.expert(experts, part.Name, t, Place{i, k}, to)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				out = append(out, all...)
+				continue
+			}
 			x, err := c.tensor(part.Name, t, to)
 			if err != nil {
 				return nil, err
@@ -121,6 +135,10 @@ func (c *converter) tensors(to formats.DType) ([]Tensor, error) {
 			x.Part, x.Index = i, k
 			out = append(out, x)
 		}
+	}
+	if len(experts) > 0 {
+		return nil, refuse("the folder", "it lacks weights of experts of layer %d, of which there are %d",
+			slices.Min(slices.Collect(maps.Keys(experts))), c.experts)
 	}
 	if weights != nil {
 		for i := range weights.Len() {
@@ -135,20 +153,31 @@ func (c *converter) tensors(to formats.DType) ([]Tensor, error) {
 	return out, nil
 }
 
+// inSingle are endings of the names of tensors that are in single precision.
+var inSingle = []string{"_norm.weight", ".bias", ".ffn_gate_inp.weight", ".ffn_gate_inp_shexp.weight"}
+
+// fit refuses a tensor of another type, or of none of these ranks.
+func (c *converter) fit(file string, t *formats.Tensor, ranks ...int) error {
+	switch {
+	case t.DType != formats.F32 && t.DType != formats.F16 && t.DType != formats.BF16:
+		return refuse(file, "tensor %.64q is of type %s, and not F32, F16 or BF16", t.Name, t.DType)
+	case !slices.Contains(ranks, len(t.Shape)) || t.NumElements() <= 0:
+		return refuse(file, "tensor %.64q has the shape %v", t.Name, t.Shape)
+	}
+	return nil
+}
+
 // tensor is what one tensor becomes.
 func (c *converter) tensor(file string, t *formats.Tensor, to formats.DType) (Tensor, error) {
 	name := c.rename(t.Name)
-	rank := len(t.Shape)
-	switch {
-	case name == "":
+	if name == "" {
 		return Tensor{}, refuse(file, "tensor %.64q is not known in a %s of %d layers", t.Name, c.architecture, c.layers)
-	case t.DType != formats.F32 && t.DType != formats.F16 && t.DType != formats.BF16:
-		return Tensor{}, refuse(file, "tensor %.64q is of type %s, and not F32, F16 or BF16", t.Name, t.DType)
-	case rank != 1 && rank != 2 || t.NumElements() <= 0:
-		return Tensor{}, refuse(file, "tensor %.64q has the shape %v", t.Name, t.Shape)
+	}
+	if err := c.fit(file, t, 1, 2); err != nil {
+		return Tensor{}, err
 	}
 	x := Tensor{Entry: gguf.Entry{Name: name, DType: to, Shape: t.Shape}}
-	if rank == 1 || strings.HasSuffix(name, "_norm.weight") {
+	if len(t.Shape) == 1 || slices.ContainsFunc(inSingle, func(end string) bool { return strings.HasSuffix(name, end) }) {
 		x.DType = formats.F32
 	}
 	if c.arch == "llama" {
@@ -174,7 +203,7 @@ func (c *converter) frequencies() ([]Tensor, error) {
 		return nil, nil
 	}
 	number := func(key string) float64 { n, _ := c.ropeNumber(key); return n.Float() }
-	base, dim := number("rope_theta"), c.headDim
+	base, dim := number("rope_theta"), c.rotated
 	if base != 500000 || !slices.Contains([]int64{16, 32, 64, 80, 128, 256}, dim) {
 		return nil, refuse(fileConfig, "factors of rotary embeddings of base %v for heads of %d are not computed here",
 			base, dim)

@@ -47,10 +47,13 @@ func (c *converter) vocabulary() error {
 			return refuse(fileTokenizing, "a HybridDNATokenizer is not converted here")
 		}
 	}
-	if c.has(filePieces) {
-		err = c.pieces(config)
-	} else {
+	switch {
+	case !c.has(filePieces):
 		err = c.bytePairs()
+	case strings.HasSuffix(c.arch, "moe"):
+		return refuse(filePieces, "the converter does not read it, and it is not known what transformers makes of it")
+	default:
+		err = c.pieces(config)
 	}
 	if err != nil || c.arch != "llama" {
 		return err

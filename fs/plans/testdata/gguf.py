@@ -29,6 +29,13 @@ def layers(n, hidden, inner, keys, dtype, kind, seed):
     return out
 
 
+def experts(layer, n, hidden, inner, dtype, kind, seed):
+    """The experts of a layer of Mixtral."""
+    at = f"model.layers.{layer}.block_sparse_moe."
+    return [[f"{at}experts.{x}.{w}.weight", dtype, [hidden, inner] if w == "w2" else [inner, hidden], kind, seed + 3 * x + i]
+            for x in range(n) for i, w in enumerate(["w1", "w2", "w3"])] + [[at + "gate.weight", dtype, [n, hidden], kind, seed - 1]]
+
+
 def config(**more):
     return json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 1024, "hidden_size": 64,
                        "intermediate_size": 96, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -64,6 +71,16 @@ MODELS = {
             "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}),
             "README.md": CARD, "added_tokens.json": '{"new": 9}',
             "tokenizer_config.json": '{"added_tokens_decoder": {"8": {"content": "\\u2581t", "special": false}, "3": {"content": "<c>", "special": true}}, "add_bos_token": true, "bos_token": "<s>"}'},
+    },
+    "Mixtral-11x7B": {  # the experts of a layer are in two files, and 10 comes before 2 by name
+        "parts": {"model-1.safetensors": embed("F16", "weights") + experts(0, 11, 64, 32, "BF16", "bits", 300)[:20] + experts(
+                      1, 11, 64, 32, "F32", "weights", 600)[30:],
+                  "model-2.safetensors": experts(0, 11, 64, 32, "BF16", "bits", 300)[20:] + experts(
+                      1, 11, 64, 32, "F32", "weights", 600)[:30]},
+        "files": {"config.json": config(
+            architectures=["MixtralForCausalLM"], model_type="mixtral", num_hidden_layers=2, num_local_experts=11, num_experts_per_tok=2,
+            router_aux_loss_coef=0.02, output_router_logits=False, sliding_window=None, rope_theta=1e6,
+            id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0})},
     },
 }
 
