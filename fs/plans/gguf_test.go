@@ -104,7 +104,7 @@ func TestGGUF(t *testing.T) {
 
 // What is not known to the byte is refused, by the name of its file.
 func TestGGUFRefused(t *testing.T) {
-	mixture, model := hubModels(t)[1], hubModels(t)[2]
+	fallback, mixture, model := hubModels(t)[0], hubModels(t)[2], hubModels(t)[3]
 	edit := func(file, from, to string) func(*hubModel) {
 		return func(f *hubModel) {
 			if !strings.Contains(f.Files[file], from) {
@@ -121,13 +121,16 @@ func TestGGUFRefused(t *testing.T) {
 	one := func(name string, d formats.DType, shape ...int64) spec {
 		return spec{Entry: safetensors.Entry{Name: name, DType: d, Shape: shape}, pattern: "bits"}
 	}
-	experts := func(change func(*hubModel)) func(*hubModel) {
+	in := func(of hubModel, change func(*hubModel)) func(*hubModel) {
 		return func(f *hubModel) {
-			*f = mixture
+			*f = of
 			f.Files, f.Parts = maps.Clone(f.Files), maps.Clone(f.Parts)
 			change(f)
 		}
 	}
+	experts := func(change func(*hubModel)) func(*hubModel) { return in(mixture, change) }
+	tokens := func(from, to string) func(*hubModel) { return in(fallback, edit("tokenizer.json", from, to)) }
+	says := func(from, to string) func(*hubModel) { return in(fallback, edit("tokenizer_config.json", from, to)) }
 	as := func(name string, i int, d formats.DType, shape ...int64) func(*hubModel) {
 		return func(f *hubModel) {
 			f.Parts[name] = slices.Clone(f.Parts[name])
@@ -170,6 +173,34 @@ func TestGGUFRefused(t *testing.T) {
 		"labels":                    {config(`"id2label": {"x": "y"}`), `"x" is no number`},
 		"labels of numbers":         {config(`"id2label": {"0": 1}`), "id2label"},
 		"a tensor twice":            {part("model-2.safetensors", one("model.norm.weight", "F32", 64)), "another file"},
+		"no fallback":               {tokens(`"byte_fallback": true`, `"byte_fallback": false`), "vocabulary"},
+		"a fallback of Qwen":        {in(fallback, put("config.json", strings.NewReplacer("MistralFor", "Qwen2For", `"mistral"`, `"qwen2"`).Replace(fallback.Files["config.json"]))), "byte-level"},
+		"another version":           {tokens(`"1.0"`, `"2.0"`), "version 2.0"},
+		"truncation":                {tokens(`"truncation": null`, `"truncation": {}`), "truncation"},
+		"another normalizer":        {tokens(`"normalizer": null`, `"normalizer": {"type": "NFC"}`), "normalizer"},
+		"another pre-tokenizer":     {tokens(`"split": false`, `"split": true`), "pre-tokenizer"},
+		"another decoder":           {tokens(`"start": 1`, `"start": 2`), "decoder"},
+		"another post-processor":    {tokens(`"ids": [1]`, `"ids": []`), "post-processor"},
+		"a template of no token":    {tokens(`{"id": "<s>", "type_id"`, `{"id": "<t>", "type_id"`), "post-processor"},
+		"dropout":                   {tokens(`"dropout": null`, `"dropout": 0.5`), "dropout"},
+		"a merge of no token":       {tokens(`[["a", "b"]`, `[["a", "a"]`), "merge 0"},
+		"a merge of three":          {tokens(`[["a", "b"]`, `[["a", "b", "a"]`), "merge 0"},
+		"merges of two kinds":       {tokens(`["\u2581", "ab"]`, `"\u2581 ab"`), "merge 1"},
+		"a hole in the vocabulary":  {tokens(`"ab": 8`, `"ab": 80`), `"ab"`},
+		"two tokens of one id":      {tokens(`"ab": 8`, `"ab": 7`), `"ab"`},
+		"an id that is a float":     {tokens(`"ab": 8`, `"ab": 8.0`), `"ab"`},
+		"an added token far away":   {tokens(`"id": 10`, `"id": 1000000000`), "<|x|>"},
+		"an added token's other id": {tokens(`"id": 2,`, `"id": 3,`), "</s>"},
+		"an added token twice":      {tokens(`"<pad>"`, `"<|x|>"`), "<|x|>"},
+		"a token without flags":     {tokens(`"lstrip": false, `, ``), "lstrip"},
+		"a special token elsewhere": {says(`["b"]`, `["c"]`), "extra_special_tokens"},
+		"no unk_token":              {says(`"unk_token": "<unk>", `, ``), "unk_token"},
+		"another class":             {says(`LlamaTokenizer`, `GemmaTokenizer`), "GemmaTokenizer"},
+		"a token of its own":        {says(`"legacy"`, `"image_token": "b", "legacy"`), "image_token"},
+		"other added tokens":        {says(`"legacy"`, `"added_tokens_decoder": {"3": {"content": "b"}}, "legacy"`), "none of tokenizer.json"},
+		"other special tokens":      {in(fallback, put("special_tokens_map.json", `{"bos_token": "</s>"}`)), "bos_token is another"},
+		"other tokens in a file":    {in(fallback, put("added_tokens.json", `{"b": 6}`)), "none of tokenizer.json"},
+
 		"experts of both names":     {experts(edit("config.json", "{", `{"num_experts": 11,`)), "num_experts"},
 		"a width of experts":        {experts(config(`"moe_intermediate_size": 7`)), "moe_intermediate_size"},
 		"no experts at a time":      {experts(edit("config.json", "num_experts_per_tok", "x")), "num_experts_per_tok"},

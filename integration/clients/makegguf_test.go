@@ -72,7 +72,7 @@ func convert(t *testing.T, dir string, folders ...string) map[string][]byte {
 
 // fewModels are those that are converted unless CKPTFS_CLIENTS=all asks for all: the converter takes a
 // second for each file, and much longer for vocabularies of 130,000 tokens.
-var fewModels = []string{"llama", "tied", "mistral", "codellama", "qwen3", "mixtral"}
+var fewModels = []string{"llama", "tied", "mistral", "codellama", "qwen3", "mixtral", "resaved", "older"}
 
 // TestMakeGGUF: files below .ckptfs/make/gguf have the bytes that llama.cpp's converter writes, read and
 // mapped, whatever became of their sources, and take no space.

@@ -287,7 +287,44 @@ def fused(folder):
     save_file(t, os.path.join(folder, "model.safetensors"))
 
 
-MODELS = {"llama": llama, "tied": tied, "mistral": mistral, "codellama": codellama, "llama3": llama3, "qwen2": qwen2,
+def resaved(folder):
+    """A vocabulary of pieces as transformers saves it: without the pieces."""
+    import transformers
+    model(folder, "Llama", "bfloat16", vocab_size=616)
+    at = os.path.join(folder, "pieces")
+    os.makedirs(at)
+    pieces(at)
+    shutil.copy(os.path.join(folder, "config.json"), at)
+    write(at, "tokenizer_config.json", special({}, eos_token="</s>", unk_token="<unk>", chat_template="{{ messages }}"))
+    t = transformers.AutoTokenizer.from_pretrained(at)
+    shutil.rmtree(at)
+    t.add_tokens(["<|im_start|>", "hello", "\u2581a b"])
+    t.add_special_tokens({"pad_token": "<pad>"})
+    t.save_pretrained(folder)
+
+
+def older(folder):
+    """The same as transformers saved it before."""
+    resaved(folder)
+    model(folder, "Mistral", "float16", vocab_size=616, num_key_value_heads=1)
+    o = json.load(open(os.path.join(folder, "tokenizer.json")))
+    o["normalizer"] = {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+    o["pre_tokenizer"] = None
+    o["model"]["merges"] = [" ".join(m) for m in o["model"]["merges"]]
+    write(folder, "tokenizer.json", o)
+    as_token = lambda s, **more: {"content": s, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False} | more
+    named = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    write(folder, "tokenizer_config.json", {k: as_token(v, __type="AddedToken") for k, v in named.items()} | {
+        "add_bos_token": True, "add_eos_token": False, "clean_up_tokenization_spaces": False, "legacy": False,
+        "model_max_length": 1000000000000000019884624838656, "padding_side": "left", "sp_model_kwargs": {}, "tokenizer_class": "LlamaTokenizer",
+        "additional_special_tokens": ["<ctl>"], "added_tokens_decoder": {
+            str(t["id"]): {k: v for k, v in t.items() if k != "id"} for t in o["added_tokens"]}})
+    write(folder, "special_tokens_map.json", {k: as_token(v) for k, v in named.items()})
+    write(folder, "added_tokens.json", {t["content"]: t["id"] for t in o["added_tokens"] if t["id"] >= 600})
+
+
+MODELS = {"resaved": resaved, "older": older, "llama": llama, "tied": tied, "mistral": mistral, "codellama": codellama, "llama3": llama3, "qwen2": qwen2,
           "qwen3": qwen3, "mixtral": mixtral, "qwen2moe": qwen2moe, "qwen3moe": qwen3moe, "fused": fused}
 
 

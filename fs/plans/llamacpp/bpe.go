@@ -62,6 +62,9 @@ func (c *converter) bytePairs() error {
 	vocab, _ := v.(*pyjson.Object)
 	typ, _ := model.Get("type")
 	fallback, _ := model.Get("byte_fallback")
+	if c.arch == "llama" && isFallback(model) {
+		return c.fallback(o, model)
+	}
 	if typ != "BPE" || vocab == nil || fallback != nil && fallback != false {
 		return refuse(fileTokenizer, "its model is no byte-level BPE, and others are not converted here")
 	}

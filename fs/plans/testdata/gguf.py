@@ -58,6 +58,29 @@ def pieces():
     return base64.b64encode(out + field(2, b"\x18\x02")).decode()
 
 
+def fallback():
+    """A vocabulary as transformers saves it without its pieces."""
+    added = lambda i, s, special: {"id": i, "content": s, "single_word": False, "lstrip": False, "rstrip": False,
+                                   "normalized": not special, "special": special}
+    token = lambda s: {"SpecialToken": {"id": s, "type_id": 0}}
+    text = lambda s: {"Sequence": {"id": s, "type_id": 0}}
+    vocab = ["<unk>", "<s>", "</s>", "<0x0A>", "<0xfF>", "\u2581", "a", "b", "ab", "\u2581ab"]
+    return {"version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [added(0, "<unk>", True), added(1, "<s>", True), added(2, "</s>", True), added(10, "<|x|>", False),
+                             added(11, "<pad>", True)],
+            "normalizer": None,
+            "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False},
+            "post_processor": {"type": "TemplateProcessing", "single": [token("<s>"), text("A")],
+                               "pair": [token("<s>"), text("A"), token("<s>"), text("B")],
+                               "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
+            "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+                                                         {"type": "ByteFallback"}, {"type": "Fuse"},
+                                                         {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                      "fuse_unk": True, "byte_fallback": True, "ignore_merges": False, "vocab": {s: i for i, s in enumerate(vocab)},
+                      "merges": [["a", "b"], ["\u2581", "ab"]]}}
+
+
 embed = lambda dtype, kind: [["model.embed_tokens.weight", dtype, [1024, 64], kind, 0], ["model.norm.weight", dtype, [64], kind, 7]]
 CARD = "---\nlicense: [mit, other]\nmodel_name: A name\nbase_model:\n- a/b-7B-v2\n- name: x\n  doi: y\ntags: z\n---\n"
 MODELS = {
@@ -71,6 +94,13 @@ MODELS = {
             "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}),
             "README.md": CARD, "added_tokens.json": '{"new": 9}',
             "tokenizer_config.json": '{"added_tokens_decoder": {"8": {"content": "\\u2581t", "special": false}, "3": {"content": "<c>", "special": true}}, "add_bos_token": true, "bos_token": "<s>"}'},
+    },
+    "Fallback-1M": {
+        "parts": {"model.safetensors": [["model.norm.weight", "F32", [64], "weights", 1]]},
+        "files": {"config.json": config(architectures=["MistralForCausalLM"], model_type="mistral"),
+                  "tokenizer.json": json.dumps(fallback()), "tokenizer_config.json": json.dumps({
+                      "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": {"__type": "AddedToken", "content": "<pad>"},
+                      "extra_special_tokens": ["b"], "tokenizer_class": "LlamaTokenizer", "legacy": False})},
     },
     "Mixtral-11x7B": {  # the experts of a layer are in two files, and 10 comes before 2 by name
         "parts": {"model-1.safetensors": embed("F16", "weights") + experts(0, 11, 64, 32, "BF16", "bits", 300)[:20] + experts(
@@ -100,7 +130,7 @@ with tempfile.TemporaryDirectory() as tmp:
     for name, m in MODELS.items():
         folder = os.path.join(tmp, name)
         os.makedirs(folder)
-        m["binary"] = {"tokenizer.model": pieces()}
+        m["binary"] = {} if "tokenizer.json" in m["files"] else {"tokenizer.model": pieces()}
         for part, tensors in m["parts"].items():
             save_file(reference.source(tensors), os.path.join(folder, part))
         for f, text in m["files"].items():
