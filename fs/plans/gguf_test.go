@@ -173,7 +173,7 @@ func TestGGUFRefused(t *testing.T) {
 		"labels":                    {config(`"id2label": {"x": "y"}`), `"x" is no number`},
 		"labels of numbers":         {config(`"id2label": {"0": 1}`), "id2label"},
 		"a tensor twice":            {part("model-2.safetensors", one("model.norm.weight", "F32", 64)), "another file"},
-		"no fallback":               {tokens(`"byte_fallback": true`, `"byte_fallback": false`), "vocabulary"},
+		"no fallback":               {tokens(`"byte_fallback": true`, `"byte_fallback": false`), "decoder"},
 		"a fallback of Qwen":        {in(fallback, put("config.json", strings.NewReplacer("MistralFor", "Qwen2For", `"mistral"`, `"qwen2"`).Replace(fallback.Files["config.json"]))), "byte-level"},
 		"another version":           {tokens(`"1.0"`, `"2.0"`), "version 2.0"},
 		"truncation":                {tokens(`"truncation": null`, `"truncation": {}`), "truncation"},

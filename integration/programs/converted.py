@@ -324,7 +324,45 @@ def older(folder):
     write(folder, "added_tokens.json", {t["content"]: t["id"] for t in o["added_tokens"] if t["id"] >= 600})
 
 
-MODELS = {"resaved": resaved, "older": older, "llama": llama, "tied": tied, "mistral": mistral, "codellama": codellama, "llama3": llama3, "qwen2": qwen2,
+def begins(token, i):
+    """A post-processor that puts a token before a text."""
+    first = {"SpecialToken": {"id": token, "type_id": 0}}
+    text = lambda s, n: {"Sequence": {"id": s, "type_id": n}}
+    return {"type": "TemplateProcessing", "single": [first, text("A", 0)], "pair": [first, text("A", 0), first, text("B", 1)],
+            "special_tokens": {token: {"id": token, "ids": [i], "tokens": [token]}}}
+
+
+def distilled(folder, **config):
+    """The tokenizer of DeepSeek-R1-Distill-Qwen: Qwen's vocabulary with other tokens added."""
+    bar = "\uff5c"
+    extra = [(f"<{bar}end\u2581of\u2581sentence{bar}>", True), (f"<{bar}User{bar}>", False), (f"<{bar}Assistant{bar}>", False),
+             (f"<{bar}begin\u2581of\u2581sentence{bar}>", True), ("<|EOT|>", False), ("<think>", False), ("[INST\u2581\uff5c]", False)]
+    model(folder, "Qwen2", "bfloat16", **dict(vocab_size=151936, hidden_size=32, num_attention_heads=2, num_key_value_heads=1,
+                                              tie_word_embeddings=True) | config)
+    tokens, merges = vocabulary("qwen2")
+    byte_pairs(folder, tokens[:151643], merges, [added(151643 + i, t, s) for i, (t, s) in enumerate(extra)],
+               LLAMA3.replace("{1,3}", ""), begins(extra[3][0], 151646), normalizer=None)
+    token = lambda s: {"__type": "AddedToken", "content": s, "lstrip": False, "normalized": True, "rstrip": False, "single_word": False}
+    write(folder, "tokenizer_config.json", {
+        "add_bos_token": True, "add_eos_token": False, "bos_token": token(extra[3][0]), "clean_up_tokenization_spaces": False,
+        "eos_token": token(extra[0][0]), "legacy": True, "model_max_length": 16384, "pad_token": token(extra[0][0]), "sp_model_kwargs": {},
+        "unk_token": None, "tokenizer_class": "LlamaTokenizerFast", "chat_template": "{{ z }}"})
+
+
+def distilled3(folder):
+    """The same beside a Qwen3, which transformers loads otherwise."""
+    distilled(folder)
+    model(folder, "Qwen3", "bfloat16", vocab_size=151936, hidden_size=32, num_attention_heads=2, num_key_value_heads=1, head_dim=32)
+
+
+def smaug(folder):
+    """Llama 3's vocabulary without a token before a text."""
+    llama3(folder)
+    o = json.load(open(os.path.join(folder, "tokenizer.json")))
+    write(folder, "tokenizer.json", o | {"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}})
+
+
+MODELS = {"distilled": distilled, "distilled3": distilled3, "smaug": smaug, "resaved": resaved, "older": older, "llama": llama, "tied": tied, "mistral": mistral, "codellama": codellama, "llama3": llama3, "qwen2": qwen2,
           "qwen3": qwen3, "mixtral": mixtral, "qwen2moe": qwen2moe, "qwen3moe": qwen3moe, "fused": fused}
 
 

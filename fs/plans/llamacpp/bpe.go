@@ -14,9 +14,9 @@ import (
 )
 
 // The converter finds a byte-level BPE's name, tokenizer.ggml.pre, by the tokens that a text becomes: of
-// these it has a table. Here the tokenizer is not run. Known are vocabularies with their merges, by a digest,
-// together with all of the tokenizer that has a say in how that text is cut. Such a tokenizer gives the
-// converter's name; any other is refused, also where it would be in the converter's table.
+// these it has a table. Here most tokenizers are not run. Known are vocabularies with their merges, by a
+// digest, together with all of the tokenizer that has a say in how that text is cut. Such a tokenizer gives the
+// converter's name. Any other is run on that text (byteLevel).
 
 // known are vocabularies: SHA-256 of the tokens in the order of their ids, a newline behind each, and then of
 // the merges.
@@ -68,6 +68,14 @@ func (c *converter) bytePairs() error {
 	if typ != "BPE" || vocab == nil || fallback != nil && fallback != false {
 		return refuse(fileTokenizer, "its model is no byte-level BPE, and others are not converted here")
 	}
+	if c.knownBPE(o, model, vocab) == nil {
+		return nil
+	}
+	return c.byteLevel(o, model)
+}
+
+// knownBPE sets the pairs of a known vocabulary.
+func (c *converter) knownBPE(o, model, vocab *pyjson.Object) (err error) {
 	s := special{types: specialTypes}
 	if s.merges, err = mergesOf(model); err != nil {
 		return err

@@ -32,6 +32,7 @@ var (
 		"sp_model_kwargs": kindDict, "spaces_between_special_tokens": kindBool, "is_local": kindBool,
 		"use_default_system_prompt": kindBool, "clean_up_tokenization_spaces": kindBool,
 		"split_special_tokens": kindBool, "local_files_only": kindBool, "added_tokens_decoder": kindDict,
+		"errors": kindText,
 	}
 	fallbackFile = map[string]kind{
 		"version": kindText, "truncation": kindNull, "padding": kindNull, "added_tokens": 0, "model": 0,
@@ -86,16 +87,23 @@ func (c *converter) fallback(o, model *pyjson.Object) error {
 		return err
 	}
 	base := len(tokens)
-	if tokens, err = c.alsoAdded(o, tokens, ids); err != nil {
+	if tokens, _, err = c.alsoAdded(o, tokens, ids); err != nil {
 		return err
 	}
 	const most = 100_000 // of a larger one transformers may change how it cuts text, and looks for that elsewhere
 	if len(tokens) > most {
 		return refuse(fileTokenizer, "it has %d tokens, more than %d", len(tokens), most)
 	}
-	named, err := c.specials(ids)
+	named, err := c.specials(ids, "bos_token", "eos_token", "unk_token") // for which classes have others
 	if err != nil {
 		return err
+	}
+	config, err := c.json(fileTokenizing)
+	if err != nil {
+		return err
+	}
+	if class, _ := config.Value("tokenizer_class").(string); !slices.Contains(fallbackClasses, class) {
+		return refuse(fileTokenizing, "the tokenizer_class %q is not converted here", class)
 	}
 	scores, types := make([]float32, len(tokens)), make([]int32, len(tokens))
 	for i, s := range tokens {
@@ -300,10 +308,12 @@ func mergeable(model *pyjson.Object, ids map[string]int64) error {
 }
 
 // alsoAdded are the tokens with those that are added to the model's, by their ids. It completes ids.
-func (c *converter) alsoAdded(o *pyjson.Object, tokens []string, ids map[string]int64) ([]string, error) {
+func (c *converter) alsoAdded(
+	o *pyjson.Object, tokens []string, ids map[string]int64,
+) ([]string, map[string]*pyjson.Object, error) {
 	list, ok := o.Value("added_tokens").(pyjson.Array)
 	if !ok {
-		return nil, refuse(fileTokenizer, "added_tokens is no list")
+		return nil, nil, refuse(fileTokenizer, "added_tokens is no list")
 	}
 	withID := maps.Clone(fallbackToken)
 	withID["id"] = kindInt
@@ -313,24 +323,24 @@ func (c *converter) alsoAdded(o *pyjson.Object, tokens []string, ids map[string]
 	for _, v := range list {
 		t, ok := v.(*pyjson.Object)
 		if !ok {
-			return nil, refuse(fileTokenizer, "an added token is no object")
+			return nil, nil, refuse(fileTokenizer, "an added token is no object")
 		}
 		if err := only(fileTokenizer, "an added token", t, withID, all...); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		content := t.Value("content").(string)
 		n := t.Value("id").(pyjson.Number)
 		id, is := below(string(n), int64(len(tokens))+1)
 		known, there := ids[content]
 		if !is || id <= last || content == "" || there && known != id || !there && id != int64(len(tokens)) {
-			return nil, refuse(fileTokenizer, "the added token %.64q has another's id, or one that does not follow", content)
+			return nil, nil, refuse(fileTokenizer, "the added token %.64q has another's id, or one that does not follow", content)
 		}
 		if last = id; !there {
 			tokens, ids[content] = append(tokens, content), id
 		}
 		added[content] = t
 	}
-	return tokens, c.saidOfAdded(added, ids)
+	return tokens, added, c.saidOfAdded(added, ids)
 }
 
 // saidOfAdded refuses files that say of added tokens what tokenizer.json does not.
@@ -366,18 +376,14 @@ func (c *converter) saidOfAdded(added map[string]*pyjson.Object, ids map[string]
 	return nil
 }
 
-// specials are the special tokens that the config names. All of them have ids.
-func (c *converter) specials(ids map[string]int64) (map[string]bool, error) {
+// specials are the special tokens that the config names, these at least. All of them have ids.
+func (c *converter) specials(ids map[string]int64, must ...string) (map[string]bool, error) {
 	config, err := c.json(fileTokenizing)
 	if err != nil {
 		return nil, err
 	}
-	err = only(fileTokenizing, "it", config, fallbackConfig, "tokenizer_class", "bos_token", "eos_token", "unk_token")
-	if err != nil {
+	if err := only(fileTokenizing, "it", config, fallbackConfig, append(must, "tokenizer_class")...); err != nil {
 		return nil, err
-	}
-	if class, _ := config.Value("tokenizer_class").(string); !slices.Contains(fallbackClasses, class) {
-		return nil, refuse(fileTokenizing, "the tokenizer_class %s is not converted here", class)
 	}
 	for _, key := range []string{"padding_side", "truncation_side"} {
 		if v, ok := config.Get(key); ok && v != "left" && v != "right" {

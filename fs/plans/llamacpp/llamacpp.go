@@ -16,8 +16,8 @@
 //	Qwen3MoeForCausalLM                      architecture qwen3moe
 //
 // The weights are safetensors files of F32, F16 or BF16. The vocabulary is a SentencePiece model
-// (tokenizer.model), what transformers has saved of one (fallback.go), or the byte-level BPE (tokenizer.json)
-// of Llama 3 or Qwen 2 with any tokens added (bpe.go).
+// (tokenizer.model), what transformers has saved of one (fallback.go), or a byte-level BPE (tokenizer.json):
+// that of Llama 3 or Qwen 2 with any tokens added (bpe.go), or another that the converter knows (bytelevel.go).
 //
 // # What is refused
 //
