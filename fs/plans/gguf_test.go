@@ -177,6 +177,8 @@ func TestGGUFRefused(t *testing.T) {
 		"a fallback of Qwen":        {in(fallback, put("config.json", strings.NewReplacer("MistralFor", "Qwen2For", `"mistral"`, `"qwen2"`).Replace(fallback.Files["config.json"]))), "byte-level"},
 		"another version":           {tokens(`"1.0"`, `"2.0"`), "version 2.0"},
 		"truncation":                {tokens(`"truncation": null`, `"truncation": {}`), "truncation"},
+		"a stride too long":         {tokens(`"truncation": null`, `"truncation": {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 8}`), "truncation"},
+		"padding":                   {tokens(`"padding": null`, `"padding": {"strategy": {"Fixed": 9}}`), "padding"},
 		"another normalizer":        {tokens(`"normalizer": null`, `"normalizer": {"type": "NFC"}`), "normalizer"},
 		"another pre-tokenizer":     {tokens(`"split": false`, `"split": true`), "pre-tokenizer"},
 		"another decoder":           {tokens(`"start": 1`, `"start": 2`), "decoder"},

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -61,6 +62,9 @@ func (c *converter) byteLevel(o, model *pyjson.Object) error {
 		return err
 	}
 	cut, ignoreMerges, err := levelParts(o, model, asQwen)
+	if err == nil {
+		err = c.limits(o)
+	}
 	if err != nil {
 		return err
 	}
@@ -74,6 +78,10 @@ func (c *converter) byteLevel(o, model *pyjson.Object) error {
 	s := special{types: specialTypes}
 	if s.merges, err = mergesOf(model); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(s.merges, func(m string) bool { return strings.Count(m, " ") != 1 }) ||
+		spaced(model.Value("merges").(pyjson.Array)) {
+		return refuse(fileTokenizer, "a token of its merges has a space")
 	}
 	b := bpe{ids: ids, ignoreMerges: ignoreMerges && !asQwen}
 	b.take(s.merges, cut)
@@ -121,6 +129,19 @@ func (c *converter) byteLevel(o, model *pyjson.Object) error {
 		return err
 	}
 	return c.add(&s)
+}
+
+// spaced reports whether a token of some merges has a space, which mergesOf does not leave as it is.
+func spaced(merges pyjson.Array) bool {
+	for _, v := range merges {
+		pair, _ := v.(pyjson.Array)
+		for _, x := range pair {
+			if s, _ := x.(string); strings.Contains(s, " ") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // loadedAs reports whether transformers loads the tokenizer as a Qwen2Tokenizer. Else it does so as it is.
@@ -291,7 +312,7 @@ func around(v any) (first, last []int64) {
 // plainSpecials refuses added tokens that may be in the text, or are not decoded as themselves, and special
 // tokens that are none of those.
 func (c *converter) plainSpecials(added map[string]*pyjson.Object, ids map[string]int64, asQwen bool) error {
-	for content := range added {
+	for _, content := range slices.Sorted(maps.Keys(added)) { // the reason is the same at each lookup
 		outside := strings.IndexFunc(content, func(r rune) bool { return r > 0x143 }) >= 0
 		odd := func(r rune) bool {
 			return r <= ' ' || r == 0x7f || r > '~' && !outside || r == '\u00a0' || r == '\ufffd'
@@ -308,7 +329,7 @@ func (c *converter) plainSpecials(added map[string]*pyjson.Object, ids map[strin
 	if err != nil {
 		return err
 	}
-	for s := range named {
+	for _, s := range slices.Sorted(maps.Keys(named)) {
 		if t := added[s]; t.Value("special") != true {
 			return refuse(fileTokenizing, "%.64q is no special token of %s", s, fileTokenizer)
 		}

@@ -1,7 +1,6 @@
 package llamacpp
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -35,7 +34,7 @@ var (
 		"errors": kindText,
 	}
 	fallbackFile = map[string]kind{
-		"version": kindText, "truncation": kindNull, "padding": kindNull, "added_tokens": 0, "model": 0,
+		"version": kindText, "truncation": kindDict | kindNull, "padding": kindDict | kindNull, "added_tokens": 0, "model": 0,
 		"normalizer": kindDict | kindNull, "pre_tokenizer": kindDict | kindNull,
 		"post_processor": kindDict | kindNull, "decoder": kindDict,
 	}
@@ -76,7 +75,11 @@ func (c *converter) fallback(o, model *pyjson.Object) error {
 	if c.has(fileTekken) {
 		return refuse(fileTekken, "it is not known what transformers makes of it")
 	}
-	if err := loadable(o, model); err != nil {
+	err := loadable(o, model)
+	if err == nil {
+		err = c.limits(o)
+	}
+	if err != nil {
 		return err
 	}
 	tokens, ids, err := vocabOf(model.Value("vocab").(*pyjson.Object))
@@ -167,6 +170,39 @@ func loadable(o, model *pyjson.Object) error {
 		return refuse(fileTokenizer, "its decoder is not one of Llama 2's")
 	}
 	return template(o.Value("post_processor"))
+}
+
+// limits refuses what a tokenizer says of the length of texts, if transformers may not load it, or takes a
+// special token of it. Else it does not count.
+func (c *converter) limits(o *pyjson.Object) error {
+	size := func(v any) (int64, bool) { n, _ := v.(pyjson.Number); return below(string(n), 1<<31) }
+	side := func(v any) bool { return v == "Left" || v == "Right" }
+	if t, _ := o.Value("truncation").(*pyjson.Object); t != nil {
+		most, ok := size(t.Value("max_length"))
+		stride, is := size(t.Value("stride"))
+		strategy, _ := t.Value("strategy").(string)
+		if !ok || !is || stride >= most || t.Len() != 4 || !side(t.Value("direction")) ||
+			!slices.Contains([]string{"LongestFirst", "OnlyFirst", "OnlySecond"}, strategy) {
+			return refuse(fileTokenizer, "its truncation is not known here")
+		}
+	}
+	if p, _ := o.Value("padding").(*pyjson.Object); p != nil {
+		_, ok := size(p.Value("pad_id"))
+		_, is := size(p.Value("pad_type_id"))
+		_, token := p.Value("pad_token").(string)
+		if _, all := p.Get("pad_to_multiple_of"); !ok || !is || !token || !all || p.Value("pad_to_multiple_of") != nil ||
+			p.Len() != 6 || p.Value("strategy") != "BatchLongest" || !side(p.Value("direction")) {
+			return refuse(fileTokenizer, "its padding is not known here")
+		}
+		config, err := c.json(fileTokenizing)
+		if err != nil {
+			return err
+		}
+		if _, ok := config.Get("pad_token"); !ok {
+			return refuse(fileTokenizing, "it has no pad_token, and %s pads", fileTokenizer)
+		}
+	}
+	return nil
 }
 
 // matches reports whether a value is one of these, which are JSON or nil.
@@ -302,153 +338,6 @@ func mergeable(model *pyjson.Object, ids map[string]int64) error {
 		}
 		if !ok {
 			return refuse(fileTokenizer, "merge %d is not of two tokens to a third", i)
-		}
-	}
-	return nil
-}
-
-// alsoAdded are the tokens with those that are added to the model's, by their ids. It completes ids.
-func (c *converter) alsoAdded(
-	o *pyjson.Object, tokens []string, ids map[string]int64,
-) ([]string, map[string]*pyjson.Object, error) {
-	list, ok := o.Value("added_tokens").(pyjson.Array)
-	if !ok {
-		return nil, nil, refuse(fileTokenizer, "added_tokens is no list")
-	}
-	withID := maps.Clone(fallbackToken)
-	withID["id"] = kindInt
-	all := slices.Collect(maps.Keys(withID))
-	added := make(map[string]*pyjson.Object)
-	last := int64(-1)
-	for _, v := range list {
-		t, ok := v.(*pyjson.Object)
-		if !ok {
-			return nil, nil, refuse(fileTokenizer, "an added token is no object")
-		}
-		if err := only(fileTokenizer, "an added token", t, withID, all...); err != nil {
-			return nil, nil, err
-		}
-		content := t.Value("content").(string)
-		n := t.Value("id").(pyjson.Number)
-		id, is := below(string(n), int64(len(tokens))+1)
-		known, there := ids[content]
-		if !is || id <= last || content == "" || there && known != id || !there && id != int64(len(tokens)) {
-			return nil, nil, refuse(fileTokenizer, "the added token %.64q has another's id, or one that does not follow", content)
-		}
-		if last = id; !there {
-			tokens, ids[content] = append(tokens, content), id
-		}
-		added[content] = t
-	}
-	return tokens, added, c.saidOfAdded(added, ids)
-}
-
-// saidOfAdded refuses files that say of added tokens what tokenizer.json does not.
-func (c *converter) saidOfAdded(added map[string]*pyjson.Object, ids map[string]int64) error {
-	config, err := c.json(fileTokenizing)
-	if err != nil {
-		return err
-	}
-	decoder, _ := config.Value("added_tokens_decoder").(*pyjson.Object)
-	for i := range decoder.Len() {
-		key, v := decoder.Key(i)
-		t, _ := v.(*pyjson.Object)
-		content, _ := t.Value("content").(string)
-		id, ok := below(key, 1<<31)
-		if err := only(fileTokenizing, "an added token", t, fallbackToken, "content"); err != nil {
-			return err
-		}
-		if !ok || added[content] == nil || ids[content] != id {
-			return refuse(fileTokenizing, "the added token %.64q is none of %s", content, fileTokenizer)
-		}
-	}
-	more, err := c.json(fileAdded)
-	if err != nil {
-		return err
-	}
-	for i := range more.Len() {
-		key, v := more.Key(i)
-		n, _ := v.(pyjson.Number)
-		if id, ok := below(string(n), 1<<31); !ok || added[key] == nil || ids[key] != id {
-			return refuse(fileAdded, "the added token %.64q is none of %s", key, fileTokenizer)
-		}
-	}
-	return nil
-}
-
-// specials are the special tokens that the config names, these at least. All of them have ids.
-func (c *converter) specials(ids map[string]int64, must ...string) (map[string]bool, error) {
-	config, err := c.json(fileTokenizing)
-	if err != nil {
-		return nil, err
-	}
-	if err := only(fileTokenizing, "it", config, fallbackConfig, append(must, "tokenizer_class")...); err != nil {
-		return nil, err
-	}
-	for _, key := range []string{"padding_side", "truncation_side"} {
-		if v, ok := config.Get(key); ok && v != "left" && v != "right" {
-			return nil, refuse(fileTokenizing, "%s is %v", key, v)
-		}
-	}
-	out := make(map[string]bool)
-	say := func(key string, v any) error {
-		s, ok := v.(string)
-		if o, is := v.(*pyjson.Object); is && o.Value("__type") == "AddedToken" {
-			may := maps.Clone(fallbackToken)
-			may["__type"] = kindText
-			if err := only(fileTokenizing, key, o, may, "content"); err != nil {
-				return err
-			}
-			s, ok = o.Value("content").(string), true
-		}
-		if _, is := ids[s]; !ok || !is {
-			return refuse(fileTokenizing, "%s is no token of %s", key, fileTokenizer)
-		}
-		out[s] = true
-		return nil
-	}
-	lists := 0
-	for i := range config.Len() {
-		key, v := config.Key(i)
-		list, is := v.(pyjson.Array)
-		switch {
-		case v == nil:
-		case slices.Contains(namedTokens, key):
-			if err := say(key, v); err != nil {
-				return nil, err
-			}
-		case key == "additional_special_tokens", key == "extra_special_tokens":
-			if lists++; !is || lists > 1 {
-				return nil, refuse(fileTokenizing, "its lists of special tokens are several, or none")
-			}
-			for _, v := range list {
-				if err := say(key, v); err != nil {
-					return nil, err
-				}
-			}
-		}
-	}
-	return out, c.sameSpecials(config)
-}
-
-// sameSpecials refuses a list of special tokens beside the config that says something else. Where the config
-// has the added tokens it is not read.
-func (c *converter) sameSpecials(config *pyjson.Object) error {
-	o, err := c.json(fileSpecial)
-	if _, ok := config.Get("added_tokens_decoder"); ok || err != nil {
-		return err
-	}
-	for i := range o.Len() {
-		key, v := o.Key(i)
-		if t, is := v.(*pyjson.Object); is && only(fileSpecial, key, t, fallbackToken, "content") == nil {
-			v = t.Value("content")
-		}
-		was, ok := config.Get(key)
-		if t, is := was.(*pyjson.Object); is { // that is known to be one
-			was = t.Value("content")
-		}
-		if _, is := v.(string); !ok || !is || was != v || !slices.Contains(namedTokens, key) {
-			return refuse(fileSpecial, "%s is another in %s", key, fileTokenizing)
 		}
 	}
 	return nil
