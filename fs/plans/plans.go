@@ -37,7 +37,7 @@ import (
 )
 
 // Version is that of the bytes that plans make. It changes where a plan of the same sources makes others.
-const Version = 1
+const Version = 2
 
 // ErrNone: there is no such file. The error that wraps it says why, for people.
 var ErrNone = errors.New("cannot be made")
