@@ -35,7 +35,7 @@ const (
 )
 
 // cuts are how many bytes of checkText each part has, by the pattern, or by the type of the pre-tokenizer.
-// testdata/gguf.py of package plans says what the library tokenizers makes of it.
+// testdata/bpe.py asks the library tokenizers what it makes of the text by each.
 var cuts = map[string]string{
 	pattern3: `34 4 2 6 1 15 2 8 7 13 1 4 9 1 1 1 2 1 3 1 3 1 1 3 2 1 3 3 1 3 3 1 1 3 3 2 1 1 1 1 1 1 2 1 1 1
 		3 1 4 6 6 6 6 9 6 4 2 20 3 3 1 3 3 14 9 5 19 36 2 3 5 2 4 3 2 6 1 2 2 4 5 1 2 1 4 5 2 3 5 3 1 2

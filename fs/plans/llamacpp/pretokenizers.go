@@ -1,7 +1,8 @@
 package llamacpp
 
 // preTokenizers are the names that the converter has for byte-level BPEs: by the SHA-256 of the tokens that a
-// text becomes, as Python prints a list of their ids.
+// text becomes, as Python prints a list of their ids. They are those of get_vocab_base_pre in its
+// conversion/base.py.
 var preTokenizers = map[string]string{
 	"b0a6b1c0bd5998ebd9df08611efde34a4ff03faed45ae09c43e6b31ebd4b94cf": "a.x-4.0",
 	"49fc0303c9e0d2c2c565c510f64b2d9b271276acdcdadff733249eda9f7d59df": "afmoe",
