@@ -16,6 +16,7 @@ import (
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
 	"ckptfs/fs/view"
+	"ckptfs/fs/virtual/patches"
 )
 
 // sinceRoot is .ckptfs/since:
@@ -116,7 +117,8 @@ func (from sinceStep) lookup(ctx context.Context, v *Virtual, c *tree.Asker, nam
 		}
 	}
 	make := func() (*inspect.Patch, error) { return v.o.Since(ctx, at(from.step), at(to)) }
-	p, err := v.patches.find(ctx, patchKey{sinceKey(from), to, filesOf(a), filesOf(b)}, make)
+	p, err := v.patches.Find(ctx, patches.Key{Run: from.run, From: from.step, To: to,
+		FilesFrom: filesOf(a), FilesTo: filesOf(b)}, make)
 	if err != nil {
 		return entry{}, unpatched(err)
 	}

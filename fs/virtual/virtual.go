@@ -100,13 +100,14 @@ import (
 	"ckptfs/fs/plans"
 	"ckptfs/fs/steps"
 	"ckptfs/fs/tree"
+	"ckptfs/fs/virtual/patches"
 )
 
 // The locks of this package, in the order in which they may be taken. The leaves come after all others of fs.
 type (
 	queryLock struct{} // query.mu: one name of .ckptfs/query, held while its answer is found
 	viewLock  struct{} // View.mu: the plan of a view; its source's File.mu comes after it
-	leafLock  struct{} // hiddenViews.mu, otherFiles.mu, patches.mu, queries.mu, setView.mu, tensorIndex.mu, …
+	leafLock  struct{} // hiddenViews.mu, otherFiles.mu, queries.mu, setView.mu, tensorIndex.mu, …
 )
 
 func (queryLock) Rank() (int, string) { return locks.Volume, "query.mu" }
@@ -147,7 +148,7 @@ type Virtual struct {
 	queries queries
 	tensors tensorIndexes
 	factors *plans.Factors
-	patches patches
+	patches patches.Kept
 	others  otherFiles
 
 	converting chan struct{} // room for who makes a plan of a model's folder
@@ -167,7 +168,7 @@ func New(o Options) *Virtual {
 func (v *Virtual) Close() {
 	v.queries.drop()
 	v.tensors.drop()
-	v.patches.drop(func(keptPatch) bool { return true })
+	v.patches.Close()
 }
 
 // Kind is a folder in .ckptfs.

@@ -1,4 +1,6 @@
-package virtual
+// Package patches keeps the patches from step to step that were asked for last, the files below
+// .ckptfs/since.
+package patches
 
 import (
 	"context"
@@ -13,11 +15,11 @@ import (
 	"ckptfs/fs/inspect"
 )
 
-// patchKey is what a patch is made of.
-type patchKey struct {
-	from           sinceKey
-	to             string
-	filesA, filesB string
+// Key is what a patch is made of: two steps of a run, and what tells their files apart from others of the
+// same names.
+type Key struct {
+	Run, From, To      string
+	FilesFrom, FilesTo string
 }
 
 // The bounds of what is kept of patches.
@@ -26,8 +28,12 @@ const (
 	patchLingers = time.Minute
 )
 
-// patches are the patches that were asked for last.
-type patches struct {
+type leafLock struct{} // Kept.mu
+
+func (leafLock) Rank() (int, string) { return locks.Volume + 940, "a leaf of fs/virtual" }
+
+// Kept are the patches that were asked for last. The zero value has none.
+type Kept struct {
 	mu       locks.Mutex[leafLock]
 	kept     []keptPatch // by last use
 	sweeping *time.Timer // nil: there are none
@@ -35,18 +41,18 @@ type patches struct {
 }
 
 type keptPatch struct {
-	key  patchKey
+	key  Key
 	p    *inspect.Patch
 	used time.Time
 }
 
-// find is the patch of a key, which has a user more. Callers of one key at once share what is made.
-func (s *patches) find(ctx context.Context, key patchKey, make func() (*inspect.Patch, error)) (
+// Find is the patch of a key, which has a user more. Callers of one key at once share what is made.
+func (s *Kept) Find(ctx context.Context, key Key, make func() (*inspect.Patch, error)) (
 	*inspect.Patch, error) {
 	if p := s.known(key); p != nil {
 		return p, nil
 	}
-	id := strings.Join([]string{key.from.run, key.from.step, key.to}, "/")
+	id := strings.Join([]string{key.Run, key.From, key.To}, "/")
 	for {
 		_, err, shared := s.making.Do(id, func() (any, error) {
 			p, err := make()
@@ -71,7 +77,7 @@ func (s *patches) find(ctx context.Context, key patchKey, make func() (*inspect.
 }
 
 // known is a kept patch that is right still, with a user more; nil: there is none.
-func (s *patches) known(key patchKey) *inspect.Patch {
+func (s *Kept) known(key Key) *inspect.Patch {
 	s.mu.Lock()
 	var p *inspect.Patch
 	if i := s.at(key); i >= 0 && s.kept[i].p.Retain() {
@@ -89,12 +95,12 @@ func (s *patches) known(key patchKey) *inspect.Patch {
 	return p
 }
 
-func (s *patches) at(key patchKey) int {
+func (s *Kept) at(key Key) int {
 	return slices.IndexFunc(s.kept, func(k keptPatch) bool { return k.key == key })
 }
 
 // keep keeps a patch, in place of others.
-func (s *patches) keep(key patchKey, p *inspect.Patch) {
+func (s *Kept) keep(key Key, p *inspect.Patch) {
 	s.drop(func(k keptPatch) bool { return k.key == key })
 	s.mu.Lock()
 	s.kept = append(s.kept, keptPatch{key, p, time.Now()})
@@ -113,7 +119,7 @@ func (s *patches) keep(key patchKey, p *inspect.Patch) {
 }
 
 // expire drops what nobody used for long.
-func (s *patches) expire() {
+func (s *Kept) expire() {
 	s.drop(func(k keptPatch) bool { return time.Since(k.used) >= patchLingers })
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +128,11 @@ func (s *patches) expire() {
 	}
 }
 
+// Close drops all.
+func (s *Kept) Close() { s.drop(func(keptPatch) bool { return true }) }
+
 // drop drops those that which chooses.
-func (s *patches) drop(which func(keptPatch) bool) {
+func (s *Kept) drop(which func(keptPatch) bool) {
 	s.mu.Lock()
 	var gone []keptPatch
 	s.kept = slices.DeleteFunc(s.kept, func(k keptPatch) bool {
