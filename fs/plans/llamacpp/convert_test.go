@@ -45,6 +45,17 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// The converter has biases in single precision, whatever their dimensions.
+func TestConvertBiasOfTwoDimensions(t *testing.T) {
+	f := small(map[string][]byte{fileConfig: smallConfig, filePieces: []byte("\n\x09\n\x05<unk>\x18\x02")})
+	f.Parts[0].Tensors = []formats.Tensor{
+		{Name: "model.layers.0.mlp.down_proj.bias", DType: formats.BF16, Shape: []int64{4, 16}}}
+	m, err := Convert(f, formats.F16)
+	if err != nil || len(m.Tensors) != 1 || m.Tensors[0].DType != formats.F32 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
 // Whatever the files of a folder are, it is converted or refused, and what is converted can be written.
 func FuzzConvert(f *testing.F) {
 	for _, x := range [][]string{
