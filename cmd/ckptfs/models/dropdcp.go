@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -160,7 +159,7 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 		}
 		return x.remove(root)
 	}
-	src, plan, err := d.consolidated(x.rel, kept)
+	src, plan, err := d.consolidated(x, kept)
 	if err != nil {
 		return err
 	}
@@ -168,7 +167,7 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 	if out.NewSize = plan.Size(); d.dry {
 		return nil
 	}
-	made, err := writeIn(ctx, root, weights, src, x.meta, plan, nil)
+	made, err := writeIn(ctx, root, weights, src, x.narrowest(), plan, nil)
 	if err != nil {
 		return err
 	}
@@ -225,16 +224,54 @@ func (x *distributed) same(root *os.Root) error {
 	return err
 }
 
-// consolidated opens what the mount computes of a folder (docs/make.md), and plans the file of those of its
-// tensors that are kept.
-func (d *dropper) consolidated(rel string, kept map[string]*dcp.Item) (*os.File, *view.View, error) {
-	at := filepath.Join(d.mountpoint, ".ckptfs/make/consolidated", d.run, rel, "model.safetensors")
-	f, err := os.Open(at)
-	if err != nil {
-		why, werr := os.ReadFile(at + ".why")
-		if werr != nil {
-			return nil, nil, fmt.Errorf("its weights cannot be computed, since the mount does not show %s: %w", at, err)
+// narrowed is a file that fewer may read.
+type narrowed struct {
+	os.FileInfo
+	mode os.FileMode
+}
+
+func (n narrowed) Mode() os.FileMode { return n.mode }
+
+// narrowest is .metadata, for those who may read all files: what is made of them is its owner's.
+func (x *distributed) narrowest() os.FileInfo {
+	mode, group := x.meta.Mode().Perm(), ownerOf(x.meta).Gid
+	for _, st := range x.parts {
+		mode &= st.Mode().Perm()
+		if ownerOf(st).Gid != group {
+			mode &^= 0o070
 		}
+	}
+	return narrowed{x.meta, mode}
+}
+
+// consolidated opens what the mount computes of a folder (docs/make.md), and plans the file of those of its
+// tensors that are kept. It opens it as the owner of the folder's .metadata, who gets what is written, and
+// who may put other files in the place of these at any time.
+func (d *dropper) consolidated(x *distributed, kept map[string]*dcp.Item) (*os.File, *view.View, error) {
+	at := path.Join(".ckptfs/make/consolidated", d.run, x.rel, "model.safetensors")
+	// The owner may not come as far as the mount by a path.
+	dir, err := unix.Open(d.mountpoint, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unix.Close(dir)
+	var f *os.File
+	var why []byte
+	owner := ownerOf(x.meta)
+	err = asUser(owner.Uid, owner.Gid, func() (err error) {
+		if f, err = openAt(dir, at); err == nil {
+			return nil
+		}
+		if said, err := openAt(dir, at+".why"); err == nil {
+			why, _ = io.ReadAll(io.LimitReader(said, 4<<10))
+			said.Close()
+		}
+		return err
+	})
+	if err != nil && len(why) == 0 {
+		return nil, nil, fmt.Errorf("its weights cannot be computed, since its owner does not find %s in the mount: %w", at, err)
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("its weights cannot be computed: %s", strings.TrimSpace(string(why)))
 	}
 	plan, err := planKept(f, kept)
@@ -242,6 +279,15 @@ func (d *dropper) consolidated(rel string, kept map[string]*dcp.Item) (*os.File,
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	return f, plan, nil
+}
+
+// openAt opens a file of a folder for reading.
+func openAt(dir int, name string) (*os.File, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // planKept is the file of those tensors of a computed one that are kept. All have to be in it.
