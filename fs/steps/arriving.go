@@ -18,7 +18,7 @@ func (s *Steps) readNamed(runName string, st *Step) {
 		if names == nil {
 			continue
 		}
-		if dcp.IsMetadata(f.Rel) && st.Files.Has(path.Join(path.Dir(f.Rel), DistributedWeights)) {
+		if dcp.IsMetadata(f.Rel) && st.replaced(&f) {
 			continue
 		}
 		b, err := s.Files.ReadSmall(path.Join(Dir, runName, st.Name, f.Rel), most)
@@ -36,6 +36,18 @@ func (s *Steps) readNamed(runName string, st *Step) {
 			st.arriving = st.arriving || !st.Files.Has(path.Join(path.Dir(f.Rel), rel))
 		}
 	}
+}
+
+// replaced reports whether weights were made of a .metadata, so that the files may go which it names. They
+// have its time: of one that was saved to their folder later they are not.
+func (st *Step) replaced(metadata *File) bool {
+	rel := path.Join(path.Dir(metadata.Rel), DistributedWeights)
+	for _, f := range st.Files.All() {
+		if f.Rel == rel {
+			return f.Mtime == metadata.Mtime
+		}
+	}
+	return false
 }
 
 // namer is what tells the files, from its folder on, that a file at rel names, which has so many bytes at

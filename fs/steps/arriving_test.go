@@ -1,10 +1,13 @@
 package steps
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"ckptfs/formats/dcp"
 	"ckptfs/fs/control"
 	"ckptfs/fs/tree"
 )
@@ -62,5 +65,39 @@ func TestArriving(t *testing.T) {
 			}
 		}
 		d.changed("")
+	}
+}
+
+// A step without files that its .metadata names is complete if weights were made of this .metadata, and not if
+// the folder was saved to again.
+func TestReplaced(t *testing.T) {
+	d := newTold(t)
+	d.s.Files = plainFiles(filepath.Dir(filepath.Dir(d.run)))
+	d.s.Writing = new(tree.Writing)
+	metadata, err := os.ReadFile("../../formats/testdata/dcp/two/.metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := time.Now().Add(-time.Hour)
+	for _, c := range []struct {
+		later time.Duration
+		want  string
+	}{{0, control.StepComplete}, {time.Nanosecond, control.StepArriving}, {-time.Second, control.StepArriving}} {
+		err := os.MkdirAll(filepath.Join(d.run, "1"), 0o755)
+		for name, at := range map[string]time.Time{dcp.Metadata: then.Add(c.later), DistributedWeights: then} {
+			file := filepath.Join(d.run, "1", name)
+			err = errors.Join(err, os.WriteFile(file, metadata, 0o600), os.Chtimes(file, at, at))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.changed("", "1")
+		found, err := d.s.Of("r")
+		if err != nil || len(found["r"]) != 1 {
+			t.Fatalf("%v, %v", found, err)
+		}
+		if got := d.s.State(found["r"][0]); got != c.want {
+			t.Errorf(".metadata is %v later: %s, want %s", c.later, got, c.want)
+		}
 	}
 }
