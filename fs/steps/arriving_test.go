@@ -68,8 +68,8 @@ func TestArriving(t *testing.T) {
 	}
 }
 
-// A step without files that its .metadata names is complete if weights were made of this .metadata, and not if
-// the folder was saved to again.
+// A step without files that its .metadata names is complete if weights were made of this .metadata, and not
+// if the folder was saved to again.
 func TestReplaced(t *testing.T) {
 	d := newTold(t)
 	d.s.Files = plainFiles(filepath.Dir(filepath.Dir(d.run)))
@@ -82,11 +82,17 @@ func TestReplaced(t *testing.T) {
 	for _, c := range []struct {
 		later time.Duration
 		want  string
-	}{{0, control.StepComplete}, {time.Nanosecond, control.StepArriving}, {-time.Second, control.StepArriving}} {
+	}{
+		{0, control.StepComplete},
+		{time.Nanosecond, control.StepArriving},
+		{-time.Second, control.StepArriving},
+	} {
 		err := os.MkdirAll(filepath.Join(d.run, "1"), 0o755)
-		for name, at := range map[string]time.Time{dcp.Metadata: then.Add(c.later), DistributedWeights: then} {
+		times := map[string]time.Time{dcp.Metadata: then.Add(c.later), DistributedWeights: then}
+		for name, at := range times {
 			file := filepath.Join(d.run, "1", name)
-			err = errors.Join(err, os.WriteFile(file, metadata, 0o600), os.Chtimes(file, at, at))
+			err = errors.Join(err, os.WriteFile(file, metadata, 0o600),
+				os.Chtimes(file, at, at))
 		}
 		if err != nil {
 			t.Fatal(err)

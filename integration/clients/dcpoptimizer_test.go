@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"ckptfs/integration/mounttest"
 )
@@ -34,6 +35,7 @@ func TestForgetDistributed(t *testing.T) {
 	for _, name := range before {
 		b, err := os.ReadFile(m.Path("runs/mixed/1", name))
 		m.Must(err)
+		m.Must(os.Chmod(m.Path("runs/mixed/1", name), 0o644)) // whatever the umask
 		m.Must(os.WriteFile(filepath.Join(keep, name), b, 0o600))
 	}
 	m.JSON(&out, "forget", "--policy", "--dry-run", "--json", m.Dir)
@@ -112,13 +114,13 @@ func cutForget(t *testing.T, m *mounttest.Mount, keep string) {
 	from := m.Path("runs/mixed/1")
 	weights, err := os.ReadFile(filepath.Join(from, "model.weights.safetensors"))
 	m.Must(err)
+	st, err := os.Stat(filepath.Join(from, "model.weights.safetensors"))
+	m.Must(err)
 	again := func(step string, names ...string) {
 		for _, name := range names {
 			b, err := os.ReadFile(filepath.Join(keep, name))
 			m.Must(err)
 			m.Write(step+"/"+name, b)
-			st, err := os.Stat(filepath.Join(from, "model.weights.safetensors"))
-			m.Must(err)
 			m.Must(os.Chtimes(m.Path(step, name), st.ModTime(), st.ModTime()))
 		}
 	}
@@ -127,14 +129,33 @@ func cutForget(t *testing.T, m *mounttest.Mount, keep string) {
 	m.WantNames("runs/mixed/1", "model.weights.safetensors")
 	m.Want("runs/mixed/1/model.weights.safetensors", weights)
 
+	// Nor is one that is saved to again, of whose files some are about to arrive.
+	again("runs/mixed/1", "__1_0.distcp", ".metadata")
+	m.Must(os.Chtimes(m.Path("runs/mixed/1/.metadata"), time.Time{}, time.Now().Add(-time.Hour)))
+	m.Run("forget", "--policy", m.Path("runs/mixed"))
+	m.WantNames("runs/mixed/1", ".metadata", "__1_0.distcp", "model.weights.safetensors")
+	mounttest.WantSaid(t, m.Run("log", m.Path("runs/mixed")), "arriving")
+
+	// Weights that everybody may read are not made of files that not everybody may.
+	m.Must(os.Rename(m.Path("runs/mixed/1/model.weights.safetensors"), m.Path("aside")))
+	again("runs/mixed/1", "__0_0.distcp", "__1_0.distcp", ".metadata")
+	m.Must(os.Chmod(m.Path("runs/mixed/1/__1_0.distcp"), 0o600))
+	said, _ := m.RunFails("forget", "--policy", "--dry-run", m.Path("runs/mixed"))
+	mounttest.WantSaid(t, said, "__1_0.distcp", "fewer users may read it")
+	m.Must(os.Chmod(m.Path("runs/mixed/1/__1_0.distcp"), 0o644))
+	m.Must(os.Chown(m.Path("runs/mixed/1/__1_0.distcp"), 65534, -1))
+	said, _ = m.RunFails("forget", "--policy", m.Path("runs/mixed"))
+	mounttest.WantSaid(t, said, "__1_0.distcp", "another owner")
+	m.Must(os.Chown(m.Path("runs/mixed/1/__1_0.distcp"), os.Getuid(), -1))
+	m.Must(os.Remove(m.Path("runs/mixed/1/__0_0.distcp")))
+	m.Must(os.Rename(m.Path("aside"), m.Path("runs/mixed/1/model.weights.safetensors")))
+
 	// Weights of another kind are none of it.
 	again("runs/mixed/1", "__1_0.distcp", ".metadata")
 	other, _ := mounttest.SafetensorsOf([]string{"model.0.weight"}, [][]byte{mounttest.Noise(1, 1<<10)})
 	m.Write("runs/mixed/1/model.weights.safetensors", other)
-	st, err := os.Stat(m.Path("runs/mixed/1/.metadata"))
-	m.Must(err)
 	m.Must(os.Chtimes(m.Path("runs/mixed/1/model.weights.safetensors"), st.ModTime(), st.ModTime()))
-	said, _ := m.RunFails("forget", "--policy", m.Path("runs/mixed"))
+	said, _ = m.RunFails("forget", "--policy", m.Path("runs/mixed"))
 	mounttest.WantSaid(t, said, "runs/mixed/1", "not all files are there")
 	m.WantNames("runs/mixed/1", ".metadata", "__1_0.distcp", "model.weights.safetensors")
 

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ckptfs/integration/daemon"
 	"ckptfs/integration/mounttest"
 )
 
@@ -245,4 +248,66 @@ func TestForgetByPolicy(t *testing.T) {
 	said, _ := m.RunFails("forget", "--policy", m.Dir)
 	mounttest.WantSaid(t, said, "line 2")
 	m.Run("check", m.Dir)
+}
+
+// What has the name that the weights would have, and is not these, leaves the checkpoint as it is: of a link,
+// what it leads to may go, and a FIFO waits. A dry run says so, too.
+func TestForgetByPolicyOther(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	mixed, err := os.ReadFile("../../formats/testdata/torch/adamw.pt")
+	m.Must(err)
+	old := time.Now().Add(-48 * time.Hour)
+	for i := 1; i <= 7; i++ {
+		name := fmt.Sprintf("runs/a/%d/model.pt", i)
+		m.Must(os.MkdirAll(filepath.Dir(m.Path(name)), 0o755))
+		m.Write(name, mixed)
+		m.Must(os.Chtimes(m.Path(name), old, old))
+	}
+	m.Sync()
+	m.Run("policy", "add", "--in", m.Dir, "runs/**", "drop-optimizer", "keep-last=2")
+	m.Must(os.Rename(m.Path("runs/a/1"), m.Path("1")))
+	m.Run("forget", "--policy", m.Dir)
+	weights := "model.weights.safetensors"
+	for i := 2; i <= 5; i++ {
+		m.WantNames(fmt.Sprint("runs/a/", i), weights)
+	}
+	m.Must(os.Rename(m.Path("1"), m.Path("runs/a/1")))
+	for _, name := range []string{"2", "3", "4"} {
+		m.Must(os.Rename(m.Path("runs/a", name, weights), m.Path(name)))
+		m.Write("runs/a/"+name+"/model.pt", mixed)
+		m.Must(os.Chtimes(m.Path("runs/a", name, "model.pt"), old, old))
+	}
+	m.Must(unix.Mkfifo(m.Path("runs/a/1", weights), 0o600))
+	m.Must(os.Symlink("../5/"+weights, m.Path("runs/a/2", weights)))
+	m.Write("runs/a/3/"+weights, []byte("another"))
+	m.Must(os.Chtimes(m.Path("runs/a/3", weights), old, old))
+	m.Must(os.Rename(m.Path("4"), m.Path("runs/a/4", weights))) // as an interruption leaves it
+	m.Must(unix.Setxattr(m.Path("runs/a/4/model.pt"), "user.note", []byte("kept"), 0))
+	type outcome struct {
+		Files   []struct{ File string }
+		Skipped []struct{ Path, Reason string }
+	}
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		said, err := m.CLI(append([]string{"forget", "--policy", "--json", m.Dir}, args...)...)
+		var exit *daemon.ExitError
+		var out outcome
+		m.Must(json.Unmarshal([]byte(said), &out))
+		if !errors.As(err, &exit) || exit.Code != 7 || len(out.Skipped) != 3 || len(out.Files) != 1 ||
+			out.Files[0].File != "runs/a/4/model.pt" {
+			t.Errorf("%q: %v, %+v", args, err, out)
+		}
+		for _, s := range out.Skipped {
+			mounttest.WantSaid(t, s.Reason, "another file of the name")
+		}
+	}
+	for _, name := range []string{"1", "2", "3"} {
+		m.Want("runs/a/"+name+"/model.pt", mixed)
+	}
+	value := make([]byte, 16)
+	n, err := unix.Getxattr(m.Path("runs/a/4", weights), "user.note", value)
+	if err != nil || string(value[:n]) != "kept" {
+		t.Errorf("%q, %v", value[:max(n, 0)], err)
+	}
+	m.WantNames("runs/a/4", weights)
 }

@@ -221,22 +221,28 @@ func oldSteps(l *control.RunLog, r *policy.Rule, now time.Time) map[string]bool 
 // folder looks at the files in a folder of a step, whose path in the run is rel.
 func (d *dropper) folder(ctx context.Context, root *os.Root, step, rel string) error {
 	var files, folders []string
-	whole := false // the folder is one checkpoint
+	whole := false              // the folder is one checkpoint
+	remote := map[string]bool{} // the names of files whose bytes are elsewhere
 	err := d.c.Entries(ctx, path.Join(d.run, rel), func(some []control.Entry) error {
 		for i := range some {
 			e := &some[i]
 			at := path.Join(rel, string(e.Name))
+			whole = whole || dcp.IsMetadata(at) && !e.View && e.Mode&unix.S_IFMT != unix.S_IFDIR
 			switch {
-			case e.View || e.State == control.StateRemote: // no file, or its bytes are elsewhere
+			case e.View: // no file
+			case e.State == control.StateRemote:
+				remote[string(e.Name)] = true
 			case e.Mode&unix.S_IFMT == unix.S_IFDIR:
 				folders = append(folders, at)
 			case e.Mode&unix.S_IFMT == unix.S_IFREG:
 				files = append(files, at)
-				whole = whole || dcp.IsMetadata(string(e.Name))
 			}
 		}
 		return nil
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it went meanwhile
+	}
 	if err != nil {
 		return err
 	}
@@ -250,7 +256,7 @@ func (d *dropper) folder(ctx context.Context, root *os.Root, step, rel string) e
 		}
 		if whole { // the rule is to be of the file that says what the folder has
 			if dcp.IsMetadata(path.Base(at)) {
-				if err := d.distributed(ctx, root, step, rel); err != nil {
+				if err := d.distributed(ctx, root, step, rel, remote); err != nil {
 					return err
 				}
 			}
@@ -309,21 +315,22 @@ func (d *dropper) file(ctx context.Context, root *os.Root, step, rel string) err
 		d.skip(full, err.Error())
 		return nil
 	}
-	if !d.dry {
-		if err := d.replace(ctx, root, step, rel, weights, f, st, plan); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			d.skip(full, err.Error())
-			return nil
+	if err := d.replace(ctx, root, step, rel, weights, f, st, plan); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		d.skip(full, err.Error())
+		return nil
+	}
+	if !d.dry {
 		d.files = append(d.files, full)
 	}
 	d.out.Files = append(d.out.Files, out)
 	return nil
 }
 
-// replace makes the file of weights, unless that is "", durable, and then removes the checkpoint.
+// replace makes the file of weights, unless that is "", durable, and then removes the checkpoint. A dry run
+// only finds out whether that can be.
 func (d *dropper) replace(ctx context.Context, root *os.Root, step, rel, weights string, f *os.File,
 	st os.FileInfo, plan *view.View) error {
 	made := false
@@ -331,6 +338,9 @@ func (d *dropper) replace(ctx context.Context, root *os.Root, step, rel, weights
 		attrs, err := d.attributes(f, step, rel)
 		if err != nil {
 			return err
+		}
+		if d.dry {
+			return canHave(ctx, root, weights, f, plan)
 		}
 		if step != rel && path.Ext(rel) == lightningSuffix {
 			if err := noteMetrics(root, step, attrs); err != nil {
@@ -341,11 +351,14 @@ func (d *dropper) replace(ctx context.Context, root *os.Root, step, rel, weights
 			return err
 		}
 	}
+	if d.dry {
+		return nil
+	}
 	err := unchanged(root, rel, st)
 	if err == nil {
 		err = root.Remove(rel)
 	}
-	if err != nil && made {
+	if err != nil && made && !errors.Is(err, fs.ErrNotExist) { // else another command may have removed it
 		return errors.Join(err, root.Remove(weights))
 	}
 	return err

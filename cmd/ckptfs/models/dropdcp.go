@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -35,12 +36,17 @@ type distributed struct {
 
 // distributed makes a file of the weights of a folder that is one checkpoint and removes its files; or it
 // removes those that have nothing but optimizer state. An error is that of the run: of a folder it is noted.
-func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel string) error {
+// remote are the names of files whose bytes are elsewhere: a folder that has one stays as it is.
+func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel string,
+	remote map[string]bool) error {
 	full := path.Join(d.run, rel)
 	x, err := openDistributed(root, rel)
 	if err != nil {
 		d.skip(full, err.Error())
 		return ctx.Err()
+	}
+	if slices.ContainsFunc(x.names, func(name string) bool { return remote[name] }) {
+		return nil
 	}
 	out := dropped{File: full, DryRun: d.dry, Size: x.size}
 	kept := map[string]*dcp.Item{}
@@ -119,12 +125,22 @@ func openDistributed(root *os.Root, rel string) (*distributed, error) {
 			return nil, err
 		case !st.Mode().IsRegular():
 			return nil, fmt.Errorf("%q is no file", name)
+		case !asOpen(st, x.meta):
+			return nil, fmt.Errorf("%q is of another owner than .metadata, or fewer users may read it", name)
 		default:
 			x.size += st.Size()
 		}
 		x.parts = append(x.parts, st)
 	}
 	return x, nil
+}
+
+// asOpen reports whether a part has the owner and the group of .metadata, and whoever may read that may read
+// the part: the weights are as open as .metadata.
+func asOpen(part, meta os.FileInfo) bool {
+	p, ok := part.Sys().(*syscall.Stat_t)
+	m, ok2 := meta.Sys().(*syscall.Stat_t)
+	return ok && ok2 && p.Uid == m.Uid && p.Gid == m.Gid && meta.Mode().Perm()&^part.Mode().Perm()&0o444 == 0
 }
 
 // dropDistributed makes the file of weights, unless that is "", and removes the files of the checkpoint. What
@@ -148,7 +164,7 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 		return x.removeParts(root)
 	}
 	if slices.Contains(x.parts, nil) {
-		if err := holds(root, weights, kept); err != nil {
+		if err := holds(root, weights, x.meta, kept); err != nil {
 			return fmt.Errorf("not all files are there that its .metadata names, and %s has not its weights: %w", path.Base(weights), err)
 		}
 		if d.dry {
@@ -165,14 +181,14 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 	}
 	defer src.Close()
 	if out.NewSize = plan.Size(); d.dry {
-		return nil
+		return canHave(ctx, root, weights, src, plan)
 	}
 	made, err := writeIn(ctx, root, weights, src, x.narrowest(), plan, nil)
 	if err != nil {
 		return err
 	}
 	if err := x.same(root); err != nil {
-		if made {
+		if made && !errors.Is(err, fs.ErrNotExist) { // else another command may be removing them
 			err = errors.Join(err, root.Remove(weights))
 		}
 		return err
@@ -307,8 +323,9 @@ func planKept(f *os.File, kept map[string]*dcp.Item) (*view.View, error) {
 	return view.Safetensors(l.Regions, tensors)
 }
 
-// holds is an error unless a file of weights has the tensors that are kept, and no others.
-func holds(root *os.Root, weights string, kept map[string]*dcp.Item) error {
+// holds is an error unless a file of weights has the tensors that are kept, and no others, and was made of
+// this .metadata, whose time it has then: a folder may have been saved to again.
+func holds(root *os.Root, weights string, meta os.FileInfo, kept map[string]*dcp.Item) error {
 	f, err := root.OpenFile(weights, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -317,6 +334,9 @@ func holds(root *os.Root, weights string, kept map[string]*dcp.Item) error {
 	st, err := f.Stat()
 	if err != nil {
 		return err
+	}
+	if !st.ModTime().Equal(meta.ModTime()) {
+		return errors.New("it is of another time than .metadata")
 	}
 	l, err := detect.Detect(f, st.Size())
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -32,9 +33,11 @@ func unchanged(root *os.Root, rel string, was os.FileInfo) error {
 // otherwise lies in the run's folder, not in the step, and is removed as what rundir leaves.
 func writeIn(ctx context.Context, root *os.Root, rel string, src io.ReaderAt, st os.FileInfo, plan *view.View,
 	attrs map[string][]byte) (made bool, err error) {
-	if there, err := root.Open(rel); err == nil {
-		defer there.Close()
-		return false, sameAsPlan(ctx, there, src, plan)
+	if _, err := root.Lstat(rel); !errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(err, canHave(ctx, root, rel, src, plan)); err != nil {
+			return false, err
+		}
+		return false, asMade(root, rel, st, attrs)
 	}
 	aside := fmt.Sprintf("%s%016x", rundir.Forgotten, rand.Uint64())
 	tmp, err := root.OpenFile(aside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -69,14 +72,66 @@ func writeIn(ctx context.Context, root *os.Root, rel string, src io.ReaderAt, st
 	if err := root.Link(aside, rel); err != nil { // which replaces nothing
 		return false, err
 	}
-	dir, err := root.Open(path.Dir(rel))
-	if err == nil {
-		err = errors.Join(dir.Sync(), dir.Close())
-	}
-	if err != nil {
+	if err := syncDir(root, path.Dir(rel)); err != nil {
 		return false, errors.Join(err, root.Remove(rel))
 	}
 	return true, nil
+}
+
+func syncDir(root *os.Root, rel string) error {
+	dir, err := root.Open(rel)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// asMade has a file of weights that was there be as durable as one that was made, and have the time and the
+// attributes of the checkpoint that it lacks.
+func asMade(root *os.Root, rel string, st os.FileInfo, attrs map[string][]byte) error {
+	f, err := openThere(root, rel)
+	if f == nil || err != nil {
+		return errors.Join(errOther, err)
+	}
+	defer f.Close()
+	for name, value := range attrs {
+		err := unix.Fsetxattr(int(f.Fd()), name, value, unix.XATTR_CREATE)
+		if err != nil && err != unix.EEXIST {
+			return fmt.Errorf("its attribute %s: %w", name, err)
+		}
+	}
+	if err := root.Chtimes(rel, time.Time{}, st.ModTime()); err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), syncDir(root, path.Dir(rel)))
+}
+
+var errOther = errors.New("there is another file of the name that its weights would have: " +
+	"move it away first")
+
+// openThere opens the file that has the name of the weights; nil: there is none. A link is another file,
+// since what it leads to may go.
+func openThere(root *os.Root, rel string) (*os.File, error) {
+	st, err := root.Lstat(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errOther
+	}
+	return root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // a FIFO would wait
+}
+
+// canHave is an error if another file has the name of the weights: what writeIn would say.
+func canHave(ctx context.Context, root *os.Root, rel string, src io.ReaderAt, plan *view.View) error {
+	there, err := openThere(root, rel)
+	if there == nil || err != nil {
+		return err
+	}
+	return errors.Join(sameAsPlan(ctx, there, src, plan), there.Close())
 }
 
 // asOwned gives a file the owner and the group of another one.
@@ -117,9 +172,8 @@ func eachPart(ctx context.Context, plan *view.View, src io.ReaderAt,
 
 // sameAsPlan is an error unless a file has the bytes of a view.
 func sameAsPlan(ctx context.Context, f *os.File, src io.ReaderAt, plan *view.View) error {
-	other := errors.New("there is another file of the name that its weights would have: move it away first")
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() != plan.Size() {
-		return errors.Join(other, err)
+		return errors.Join(errOther, err)
 	}
 	got := make([]byte, 4<<20)
 	return eachPart(ctx, plan, src, func(p []byte, off int64) error {
@@ -127,7 +181,7 @@ func sameAsPlan(ctx context.Context, f *os.File, src io.ReaderAt, plan *view.Vie
 			return err
 		}
 		if !bytes.Equal(got[:len(p)], p) {
-			return other
+			return errOther
 		}
 		return nil
 	})
