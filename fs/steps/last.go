@@ -65,20 +65,32 @@ const before = 3
 
 // whole are the steps that are complete, as state says, and have what most of the steps before them have, in
 // their places; nil for the others. A program that was killed between two files left no file that is torn.
+// Steps that lost their optimizer's state are none of those that tell what it saves.
 func whole(all []*Step, state func(*Step) string) []*Step {
 	whole := make([]*Step, len(all))
-	var last []map[string]bool
+	var last, stripped []map[string]bool
 	for i, st := range all {
 		if state(st) != control.StepComplete {
 			continue
 		}
 		has := st.kinds()
-		if !lacks(has, last) {
+		if !lacks(has, last) && !lacks(has, stripped) {
 			whole[i] = st
 		}
-		last = append(last[max(0, len(last)-before+1):], has)
+		of := &last
+		if st.stripped() {
+			of = &stripped
+		}
+		*of = append((*of)[max(0, len(*of)-before+1):], has)
 	}
 	return whole
+}
+
+// stripped reports whether the step has weights that are left of a checkpoint.
+func (st *Step) stripped() bool {
+	return slices.ContainsFunc(st.Files.rels, func(rel string) bool {
+		return strings.HasSuffix(rel, Weights)
+	})
 }
 
 // Weights ends the name of what is left of a checkpoint without its optimizer's state. No saver writes it.
