@@ -83,6 +83,25 @@ func TestForgetDistributed(t *testing.T) {
 	mounttest.RunPython(t, "dcp_optimizer.py", "check", m.Path(), "1,2,3", "4,5")
 	cutForget(t, m, keep)
 	m.Run("check", m.Dir)
+	foreignComputed(t, m)
+}
+
+// foreignComputed: where a mount computes nothing, what somebody wrote where it would is nobody's weights.
+func foreignComputed(t *testing.T, m *mounttest.Mount) {
+	t.Helper()
+	m.Must(m.Stop())
+	m.Flags = append(m.Flags, "--no-views")
+	m.Must(m.Start())
+	m.Sh("cp -a runs/app/5 runs/app/6")
+	said, _ := m.RunFails("forget", "--policy", "--dry-run", m.Path("runs/app"))
+	mounttest.WantSaid(t, said, "the mount does not show")
+	m.Sh("mkdir -p .ckptfs/make/consolidated/runs/app/4")
+	m.Sh("cp runs/app/1/model.weights.safetensors .ckptfs/make/consolidated/runs/app/4/model.safetensors")
+	said, _ = m.RunFails("forget", "--policy", m.Path("runs/app"))
+	mounttest.WantSaid(t, said, "cannot be computed")
+	m.Sh("mv .ckptfs/make elsewhere; ln -s ../elsewhere .ckptfs/make")
+	m.RunFails("forget", "--policy", m.Path("runs/app"))
+	m.WantNames("runs/app/4", ".metadata", "__0_0.distcp")
 }
 
 // otherOwner: what root writes for a folder's owner is made of files that the owner may read.

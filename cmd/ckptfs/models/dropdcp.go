@@ -175,7 +175,7 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 		}
 		return x.remove(root)
 	}
-	src, plan, err := d.consolidated(x, kept)
+	src, plan, err := d.consolidated(ctx, x, kept)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 	if out.NewSize = plan.Size(); d.dry {
 		return canHave(ctx, root, weights, src, plan)
 	}
-	made, err := writeIn(ctx, root, weights, src, x.narrowest(), plan, nil)
+	made, err := writeIn(ctx, root, weights, src, x.meta, plan, nil)
 	if err != nil {
 		return err
 	}
@@ -240,30 +240,11 @@ func (x *distributed) same(root *os.Root) error {
 	return err
 }
 
-// narrowed is a file that fewer may read.
-type narrowed struct {
-	os.FileInfo
-	mode os.FileMode
-}
-
-func (n narrowed) Mode() os.FileMode { return n.mode }
-
-// narrowest is .metadata, for those who may read all files: what is made of them is its owner's.
-func (x *distributed) narrowest() os.FileInfo {
-	mode, group := x.meta.Mode().Perm(), ownerOf(x.meta).Gid
-	for _, st := range x.parts {
-		mode &= st.Mode().Perm()
-		if ownerOf(st).Gid != group {
-			mode &^= 0o070
-		}
-	}
-	return narrowed{x.meta, mode}
-}
-
 // consolidated opens what the mount computes of a folder (docs/make.md), and plans the file of those of its
 // tensors that are kept. It opens it as the owner of the folder's .metadata, who gets what is written, and
 // who may put other files in the place of these at any time.
-func (d *dropper) consolidated(x *distributed, kept map[string]*dcp.Item) (*os.File, *view.View, error) {
+func (d *dropper) consolidated(ctx context.Context, x *distributed, kept map[string]*dcp.Item) (
+	*os.File, *view.View, error) {
 	at := path.Join(".ckptfs/make/consolidated", d.run, x.rel, "model.safetensors")
 	// The owner may not come as far as the mount by a path.
 	dir, err := unix.Open(d.mountpoint, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -290,6 +271,14 @@ func (d *dropper) consolidated(x *distributed, kept map[string]*dcp.Item) (*os.F
 	if err != nil {
 		return nil, nil, fmt.Errorf("its weights cannot be computed: %s", strings.TrimSpace(string(why)))
 	}
+	// A store whose mount computes nothing may have files of these names, with anything in them.
+	e, err := d.c.Entry(ctx, at)
+	if err == nil && (e.State != "" || e.Mode&unix.S_IFMT != unix.S_IFREG) {
+		err = fmt.Errorf("its weights cannot be computed: the store itself has a file %s", at)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
 	plan, err := planKept(f, kept)
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
@@ -299,7 +288,7 @@ func (d *dropper) consolidated(x *distributed, kept map[string]*dcp.Item) (*os.F
 
 // openAt opens a file of a folder for reading.
 func openAt(dir int, name string) (*os.File, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
