@@ -38,6 +38,13 @@ func TestForgetDistributed(t *testing.T) {
 		m.Must(os.Chmod(m.Path("runs/mixed/1", name), 0o644)) // whatever the umask
 		m.Must(os.WriteFile(filepath.Join(keep, name), b, 0o600))
 	}
+	said, code := m.RunFails("forget", "--policy", m.Path("runs/boxed")) // its weights are in an object
+	mounttest.WantSaid(t, said, "runs/boxed/1", "runs/boxed/3", "would be lost")
+	m.WantNames("runs/boxed/1", ".metadata", "__0_0.distcp")
+	m.Must(os.RemoveAll(m.Path("runs/boxed")))
+	if code != 7 {
+		t.Errorf("exit code %d", code)
+	}
 	m.JSON(&out, "forget", "--policy", "--dry-run", "--json", m.Dir)
 	if len(out.Files) != 9 || len(out.Skipped) != 0 {
 		t.Errorf("%+v", out)

@@ -1,6 +1,6 @@
-"""dcp_optimizer.py save MOUNT: five steps of three runs in PyTorch's distributed checkpoints, with the states of AdamW:
+"""dcp_optimizer.py save MOUNT: five steps of four runs in PyTorch's distributed checkpoints, with the states of AdamW:
 runs/mixed in one folder a step, of two ranks; runs/app below one key; runs/fsdp as accelerate has them, a folder for the
-weights and one for the optimizer. All are two days old.
+weights and one for the optimizer; runs/boxed with weights in an object, which have no names. All are two days old.
 dcp_optimizer.py check MOUNT DROPPED WHOLE: of the steps DROPPED (as 1,2,3) the weights load from safetensors, and those
 of WHOLE load whole by torch.distributed.checkpoint."""
 import os
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import traceback
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -77,6 +78,8 @@ def save(mount):
         dcp.save({"app": {"model": model, "optim": optimizer}}, checkpoint_id=f"{mount}/runs/app/{step}", no_dist=True)
         dcp.save({"model": model}, checkpoint_id=f"{mount}/runs/fsdp/{step}/pytorch_model_fsdp_0", no_dist=True)
         dcp.save({"optimizer": optimizer}, checkpoint_id=f"{mount}/runs/fsdp/{step}/optimizer_0", no_dist=True)
+        boxed = SimpleNamespace(weights=torch.zeros(600, 600))
+        dcp.save({"model": boxed, "optimizer": optimizer}, checkpoint_id=f"{mount}/runs/boxed/{step}", no_dist=True)
     then = time.time() - 2 * 24 * 3600
     for folder, folders, files in os.walk(f"{mount}/runs", topdown=False):
         for name in files:

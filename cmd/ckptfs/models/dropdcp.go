@@ -34,6 +34,10 @@ type distributed struct {
 	size  int64
 }
 
+// maxObject is how many bytes the pickle of an object may have that is lost, as numbers and settings are. A
+// larger one may have a model in it.
+const maxObject = 1 << 20
+
 // distributed makes a file of the weights of a folder that is one checkpoint and removes its files; or it
 // removes those that have nothing but optimizer state. An error is that of the run: of a folder it is noted.
 // remote are the names of files whose bytes are elsewhere: a folder that has one stays as it is.
@@ -51,9 +55,13 @@ func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel stri
 	out := dropped{File: full, DryRun: d.dry, Size: x.size}
 	kept := map[string]*dcp.Item{}
 	tensors := map[string]bool{}
+	var big *dcp.Item
 	for _, in := range x.items {
 		for i := range in {
 			if !in[i].Tensor() {
+				if in[i].Len > maxObject && !isOptimizerState(in[i].Name) && big == nil {
+					big = &in[i]
+				}
 				continue
 			}
 			tensors[in[i].Name] = true
@@ -65,6 +73,10 @@ func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel stri
 	}
 	out.Kept, out.Dropped = len(kept), len(tensors)-len(kept)
 	if out.Dropped == 0 {
+		return nil
+	}
+	if big != nil {
+		d.skip(full, fmt.Sprintf("its object %q, of %s, would be lost: it may have weights", big.Name, text.Bytes(big.Len)))
 		return nil
 	}
 	var weights string
