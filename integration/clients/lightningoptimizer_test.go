@@ -38,6 +38,11 @@ func TestForgetLightning(t *testing.T) {
 			pairs = append(pairs, filepath.Join(keep, name), weights)
 		}
 	}
+	// As steps that are folders, too. What a file in one has for attributes are no metrics of it.
+	for i := range 5 {
+		m.Sh(fmt.Sprintf("mkdir -p runs/f/%d; cp -p runs/l/epoch=%d.ckpt runs/f/%d/m.ckpt", i, i, i))
+		m.Must(unix.Setxattr(m.Path("runs/f", fmt.Sprint(i), "m.ckpt"), "user.metric.file", []byte("9"), 0))
+	}
 	type steps struct {
 		Steps []struct {
 			Step, State string
@@ -50,8 +55,16 @@ func TestForgetLightning(t *testing.T) {
 	if len(before.Steps) != 5 || first["mine"] != 7 || first["loss"] == 0 {
 		t.Fatalf("%+v", before)
 	}
+	var folders, stripped steps
+	m.JSON(&folders, "log", "--json", m.Path("runs/f"))
 	m.Run("policy", "add", "--in", m.Dir, "runs/**", "drop-optimizer", "keep-last=2")
 	m.Run("forget", "--policy", m.Dir)
+	m.JSON(&stripped, "log", "--json", m.Path("runs/f"))
+	m.WantNames("runs/f/0", "m.weights.safetensors")
+	if len(folders.Steps) != 5 || folders.Steps[0].Metrics["loss"] == 0 ||
+		fmt.Sprint(folders) != fmt.Sprint(stripped) {
+		t.Errorf("%+v, and before %+v", stripped, folders)
+	}
 	var files []string
 	for _, name := range m.Names("runs/l") {
 		if path.Ext(name) == ".ckpt" || strings.Contains(name, ".weights") {

@@ -343,7 +343,7 @@ func (d *dropper) replace(ctx context.Context, root *os.Root, step, rel, weights
 			return canHave(ctx, root, weights, f, plan)
 		}
 		if step != rel && path.Ext(rel) == lightningSuffix {
-			if err := noteMetrics(root, step, attrs); err != nil {
+			if err := d.noteMetrics(root, step); err != nil {
 				return err
 			}
 		}

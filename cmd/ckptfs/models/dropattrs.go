@@ -3,6 +3,7 @@ package models
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -42,30 +43,39 @@ func (d *dropper) attributes(f *os.File, step, rel string) (map[string][]byte, e
 	if path.Ext(rel) != lightningSuffix {
 		return attrs, nil
 	}
+	metrics, err := d.metrics(step)
+	maps.Copy(attrs, metrics)
+	return attrs, err
+}
+
+// metrics are those of a step, as attributes.
+func (d *dropper) metrics(step string) (map[string][]byte, error) {
 	i := slices.IndexFunc(d.log.Steps, func(s control.Step) bool { return s.Step == step })
 	if i < 0 {
-		return attrs, nil
+		return nil, nil
 	}
 	if problem := d.log.Steps[i].Problem; problem != "" {
 		return nil, fmt.Errorf("its metrics cannot be read, and would be lost: %s", problem)
 	}
+	attrs := map[string][]byte{}
 	for name, m := range d.log.Steps[i].Metrics {
 		attrs[runs.XattrPrefix+name] = strconv.AppendFloat(nil, float64(m), 'g', -1, 64)
 	}
 	return attrs, nil
 }
 
-// noteMetrics gives a step that is a folder the metrics that a file in it had.
-func noteMetrics(root *os.Root, step string, attrs map[string][]byte) error {
+// noteMetrics gives a step that is a folder the metrics that it has, also those that were read from a file.
+func (d *dropper) noteMetrics(root *os.Root, step string) error {
+	metrics, err := d.metrics(step)
+	if err != nil {
+		return err
+	}
 	dir, err := root.Open(step)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	for name, value := range attrs {
-		if _, ok := runs.FromXattr(name); !ok {
-			continue
-		}
+	for name, value := range metrics {
 		if err := unix.Fsetxattr(int(dir.Fd()), name, value, 0); err != nil {
 			return fmt.Errorf("the attribute %s of %s: %w", name, step, err)
 		}
