@@ -273,6 +273,12 @@ func TestForgetByPolicyOther(t *testing.T) {
 		m.WantNames(fmt.Sprint("runs/a/", i), weights)
 	}
 	m.Must(os.Rename(m.Path("1"), m.Path("runs/a/1")))
+	skipped := 3
+	if os.Getuid() == 0 { // a run that cannot be opened is named, and others are gone on with
+		m.Sh("cp -a runs/a runs/0; cp -a runs/a/7 runs/0/8; mount -t tmpfs none runs/0")
+		defer m.Sh("umount runs/0")
+		skipped++
+	}
 	for _, name := range []string{"2", "3", "4"} {
 		m.Must(os.Rename(m.Path("runs/a", name, weights), m.Path(name)))
 		m.Write("runs/a/"+name+"/model.pt", mixed)
@@ -293,12 +299,14 @@ func TestForgetByPolicyOther(t *testing.T) {
 		var exit *daemon.ExitError
 		var out outcome
 		m.Must(json.Unmarshal([]byte(said), &out))
-		if !errors.As(err, &exit) || exit.Code != 7 || len(out.Skipped) != 3 || len(out.Files) != 1 ||
+		if !errors.As(err, &exit) || exit.Code != 7 || len(out.Skipped) != skipped || len(out.Files) != 1 ||
 			out.Files[0].File != "runs/a/4/model.pt" {
 			t.Errorf("%q: %v, %+v", args, err, out)
 		}
 		for _, s := range out.Skipped {
-			mounttest.WantSaid(t, s.Reason, "another file of the name")
+			if s.Path != "runs/0" {
+				mounttest.WantSaid(t, s.Reason, "another file of the name")
+			}
 		}
 	}
 	for _, name := range []string{"1", "2", "3"} {

@@ -129,8 +129,9 @@ func (d *dropper) all(ctx context.Context, at *place.Place) (err error) {
 		return nil // a step that can be gone on from is to remain
 	}
 	root, err := rundir.Open(filepath.Join(d.mountpoint, d.run), at.Device())
-	if err != nil {
-		return err
+	if err != nil { // its owner moved it, perhaps: there are other runs
+		d.skip(d.run, err.Error())
+		return nil
 	}
 	defer root.Close()
 	if !d.dry {
@@ -152,7 +153,10 @@ func (d *dropper) all(ctx context.Context, at *place.Place) (err error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it went meanwhile
 		case err != nil:
-			return err
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			d.skip(path.Join(d.run, step), err.Error())
 		case e.Mode&unix.S_IFMT == unix.S_IFDIR:
 			if err := d.folder(ctx, root, step, step); err != nil {
 				return err
@@ -244,7 +248,8 @@ func (d *dropper) folder(ctx context.Context, root *os.Root, step, rel string) e
 		return nil // it went meanwhile
 	}
 	if err != nil {
-		return err
+		d.skip(path.Join(d.run, rel), err.Error())
+		return ctx.Err()
 	}
 	slices.Sort(files)
 	slices.Sort(folders)
