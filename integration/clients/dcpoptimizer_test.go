@@ -124,13 +124,19 @@ func otherOwner(t *testing.T, m *mounttest.Mount) {
 		}
 	}
 	names := m.Names(folder)
-	own(mounttest.Nobody, append([]string{""}, names...)...)
+	stays := func(reason string) {
+		t.Helper()
+		said, _ := m.RunFails("forget", "--policy", m.Path("runs/app"))
+		mounttest.WantSaid(t, said, folder, reason)
+		m.WantNames(folder, names...)
+	}
+	own(mounttest.Nobody, names...)
 	own(0, "__0_0.distcp")
-	m.Must(os.Chmod(m.Path(folder, "__0_0.distcp"), 0o600))
-	said, _ := m.RunFails("forget", "--policy", m.Path("runs/app"))
-	mounttest.WantSaid(t, said, folder)
-	m.WantNames(folder, names...)
+	stays("of another owner")
 	own(mounttest.Nobody, "__0_0.distcp")
+	m.Must(os.Chmod(m.Path(folder), 0o700)) // root's
+	stays("its owner does not find")
+	m.Must(os.Chmod(m.Path(folder), 0o755))
 }
 
 // cutForget: what an interrupted command left of a folder is ended by the next one, which takes for granted
