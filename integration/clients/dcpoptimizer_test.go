@@ -101,7 +101,7 @@ func foreignComputed(t *testing.T, m *mounttest.Mount) {
 	m.Must(m.Start())
 	m.Sh("cp -a runs/app/5 runs/app/6")
 	said, _ := m.RunFails("forget", "--policy", "--dry-run", m.Path("runs/app"))
-	mounttest.WantSaid(t, said, "the mount does not show")
+	mounttest.WantSaid(t, said, "its owner does not find")
 	m.Sh("mkdir -p .ckptfs/make/consolidated/runs/app/4")
 	m.Sh("cp runs/app/1/model.weights.safetensors .ckptfs/make/consolidated/runs/app/4/model.safetensors")
 	said, _ = m.RunFails("forget", "--policy", m.Path("runs/app"))
