@@ -1,15 +1,15 @@
 package virtual
 
 import (
-	"ckptfs/cas/locks"
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"ckptfs/fs/content"
 )
 
 // otherFiles are files that were seen to be no safetensors files: a list of a folder below .ckptfs/make asks
 // that of each file in it, and then each name of the list does.
 type otherFiles struct {
-	mu locks.Mutex[leafLock]
-	of map[otherFile]struct{}
+	*lru.Cache[otherFile, struct{}]
 }
 
 // otherFile is one generation of a file.
@@ -18,21 +18,11 @@ type otherFile struct {
 	gen uint64
 }
 
-// maxOtherFiles bounds them; beyond it all are forgotten.
-const maxOtherFiles = 1 << 15
-
-func (s *otherFiles) has(o *operand) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.of[otherFile{o.n.ID(), o.gen}]
-	return ok
+func newOtherFiles() otherFiles {
+	c, _ := lru.New[otherFile, struct{}](1 << 15) // it fails for none
+	return otherFiles{c}
 }
 
-func (s *otherFiles) add(o *operand) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of == nil || len(s.of) >= maxOtherFiles {
-		s.of = make(map[otherFile]struct{})
-	}
-	s.of[otherFile{o.n.ID(), o.gen}] = struct{}{}
-}
+func (s otherFiles) has(o *operand) bool { return s.Contains(otherFile{o.n.ID(), o.gen}) }
+
+func (s otherFiles) add(o *operand) { s.Add(otherFile{o.n.ID(), o.gen}, struct{}{}) }

@@ -107,7 +107,7 @@ import (
 type (
 	queryLock struct{} // query.mu: one name of .ckptfs/query, held while its answer is found
 	viewLock  struct{} // View.mu: the plan of a view; its source's File.mu comes after it
-	leafLock  struct{} // hiddenViews.mu, otherFiles.mu, queries.mu, setView.mu, tensorIndex.mu, …
+	leafLock  struct{} // hiddenViews.mu, queries.mu, setView.mu, tensorIndex.mu, tensorIndexes.mu
 )
 
 func (queryLock) Rank() (int, string) { return locks.Volume, "query.mu" }
@@ -160,6 +160,7 @@ func New(o Options) *Virtual {
 		o: o, owner: uint32(os.Geteuid()),
 		tensors:    tensorIndexes{maxBytes: o.IndexBytes, lingers: time.Minute},
 		factors:    plans.NewFactors(o.IndexBytes),
+		others:     newOtherFiles(),
 		converting: make(chan struct{}, 1),
 	}
 }
