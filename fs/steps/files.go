@@ -38,7 +38,7 @@ func numberedCheckpoints(files []tree.DirEntry) (steps []tree.DirEntry) {
 			continue
 		}
 		patterns[pattern], stems[stem], exts[path.Ext(e.Name)] = true, true, true
-		whole = whole || strings.HasSuffix(e.Name, lightningSuffix)
+		whole = whole || strings.HasSuffix(e.Name, LightningSuffix)
 	}
 	if (len(patterns) > 1 || len(exts) > 1) && !whole {
 		return nil
@@ -48,6 +48,6 @@ func numberedCheckpoints(files []tree.DirEntry) (steps []tree.DirEntry) {
 			pattern, _ := runs.Numbers(stem)
 			return stems[stem] || !whole && len(patterns) > 0 && !patterns[pattern]
 		}
-		return whole && !strings.HasSuffix(e.Name, lightningSuffix)
+		return whole && !strings.HasSuffix(e.Name, LightningSuffix)
 	})
 }

@@ -36,7 +36,7 @@ func (s *Steps) readMetrics(fd int, runName string, st *Step) {
 	case errors.Is(err, ErrRemote):
 		remote = true
 	case err != nil:
-		note("*"+lightningSuffix, err)
+		note("*"+LightningSuffix, err)
 	}
 	for _, src := range runs.Sources {
 		if !st.Files.Has(src.Name) {
@@ -127,12 +127,12 @@ func addTold(self string, all map[string]float64) {
 	}
 }
 
-// lightningSuffix ends the names of Lightning's checkpoints, which have metrics in them.
-const lightningSuffix = ".ckpt"
+// LightningSuffix ends the names of Lightning's checkpoints, which have metrics in them.
+const LightningSuffix = ".ckpt"
 
 // hasMetrics reports whether metrics may be read from a file of a step.
 func hasMetrics(rel string) bool {
-	return strings.HasSuffix(rel, lightningSuffix) ||
+	return strings.HasSuffix(rel, LightningSuffix) ||
 		slices.ContainsFunc(runs.Sources, func(src runs.Source) bool { return src.Name == rel })
 }
 
@@ -141,7 +141,7 @@ func hasMetrics(rel string) bool {
 func (s *Steps) readScores(runName string, st *Step, all map[string]float64) error {
 	var last *File
 	for _, f := range st.Files.All() {
-		if strings.HasSuffix(path.Join(st.Name, f.Rel), lightningSuffix) &&
+		if strings.HasSuffix(path.Join(st.Name, f.Rel), LightningSuffix) &&
 			(last == nil || f.Mtime > last.Mtime || f.Mtime == last.Mtime && f.Rel > last.Rel) {
 			last = &f
 		}

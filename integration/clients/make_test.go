@@ -116,7 +116,7 @@ func TestMakeMegatron(t *testing.T) {
 }
 
 // TestMakeFolderSwapped: the kernel keeps the folders of a path below .ckptfs/make, and links, for a moment.
-// Whoever opens a name right after a folder took another's place gets what is made of the new one.
+// Who opens a name right after a folder took another's place gets what is made of the new one.
 func TestMakeFolderSwapped(t *testing.T) {
 	t.Parallel()
 	m := mounttest.New(t)

@@ -9,13 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownerOf is the owner and the group of a file; root's where that is not known.
-func ownerOf(st os.FileInfo) syscall.Stat_t {
-	if of, ok := st.Sys().(*syscall.Stat_t); ok {
-		return *of
-	}
-	return syscall.Stat_t{}
-}
+// ownerOf has the owner and the group of a file that was looked at on a disk.
+func ownerOf(st os.FileInfo) *syscall.Stat_t { return st.Sys().(*syscall.Stat_t) }
 
 // asUser calls do with what a user and a group may do to files, if root calls it.
 func asUser(uid, gid uint32, do func() error) error {

@@ -23,6 +23,7 @@ import (
 	"ckptfs/formats/detect"
 	"ckptfs/fs/control"
 	"ckptfs/fs/policy"
+	fssteps "ckptfs/fs/steps"
 	"ckptfs/fs/view"
 	"ckptfs/index/runs"
 )
@@ -320,17 +321,19 @@ func (d *dropper) file(ctx context.Context, root *os.Root, step, rel string) err
 		d.skip(full, err.Error())
 		return nil
 	}
-	if err := d.replace(ctx, root, step, rel, weights, f, st, plan); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		d.skip(full, err.Error())
-		return nil
+	return d.note(ctx, &out, d.replace(ctx, root, step, rel, weights, f, st, plan))
+}
+
+// note notes what lost its optimizer's state, or, with an error, why it did not. An error is that of the run.
+func (d *dropper) note(ctx context.Context, out *dropped, err error) error {
+	if err != nil {
+		d.skip(out.File, err.Error())
+		return ctx.Err()
 	}
 	if !d.dry {
-		d.files = append(d.files, full)
+		d.files = append(d.files, out.File)
 	}
-	d.out.Files = append(d.out.Files, out)
+	d.out.Files = append(d.out.Files, *out)
 	return nil
 }
 
@@ -347,7 +350,7 @@ func (d *dropper) replace(ctx context.Context, root *os.Root, step, rel, weights
 		if d.dry {
 			return canHave(ctx, root, weights, f, plan)
 		}
-		if step != rel && path.Ext(rel) == lightningSuffix {
+		if step != rel && path.Ext(rel) == fssteps.LightningSuffix {
 			if err := d.noteMetrics(root, step); err != nil {
 				return err
 			}

@@ -13,11 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/control"
+	fssteps "ckptfs/fs/steps"
 	"ckptfs/index/runs"
 )
-
-// lightningSuffix ends the names of checkpoints that have metrics in them, which the weights have not.
-const lightningSuffix = ".ckpt"
 
 // attributes are those of a checkpoint that its weights get: the user's, and, of Lightning's, the metrics that
 // were read from it.
@@ -40,7 +38,7 @@ func (d *dropper) attributes(f *os.File, step, rel string) (map[string][]byte, e
 		}
 		attrs[name] = value[:k]
 	}
-	if path.Ext(rel) != lightningSuffix {
+	if path.Ext(rel) != fssteps.LightningSuffix {
 		return attrs, nil
 	}
 	metrics, err := d.metrics(step)

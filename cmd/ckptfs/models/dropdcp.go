@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -84,18 +83,7 @@ func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel stri
 		weights = path.Join(rel, fssteps.DistributedWeights)
 		out.Weights = path.Join(d.run, weights)
 	}
-	if err := d.dropDistributed(ctx, root, step, x, weights, kept, &out); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		d.skip(full, err.Error())
-		return nil
-	}
-	if !d.dry {
-		d.files = append(d.files, full)
-	}
-	d.out.Files = append(d.out.Files, out)
-	return nil
+	return d.note(ctx, &out, d.dropDistributed(ctx, root, step, x, weights, kept, &out))
 }
 
 // openDistributed reads what a folder is said to hold.
@@ -147,12 +135,11 @@ func openDistributed(root *os.Root, rel string) (*distributed, error) {
 	return x, nil
 }
 
-// asOpen reports whether a part has the owner and the group of .metadata, and whoever may read that may read
+// asOpen reports whether a part has the owner and the group of .metadata, and all who may read that may read
 // the part: the weights are as open as .metadata.
 func asOpen(part, meta os.FileInfo) bool {
-	p, ok := part.Sys().(*syscall.Stat_t)
-	m, ok2 := meta.Sys().(*syscall.Stat_t)
-	return ok && ok2 && p.Uid == m.Uid && p.Gid == m.Gid && meta.Mode().Perm()&^part.Mode().Perm()&0o444 == 0
+	p, m := ownerOf(part), ownerOf(meta)
+	return p.Uid == m.Uid && p.Gid == m.Gid && meta.Mode().Perm()&^part.Mode().Perm()&0o444 == 0
 }
 
 // dropDistributed makes the file of weights, unless that is "", and removes the files of the checkpoint. What
@@ -309,11 +296,7 @@ func openAt(dir int, name string) (*os.File, error) {
 
 // planKept is the file of those tensors of a computed one that are kept. All have to be in it.
 func planKept(f *os.File, kept map[string]*dcp.Item) (*view.View, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	l, err := detect.Detect(f, st.Size())
+	_, l, err := layoutOf(f)
 	if err != nil {
 		return nil, err
 	}
@@ -332,18 +315,24 @@ func holds(root *os.Root, weights string, meta os.FileInfo, kept map[string]*dcp
 		return err
 	}
 	defer f.Close()
-	st, err := f.Stat()
+	st, l, err := layoutOf(f)
 	if err != nil {
 		return err
 	}
 	if !st.ModTime().Equal(meta.ModTime()) {
 		return errors.New("it is of another time than .metadata")
 	}
-	l, err := detect.Detect(f, st.Size())
-	if err != nil {
-		return err
-	}
 	return areThose(l.Tensors, kept)
+}
+
+// layoutOf is what is known of a file that is open.
+func layoutOf(f *os.File) (os.FileInfo, *formats.Layout, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := detect.Detect(f, st.Size())
+	return st, l, err
 }
 
 // areThose is an error unless tensors are those that are kept, by their names and shapes.

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -140,8 +139,8 @@ func asOwned(f *os.File, st os.FileInfo) error {
 	if err := unix.Fstat(int(f.Fd()), &is); err != nil {
 		return err
 	}
-	of, ok := st.Sys().(*syscall.Stat_t)
-	if !ok || is.Uid == of.Uid && is.Gid == of.Gid {
+	of := ownerOf(st)
+	if is.Uid == of.Uid && is.Gid == of.Gid {
 		return nil
 	}
 	return f.Chown(int(of.Uid), int(of.Gid))
