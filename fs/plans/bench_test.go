@@ -43,6 +43,22 @@ func Benchmark(b *testing.B) {
 	}
 	p, err := Mean([]*Source{bf.Source, bf.Source, bf.Source})
 	read("mean of 3", p, err, bf, bf, bf)
+	other := spec{Entry: safetensors.Entry{Name: "w.weight", DType: formats.BF16, Shape: []int64{1024, 2048}},
+		pattern: "weights", seed: 2}
+	p, err = Slerp(bf.Source, build(b, []safetensors.Entry{other.Entry}, nil, func(int) []byte {
+		return other.data()
+	}).Source, 0.4)
+	read("slerp", p, err, bf, bf)
+	b.Run("slerp, before the first byte", func(b *testing.B) {
+		b.SetBytes(p.Size())
+		for range b.N {
+			s := p.tensors[0].op.(*slerp)
+			s.known = false
+			if _, err := s.factors(over(p, bf, bf).src); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	for _, rank := range []int64{8, 64} {
 		entries := []safetensors.Entry{
 			{Name: "base_model.model.w.lora_A.weight", DType: formats.F32, Shape: []int64{rank, 2048}},

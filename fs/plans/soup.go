@@ -41,6 +41,29 @@ func Sum(of []*Source, weights []float64) (*Plan, error) {
 }
 
 func soup(of []*Source, weights []float32) (*Plan, error) {
+	terms, err := termsOf(of)
+	if err != nil {
+		return nil, err
+	}
+	first := of[0].Layout.Tensors
+	out := make([]output, len(first))
+	for k := range first {
+		t := &first[k]
+		out[k].Entry = safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape}
+		if kept, err := keeps(t, terms[k]); err != nil {
+			return nil, err
+		} else if kept {
+			out[k].op = &copied{0, terms[k][0].base}
+			continue
+		}
+		out[k].op = &sum{terms[k], weights, t.DType}
+	}
+	return plan(out, of[0].Metadata)
+}
+
+// termsOf are, of each tensor of the first file, those of that name of all files. It is an error if a file has
+// other tensors, if they have other shapes, or if one is floating and another is not.
+func termsOf(of []*Source) ([][]term, error) {
 	if len(of) < 2 || len(of) > MaxSources {
 		return nil, none("of %d files; it takes 2 to %d", len(of), MaxSources)
 	}
@@ -60,26 +83,23 @@ func soup(of []*Source, weights []float32) (*Plan, error) {
 			terms[k] = append(terms[k], term{s.base(t), t.DType})
 		}
 	}
-	out := make([]output, len(first))
-	for k := range first {
-		t := &first[k]
-		out[k].Entry = safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape}
-		if !floating(t.DType) {
-			switch t.DType {
-			case formats.Bool, formats.U8, formats.I8, formats.I16, formats.U16, formats.I32, formats.U32,
-				formats.I64, formats.U64:
-				out[k].op = &copied{0, terms[k][0].base}
-				continue
-			}
-		}
-		for _, x := range terms[k] {
-			if x.from != formats.F32 && x.from != formats.F16 && x.from != formats.BF16 {
-				return nil, none("tensor %q is of type %s", t.Name, x.from)
-			}
-		}
-		out[k].op = &sum{terms[k], weights, t.DType}
+	return terms, nil
+}
+
+// keeps reports whether the tensor t of the first file stays as it is, and not a sum of these: that of integers
+// does. It is an error if it can be neither.
+func keeps(t *formats.Tensor, of []term) (bool, error) {
+	switch t.DType {
+	case formats.Bool, formats.U8, formats.I8, formats.I16, formats.U16, formats.I32, formats.U32, formats.I64,
+		formats.U64:
+		return true, nil
 	}
-	return plan(out, of[0].Metadata)
+	for _, x := range of {
+		if x.from != formats.F32 && x.from != formats.F16 && x.from != formats.BF16 {
+			return false, none("tensor %q is of type %s", t.Name, x.from)
+		}
+	}
+	return false, nil
 }
 
 // term is a tensor of one of the sources.

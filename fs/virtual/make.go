@@ -60,7 +60,7 @@ type making struct {
 	rank, ranks int           // of a shard, a state, or a Megatron
 	number      int           // of a state: which of a rank's files; of a Megatron: what divides its rows
 	before      string        // the files that the path has so far: encoded by and
-	weight      string        // of a sum: the next file's; of an adapter, its scale
+	weight      string        // of a sum: the next file's; of an adapter: its scale; of a slerp: the way
 	part        bool          // of a merge: the file is one of several of its model
 	folder      string        // of a GGUF file: the path of its model's folder
 	templates   bool          // there is a folder of chat templates in it
@@ -73,6 +73,7 @@ const (
 	makeShard
 	makeMean
 	makeSum
+	makeSlerp
 	makeAdapter // the adapter is looked for
 	makeMerge   // the base is
 	makeOne     // one file of a folder's
@@ -102,6 +103,9 @@ func (m making) plan(
 			weights = append(weights, w)
 		}
 		return plans.Sum(of, weights)
+	case makeSlerp:
+		t, _ := ways.Weight(m.operands()[0].Weight)
+		return plans.Slerp(of[0], of[1], t)
 	case makeOne:
 		return plans.Consolidate(of, names, side)
 	case makeState:
@@ -132,7 +136,7 @@ func (m making) beside() string {
 // in it that is made of those that a path has, "" if there is none.
 func (m making) several() (name string, is bool) {
 	switch m.kind {
-	case makeMean, makeSum:
+	case makeMean, makeSum, makeSlerp:
 		return "soup.safetensors", true
 	case makeAdapter:
 		return "", true
@@ -179,7 +183,9 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 		return mirror(making{kind: makeMean})
 	case at == "soup/sum":
 		return folder(making{kind: makeSum})
-	case d.how.kind == makeSum, d.how.kind == makeAdapter:
+	case at == "soup/slerp":
+		return folder(making{kind: makeSlerp})
+	case d.how.kind == makeSum, d.how.kind == makeSlerp, d.how.kind == makeAdapter:
 		if _, ok := ways.Weight(name); ok {
 			d.how.weight = name
 			return mirror(d.how)
@@ -231,7 +237,7 @@ func (d makeRoot) names() []string {
 	case "cast", "gguf":
 		return []string{"bf16", "f16", "f32"}
 	case "soup":
-		return []string{"mean", "sum"}
+		return []string{"mean", "slerp", "sum"}
 	}
 	return nil
 }
@@ -251,7 +257,7 @@ func (d makeRoot) takes() string {
 		return fmt.Sprintf("tp=1 to tp=%d, nor that with ,vocab=2 to ,vocab=%d", plans.MaxRanks, plans.MaxVocab)
 	case d.how.kind == makeShard:
 		return fmt.Sprintf("rank-0 to rank-%d", d.how.ranks-1)
-	case d.how.kind == makeSum, d.how.kind == makeAdapter:
+	case d.how.kind == makeSum, d.how.kind == makeSlerp, d.how.kind == makeAdapter:
 		return "the numbers that a file may be weighed by, such as 0.5, -1 or 1e-3"
 	}
 	return ""
@@ -294,7 +300,11 @@ type makeOf struct {
 func (d makeOf) entry() entry { return entry{dir: d, key: d, src: d.src, sight: inPlace} }
 
 func (d makeOf) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
-	if name == ways.Next && len(d.how.operands()) < plans.MaxSources {
+	most := plans.MaxSources
+	if d.how.kind == makeSlerp {
+		most = 2
+	}
+	if name == ways.Next && len(d.how.operands()) < most {
 		e := makeRoot{path.Join(d.at, name), d.how}
 		switch d.how.kind {
 		case makeSum:

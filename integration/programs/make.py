@@ -3,7 +3,7 @@
     save MOUNT        saves models: safetensors, and a torch file that has a view
     cast MOUNT        cast/TYPE/PATH against torch's to(dtype) and save_file
     shard MOUNT       shard/tp=K/rank-R/PATH against slices of models that transformers saved
-    soup MOUNT        soup/mean/…, soup/sum/… against torch
+    soup MOUNT        soup/mean/… and soup/sum/… against torch, soup/slerp/… against mergekit
     merge MOUNT       merge/SCALE/ADAPTER/+/PATH against PEFT's merge_and_unload
     dcp MOUNT         consolidated/FOLDER/model.safetensors against accelerate's merge_fsdp_weights
     zero MOUNT        the same of DeepSpeed's ZeRO, against zero_to_fp32
@@ -14,6 +14,9 @@ import mmap
 import os
 import random
 import sys
+
+if sys.argv[1] == "soup":
+    os.environ["ATEN_CPU_CAPABILITY"] = "avx2"  # other vectors sum otherwise
 
 import torch
 from safetensors import safe_open
@@ -248,8 +251,26 @@ def soup(files, weights=None):
     return save(out, {"format": "pt"})
 
 
+def between(a, b, t):
+    """As mergekit has it on one thread, but that MKL's last bits of sines and arc cosines are replaced by the right ones.
+    What mergekit itself has may differ from it by one unit of the last place of few elements."""
+    from mergekit.merge_methods.slerp import slerp
+    threads, kept, out = torch.get_num_threads(), (torch.acos, torch.sin), []
+    torch.set_num_threads(1)
+    for acos, sin in kept, [lambda x, f=f: f(x.double()).float() for f in kept]:
+        torch.acos, torch.sin = acos, sin
+        out.append({k: slerp(torch.tensor([t]), x[None], b[k][None])[0] if x.is_floating_point() else x for k, x in a.items()})
+    torch.acos, torch.sin = kept
+    torch.set_num_threads(threads)
+    for k, x in out[0].items():
+        off = (x.view(torch.int16).int() - out[1][k].view(torch.int16).int()).abs() if x.is_floating_point() else torch.zeros(1)
+        if off.max() > 1 or off.sum() > off.numel() / 1000:
+            bad.append(f"mergekit has {k} otherwise: {off.sum()} of {off.numel()} elements, by up to {off.max()}")
+    return save(out[1], {"format": "pt"})
+
+
 def save_soups():
-    for i, dtype in enumerate([torch.bfloat16, torch.float32, torch.float16]):
+    for i, dtype in enumerate([torch.bfloat16, torch.float32, torch.float16, torch.float16]):
         os.makedirs(f"{mount}/runs/+/step {i}", exist_ok=True)
         g = generator(i)
         tensors = {f"w{k}": torch.randn(301, 203, generator=g).to(dtype) for k in range(5)} | {"n": torch.tensor([i])}
@@ -260,17 +281,20 @@ def save_soups():
 
 
 def check_soup():
-    path = [f"runs/+/step {i}/model.safetensors" for i in range(3)]
+    path = [f"runs/+/step {i}/model.safetensors" for i in range(4)]
     files = [load_file(f"{mount}/{p}") for p in path]
     same(f"soup/mean/{path[0]}/+/{path[1]}/soup.safetensors", soup(files[:2]))
-    same(f"soup/mean/{'/+/'.join(path)}/soup.safetensors", soup(files))
+    same(f"soup/mean/{'/+/'.join(path[:3])}/soup.safetensors", soup(files[:3]))
     same(f"soup/mean/{path[2]}/+/{path[2]}/+/{path[0]}/soup.safetensors", soup([files[2], files[2], files[0]]))
     same(f"soup/sum/0.7/{path[2]}/+/-1.25e-1/{path[0]}/soup.safetensors", soup([files[2], files[0]], [0.7, -0.125]))
     is_none(f"soup/mean/{path[0]}/soup.safetensors", "of one file")
     is_none(f"soup/mean/{path[0]}/+/flat.safetensors/soup.safetensors", "tensors")
+    same(f"soup/slerp/0.25/{path[2]}/+/{path[3]}/soup.safetensors", between(files[2], files[3], 0.25))
+    is_none(f"soup/slerp/0.25/{path[2]}/soup.safetensors", "of one file")
+    is_none(f"soup/slerp/0.25/{path[0]}/+/{path[2]}/soup.safetensors", "is of type")
     many = "/+/".join([path[0]] * 16)
     same(f"soup/mean/{many}/soup.safetensors", soup([files[0]] * 16))
-    for gone in (f"mean/{many}/+", "sum/nan", "sum/inf", "sum/1e999", "sum/0x1p-2", "sum/-", f"mean/{path[0]}/+/+",
+    for gone in (f"mean/{many}/+", "sum/nan", "sum/inf", "sum/1e999", "sum/0x1p-2", "sum/-", f"mean/{path[0]}/+/+", "slerp/x", f"slerp/0.5/{path[0]}/+/{path[0]}/+",
                  f"mean/{path[0]}/other.safetensors"):
         if os.path.exists(f"{make}/soup/{gone}"):
             bad.append(f"soup/{gone} is there")

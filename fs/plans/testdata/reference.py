@@ -108,6 +108,23 @@ add("mean 2 0", soup([parts[2], parts[0]]))
 add("sum 0.3 0.6 -0.1", soup(parts, [0.3, 0.6, -0.1]))
 
 
+def between(a, b, t):
+    """As mergekit interpolates, with sines and arc cosines rounded from double precision: see Slerp."""
+    from mergekit.merge_methods.slerp import slerp
+    kept = torch.acos, torch.sin
+    torch.acos, torch.sin = (lambda x, f=f: f(x.double()).float() for f in kept)
+    try:
+        return {k: slerp(torch.tensor([t]), x[None], b[k][None])[0] if x.is_floating_point() else x for k, x in a.items()}
+    finally:
+        torch.acos, torch.sin = kept
+
+
+torch.set_num_threads(1)
+ways = [source(FILES["slerp " + str(i)]) for i in range(2)]
+for t in 0.4, 0, 1.25:
+    add(f"slerp {t}", between(*ways, t))
+
+
 def merge(base, lora, scaling, transposed):
     """As PEFT merges: see LoraLayer.merge and get_delta_weight."""
     out = dict(base)

@@ -24,6 +24,8 @@ soup/mean/PATH/+/PATH/soup.safetensors
     The mean of 2 to 16 files: /+/ and one more path for each.
 soup/sum/WEIGHT/PATH/+/WEIGHT/PATH/soup.safetensors
     The weighted sum of 2 to 16 files.
+soup/slerp/T/PATH/+/PATH/soup.safetensors
+    Spherically between two files, T of the way from the first to the second, as mergekit's slerp.
 gguf/bf16/FOLDER.gguf, gguf/f16/FOLDER.gguf, gguf/f32/FOLDER.gguf
     The Hugging Face model in FOLDER as llama.cpp's convert_hf_to_gguf.py writes it. Llama, Mistral, Qwen2,
     Qwen3.

@@ -7,6 +7,7 @@
 //	make/consolidated/FOLDER/model.safetensors       the tensors of a step that ranks wrote in parts
 //	make/soup/mean/PATH/+/PATH/soup.safetensors      the mean of 2 to 16 files, in this order
 //	make/soup/sum/W/PATH/+/W/PATH/soup.safetensors   the sum of 2 to 16 files, each times its W
+//	make/soup/slerp/T/PATH/+/PATH/soup.safetensors   T of the way from one file to another, spherically
 //	make/merge/SCALE/ADAPTER/+/PATH                  PATH with the adapter in the file ADAPTER merged into it
 //	make/gguf/TYPE/FOLDER.gguf                       the model in FOLDER as llama.cpp converts it
 //	make/sharded_state/tp=K/FOLDER/                  the model in FOLDER as K ranks of vLLM load it
@@ -54,14 +55,14 @@ func Numbered(name, prefix string) (int, bool) {
 func Of(p string) string {
 	parts := strings.Split(p, "/")
 	ways := map[string]int{"cast": 2, "consolidated": 1, "gguf": 2, "hf": 1, "megatron": 2, "merge": 2,
-		"shard": 3, "sharded_state": 2, "mean": 2, "sum": 3}
+		"shard": 3, "sharded_state": 2, "mean": 2, "slerp": 3, "sum": 3}
 	skip := ways[parts[0]]
 	if parts[0] == "soup" && len(parts) > 1 {
 		skip = ways[parts[1]]
 	}
 	for i := len(parts) - 1; i > 0; i-- {
 		if parts[i] == Next {
-			if skip += i - 1; parts[0] == "merge" {
+			if skip += i - 1; parts[0] == "merge" || parts[0] == "soup" && parts[1] == "slerp" {
 				skip = i + 1
 			}
 			break

@@ -19,6 +19,8 @@ func TestOf(t *testing.T) {
 		"shard/tp=2/rank-1/m":            "m",
 		"gguf/f16/models/m.gguf":         "models/m",
 		"soup/sum/1/a/x/+/2/b/y":         "b/y",
+		"soup/slerp/0.5/a/x/+/b/y":       "b/y",
+		"soup/slerp/0.5/a/x":             "a/x",
 		"merge/1/adapter/+/m/a":          "m/a",
 		"hf/m/iter_1/model.safetensors":  "m/iter_1/model.safetensors",
 		"megatron/tp=2":                  "",
