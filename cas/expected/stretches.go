@@ -26,9 +26,10 @@ const (
 
 // A Stretch is whole blocks of a segment that several records lie in. It is read past the page cache, and
 // decoded where it is: the pages would be allocated, filled and copied from in as much processor time as
-// decoding takes. What is read a second time is read through the page cache: other files have it too.
+// decoding takes. What is read a second time is read through the page cache: other files have it too. But what
+// is read once, into a copy that stays, is not.
 type Stretch struct {
-	Again bool  // it was read before
+	Again bool  // it was read before, and is to have pages
 	first block // its first one
 	end   int64 // of the last one
 	refs  int   // how many expect it, read it, or decode from it; under Stretches.mu
@@ -77,8 +78,8 @@ func Fits(from, to int64) bool {
 }
 
 // Add returns a new stretch, for its caller and for read; nil: it would be too short or too long, or there
-// are too many.
-func (a *Stretches) Add(number uint32, from, to int64) *Stretch {
+// are too many. once says that it is not likely to be read again.
+func (a *Stretches) Add(number uint32, from, to int64, once bool) *Stretch {
 	if to-from < minStretch || !Fits(from, to) {
 		return nil
 	}
@@ -94,7 +95,8 @@ func (a *Stretches) Add(number uint32, from, to int64) *Stretch {
 	}
 	t := &Stretch{first: block{number, from}, end: to, refs: 2, pool: pool, buf: pool.Get(),
 		ready: make(chan struct{})}
-	t.Again, _ = a.once.ContainsOrAdd(t.first, struct{}{})
+	again, _ := a.once.ContainsOrAdd(t.first, struct{}{})
+	t.Again = again && !once
 	a.all = append(a.all, t)
 	a.bytes += size
 	a.reading.Add(1)

@@ -258,16 +258,16 @@ func TestDeltaExpect(t *testing.T) {
 	}
 	commit(t, b)
 	for range 20 {
-		s.Expect(hashes)
+		s.Expect(hashes, false)
 		wantGet(t, s, version(1, 7))
 	}
-	s.Expect(hashes)
+	s.Expect(hashes, false)
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.Expect(hashes)
+	s.Expect(hashes, false)
 }
 
 // What a batch released, and another put again while it was on its way to the index, keeps its base.

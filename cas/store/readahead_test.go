@@ -46,11 +46,16 @@ func TestExpect(t *testing.T) {
 			t.Fatal(err)
 		}
 		chunks, hashes := large(t, s, 11) // in the segment that is being written, up to its end
-		for range 2 {                     // past the page cache, and through it
-			done := s.Expect(hashes)
+		for i := range 4 {                // past the page cache, through it unless it is once more, and then again
+			done := s.Expect(hashes, i%2 == 0)
 			all := stretchesOf(s)
 			if len(all) < 3 {
 				t.Errorf("%s: %d stretches", name, len(all))
+			}
+			for _, u := range all {
+				if u.Again != (i%2 > 0) {
+					t.Errorf("%s: time %d leaves pages: %t", name, i, u.Again)
+				}
 			}
 			for _, p := range chunks {
 				wantGet(t, s, p)
@@ -72,11 +77,11 @@ func TestExpect(t *testing.T) {
 				t.Errorf("%s: %d stretches left", name, n)
 			}
 		}
-		s.Expect(hashes)
+		s.Expect(hashes, false)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		s.Expect(hashes)()
+		s.Expect(hashes, false)()
 	}
 }
 
@@ -95,7 +100,7 @@ func TestExpectAgain(t *testing.T) {
 	s := open(t, newMem(), newIndex(), Options{})
 	_, hashes := large(t, s, 4)
 	for _, again := range []bool{false, true, true} {
-		done := s.Expect(hashes)
+		done := s.Expect(hashes, false)
 		for _, u := range stretchesOf(s) {
 			if u.Again != again {
 				t.Errorf("again %v, want %v", u.Again, again)
@@ -113,7 +118,7 @@ func TestExpectMuch(t *testing.T) {
 	chunks, hashes := large(t, s, 4*most)
 	var done []func()
 	for range 3 {
-		done = append(done, s.Expect(hashes))
+		done = append(done, s.Expect(hashes, false))
 	}
 	if n := len(stretchesOf(s)); n != most {
 		t.Errorf("%d stretches", n)
@@ -136,7 +141,7 @@ func TestExpectStale(t *testing.T) {
 	m := newMem()
 	s := open(t, m, newIndex(), Options{})
 	chunks, hashes := large(t, s, 4)
-	done := s.Expect(hashes)
+	done := s.Expect(hashes, false)
 	for _, h := range hashes {
 		loc := where(t, s, h)
 		p, u := s.reader.ahead.Borrow(loc.Segment, loc.Off, segment.RecordHeaderSize+cas.ChunkSize)
@@ -150,7 +155,7 @@ func TestExpectStale(t *testing.T) {
 
 	loc := where(t, s, hashes[2])
 	patch(t, m, segment.Path(dir, loc.Segment), loc.Off+segment.RecordHeaderSize+77, chunks[2][77]^4)
-	done = s.Expect(hashes)
+	done = s.Expect(hashes, false)
 	for i, h := range hashes {
 		_, err := s.Get(h, nil)
 		if i == 2 {
@@ -171,7 +176,7 @@ func TestExpectSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, m, x, Options{SegmentSize: 3 << 20})
-	done := s.Expect(hashes)
+	done := s.Expect(hashes, false)
 	keep := func(i int) bool { return i%3 == 0 }
 	sweepNow(t, s, SweepOptions{}, func(_ context.Context, k *Marking) error {
 		for i, h := range hashes {
@@ -211,7 +216,7 @@ func TestExpectBases(t *testing.T) {
 		}
 	}
 	commit(t, b)
-	done := s.Expect(last)
+	done := s.Expect(last, false)
 	defer done()
 	for _, h := range last {
 		loc := where(t, s, h)
@@ -234,9 +239,9 @@ func TestExpectBases(t *testing.T) {
 func TestExpectTwice(t *testing.T) {
 	s := open(t, newMem(), newIndex(), Options{})
 	_, hashes := large(t, s, 9)
-	done := s.Expect(hashes)
+	done := s.Expect(hashes, false)
 	all := stretchesOf(s)
-	again := s.Expect(hashes[2:])
+	again := s.Expect(hashes[2:], false)
 	if now := stretchesOf(s); len(all) == 0 || !slices.Equal(now, all) {
 		t.Errorf("%d stretches, then %d", len(all), len(now))
 	}
@@ -302,7 +307,7 @@ func TestExpectDamaged(t *testing.T) {
 		}
 		f.Close()
 		patch(t, m, name, off, was[0]^1<<r.IntN(8))
-		done := s.Expect(hashes)
+		done := s.Expect(hashes, false)
 		if len(stretchesOf(s)) == 0 {
 			t.Fatal("not expected")
 		}
@@ -331,7 +336,7 @@ func TestExpectDamaged(t *testing.T) {
 func TestExpectLocates(t *testing.T) {
 	s := open(t, newMem(), newIndex(), Options{})
 	chunks, hashes := large(t, s, 4)
-	first, second := s.Expect(hashes), s.Expect(hashes[1:])
+	first, second := s.Expect(hashes, false), s.Expect(hashes[1:], false)
 	first()
 	for i, h := range hashes {
 		if _, known := s.reader.located.Get(h); known != (i > 0) {

@@ -106,7 +106,7 @@ func TestRecipe(t *testing.T) {
 			if n := len(s.reader.leads(h, loc)); n > delta.MostLed || n < len(got.Hashes()) {
 				t.Errorf("version %d leads back to %d", v, n)
 			}
-			done := s.Expect([]cas.Hash{h})
+			done := s.Expect([]cas.Hash{h}, false)
 			wantGet(t, s, version(computed, v))
 			done()
 		}
@@ -452,7 +452,7 @@ func TestRecipeForged(t *testing.T) {
 				!errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrTooLarge) {
 				t.Errorf("%d: %d bytes, %v", i+1, len(got), err)
 			}
-			s.Expect([]cas.Hash{h})()
+			s.Expect([]cas.Hash{h}, false)()
 			loc, _ := s.locateNow(false, h)
 			_, _ = s.Bases(h, loc)
 		}

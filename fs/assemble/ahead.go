@@ -222,7 +222,7 @@ func (r *Reader) expect(s span) {
 	if len(jobs) == 0 {
 		return
 	}
-	x.done = r.store.Expect(hashes)
+	x.done = r.store.Expect(hashes, false)
 	x.left.Store(int32(len(jobs)))
 	r.ahead.push(jobs...)
 }

@@ -39,7 +39,7 @@ func (s *shelf) put(p []byte) cas.Hash {
 	return h
 }
 
-func (s *shelf) Expect([]cas.Hash) func() { return func() {} }
+func (s *shelf) Expect([]cas.Hash, bool) func() { return func() {} }
 
 func (s *shelf) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	if s.gate != nil {
@@ -277,7 +277,7 @@ type meeting struct {
 	all  chan struct{}
 }
 
-func (m *meeting) Expect([]cas.Hash) func() { return func() {} }
+func (m *meeting) Expect([]cas.Hash, bool) func() { return func() {} }
 
 func (m *meeting) Get(h cas.Hash, dst []byte) ([]byte, error) {
 	m.mu.Lock()

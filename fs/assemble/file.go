@@ -269,19 +269,19 @@ func (f *File) start(pieces []piece, how way) {
 	case 1:
 		f.load(&pieces[mine[0]])
 	default:
-		f.loadAll(pieces, mine[:n])
+		f.loadAll(pieces, mine[:n], how)
 	}
 }
 
 // loadAll loads pieces[i] for all i of mine.
-func (f *File) loadAll(pieces []piece, mine []int) {
+func (f *File) loadAll(pieces []piece, mine []int, how way) {
 	own := make([]piece, len(mine)) // the caller's stay on its stack
 	hashes := make([]cas.Hash, len(mine))
 	for k, i := range mine {
 		own[k] = pieces[i]
 		hashes[k] = own[k].span.Hash
 	}
-	defer f.r.store.Expect(hashes)()
+	defer f.r.store.Expect(hashes, how == readDirect)()
 	var next atomic.Int32
 	work := func() {
 		for k := next.Add(1); int(k) <= len(own); k = next.Add(1) {

@@ -79,11 +79,11 @@ func (r *reads) Get(h cas.Hash, dst []byte) ([]byte, error) {
 }
 
 // Expect is assemble.Store's.
-func (r *reads) Expect(hashes []cas.Hash) (done func()) {
+func (r *reads) Expect(hashes []cas.Hash, once bool) (done func()) {
 	if j := r.tier.Load(); j != nil {
-		return j.Expect(hashes)
+		return j.Expect(hashes, once)
 	}
-	return r.local.Expect(hashes)
+	return r.local.Expect(hashes, once)
 }
 
 // Pin is content.Remote's.

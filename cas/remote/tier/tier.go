@@ -136,10 +136,10 @@ func (t *Tier) get(h cas.Hash, dst []byte) ([]byte, error) {
 	return t.content(t.ctx, w, h, dst, segment.AnyNumber, true)
 }
 
-// Expect says that these records will be asked for soon; done, that they were, or will not be. It waits for
-// nothing from the remote.
-func (t *Tier) Expect(hashes []cas.Hash) (done func()) {
-	done = t.o.Store.Expect(hashes)
+// Expect says that these records will be asked for soon, and as store.Store's, that this is once; done, that
+// they were, or will not be. It waits for nothing from the remote.
+func (t *Tier) Expect(hashes []cas.Hash, once bool) (done func()) {
+	done = t.o.Store.Expect(hashes, once)
 	if t.reader == nil {
 		return done
 	}

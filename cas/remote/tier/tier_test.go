@@ -186,7 +186,7 @@ func TestNoRemote(t *testing.T) {
 	f := remotetest.Small.Save(t, s, 0, nil)
 	x := New(Options{Store: s})
 	defer x.Close()
-	x.Expect(f.Hashes)()
+	x.Expect(f.Hashes, false)()
 	for _, h := range f.Hashes {
 		if _, err := x.Get(h, nil); err != nil {
 			t.Error(err)
@@ -597,7 +597,7 @@ func TestClosed(t *testing.T) {
 		_, err := r.Get(f.Manifest, nil)
 		over <- err
 	}()
-	r.Expect(f.Hashes)()
+	r.Expect(f.Hashes, false)()
 	r.Close()
 	if err := <-over; err == nil {
 		t.Error("read from a Tier that is closed")
