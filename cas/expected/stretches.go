@@ -26,8 +26,8 @@ const (
 
 // A Stretch is whole blocks of a segment that several records lie in. It is read past the page cache, and
 // decoded where it is: the pages would be allocated, filled and copied from in as much processor time as
-// decoding takes. What is read a second time is read through the page cache: other files have it too. But what
-// is read once, into a copy that stays, is not.
+// decoding takes. What is read a second time is read through the page cache: other files have it too. Not so
+// what is read once, into a copy that stays.
 type Stretch struct {
 	Again bool  // it was read before, and is to have pages
 	first block // its first one

@@ -11,9 +11,11 @@ import (
 // disk.
 const maxSkip = 64 << 10
 
-// WillRead has the disk begin to read records, and appends what is read to memory of our own to all. once says
-// that they are not likely to be read again. It changes locs.
-func (a *Stretches) WillRead(files *segment.Files, locs []cas.Location, once bool, all []*Stretch) []*Stretch {
+// WillRead has the disk begin to read records, and appends what is read to memory of our own to all. once
+// says that they are not likely to be read again. It changes locs.
+func (a *Stretches) WillRead(
+	files *segment.Files, locs []cas.Location, once bool, all []*Stretch,
+) []*Stretch {
 	locs = slices.DeleteFunc(locs, func(l cas.Location) bool { // others expect it
 		t := a.Find(l.Segment, l.Off, segment.RecordHeaderSize+int(l.Stored))
 		if t != nil {

@@ -46,7 +46,7 @@ func TestExpect(t *testing.T) {
 			t.Fatal(err)
 		}
 		chunks, hashes := large(t, s, 11) // in the segment that is being written, up to its end
-		for i := range 4 {                // past the page cache, through it unless it is once more, and then again
+		for i := range 4 {                // by turns once, past the page cache, and through it
 			done := s.Expect(hashes, i%2 == 0)
 			all := stretchesOf(s)
 			if len(all) < 3 {

@@ -17,8 +17,8 @@ import (
 type Store interface {
 	// Get returns the verified bytes of a record, in dst[:0] when they fit its capacity.
 	Get(h cas.Hash, dst []byte) ([]byte, error)
-	// Expect says that these records will be asked for soon; done, that they were, or will not be. once: what is
-	// made of them is kept, so they are not likely to be read again.
+	// Expect says that these records will be asked for soon; done, that they were, or will not be. once: they
+	// are not likely to be read again.
 	Expect(hashes []cas.Hash, once bool) (done func())
 }
 
