@@ -167,6 +167,10 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 	} else if changed {
 		log.Warn("the store's folder was open to other users; it is its owner's alone now", "store", c.store)
 	}
+	if !opt.NoViews && tree.HidesOwn(v.Folder()) {
+		log.Warn("the store has a file or a folder by the name of the mount's own, which is not reached: "+
+			"mount it with --no-views, and rename that", "name", tree.OwnName)
+	}
 	closing, hurry := context.WithCancel(context.Background())
 	defer hurry()
 	serving := false

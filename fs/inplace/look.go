@@ -50,6 +50,7 @@ type Looked struct {
 	Linked  Found `json:"linked"`  // files with further names outside of the folder
 	Hollow  Found `json:"hollow"`  // files whose bytes another store has
 	Stores  Found `json:"stores"`  // folders that are stores
+	Own     Found `json:"own"`     // at the top: what a mount has itself by that name
 	Foreign Found `json:"foreign"` // what the caller's daemon may not read, or not change the attributes of
 	Marked  Found `json:"marked"`  // files and folders with attributes that a store left on them
 	ACLs    Found `json:"acls"`    // what has attributes that do not work on a mount
@@ -81,7 +82,7 @@ func (c *counting) next() {
 
 // Look looks at everything in a folder, and changes nothing.
 func Look(ctx context.Context, dir string, report Report) (*Looked, error) {
-	l := &looker{out: &Looked{}, ctx: ctx, uid: os.Geteuid(), links: map[uint64]*linked{},
+	l := &looker{out: &Looked{}, own: filepath.Join(dir, tree.OwnName), ctx: ctx, uid: os.Geteuid(), links: map[uint64]*linked{},
 		counting: counting{report: report}}
 	if err := filepath.WalkDir(dir, l.look); err != nil {
 		return nil, err
@@ -103,6 +104,7 @@ type linked struct {
 
 type looker struct {
 	out   *Looked
+	own   string // the path of what a mount has itself
 	ctx   context.Context
 	uid   int
 	links map[uint64]*linked
@@ -118,6 +120,9 @@ func (l *looker) look(path string, e fs.DirEntry, err error) error {
 		return err
 	}
 	l.next()
+	if path == l.own {
+		l.out.Own.add(path)
+	}
 	info, err := e.Info()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // gone meanwhile

@@ -137,7 +137,11 @@
 // can be made again from the header. One that a program wrote so gets the record literal when it is closed.
 package tree
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"ckptfs/cas/disk"
+)
 
 // XattrName is the attribute that holds a file's record.
 const XattrName = "user.ckptfs"
@@ -159,6 +163,15 @@ const (
 	LogFile       = "log"
 	PolicyFile    = "policy"
 )
+
+// OwnName is what a mount's root has besides what is stored: the folder of files that are computed.
+const OwnName = ".ckptfs"
+
+// HidesOwn reports whether something is stored by the name of the mount's own.
+func HidesOwn(d *disk.Folder) bool {
+	_, err := d.Lstat(TreeDir + "/" + OwnName)
+	return err == nil
+}
 
 // MountID names the mount that dir lies on, 0 where the kernel does not tell: a filesystem that was shut down
 // by an error and mounted again has lost what was not on the disk, within one boot. An older kernel has a

@@ -115,7 +115,7 @@ func (viewLock) Rank() (int, string)  { return locks.Volume + 8, "View.mu" }
 func (leafLock) Rank() (int, string)  { return locks.Volume + 940, "a leaf of fs/virtual" }
 
 // Name is the directory of the virtual files.
-const Name = ".ckptfs"
+const Name = tree.OwnName
 
 // Options are what Virtual needs of its surroundings.
 type Options struct {

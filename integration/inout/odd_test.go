@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -300,6 +301,31 @@ func TestAdoptStored(t *testing.T) {
 		if out, code := m.RunFails("adopt", dir); code != 8 || !strings.Contains(out, says) {
 			t.Errorf("%s: exit code %d: %s", dir, code, out)
 		}
+	}
+}
+
+// A folder that has what a mount has itself by that name is not adopted, since it would hide the mount's own.
+// Into a folder of a store it may go. A store that has it all the same says so when it is mounted.
+func TestAdoptOwnName(t *testing.T) {
+	f := newFolder(mounttest.Prepare(t, t.TempDir()))
+	f.put(".ckptfs/a", []byte("a"))
+	if out, code := f.RunFails("adopt", "--store", f.Store, f.Dir); code != 8 ||
+		!strings.Contains(out, "rename it first: "+f.Path(".ckptfs")) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	f.plain("refused")
+
+	m := mounttest.New(t, "--no-views")
+	m.Must(os.Mkdir(m.Path(".ckptfs"), 0o755))
+	m.Run("adopt", "--into", m.Path("in"), f.Dir)
+	if _, err := os.Stat(m.Path("in/.ckptfs/a")); err != nil {
+		t.Error(err)
+	}
+	m.Flags = slices.DeleteFunc(m.Flags, func(s string) bool { return s == "--no-views" })
+	m.Remount()
+	const hidden = "by the name of the mount's own"
+	if log := m.LogText(); !strings.Contains(log, hidden) {
+		t.Errorf("the log: %s", log)
 	}
 }
 

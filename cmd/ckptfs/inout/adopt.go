@@ -166,7 +166,7 @@ func (a *adopt) run(ctx context.Context) (err error) {
 		}
 	}
 	if !begun {
-		if err := a.vet(ctx); err != nil {
+		if err := a.vet(ctx, true); err != nil {
 			return err
 		}
 	}

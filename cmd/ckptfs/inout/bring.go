@@ -124,6 +124,9 @@ func (b *bring) vet(ctx context.Context) error {
 	}
 	b.looked, b.out.Files, b.out.Bytes = l, l.Files, l.Bytes
 	err = b.refuse(l.Stores, "a store is in it, which would be packed as files: move it away")
+	if err == nil && b.to == "" {
+		err = b.refuse(l.Own, ownName)
+	}
 	if err == nil {
 		err = b.refuse(l.Hollow, "the bytes of these files are in another store, not here: copy them from a mount of it")
 	}

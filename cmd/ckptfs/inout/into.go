@@ -46,7 +46,7 @@ func (a *adopt) into(ctx context.Context, to string) error {
 	if taken {
 		return a.Unfit(to + " is there already: name what is to be made")
 	}
-	if err := a.vet(ctx); err != nil {
+	if err := a.vet(ctx, false); err != nil {
 		return err
 	}
 	if err := a.strip(ctx); err != nil {

@@ -16,8 +16,9 @@ import (
 	"ckptfs/fs/inplace"
 )
 
-// vet looks for everything that keeps the folder from being adopted, while nothing is changed.
-func (a *adopt) vet(ctx context.Context) error {
+// vet looks for everything that keeps the folder from being adopted, while nothing is changed. root: it is to
+// be what a mount begins with.
+func (a *adopt) vet(ctx context.Context, root bool) error {
 	if err := a.places(true); err != nil {
 		return err
 	}
@@ -32,7 +33,11 @@ func (a *adopt) vet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.judge(a.looked)
+	err = a.judge(a.looked)
+	if err == nil && root {
+		err = a.refuse(a.looked.Own, ownName)
+	}
+	return err
 }
 
 // places looks at where folder and store lie, and whether the folder may move.
@@ -98,6 +103,9 @@ func (a *adopt) refuse(f inplace.Found, why string) error {
 	}
 	return a.Unfit(fmt.Sprintf("%s: %s: %s", a.dir, why, f))
 }
+
+// ownName is why a folder cannot become a mount's root.
+const ownName = "a mount has a folder of this name itself, which would not be reached any more: rename it first"
 
 // judge says what in a folder keeps it from being adopted, and warns of what works otherwise on a mount.
 func (a *adopt) judge(l *inplace.Looked) error {
