@@ -13,6 +13,9 @@
 //
 // Whatever differs from that is an error: files whose tensors have no name for certain go on being called by
 // their numbers.
+//
+// In a pickle many values may refer to one. So names and sizes are read once each, and what has no bound in
+// practice has one here: items, chunks, fields, and the bytes of a name.
 package dcp
 
 import (
@@ -34,7 +37,10 @@ const (
 	// Suffix ends the names of the files that it describes.
 	Suffix = ".distcp"
 
-	maxRank = 64
+	maxRank   = 64
+	maxItems  = 1 << 19 // and chunks of a tensor: more than pickle.DefaultLimits hold of what torch writes
+	maxFields = 64      // of an object
+	maxName   = 4096    // bytes
 )
 
 // IsMetadata reports whether a file of this name may describe its folder.
@@ -75,19 +81,23 @@ func Parse(p []byte) (map[string][]Item, error) {
 	if !ok || !ok2 || storage.Kind() != pickle.Dict || dict.Kind() != pickle.Dict {
 		return nil, reject("nothing is said of where")
 	}
+	if n := storage.NumPairs(); n > maxItems {
+		return nil, reject("%d items", n)
+	}
+	r := reader{map[int]string{}, map[int]*size{}, map[int]map[string][]int64{}}
 	known := make(map[string]pickle.Value, dict.NumPairs())
 	for i := range dict.NumPairs() {
 		k, v := dict.Pair(i)
-		if _, twice := known[string(k.Text())]; k.Kind() != pickle.Text || twice {
-			return nil, reject("a name that is none, or occurs twice")
+		name := r.text(k)
+		if _, twice := known[name]; k.Kind() != pickle.Text || twice || len(k.Text()) > maxName {
+			return nil, reject("a name that is none, too long, or occurs twice")
 		}
-		known[string(k.Text())] = v
+		known[name] = v
 	}
-	sizes := map[int]map[string][]int64{} // of the chunks of a tensor, by the node's number and the offsets
 	files := map[string][]Item{}
 	for i := range storage.NumPairs() {
 		key, info := storage.Pair(i)
-		x, file, err := item(key, info)
+		x, at, file, err := r.item(key, info)
 		if err != nil {
 			return nil, err
 		}
@@ -96,18 +106,17 @@ func Parse(p []byte) (map[string][]Item, error) {
 			return nil, reject("%.64q is not described", x.Name)
 		}
 		if chunks, ok := field(of, "chunks"); ok {
-			whole, _ := field(of, "size")
-			if x.Shape, ok = dims(whole); !ok || len(x.Shape) != len(x.Origin) {
+			size, _ := field(of, "size")
+			whole := r.size(size)
+			if whole == nil || len(whole.dims) != len(x.Origin) {
 				return nil, reject("%.64q has no size", x.Name)
 			}
-			at := sizes[chunks.ID()]
-			if at == nil {
-				if at, err = chunkSizes(chunks); err != nil {
-					return nil, err
-				}
-				sizes[chunks.ID()] = at
+			sizes, err := r.chunkSizes(chunks)
+			if err != nil {
+				return nil, err
 			}
-			if x.Size, ok = at[fmt.Sprint(x.Origin)]; !ok || len(x.Size) != len(x.Shape) {
+			x.Shape = whole.dims
+			if x.Size, ok = sizes[at]; !ok || len(x.Size) != len(x.Shape) {
 				return nil, reject("%.64q has no part at %v", x.Name, x.Origin)
 			}
 		} else {
@@ -126,36 +135,57 @@ func Parse(p []byte) (map[string][]Item, error) {
 	return files, nil
 }
 
-// item reads a pair of storage_data.
-func item(key, info pickle.Value) (x Item, file string, err error) {
-	name, path := text(key, "fqn"), text(info, "relative_path")
-	at, n := number(info, "offset"), number(info, "length")
-	if file = string(path); at < 0 || n <= 0 || at > 1<<62-n || !strings.HasSuffix(file, Suffix) ||
-		strings.ContainsAny(file, "/\x00") {
-		return x, "", reject("where %.64q lies", name)
-	}
-	x = Item{Name: string(name), Off: at, Len: n}
-	if origin, ok := field(key, "offset"); ok && origin.Kind() != pickle.None {
-		if x.Origin, ok = dims(origin); !ok {
-			return x, "", reject("where in %.64q", name)
-		}
-	}
-	return x, file, nil
+// reader has what was read of values that others refer to, by their numbers.
+type reader struct {
+	texts map[int]string
+	sizes map[int]*size
+	parts map[int]map[string][]int64 // of a tensor: the sizes of its chunks, by the keys of their offsets
 }
 
-// chunkSizes reads the sizes of the chunks of a tensor, by their offsets.
-func chunkSizes(chunks pickle.Value) (map[string][]int64, error) {
-	out := make(map[string][]int64, chunks.Len())
+// size is a torch.Size, and a key that tells it from others.
+type size struct {
+	dims []int64
+	key  string
+}
+
+// item reads a pair of storage_data. at is the key of the part's origin.
+func (r *reader) item(key, info pickle.Value) (x Item, at, file string, err error) {
+	name, _ := field(key, "fqn")
+	rel, _ := field(info, "relative_path")
+	x = Item{Name: r.text(name), Off: number(info, "offset"), Len: number(info, "length")}
+	if file = r.text(rel); x.Off < 0 || x.Len <= 0 || x.Off > 1<<62-x.Len ||
+		!strings.HasSuffix(file, Suffix) || strings.ContainsAny(file, "/\x00") {
+		return x, "", "", reject("where %.64q lies", x.Name)
+	}
+	if origin, ok := field(key, "offset"); ok && origin.Kind() != pickle.None {
+		size := r.size(origin)
+		if size == nil {
+			return x, "", "", reject("where in %.64q", x.Name)
+		}
+		x.Origin, at = size.dims, size.key
+	}
+	return x, at, file, nil
+}
+
+// chunkSizes reads the sizes of the chunks of a tensor, by the keys of their offsets.
+func (r *reader) chunkSizes(chunks pickle.Value) (map[string][]int64, error) {
+	if out := r.parts[chunks.ID()]; out != nil {
+		return out, nil
+	}
+	if n := chunks.Len(); n > maxItems {
+		return nil, reject("%d parts", n)
+	}
+	out := map[string][]int64{}
 	for i := range chunks.Len() {
 		offsets, _ := field(chunks.At(i), "offsets")
 		sizes, _ := field(chunks.At(i), "sizes")
-		at, ok := dims(offsets)
-		size, ok2 := dims(sizes)
-		if !ok || !ok2 || len(at) != len(size) {
+		at, size := r.size(offsets), r.size(sizes)
+		if at == nil || size == nil || len(at.dims) != len(size.dims) {
 			return nil, reject("a part without a place")
 		}
-		out[fmt.Sprint(at)] = size
+		out[at.key] = size.dims
 	}
+	r.parts[chunks.ID()] = out
 	return out, nil
 }
 
@@ -165,7 +195,7 @@ func field(v pickle.Value, name string) (x pickle.Value, ok bool) {
 		return x, false
 	}
 	state, has := v.State()
-	if !has || state.Kind() != pickle.Dict {
+	if !has || state.Kind() != pickle.Dict || state.NumPairs() > maxFields {
 		return x, false
 	}
 	for i := range state.NumPairs() {
@@ -176,12 +206,17 @@ func field(v pickle.Value, name string) (x pickle.Value, ok bool) {
 	return x, ok
 }
 
-// text is a field that is text; nil: it is not.
-func text(v pickle.Value, name string) []byte {
-	if x, ok := field(v, name); ok && x.Kind() == pickle.Text {
-		return x.Text()
+// text is a name; "": it is none, or too long.
+func (r *reader) text(v pickle.Value) string {
+	if v == (pickle.Value{}) || v.Kind() != pickle.Text || len(v.Text()) > maxName {
+		return ""
 	}
-	return nil
+	s, ok := r.texts[v.ID()]
+	if !ok {
+		s = string(v.Text())
+		r.texts[v.ID()] = s
+	}
+	return s
 }
 
 // number is a field that is a number; -1: it is not.
@@ -194,26 +229,31 @@ func number(v pickle.Value, name string) int64 {
 	return -1
 }
 
-// dims reads a torch.Size.
-func dims(v pickle.Value) ([]int64, bool) {
+// size reads a torch.Size; nil: it is none.
+func (r *reader) size(v pickle.Value) *size {
 	if v == (pickle.Value{}) || v.Kind() != pickle.Call {
-		return nil, false
+		return nil
 	}
 	fn, args, _ := v.Call()
 	if !fn.IsGlobal("torch", "Size") || args.Kind() != pickle.Tuple || args.Len() != 1 {
-		return nil, false
+		return nil
 	}
 	list := args.At(0)
 	if k := list.Kind(); k != pickle.Tuple && k != pickle.List || list.Len() > maxRank {
-		return nil, false
+		return nil
 	}
-	out := make([]int64, list.Len())
-	for i := range out {
+	if s := r.sizes[list.ID()]; s != nil {
+		return s
+	}
+	s := &size{dims: make([]int64, list.Len())}
+	for i := range s.dims {
 		n, ok := list.At(i).Int()
 		if !ok || n < 0 || n > 1<<62 {
-			return nil, false
+			return nil
 		}
-		out[i] = n
+		s.dims[i] = n
 	}
-	return out, true
+	s.key = fmt.Sprint(s.dims)
+	r.sizes[list.ID()] = s
+	return s
 }

@@ -1,6 +1,7 @@
 package dcp
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
@@ -8,7 +9,8 @@ import (
 )
 
 // Paths says where in the saved dict a name of .metadata was: {"model.w": ["model", "w"]}. It has those for
-// which that is told (planner_data); nil: of none. Indices of lists are numbers.
+// which that is told (planner_data) and whose keys make up the name, with dots between them; nil: of none.
+// Indices of lists are numbers.
 func Paths(p []byte) map[string][]string {
 	g, err := pickle.Parse(p, pickle.DefaultLimits)
 	if err != nil || len(p) > MaxMetadata {
@@ -18,28 +20,39 @@ func Paths(p []byte) map[string][]string {
 	if !ok || all.Kind() != pickle.Dict {
 		return nil
 	}
-	out := make(map[string][]string, all.NumPairs())
+	out := make(map[string][]string, min(all.NumPairs(), maxItems))
 	for i := range all.NumPairs() {
 		k, v := all.Pair(i)
-		if k.Kind() != pickle.Text || v.Kind() != pickle.Tuple {
+		name := k.Text()
+		if _, twice := out[string(name)]; twice || k.Kind() != pickle.Text || len(name) > maxName ||
+			v.Kind() != pickle.Tuple {
 			return nil
 		}
-		var at []string
-		for j := range v.Len() {
-			x := v.At(j)
-			n, isInt := x.Int()
-			switch {
-			case x.Kind() == pickle.Text:
-				at = append(at, string(x.Text()))
-			case isInt:
-				at = append(at, strconv.FormatInt(n, 10))
-			default:
-				return nil
-			}
+		if at := pathOf(name, v); at != nil {
+			out[string(name)] = at
 		}
-		out[string(k.Text())] = at
 	}
 	return out
+}
+
+// pathOf are the keys that make up a name; nil: these do not.
+func pathOf(name []byte, keys pickle.Value) (at []string) {
+	for j := range keys.Len() {
+		x := keys.At(j)
+		key := x.Text()
+		if n, isInt := x.Int(); isInt {
+			key = strconv.AppendInt(nil, n, 10)
+		} else if x.Kind() != pickle.Text {
+			return nil
+		}
+		rest, ok := bytes.CutPrefix(name, key)
+		if last := j == keys.Len()-1; !ok || last != (len(rest) == 0) || !last && rest[0] != '.' {
+			return nil
+		}
+		at = append(at, string(key))
+		name = rest[min(1, len(rest)):]
+	}
+	return at
 }
 
 // OnlyKey is the key, and a dot, that all names of a .metadata are below; "": there is none. paths are those
