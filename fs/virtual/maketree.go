@@ -190,7 +190,13 @@ func (d makeTree) partFiles(
 		return nil, fmt.Errorf("%w: of %d files; it takes 1 to %d", plans.ErrNone, len(names), ways.MaxParts)
 	}
 	slices.Sort(names)
-	return operandsBy(names, func(name string) (*operand, error) { return d.own(v, c, name) })
+	return operandsBy(names, func(name string) (*operand, error) {
+		o, err := d.own(v, c, name)
+		if err == nil {
+			o.as = name
+		}
+		return o, err
+	})
 }
 
 // others are all files that one is made of, o the first, and the one that says how. If they are not there it

@@ -71,6 +71,7 @@ func TestMakeMegatron(t *testing.T) {
 		"tp=2/m/release/mp_rank_00/model_optim_rng.pt.why": "bytes",
 		"tp=2/m/release/mp_rank_00/x.why":                  "no such file",
 		"tp=2/m/release/mp_rank_02.why":                    "none of mp_rank_00 to mp_rank_01",
+		"tp=2/m/release/mp_rank_01.why":                    "mp_rank_01 is there",
 		"tp=3/m/release.why":                               "2 heads are not cut in 3",
 		"tp=2/release.why":                                 "of 0 files",
 		"tp=0.why":                                         "none of tp=1 to tp=1024",
@@ -149,6 +150,11 @@ func TestMakeHF(t *testing.T) {
 		t.Error("it is another file with its config elsewhere")
 	}
 	r.rename("saved/huggingface/config.json", "saved/config.json")
+	r.rename("saved", "..saved") // a name, and no way out
+	if again := r.read(".ckptfs/make/hf/..saved/release/model.safetensors"); !bytes.Equal(again, whole) {
+		t.Error("it is another file below a name with dots")
+	}
+	r.rename("..saved", "saved")
 	without("saved/release/mp_rank_00", "mp_rank_00 is not among the 1 ranks")
 	without("saved/release/mp_rank_01", "and not")
 	without("saved/release/mp_rank_01/model_optim_rng.pt", "no such file")
@@ -205,6 +211,16 @@ func TestMakeHFSaved(t *testing.T) {
 			t.Errorf("without %s: %q", name, got)
 		}
 	}
+	for _, name := range append(r.listing(made), ".metadata", "common.pt", "__0_0.distcp", "__0_1.distcp", "__1_0.distcp",
+		"__1_1.distcp") {
+		if name != "model.safetensors" {
+			defer r.forget(r.find("saved/" + name)) // as the kernel has them: the plan is kept
+		}
+	}
+	without("anything", "bytes")
+	r.rename("saved/__1_1.distcp", "saved/__1_9.distcp") // which .metadata does not name
+	without("__1_1.distcp", "files that .metadata names are there")
+	r.rename("saved/__1_9.distcp", "saved/__1_1.distcp")
 	r.rename("saved/.metadata", "away")
 	without(".metadata", "no such file")
 	r.write("saved/mp_rank_00", []byte("no folder"))
