@@ -3,7 +3,6 @@ package virtual
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -60,18 +59,20 @@ func (d makeRanks) lookup(_ context.Context, v *Virtual, c *tree.Asker, name str
 	if !d.all {
 		return madeNames(d.file).lookup(v, c, name)
 	}
-	for r := range d.of.how.ranks {
+	return madeNames(d.rank).lookup(v, c, name)
+}
+
+// rank is the folder of a rank.
+func (d makeRanks) rank(_ *Virtual, _ *tree.Asker, name string) (entry, error) {
+	ranks := d.of.how.ranks
+	for r := range ranks {
 		if name == ways.MegatronRank(r) {
 			d.of.how.rank = r
 			d.of.src.Pin()
 			return makeRanks{d.of, false}.entry(), nil
 		}
 	}
-	if stem, ok := strings.CutSuffix(name, ways.WhySuffix); ok {
-		text := fmt.Sprintf("%s is none of %s to %s.\n", stem, ways.MegatronRank(0), ways.MegatronRank(d.of.how.ranks-1))
-		return entry{key: makeWhy(text), data: []byte(text)}, nil
-	}
-	return entry{}, unix.ENOENT
+	return entry{}, fmt.Errorf("%w: it is none of %s to %s", plans.ErrNone, ways.MegatronRank(0), ways.MegatronRank(ranks-1))
 }
 
 // file is the file of a rank.
