@@ -70,7 +70,7 @@ func (d makeTree) has(is func(name string) bool) bool {
 func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) {
 	for _, at := range ways.MegatronConfigs {
 		p := path.Join(d.rel, at)
-		if strings.HasPrefix(p, "..") {
+		if strings.HasPrefix(p, "../") {
 			continue
 		}
 		n, err := v.o.Names.Resolve(p)
