@@ -211,11 +211,9 @@ func TestMakeHFSaved(t *testing.T) {
 			t.Errorf("without %s: %q", name, got)
 		}
 	}
-	for _, name := range append(r.listing(made), ".metadata", "common.pt", "__0_0.distcp", "__0_1.distcp", "__1_0.distcp",
-		"__1_1.distcp") {
-		if name != "model.safetensors" {
-			defer r.forget(r.find("saved/" + name)) // as the kernel has them: the plan is kept
-		}
+	for _, name := range []string{".metadata", "common.pt", "config.json", "__0_0.distcp", "__0_1.distcp",
+		"__1_0.distcp", "__1_1.distcp"} {
+		defer r.forget(r.find("saved/" + name)) // as the kernel has them: the plan is kept
 	}
 	without("anything", "bytes")
 	r.rename("saved/__1_1.distcp", "saved/__1_9.distcp") // which .metadata does not name
