@@ -25,7 +25,7 @@ func torchSave(stem string, out []output) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	z := &archive{p: begin(nil, 2*len(out)+2), stem: stem}
+	z := &archive{p: begin(nil, 2*(len(out)+6)+1), stem: stem} // beside data/N there are six records
 	small := func(name, bytes string) { z.add(name, literal(bytes), int64(len(bytes))) }
 	small("data.pkl", string(pickle))
 	small(".format_version", "1")
@@ -213,6 +213,9 @@ func (w *pickler) tensor(n int, o *output) error {
 		stride[d] = numel
 		numel *= size
 	}
+	if numel == 0 {
+		return none("tensor %q is empty, of which torch writes another record", o.Name)
+	}
 	w.number(numel)
 	w.made("t")
 	w.op("Q")
@@ -291,10 +294,21 @@ func (w *pickler) number(n int64) {
 	}
 }
 
-// tuple writes one to three numbers.
+// tuple writes numbers. One of none is not kept in the memo.
 func (w *pickler) tuple(of []int64) {
+	codes := []string{")", "\x85", "\x86", "\x87"}
+	if len(of) >= len(codes) {
+		w.op("(")
+	}
 	for _, n := range of {
 		w.number(n)
 	}
-	w.made([]string{")", "\x85", "\x86", "\x87"}[len(of)])
+	switch {
+	case len(of) == 0:
+		w.op(codes[0])
+	case len(of) < len(codes):
+		w.made(codes[len(of)])
+	default:
+		w.made("t")
+	}
 }

@@ -50,6 +50,16 @@ func TestTorchSave(t *testing.T) {
 	}
 }
 
+// Torch writes other records of empty tensors, and of other types of numbers other names.
+func TestTorchSaveRefuses(t *testing.T) {
+	for what, e := range map[string]safetensors.Entry{
+		"an empty one": {Name: "a", DType: formats.F32, Shape: []int64{3, 0}}, "doubles": {Name: "a", DType: formats.F64},
+	} {
+		_, err := torchSave("archive", []output{{e, zeros{}}})
+		refused(t, what, err)
+	}
+}
+
 // zeroOutputs are the tensors of a case.
 func zeroOutputs(t *testing.T, said json.RawMessage) (out []output) {
 	var n int
