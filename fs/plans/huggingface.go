@@ -122,7 +122,7 @@ func (m *mcore) apart(of func(t *mcoreTensor) (*gather, error)) (out []output, e
 // fitsWhole reports whether a shape is that of a tensor, with more rows if it is of the vocabulary.
 func (t *mcoreTensor) fitsWhole(shape []int64) bool {
 	return len(shape) == len(t.shape) && slices.Equal(shape[1:], t.shape[1:]) &&
-		(shape[0] == t.shape[0] || t.vocab && shape[0] > t.shape[0] && shape[0]-t.shape[0] < MaxVocab)
+		(shape[0] == t.shape[0] || t.kind == mcoreVocab && shape[0] > t.shape[0] && shape[0]-t.shape[0] < MaxVocab)
 }
 
 // distributed is a checkpoint of torch_dist. Its layers are one tensor, with the layer for its first dimension,
@@ -244,7 +244,7 @@ func (r *ranked) tensor(t *mcoreTensor) (*gather, error) {
 		}
 		if i == 0 {
 			g.to, g.shape = x.DType, slices.Clone(t.shape)
-			if t.vocab && len(x.Shape) == 2 && x.Shape[0] <= maxDim {
+			if t.kind == mcoreVocab && len(x.Shape) == 2 && x.Shape[0] <= maxDim {
 				g.shape[0] = x.Shape[0] * ranks
 			}
 		}

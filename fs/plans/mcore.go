@@ -58,7 +58,7 @@ func mcoreOf(config []byte) (*mcore, error) {
 			return nil, none("config.json: it is not known what Megatron-core makes of %s", key)
 		}
 	}
-	class, ok := stateClasses[m.Type]
+	class, ok := modelClasses[m.Type]
 	if !ok || len(m.Architectures) != 1 || m.Architectures[0] != class {
 		return nil, none("config.json: a model of type %q and the architectures %q is not known as Megatron-core's",
 			m.Type, m.Architectures)
@@ -94,7 +94,7 @@ type mcoreKind byte
 const (
 	mcoreExtra  mcoreKind = iota // what a layer says of itself: None
 	mcoreWhole                   // the same, and each rank has it
-	mcoreRows                    // the same, cut by rows
+	mcoreVocab                   // the same, cut by rows, of a vocabulary that may be padded
 	mcoreColumn                  // the same, cut by columns
 	mcoreQKV                     // q, k and v, by turns: of each group of queries, its heads' rows
 	mcoreGated                   // gate and up, one behind the other, each cut by rows
@@ -106,7 +106,6 @@ type mcoreTensor struct {
 	kind  mcoreKind
 	shape []int64  // of all ranks together
 	of    []string // Hugging Face's
-	vocab bool     // its rows are of the vocabulary
 }
 
 // tensors calls yield with those of Megatron-core's GPTModel, in the order of its state_dict.
@@ -114,38 +113,38 @@ func (m *mcore) tensors(yield func(mcoreTensor) bool) {
 	type names = []string
 	h, q, ffn := m.Hidden, m.Heads*m.HeadDim, m.Intermediate
 	qkv := q + 2*m.KeyHeads*m.HeadDim
-	if !yield(mcoreTensor{"embedding.word_embeddings.weight", mcoreRows, []int64{m.Vocab, h},
-		names{"model.embed_tokens.weight"}, true}) {
+	if !yield(mcoreTensor{"embedding.word_embeddings.weight", mcoreVocab, []int64{m.Vocab, h},
+		names{"model.embed_tokens.weight"}}) {
 		return
 	}
 	for i := range m.Layers {
 		at, hf := fmt.Sprintf("decoder.layers.%d.", i), hfLayer(i)
 		layer := []mcoreTensor{
-			{"self_attention.linear_proj.weight", mcoreColumn, []int64{h, q}, names{"self_attn.o_proj.weight"}, false},
+			{"self_attention.linear_proj.weight", mcoreColumn, []int64{h, q}, names{"self_attn.o_proj.weight"}},
 			{name: "self_attention.linear_proj._extra_state"},
-			{"self_attention.linear_qkv.layer_norm_weight", mcoreWhole, []int64{h}, names{"input_layernorm.weight"}, false},
+			{"self_attention.linear_qkv.layer_norm_weight", mcoreWhole, []int64{h}, names{"input_layernorm.weight"}},
 			{"self_attention.linear_qkv.weight", mcoreQKV, []int64{qkv, h},
-				names{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"}, false},
+				names{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"}},
 		}
 		if m.Type == "qwen2" {
 			layer = append(layer, mcoreTensor{"self_attention.linear_qkv.bias", mcoreQKV, []int64{qkv},
-				names{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}, false})
+				names{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}})
 		}
 		layer = append(layer, mcoreTensor{name: "self_attention.linear_qkv._extra_state"})
 		if m.Type == "qwen3" {
 			layer = append(layer,
 				mcoreTensor{"self_attention.q_layernorm.weight", mcoreWhole, []int64{m.HeadDim},
-					names{"self_attn.q_norm.weight"}, false},
+					names{"self_attn.q_norm.weight"}},
 				mcoreTensor{"self_attention.k_layernorm.weight", mcoreWhole, []int64{m.HeadDim},
-					names{"self_attn.k_norm.weight"}, false})
+					names{"self_attn.k_norm.weight"}})
 		}
 		layer = append(layer,
 			mcoreTensor{"mlp.linear_fc1.layer_norm_weight", mcoreWhole, []int64{h},
-				names{"post_attention_layernorm.weight"}, false},
+				names{"post_attention_layernorm.weight"}},
 			mcoreTensor{"mlp.linear_fc1.weight", mcoreGated, []int64{2 * ffn, h},
-				names{"mlp.gate_proj.weight", "mlp.up_proj.weight"}, false},
+				names{"mlp.gate_proj.weight", "mlp.up_proj.weight"}},
 			mcoreTensor{name: "mlp.linear_fc1._extra_state"},
-			mcoreTensor{"mlp.linear_fc2.weight", mcoreColumn, []int64{h, ffn}, names{"mlp.down_proj.weight"}, false},
+			mcoreTensor{"mlp.linear_fc2.weight", mcoreColumn, []int64{h, ffn}, names{"mlp.down_proj.weight"}},
 			mcoreTensor{name: "mlp.linear_fc2._extra_state"})
 		for _, t := range layer {
 			t.name = at + t.name
@@ -157,8 +156,8 @@ func (m *mcore) tensors(yield func(mcoreTensor) bool) {
 			}
 		}
 	}
-	if !yield(mcoreTensor{"decoder.final_layernorm.weight", mcoreWhole, []int64{h}, names{"model.norm.weight"}, false}) ||
-		!m.Tied && !yield(mcoreTensor{"output_layer.weight", mcoreRows, []int64{m.Vocab, h}, names{"lm_head.weight"}, true}) {
+	if !yield(mcoreTensor{"decoder.final_layernorm.weight", mcoreWhole, []int64{h}, names{"model.norm.weight"}}) ||
+		!m.Tied && !yield(mcoreTensor{"output_layer.weight", mcoreVocab, []int64{m.Vocab, h}, names{"lm_head.weight"}}) {
 		return
 	}
 	yield(mcoreTensor{name: "output_layer._extra_state"})

@@ -153,7 +153,7 @@ func (g *megatron) output(t *mcoreTensor) (output, error) {
 	case mcoreQKV:
 		o.Shape[0] /= g.ranks
 		o.op = from{o.op, g.rank * o.Shape[0] * row}
-	case mcoreRows:
+	case mcoreVocab:
 		o.Shape[0] = g.rows() / g.ranks
 		first := min(g.rank*o.Shape[0], g.Vocab)
 		there := min(o.Shape[0], g.Vocab-first)

@@ -85,8 +85,8 @@ func stateOf(sources []*Source, config []byte, rank, ranks, part int, most int64
 	return p, err
 }
 
-// stateClasses are vLLM's classes for the types of models, by architectures.
-var stateClasses = map[string]string{
+// modelClasses are the classes of the types of models, which a config.json names as architectures.
+var modelClasses = map[string]string{
 	"llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
 	"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
 }

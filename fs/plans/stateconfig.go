@@ -79,7 +79,7 @@ func (s *state) readConfig(config []byte) error {
 	if bytes.Contains(config, []byte("use_fope")) {
 		return none("config.json: it is not known what vLLM makes of use_fope")
 	}
-	class, ok := stateClasses[s.model.Type]
+	class, ok := modelClasses[s.model.Type]
 	if !ok || len(s.Architectures) != 1 || s.Architectures[0] != class {
 		return none("config.json: a model of type %q and the architectures %q is not known as vLLM's",
 			s.model.Type, s.Architectures)

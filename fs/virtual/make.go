@@ -74,15 +74,15 @@ const (
 	makeMean
 	makeSum
 	makeSlerp
-	makeAdapter // the adapter is looked for
-	makeMerge   // the base is
-	makeOne     // one file of a folder's
-	makeZero    // of one whose files are DeepSpeed's
-	makeGGUF    // a model as llama.cpp converts it
-	makeState   // a model as a rank of vLLM loads it
-	makeRanked  // a model as a rank of Megatron-LM loads it
-	makeHF      // a model of Megatron-LM as transformers loads it
-	makeHFRanks // one of which each rank has a file
+	makeAdapter  // the adapter is looked for
+	makeMerge    // the base is
+	makeOne      // one file of a folder's
+	makeZero     // of one whose files are DeepSpeed's
+	makeGGUF     // a model as llama.cpp converts it
+	makeState    // a model as a rank of vLLM loads it
+	makeMegatron // a model as a rank of Megatron-LM loads it
+	makeHF       // a model of Megatron-LM as transformers loads it
+	makeHFRanks  // one of which each rank has a file
 )
 
 // plan makes a plan of these sources, which have these names in their folders.
@@ -110,7 +110,7 @@ func (m making) plan(
 		return plans.Consolidate(of, names, side)
 	case makeState:
 		return plans.State(of, side, m.rank, m.ranks, m.number)
-	case makeRanked:
+	case makeMegatron:
 		return plans.Megatron(of, side, m.rank, m.ranks, int64(m.number))
 	case makeZero:
 		return plans.ConsolidateZero(of, names)
@@ -208,7 +208,7 @@ func (d makeRoot) lookup(ctx context.Context, v *Virtual, c *tree.Asker, name st
 		}
 	case d.at == "megatron":
 		if k, n, ok := ways.MegatronRanks(name); ok {
-			return mirror(making{kind: makeRanked, ranks: k, number: n})
+			return mirror(making{kind: makeMegatron, ranks: k, number: n})
 		}
 	case d.how.kind == makeShard:
 		if r, ok := ways.Numbered(name, "rank-"); ok && r < d.how.ranks {

@@ -19,7 +19,7 @@ const maxMetadata = 16 << 20
 
 func isMetadata(name string) bool { return name == dcp.Metadata }
 
-func isConfig(e tree.DirEntry) bool { return e.Name == stateConfig }
+func isConfig(e tree.DirEntry) bool { return e.Name == modelConfig }
 
 // hfFile is a name of the folder of a checkpoint of Megatron-LM as transformers loads it: the file that has
 // all tensors, and the config. Other files are links to themselves, but for those that it is made of.
@@ -38,7 +38,7 @@ func (d makeTree) hfFile(v *Virtual, c *tree.Asker, name string) (entry, error) 
 		return d.itself(o, name), nil
 	}
 	switch name {
-	case stateConfig:
+	case modelConfig:
 		if o, at, err := d.hfConfig(v, c); err == nil && d.has(ways.IsMegatron) {
 			return makeTree{d.how, d.at, path.Dir(at), d.src}.linked(o, d, name), nil
 		} else if err == nil {
@@ -80,11 +80,11 @@ func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) 
 		n.Unpin()
 		o, err := v.operandFor(c, p)
 		if err == nil {
-			o.as = stateConfig
+			o.as = modelConfig
 		}
 		return o, p, err // c may not read it: another is not the model's
 	}
-	return nil, "", fmt.Errorf("%w: there is no %s of the model, in its folder, or in that above", plans.ErrNone, stateConfig)
+	return nil, "", fmt.Errorf("%w: there is no %s of the model, in its folder, or in that above", plans.ErrNone, modelConfig)
 }
 
 // hfWhole is the file that has all tensors; errNoFile when the folder is no checkpoint. Who sees it may list
@@ -168,7 +168,7 @@ func (w *computed) makeHF() (*plans.Plan, error) {
 	beside := map[string]*operand{} // that is no file of tensors
 	parts := w.of
 	for i, o := range w.of {
-		if o.as == stateConfig || o.as == dcp.Metadata || o.as == ways.MegatronCommon {
+		if o.as == modelConfig || o.as == dcp.Metadata || o.as == ways.MegatronCommon {
 			parts = parts[:min(i, len(parts))]
 			beside[o.as] = o
 		}
@@ -177,7 +177,7 @@ func (w *computed) makeHF() (*plans.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := beside[stateConfig].all(maxSide)
+	config, err := beside[modelConfig].all(maxSide)
 	if err != nil {
 		return nil, err
 	}

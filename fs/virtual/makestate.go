@@ -15,8 +15,8 @@ import (
 	"ckptfs/fs/virtual/ways"
 )
 
-// stateConfig is the file of a model's folder that says how it is cut.
-const stateConfig = "config.json"
+// modelConfig is the file of a model's folder that says what the model is.
+const modelConfig = "config.json"
 
 // stateFile is a name of the folder of a model in vLLM's format: a file of a rank's tensors, or a link to a
 // file of the folder itself; the model's own weights are not there.
@@ -49,7 +49,7 @@ func (d makeTree) ofModel(v *Virtual, c *tree.Asker, how making) (entry, error) 
 	if !v.visible(c, byPath, d.src) {
 		return entry{}, errNoFile
 	}
-	of, side, err := v.stateFiles(c, d.src, how.kind == makeState)
+	of, side, err := v.weightFiles(c, d.src, how.kind == makeState)
 	if err != nil {
 		return entry{}, err
 	}
@@ -60,8 +60,8 @@ func (d makeTree) ofModel(v *Virtual, c *tree.Asker, how making) (entry, error) 
 	return w.entry(byPath), nil
 }
 
-// stateFiles are the files of weights in a model's folder, and its config.
-func (v *Virtual) stateFiles(
+// weightFiles are the files of weights in a model's folder, and its config.
+func (v *Virtual) weightFiles(
 	c *tree.Asker, dir *names.Node, vllm bool,
 ) (of []*operand, side *operand, err error) {
 	real, err := dir.ListQuietly()
@@ -88,8 +88,8 @@ func (v *Virtual) stateFiles(
 	}
 	slices.Sort(weights)
 	seen := func(name string) (*operand, error) { return v.operandIn(c, dir, name) }
-	if side, err = seen(stateConfig); err != nil {
-		return nil, nil, fmt.Errorf("%w: the folder has no %s", plans.ErrNone, stateConfig)
+	if side, err = seen(modelConfig); err != nil {
+		return nil, nil, fmt.Errorf("%w: the folder has no %s", plans.ErrNone, modelConfig)
 	}
 	if of, err = operandsBy(weights, seen); err != nil {
 		side.drop()

@@ -76,7 +76,7 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 		return d.ggufFile(v, c, name)
 	case makeState:
 		return d.stateFile(v, c, name)
-	case makeRanked:
+	case makeMegatron:
 		return d.megatronFile(v, c, name)
 	case makeHF:
 		return d.hfFile(v, c, name)
@@ -274,7 +274,7 @@ func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
 	var out []tree.DirEntry
 	if views := v.Views(c, d.src, real); d.how.kind == makeState {
 		out = d.listState(v, c)
-	} else if d.how.kind == makeRanked {
+	} else if d.how.kind == makeMegatron {
 		out = d.listMegatron(v, c)
 	} else if d.how.kind != makeOne && d.how.kind != makeHF {
 		real = append(real, views...)
@@ -283,7 +283,7 @@ func (d makeTree) list(v *Virtual, c *tree.Asker) ([]tree.DirEntry, error) {
 		real = slices.DeleteFunc(real, func(e tree.DirEntry) bool { return e.Name == ways.OneName })
 		real = append(real, tree.DirEntry{Name: ways.OneName, Mode: unix.S_IFREG})
 		if d.how.kind == makeHF && !slices.ContainsFunc(real, isConfig) {
-			real = append(real, tree.DirEntry{Name: stateConfig, Mode: unix.S_IFREG}) // it is elsewhere
+			real = append(real, tree.DirEntry{Name: modelConfig, Mode: unix.S_IFREG}) // it is elsewhere
 		}
 	}
 	for _, e := range real {
