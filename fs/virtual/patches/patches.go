@@ -5,8 +5,8 @@ package patches
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -52,7 +52,7 @@ func (s *Kept) Find(ctx context.Context, key Key, make func() (*inspect.Patch, e
 	if p := s.known(key); p != nil {
 		return p, nil
 	}
-	id := strings.Join([]string{key.Run, key.From, key.To}, "/")
+	id := fmt.Sprintf("%q", key)
 	for {
 		_, err, shared := s.making.Do(id, func() (any, error) {
 			p, err := make()
