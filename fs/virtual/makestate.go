@@ -88,8 +88,11 @@ func (v *Virtual) weightFiles(
 	}
 	slices.Sort(weights)
 	seen := func(name string) (*operand, error) { return v.operandIn(c, dir, name) }
-	if side, err = seen(modelConfig); err != nil {
-		return nil, nil, fmt.Errorf("%w: the folder has no %s", plans.ErrNone, modelConfig)
+	if side, err = seen(modelConfig); err == errNoFile {
+		err = fmt.Errorf("%w: the folder has no %s", plans.ErrNone, modelConfig)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	if of, err = operandsBy(weights, seen); err != nil {
 		side.drop()

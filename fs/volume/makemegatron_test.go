@@ -83,6 +83,11 @@ func TestMakeMegatron(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+	w := r.open("m/config.json", unix.O_WRONLY)
+	if got := r.read(made + "/release.why"); !strings.Contains(string(got), "a program writes m/config.json") {
+		t.Errorf("while its config is written: %q", got)
+	}
+	r.release(w)
 	r.mkdir("m/release")
 	if got := r.listing(made); slices.Contains(got, "latest_checkpointed_iteration.txt") || r.exists(made+"/release/mp_rank_00") {
 		t.Errorf("%v beside a release of its own", got)
