@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -79,12 +80,16 @@ func (d makeTree) hfConfig(v *Virtual, c *tree.Asker) (*operand, string, error) 
 		}
 		n.Unpin()
 		o, err := v.operandFor(c, p)
+		if errors.Is(err, errNoFile) {
+			break // c may not read it: another is not the model's
+		}
 		if err == nil {
 			o.as = modelConfig
 		}
-		return o, p, err // c may not read it: another is not the model's
+		return o, p, err
 	}
-	return nil, "", fmt.Errorf("%w: there is no %s of the model, in its folder, or in that above", plans.ErrNone, modelConfig)
+	return nil, "", fmt.Errorf("%w: there is no %s of the model, in its folder, in that above, or in huggingface beside it",
+		plans.ErrNone, modelConfig)
 }
 
 // hfWhole is the file that has all tensors; errNoFile when the folder is no checkpoint. Who sees it may list

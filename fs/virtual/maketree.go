@@ -81,8 +81,8 @@ func (d makeTree) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
 	case makeHF:
 		return d.hfFile(v, c, name)
 	}
-	o, err := v.operandLinked(c, d.src, name)
-	if o, err = v.operandSeen(c, inPlace, o, err); err != nil {
+	o, err := v.operandLinked(c, inPlace, d.src, name)
+	if err != nil {
 		return entry{}, err
 	}
 	_, several := d.how.several()
@@ -168,8 +168,7 @@ func (d makeTree) whole(v *Virtual, c *tree.Asker) (entry, error) {
 
 // own is a file of the folder that c may read; errNoFile where there is none.
 func (d makeTree) own(v *Virtual, c *tree.Asker, name string) (*operand, error) {
-	o, err := v.operandAt(c, d.src, name)
-	return v.operandSeen(c, inPlace, o, err)
+	return v.operandAt(c, inPlace, d.src, name)
 }
 
 // partFiles are the files of parts in the folder. c has to be allowed to read all of them.
@@ -225,14 +224,14 @@ func (d makeTree) others(v *Virtual, c *tree.Asker, o *operand) (of []*operand, 
 
 // operandLinked is operandAt, or the file that a symbolic link leads to at once, within the tree, if c may
 // read that by its path.
-func (v *Virtual) operandLinked(c *tree.Asker, dir *names.Node, name string) (*operand, error) {
+func (v *Virtual) operandLinked(c *tree.Asker, s sight, dir *names.Node, name string) (*operand, error) {
 	n, _, err := v.o.Names.Child(dir, name)
 	if err != nil {
-		return v.operandAt(c, dir, name)
+		return v.operandAt(c, s, dir, name)
 	}
 	defer n.Unpin()
 	if n.Type() != unix.S_IFLNK {
-		return v.operandAt(c, dir, name)
+		return v.operandAt(c, s, dir, name)
 	}
 	target, err := n.Readlink()
 	if err != nil {
@@ -242,8 +241,9 @@ func (v *Virtual) operandLinked(c *tree.Asker, dir *names.Node, name string) (*o
 	if path.IsAbs(target) || p == ".." || strings.HasPrefix(p, "../") {
 		return nil, fmt.Errorf("%w: it is a link that leads out of the mount", plans.ErrNone)
 	}
-	o, err := v.operandBy(c, p, v.operandAt)
-	return v.operandSeen(c, byPath, o, err)
+	return v.operandBy(c, p, func(c *tree.Asker, dir *names.Node, name string) (*operand, error) {
+		return v.operandAt(c, byPath, dir, name)
+	})
 }
 
 // itself is a link to a file of the tree. It takes the operand's reference. A link that everyone finds is

@@ -28,9 +28,9 @@ type operand struct {
 // errNoFile: nothing there is a file, or a view of one. The error that wraps it says why.
 var errNoFile = fmt.Errorf("%w: there is no such file", plans.ErrNone)
 
-// operandAt is the file, or the view, that dir/name is now; errNoFile where there is none. A file that a
-// program writes, or may by a mapping, is none.
-func (v *Virtual) operandAt(c *tree.Asker, dir *names.Node, name string) (*operand, error) {
+// operandAt is the file, or the view, that dir/name is now; errNoFile where there is none, or c may not see
+// it. A file that a program writes, or may by a mapping, is none. That is told to who may see it alone.
+func (v *Virtual) operandAt(c *tree.Asker, s sight, dir *names.Node, name string) (*operand, error) {
 	n, _, err := v.o.Names.Child(dir, name)
 	if err == unix.ENOENT {
 		w, err := v.LookupView(c, dir, name)
@@ -39,12 +39,19 @@ func (v *Virtual) operandAt(c *tree.Asker, dir *names.Node, name string) (*opera
 		}
 		defer w.Unpin()
 		was := ViewOf(w)
+		if !v.visible(c, s, was.src) {
+			return nil, errNoFile
+		}
 		was.src.Pin()
 		own := &View{v: v, src: was.src, gen: was.gen, size: was.size, end: math.MaxInt64}
 		return &operand{was.src, own, was.gen, was.size, dir.Path() + "/" + name, ""}, nil
 	}
 	if err != nil {
 		return nil, err
+	}
+	if !v.visible(c, s, n) {
+		n.Unpin()
+		return nil, errNoFile
 	}
 	o, err := v.operandOf(n)
 	if err != nil {
@@ -66,15 +73,6 @@ func operandsBy(names []string, find func(name string) (*operand, error)) (of []
 		of = append(of, o)
 	}
 	return of, nil
-}
-
-// operandSeen is an operand that was found, or not, if c may see it: else there is none.
-func (v *Virtual) operandSeen(c *tree.Asker, s sight, o *operand, err error) (*operand, error) {
-	if err == nil && !v.visible(c, s, o.n) {
-		o.drop()
-		return nil, errNoFile
-	}
-	return o, err
 }
 
 // operandOf is the file that a node is. If there is no error it takes the node's reference.
@@ -127,8 +125,7 @@ func (o *operand) name() string {
 
 // operandIn is operandLinked of a name in a folder, if c may see it by its path.
 func (v *Virtual) operandIn(c *tree.Asker, dir *names.Node, name string) (*operand, error) {
-	o, err := v.operandLinked(c, dir, name)
-	return v.operandSeen(c, byPath, o, err)
+	return v.operandLinked(c, byPath, dir, name)
 }
 
 // drop gives the reference back.

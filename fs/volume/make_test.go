@@ -194,12 +194,20 @@ func TestMakeOthers(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"open/private.safetensors", "open/link.safetensors"} {
-		why, err := stranger.get(".ckptfs/make/cast/f16/" + name + ".why")
-		if err != nil || !strings.Contains(why, "no such file") {
-			t.Errorf("%s: a stranger is told %q, %v", name, why, err)
+	told := func() {
+		t.Helper()
+		for _, name := range []string{"open/private.safetensors", "open/link.safetensors"} {
+			why, err := stranger.get(".ckptfs/make/cast/f16/" + name + ".why")
+			if err != nil || !strings.Contains(why, "no such file") {
+				t.Errorf("%s: a stranger is told %q, %v", name, why, err)
+			}
 		}
 	}
+	told()
+	for _, p := range []string{"open/private.safetensors", "closed/m.safetensors"} {
+		defer r.release(r.open(p, unix.O_WRONLY))
+	}
+	told()
 }
 
 // Many computed files are read at once, with little memory for their plans.
