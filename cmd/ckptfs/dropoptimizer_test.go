@@ -96,7 +96,7 @@ func TestDropOptimizer(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 2 {
 		t.Errorf("left behind: %v", entries)
 	}
-	if said, code := forget("--keep-last", "3", path); code != exit.Usage {
+	if said, code := forget("--keep-best", "loss=3", path); code != exit.Usage {
 		t.Errorf("%d: %s", code, said)
 	}
 }

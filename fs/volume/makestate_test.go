@@ -199,7 +199,7 @@ func TestMakeWays(t *testing.T) {
 	for name, why := range map[string]string{
 		"nothing.why": "nothing is none of cast, consolidated", "cast/bf17.why": "bf16, f16 and f32",
 		"gguf/q8_0.why": "bf16, f16 and f32", "shard/tp=0.why": "tp=2 to", "shard/tp=2/rank-2.why": "rank-0 to rank-1",
-		"soup/median.why": "mean and sum", "soup/sum/nan.why": "numbers", "soup/sum/1e400.why": "numbers",
+		"soup/median.why": "mean, slerp and sum", "soup/slerp/x.why": "numbers", "soup/sum/nan.why": "numbers", "soup/sum/1e400.why": "numbers",
 		"merge/x.why": "numbers", "cast.why": "cast is there",
 	} {
 		if got := r.read(".ckptfs/make/" + name); !strings.Contains(string(got), why) {

@@ -250,6 +250,52 @@ func TestForgetByPolicy(t *testing.T) {
 	m.Run("check", m.Dir)
 }
 
+// The same rule is given for once with the runs that it is of. A file that is named loses its optimizer's
+// state unless its step is the last that the run can be gone on from.
+func TestForgetOptimizerOfRuns(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	mixed, err := os.ReadFile("../../formats/testdata/torch/adamw.pt")
+	m.Must(err)
+	old := time.Now().Add(-48 * time.Hour)
+	for _, run := range []string{"a", "b [1]"} {
+		for i := 1; i <= 5; i++ {
+			name := fmt.Sprintf("runs/%s/%d/model.pt", run, i)
+			m.Write(name, mixed)
+			m.Must(os.Chtimes(m.Path(name), old, old))
+		}
+	}
+	m.Sync()
+	drop := func(args ...string) []string { return append([]string{"forget", "--drop-optimizer"}, args...) }
+	a, b := m.Path("runs/a"), m.Path("runs/b [1]")
+	for _, args := range [][]string{{"--keep-best", "loss=1"}, {"--keep-last", "2", "--forget-torn"},
+		{"--keep-last", "-1"}} {
+		if _, code := m.RunFails(append(drop(a), args...)...); code != 2 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+	}
+	var out struct{ Files []struct{ File string } }
+	m.JSON(&out, drop("--keep-last", "3", "--keep-within", "7d", "--json", a)...)
+	if len(out.Files) != 0 {
+		t.Errorf("%+v", out)
+	}
+	m.JSON(&out, drop("--keep-last", "3", "--json", a, b)...)
+	if len(out.Files) != 4 {
+		t.Errorf("%+v", out)
+	}
+	for _, run := range []string{"a", "b [1]"} {
+		m.WantNames("runs/"+run+"/2", "model.weights.safetensors")
+		m.Want("runs/"+run+"/3/model.pt", mixed)
+	}
+
+	said, _ := m.RunFails(drop(m.Path("runs/a/4/model.pt"), m.Path("runs/a/5/model.pt"))...)
+	mounttest.WantSaid(t, said, "last step that runs/a can be gone on from", "--even-last")
+	m.WantNames("runs/a/4", "model.weights.safetensors")
+	m.Want("runs/a/5/model.pt", mixed)
+	m.Run(drop("--even-last", m.Path("runs/a/5/model.pt"))...)
+	m.WantNames("runs/a/5", "model.weights.safetensors")
+}
+
 // What has the name that the weights would have, and is not these, leaves the checkpoint as it is: of a link,
 // what it leads to may go, and a FIFO waits. A dry run says so, too.
 func TestForgetByPolicyOther(t *testing.T) {

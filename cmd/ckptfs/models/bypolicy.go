@@ -35,25 +35,47 @@ type byPolicy struct {
 	Skipped []control.Skip `json:"skipped"` // files that a rule is of, and why they stay as they are
 }
 
-// forgetByPolicy removes the optimizer's state that rules of the store name, from the runs at or below a path
-// of a mount. A command does it and not the daemon: what is removed is gone, so somebody asks for it, may see
+// forgetByRules removes the optimizer's state that rules name, or, where these are nil, those of the store,
+// from the runs at or below paths of a mount.
+func forgetByRules(ctx context.Context, s Shell, paths []string, rules *policy.Policy, dry bool) error {
+	out := &byPolicy{DryRun: dry, Files: []dropped{}, Skipped: []control.Skip{}}
+	for _, path := range paths {
+		if err := forgetByPolicy(ctx, s, path, rules, dry, out); err != nil {
+			return err
+		}
+	}
+	err := s.Show(out, func(w io.Writer) {
+		s.Left(out.Skipped)
+		printByPolicy(w, out)
+	})
+	if err == nil && len(out.Skipped) > 0 {
+		err = s.Partial()
+	}
+	return err
+}
+
+// forgetByPolicy does so for one path. A command does it and not the daemon: what is removed is gone, so somebody asks for it, may see
 // it before by a dry run, and needs the right to remove the files.
-func forgetByPolicy(ctx context.Context, s Shell, arg string, dry bool, out *byPolicy) error {
+func forgetByPolicy(
+	ctx context.Context, s Shell, arg string, rules *policy.Policy, dry bool, out *byPolicy,
+) error {
 	at, err := place.Find(arg)
 	if err != nil {
 		return err
 	}
 	if at.Mount == nil || at.Mount.Root != "/" {
-		return exit.With(exit.NotStore, fmt.Errorf("%s is in no mount of the whole store %s, and forget --policy works on one: `ckptfs mount %s MOUNTPOINT` first", arg, at.Store, text.Word(at.Store)))
+		return exit.With(exit.NotStore, fmt.Errorf("%s is in no mount of the whole store %s, and forget works on one: `ckptfs mount %s MOUNTPOINT` first", arg, at.Store, text.Word(at.Store)))
 	}
 	return s.Look(ctx, arg, func(c *control.Client, at *place.Place) error {
-		rules, err := rulesOf(ctx, c)
-		if err != nil {
-			return err
-		}
-		if !rules.Has(policy.Drop) {
-			s.Say("%s: no rule of the store says %s: nothing is removed", arg, policy.Drop)
-			return nil
+		if rules == nil {
+			var err error
+			if rules, err = rulesOf(ctx, c); err != nil {
+				return err
+			}
+			if !rules.Has(policy.Drop) {
+				s.Say("%s: no rule of the store says %s: nothing is removed", arg, policy.Drop)
+				return nil
+			}
 		}
 		names, err := runsAt(ctx, c, arg, at.Path)
 		if err != nil {

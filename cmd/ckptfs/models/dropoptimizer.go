@@ -12,12 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/formats"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/control"
 	fssteps "ckptfs/fs/steps"
 	"ckptfs/fs/view"
+	"ckptfs/index/runs"
 )
 
 // weightsSuffix ends the name of the file that holds what a checkpoint has besides optimizer state.
@@ -72,9 +74,37 @@ type dropped struct {
 	NewSize int64  `json:"weights_size"` // bytes after
 }
 
+// ofLast is an error if a file is of the last step that its run can be gone on from. What lies in no mount
+// has no runs.
+func ofLast(ctx context.Context, s Shell, file string) error {
+	at, err := place.Find(file)
+	if err != nil || at.Mount == nil {
+		return nil
+	}
+	rel, below := strings.CutPrefix(at.Path, runs.Dir+"/")
+	run, in, inside := strings.Cut(rel, "/")
+	if !below || !inside {
+		return nil
+	}
+	return s.Look(ctx, file, func(c *control.Client, _ *place.Place) error {
+		run = runs.Dir + "/" + run
+		l, err := c.Steps(ctx, run)
+		if err != nil || l.Last == "" || in != l.Last && !strings.HasPrefix(in, l.Last+"/") {
+			return err
+		}
+		return fmt.Errorf("%s: it is of %s, the last step that %s can be gone on from; it stays as it is: "+
+			"--even-last drops it all the same", file, l.Last, run)
+	})
+}
+
 // dropOptimizer puts the tensors of a checkpoint that are no optimizer state into a new file beside it, and
-// then removes the checkpoint.
-func dropOptimizer(ctx context.Context, s Shell, path string, dry bool) error {
+// then removes the checkpoint. even says that its step may be the last that the run can be gone on from.
+func dropOptimizer(ctx context.Context, s Shell, path string, dry, even bool) error {
+	if !even {
+		if err := ofLast(ctx, s, path); err != nil {
+			return err
+		}
+	}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait
 	if err != nil {
 		return err

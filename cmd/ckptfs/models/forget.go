@@ -19,6 +19,7 @@ import (
 	"ckptfs/cmd/ckptfs/space"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
+	"ckptfs/fs/policy"
 	"ckptfs/index/runs"
 )
 
@@ -32,10 +33,11 @@ func forgetCmd(s Shell) *cobra.Command {
 		within string
 		dry    bool
 		drop   bool
+		even   bool
 		ruled  bool
 	)
 	cmd := &cobra.Command{
-		Use:   "forget [flags] RUN… | --drop-optimizer FILE… | --policy PATH…",
+		Use:   "forget [flags] RUN… | --drop-optimizer FILE… | --drop-optimizer --keep-last N RUN… | --policy PATH…",
 		Short: "Remove the steps of a run that no rule keeps",
 		Long: `Removes the directories of those steps of RUN, a folder below runs/ of a mount, that no rule keeps. Steps are in the
 order of the numbers in their names, with the metrics that ckptfs log shows. Rules choose among complete steps. A step
@@ -50,42 +52,49 @@ The effect is that of rm -r: hard links and copies elsewhere stay, and the next 
 
 makes a new file of the checkpoint's weights, model.weights.safetensors, without the optimizer's state (tensors below
 optimizer, optim_state and the like, or state.….exp_avg), and then removes model.pt. Whatever else was in model.pt, such
-as numbers and settings, is lost: training cannot continue from the new file as from the old one.
+as numbers and settings, is lost: training cannot continue from the new file as from the old one. A file of the last
+step that its run can be gone on from stays, except with --even-last.
+
+    ckptfs forget --drop-optimizer --keep-last 2 --dry-run /mnt/ckpt/runs/a
+
+does the same to all files in old steps of RUN, and to folders that torch.distributed wrote. It removes files and such
+folders that hold nothing but optimizer state. The last N steps keep theirs, two at least, and so does each step that is
+torn or being written, and the last one that the run can be gone on from.
 
     ckptfs forget --policy --dry-run /mnt/ckpt
 
-does the same to all files in old steps that a rule drop-optimizer of the store names (ckptfs policy), and to folders
-that torch.distributed wrote. It removes files and such folders that hold nothing but optimizer state. The last steps
-keep theirs, and so does each step that is torn or being written, and the last one that the run can be gone on from. Run
-it from a timer.`,
+does so by the rules drop-optimizer of the store (ckptfs policy). Run it from a timer.`,
 		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
+			if even && (!drop || ruled || p.KeepLast != 0 || within != "") {
+				return exit.Wrong(cmd, "--even-last is of the files that --drop-optimizer names")
+			}
 			if ruled {
 				if drop || within != "" || len(best) > 0 || p.KeepLast != 0 || p.ForgetTorn {
 					return exit.Wrong(cmd, "--policy takes paths, and no other rules of what is kept")
 				}
-				out := &byPolicy{DryRun: dry, Files: []dropped{}, Skipped: []control.Skip{}}
-				for _, path := range args {
-					if err := forgetByPolicy(cmd.Context(), s, path, dry, out); err != nil {
-						return err
+				return forgetByRules(cmd.Context(), s, args, nil, dry)
+			}
+			if drop && (p.ForgetTorn || len(best) > 0 || p.KeepLast < 0 || within != "" && p.KeepLast == 0) {
+				return exit.Wrong(cmd, "--drop-optimizer takes files, or with --keep-last N, and perhaps --keep-within, runs")
+			}
+			if drop && p.KeepLast > 0 {
+				rules, err := policy.Lines(1, func(int) (int, string, string) {
+					rule := fmt.Sprintf("%s keep-last=%d", policy.Drop, p.KeepLast)
+					if within != "" {
+						rule += " older-than=" + within
 					}
-				}
-				err := s.Show(out, func(w io.Writer) {
-					s.Left(out.Skipped)
-					printByPolicy(w, out)
+					return 2, runs.Dir + "/**", rule
 				})
-				if err == nil && len(out.Skipped) > 0 {
-					err = s.Partial()
+				if err != nil {
+					return exit.Wrong(cmd, "--keep-last or --keep-within: "+err.Error())
 				}
-				return err
+				return forgetByRules(cmd.Context(), s, args, rules, dry)
 			}
 			if drop {
-				if within != "" || len(best) > 0 || p.KeepLast != 0 || p.ForgetTorn {
-					return exit.Wrong(cmd, "--drop-optimizer takes files, and no rules of what is kept")
-				}
 				for _, file := range args {
-					if err := dropOptimizer(cmd.Context(), s, file, dry); err != nil {
+					if err := dropOptimizer(cmd.Context(), s, file, dry, even); err != nil {
 						return err
 					}
 				}
@@ -120,6 +129,7 @@ it from a timer.`,
 	f.StringVar(&within, "keep-within", "", "keep what was written within 7d, 36h, 1w2d")
 	f.BoolVar(&p.ForgetTorn, "forget-torn", false, "also remove torn steps where a later one is complete")
 	f.BoolVar(&drop, "drop-optimizer", false, "make a file of a checkpoint's weights, without optimizer state, and remove the checkpoint")
+	f.BoolVar(&even, "even-last", false, "with --drop-optimizer FILE: also if FILE is of the last step that the run can be gone on from")
 	f.BoolVar(&ruled, "policy", false, "remove the optimizer's state of old steps that rules of the store name")
 	f.BoolVarP(&dry, "dry-run", "n", false, "only say what would be done")
 	return cmd
