@@ -141,10 +141,12 @@ func TestGGUFRefused(t *testing.T) {
 		change func(*hubModel)
 		says   string
 	}{
-		"no config":           {func(f *hubModel) { delete(f.Files, "config.json") }, "config.json: it is not there"},
-		"no JSON":             {put("config.json", "{"), "config.json: not JSON"},
-		"another model":       {edit("config.json", "LlamaFor", "FooFor"), "FooForCausalLM of type llama"},
-		"another type":        {edit("config.json", `"llama"`, `"mistral"`), "LlamaForCausalLM of type mistral"},
+		"no config":     {func(f *hubModel) { delete(f.Files, "config.json") }, "config.json: it is not there"},
+		"no JSON":       {put("config.json", "{"), "config.json: not JSON"},
+		"another model": {edit("config.json", "LlamaFor", "FooFor"), `"FooForCausalLM" of type "llama"`},
+		"another type's keys": {edit("config.json", `"model_type": "llama"`, `"n_ctx": 1, "layer_norm_epsilon": 1, "model_type": "gpt2"`),
+			`"LlamaForCausalLM" of type "gpt2"`},
+		"another type":        {edit("config.json", `"llama"`, `"mistral"`), `"LlamaForCausalLM" of type "mistral"`},
 		"quantised":           {config(`"quantization_config": {}`), "quantization_config"},
 		"a foreign key":       {config(`"num_experts": null`), "num_experts"},
 		"a method":            {config(`"to_dict": 1`), "to_dict"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"unsafe"
 )
 
@@ -60,8 +61,8 @@ func mcoreOf(config []byte) (*mcore, error) {
 	}
 	class, ok := modelClasses[m.Type]
 	if !ok || len(m.Architectures) != 1 || m.Architectures[0] != class {
-		return nil, none("config.json: a model of type %q and the architectures %q is not known as Megatron-core's",
-			m.Type, m.Architectures)
+		return nil, none("config.json: a model of type %.64q and the architectures %.64q is not known as Megatron-core's",
+			m.Type, strings.Join(m.Architectures, " "))
 	}
 	if m.Activation != nil && *m.Activation != "silu" {
 		return nil, none("config.json: hidden_act is %q, and Megatron-core is given silu", *m.Activation)

@@ -81,8 +81,8 @@ func (s *state) readConfig(config []byte) error {
 	}
 	class, ok := modelClasses[s.model.Type]
 	if !ok || len(s.Architectures) != 1 || s.Architectures[0] != class {
-		return none("config.json: a model of type %q and the architectures %q is not known as vLLM's",
-			s.model.Type, s.Architectures)
+		return none("config.json: a model of type %.64q and the architectures %.64q is not known as vLLM's",
+			s.model.Type, strings.Join(s.Architectures, " "))
 	}
 	if s.Causal != nil && !*s.Causal {
 		return none("config.json: is_causal is false, and vLLM makes a model for embeddings")

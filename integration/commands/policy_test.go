@@ -245,7 +245,9 @@ func TestForgetByPolicy(t *testing.T) {
 	// A policy that cannot be read removes nothing.
 	m.Must(os.WriteFile(filepath.Join(m.Store, "policy"), []byte("ckptfs policy 1\nruns/** drop\n"), 0o600))
 	m.RunFails("policy", "load", "--in", m.Dir)
-	said, _ := m.RunFails("forget", "--policy", m.Dir)
+	said, _ := m.RunFails("policy", m.Dir)
+	mounttest.WantSaid(t, said, "drop-optimizer", "line 2")
+	said, _ = m.RunFails("forget", "--policy", m.Dir)
 	mounttest.WantSaid(t, said, "line 2")
 	m.Run("check", m.Dir)
 }

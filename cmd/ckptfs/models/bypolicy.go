@@ -54,8 +54,8 @@ func forgetByRules(ctx context.Context, s Shell, paths []string, rules *policy.P
 	return err
 }
 
-// forgetByPolicy does so for one path. A command does it and not the daemon: what is removed is gone, so somebody asks for it, may see
-// it before by a dry run, and needs the right to remove the files.
+// forgetByPolicy does so for one path. A command does it and not the daemon: what is removed is gone, so
+// somebody asks for it, may see it before by a dry run, and needs the right to remove the files.
 func forgetByPolicy(
 	ctx context.Context, s Shell, arg string, rules *policy.Policy, dry bool, out *byPolicy,
 ) error {

@@ -36,6 +36,9 @@ safetensors file of what changed (docs/views.md).`,
 			if o.Settle < 0 {
 				return exit.Wrong(cmd, "--settle: a time of at least 0")
 			}
+			if count < 0 {
+				return exit.Wrong(cmd, "--count: a number of at least 0")
+			}
 			if o.All && o.From != "" {
 				return exit.Wrong(cmd, "--all and --from: one of the two")
 			}

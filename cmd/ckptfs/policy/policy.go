@@ -146,10 +146,7 @@ that held before.`,
 
 // show prints rules.
 func show(s Shell, p *control.Policy) error {
-	if p.Problem != "" {
-		s.Say("%s; the rules below are those that hold", p.Problem)
-	}
-	return s.Show(p, func(w io.Writer) {
+	err := s.Show(p, func(w io.Writer) {
 		if len(p.Rules) == 0 {
 			fmt.Fprintf(w, "%s has no rules\n", text.Printable(p.File))
 			return
@@ -168,6 +165,10 @@ func show(s Shell, p *control.Policy) error {
 		}
 		text.Table(w, head, rows)
 	})
+	if err == nil && p.Problem != "" {
+		err = fmt.Errorf("%s; the rules above are those that hold", p.Problem)
+	}
+	return err
 }
 
 // pinned is what pin and unpin print.

@@ -154,6 +154,19 @@ func (c *converter) configure() error {
 	bad := func(format string, args ...any) error { return refuse(fileConfig, format, args...) }
 	model, _ := o.Get("model_type")
 	c.model, _ = model.(string)
+	names, _ := o.Get("architectures")
+	list, _ := names.(pyjson.Array)
+	if len(list) == 1 {
+		c.architecture, _ = list[0].(string)
+	}
+	if c.architecture == "" {
+		return bad("it names no architecture, or several")
+	}
+	a, ok := architectures[c.architecture]
+	if !ok || model != a.model {
+		return bad("the architecture %.64q of type %.64q is not converted here", c.architecture, c.model)
+	}
+	c.arch = a.arch
 	for i := range o.Len() {
 		key, v := o.Key(i)
 		may, known := keys[key]
@@ -167,17 +180,6 @@ func (c *converter) configure() error {
 			return bad("it is not known what %s changes", key)
 		}
 	}
-	names, _ := o.Get("architectures")
-	list, _ := names.(pyjson.Array)
-	if len(list) != 1 {
-		return bad("it names no architecture, or several")
-	}
-	c.architecture = list[0].(string)
-	a, ok := architectures[c.architecture]
-	if !ok || model != a.model {
-		return bad("the architecture %s of type %v is not converted here", c.architecture, model)
-	}
-	c.arch = a.arch
 	for _, x := range []struct {
 		key string
 		to  *int64
