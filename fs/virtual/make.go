@@ -300,27 +300,35 @@ type makeOf struct {
 func (d makeOf) entry() entry { return entry{dir: d, key: d, src: d.src, sight: inPlace} }
 
 func (d makeOf) lookup(_ context.Context, v *Virtual, c *tree.Asker, name string) (entry, error) {
+	return madeNames(d.file).lookup(v, c, name)
+}
+
+// next is where the next file is looked for.
+func (d makeOf) next(v *Virtual) (entry, error) {
 	most := plans.MaxSources
 	if d.how.kind == makeSlerp {
 		most = 2
 	}
-	if name == ways.Next && len(d.how.operands()) < most {
-		e := makeRoot{path.Join(d.at, name), d.how}
-		switch d.how.kind {
-		case makeSum:
-			return e.entry(v), nil
-		case makeAdapter:
-			e.how.kind = makeMerge
-		}
-		root := v.o.Names.Root()
-		root.Pin()
-		return makeTree{e.how, e.at, "", root}.entry(), nil
+	if len(d.how.operands()) >= most {
+		return entry{}, fmt.Errorf("%w: of more than %d files", plans.ErrNone, most)
 	}
-	return madeNames(d.file).lookup(v, c, name)
+	e := makeRoot{path.Join(d.at, ways.Next), d.how}
+	switch d.how.kind {
+	case makeSum:
+		return e.entry(v), nil
+	case makeAdapter:
+		e.how.kind = makeMerge
+	}
+	root := v.o.Names.Root()
+	root.Pin()
+	return makeTree{e.how, e.at, "", root}.entry(), nil
 }
 
-// file is the file that is made of those that the path has.
+// file is the file that is made of those that the path has, or where the next one is looked for.
 func (d makeOf) file(v *Virtual, c *tree.Asker, name string) (entry, error) {
+	if name == ways.Next {
+		return d.next(v)
+	}
 	if soup, _ := d.how.several(); name != soup {
 		return entry{}, errNoFile
 	}

@@ -64,7 +64,35 @@ func (d makeTree) lookup(_ context.Context, v *Virtual, c *tree.Asker, name stri
 	} else if err != unix.ENOENT {
 		return entry{}, err
 	}
+	if stem, ok := strings.CutSuffix(name, ways.WhySuffix); ok {
+		if n, _, err := v.o.Names.Child(d.src, stem); err == nil {
+			if n.IsDir() {
+				return makeTree{d.how, d.at, path.Join(d.rel, stem), n}.why(v, c)
+			}
+			n.Unpin()
+		}
+	}
 	return madeNames(d.file).lookup(v, c, name)
+}
+
+// why says that the folder is there, and why it has not what is made of folders. It takes src's reference.
+func (d makeTree) why(v *Virtual, c *tree.Asker) (entry, error) {
+	defer d.src.Unpin()
+	text := fmt.Sprintf("%s is there.\n", path.Base(d.rel))
+	made := map[makeKind]string{makeOne: ways.OneName, makeHF: ways.OneName, makeMegatron: ways.MegatronRelease,
+		makeState: ways.StateName(0, 0)}[d.how.kind]
+	if made != "" {
+		w, err := d.file(v, c, made)
+		switch {
+		case errors.Is(err, plans.ErrNone):
+			text = fmt.Sprintf("%s is there. %s in it %v.\n", path.Base(d.rel), made, err)
+		case err != nil:
+			return entry{}, err
+		default:
+			w.drop()
+		}
+	}
+	return entry{key: makeWhy(text), data: []byte(text)}, nil
 }
 
 // file is what a name is that is no folder: a file that is made, a folder for one of several, or a link.

@@ -65,7 +65,7 @@ func TestMakeGGUF(t *testing.T) {
 	}
 	r.writeAt(w, []byte(`{"architectures": ["OtherForCausalLM"],`), 0)
 	r.release(w)
-	if why := r.read(made + ".why"); !strings.Contains(string(why), "config.json: the architecture OtherForCausalLM") {
+	if why := r.read(made + ".why"); !strings.Contains(string(why), `config.json: the architecture "OtherForCausalLM"`) {
 		t.Errorf("the reason is %q", why)
 	}
 	_, err = h.Read(make([]byte, 100), 0)

@@ -91,7 +91,7 @@ func TestMakeGGUFConfigFirst(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 	r.write("m/config.json", []byte(`{"architectures": ["OtherForCausalLM"]}`))
-	if got := r.read(why); !strings.Contains(string(got), "the architecture OtherForCausalLM") {
+	if got := r.read(why); !strings.Contains(string(got), `the architecture "OtherForCausalLM"`) {
 		t.Errorf("%q", got)
 	}
 }

@@ -73,6 +73,8 @@ func TestMakeMegatron(t *testing.T) {
 		"tp=2/m/release/mp_rank_02.why":                    "none of mp_rank_00 to mp_rank_01",
 		"tp=2/m/release/mp_rank_01.why":                    "mp_rank_01 is there",
 		"tp=3/m/release.why":                               "2 heads are not cut in 3",
+		"tp=3/m.why":                                       "m is there. release in it cannot be made: ",
+		"tp=2/m.why":                                       "m is there.\n",
 		"tp=2/release.why":                                 "of 0 files",
 		"tp=0.why":                                         "none of tp=1 to tp=1024",
 		"tp=2,vocab=1.why":                                 "none of tp=1 to tp=1024",

@@ -196,11 +196,17 @@ func TestMakeStateOfStep(t *testing.T) {
 // A name that is none of a way's has a reason.
 func TestMakeWays(t *testing.T) {
 	r := newRig(t)
+	r.mkdir("d")
+	r.write("d/m.safetensors", filled(t, 10, float1))
 	for name, why := range map[string]string{
 		"nothing.why": "nothing is none of cast, consolidated", "cast/bf17.why": "bf16, f16 and f32",
 		"gguf/q8_0.why": "bf16, f16 and f32", "shard/tp=0.why": "tp=2 to", "shard/tp=2/rank-2.why": "rank-0 to rank-1",
 		"soup/median.why": "mean, slerp and sum", "soup/slerp/x.why": "numbers", "soup/sum/nan.why": "numbers", "soup/sum/1e400.why": "numbers",
-		"merge/x.why": "numbers", "cast.why": "cast is there",
+		"merge/x.why": "numbers", "cast.why": "cast is there", "cast/bf16/d.why": "d is there.\n",
+		"hf/d.why": "d is there. model.safetensors in it cannot be made: ", "cast/bf16/e.why": "no such file",
+		"sharded_state/tp=2/d.why":                             "d is there. model-rank-0-part-0.safetensors in it cannot be made: ",
+		"soup/slerp/1/d/m.safetensors/+.why":                   "+ is there",
+		"soup/slerp/1/d/m.safetensors/+/d/m.safetensors/+.why": "+ cannot be made: of more than 2 files",
 	} {
 		if got := r.read(".ckptfs/make/" + name); !strings.Contains(string(got), why) {
 			t.Errorf("%s: %q", name, got)

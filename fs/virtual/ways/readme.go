@@ -28,11 +28,12 @@ soup/slerp/T/PATH/+/PATH/soup.safetensors
     Spherically between two files, T of the way from the first to the second, as mergekit's slerp.
 gguf/bf16/FOLDER.gguf, gguf/f16/FOLDER.gguf, gguf/f32/FOLDER.gguf
     The Hugging Face model in FOLDER as llama.cpp's convert_hf_to_gguf.py writes it. Llama, Mistral, Qwen2,
-    Qwen3.
+    Qwen3, and Mixtral, Qwen2-MoE and Qwen3-MoE.
 merge/SCALE/ADAPTER/+/PATH
     The safetensors file PATH with a LoRA of PEFT merged into it. ADAPTER is the path of the adapter's
     adapter_model.safetensors, beside its adapter_config.json. SCALE is 1, or what scale_layer is given.
 
 PATH is a path of the mount. What is no safetensors file is a link to itself. If a file is not there, a file of
-its name and .why says why: cat cast/bf16/runs/a/1/model.safetensors.why
+its name and .why says why: cat cast/bf16/runs/a/1/model.safetensors.why. So does one of the name of a folder
+that has not what is made of folders, and of the first name of a path that is not there: cat shard/tp=0.why
 `
