@@ -79,8 +79,8 @@ func (d makeTree) lookup(_ context.Context, v *Virtual, c *tree.Asker, name stri
 func (d makeTree) why(v *Virtual, c *tree.Asker) (entry, error) {
 	defer d.src.Unpin()
 	text := fmt.Sprintf("%s is there.\n", path.Base(d.rel))
-	made := map[makeKind]string{makeOne: ways.OneName, makeHF: ways.OneName, makeMegatron: ways.MegatronRelease,
-		makeState: ways.StateName(0, 0)}[d.how.kind]
+	made := map[makeKind]string{makeOne: ways.OneName, makeHF: ways.OneName,
+		makeMegatron: ways.MegatronRelease, makeState: ways.StateName(0, 0)}[d.how.kind]
 	if made != "" {
 		w, err := d.file(v, c, made)
 		switch {
