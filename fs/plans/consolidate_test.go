@@ -2,6 +2,7 @@ package plans
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -120,6 +121,48 @@ func TestParts(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// Of random boxes two overlap if any pair does.
+func TestOverlapping(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	found := map[bool]int{}
+	for range 20_000 {
+		g := &gather{shape: []int64{8, 9, 10}[:rng.IntN(4)]}
+		for range 1 + rng.IntN(5) {
+			var p part
+			for _, n := range g.shape {
+				p.origin = append(p.origin, rng.Int64N(n))
+				p.size = append(p.size, 1+rng.Int64N(min(4, n-p.origin[len(p.origin)-1])))
+			}
+			g.parts = append(g.parts, p)
+		}
+		want := false
+		for i := range g.parts {
+			for k := range i {
+				want = want || g.parts[i].overlaps(&g.parts[k])
+			}
+		}
+		if found[want]++; g.overlapping() != want {
+			t.Fatalf("%+v: %t", g.parts, !want)
+		}
+	}
+	if found[true] < 1000 || found[false] < 1000 {
+		t.Errorf("%v", found)
+	}
+}
+
+// A tensor of many ranks is looked at in about the time of its parts.
+func BenchmarkOverlapping(b *testing.B) {
+	g := &gather{shape: []int64{4096, 64}}
+	for r := range int64(maxParts) {
+		g.parts = append(g.parts, part{origin: []int64{r / 64 * 64, r % 64}, size: []int64{64, 1}})
+	}
+	for range b.N {
+		if g.overlapping() {
+			b.Fatal("they do not")
 		}
 	}
 }
