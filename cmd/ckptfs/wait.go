@@ -66,17 +66,27 @@ func (e *ending) alone() {
 	}
 }
 
-// kill ends the daemon for good: its holder first, which would start another one.
+// kill ends the daemon for good. Its holder, which would start another one, is stopped meanwhile. It ends
+// after the daemon: one that is stopped would be woken by the end of the process above it, and may close the
+// store, or be killed in the midst of that.
 func (e *ending) kill() error {
-	if e.holder >= 0 {
-		if err := unix.PidfdSendSignal(e.holder, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
+	hold := func(s syscall.Signal) error {
+		if e.holder < 0 {
+			return nil
+		}
+		if err := unix.PidfdSendSignal(e.holder, s, nil, 0); err != unix.ESRCH {
 			return err
 		}
+		return nil
 	}
-	if err := e.signal(syscall.SIGKILL); err != unix.ESRCH { // it ended just now
+	if err := hold(unix.SIGSTOP); err != nil {
 		return err
 	}
-	return nil
+	err := e.signal(syscall.SIGKILL)
+	if err == unix.ESRCH { // it ended just now
+		err = nil
+	}
+	return errors.Join(err, hold(unix.SIGKILL))
 }
 
 // signal sends a signal to the daemon, and to no other process that may have got its number.
