@@ -17,14 +17,16 @@ func TestResume(t *testing.T) {
 	for _, c := range []struct {
 		library, run  string
 		half, between string // files at which it is killed
-		then          string // where it goes on by the link
+		then          string // where it goes on then
+		itself        bool   // it finds that by itself, too; else by the link
 	}{
-		{"transformers", "trainer", "optimizer.pt", "-", "3"},
-		{"accelerate", "checkpoints", "optimizer.bin", "-", "3"},
+		{"transformers", "trainer", "optimizer.pt", "-", "3", false},
+		{"accelerate", "checkpoints", "optimizer.bin", "-", "3", false},
 		// Its last.ckpt is torn then; the step is not.
-		{"lightning", "lightning", "epoch=2.ckpt", "last.ckpt", "4"},
+		{"lightning", "lightning", "epoch=2.ckpt", "last.ckpt", "4", false},
+		{"lightning-link", "linked", "epoch=2.ckpt", "epoch=3.ckpt", "3", true},
 	} {
-		t.Run(c.library, func(t *testing.T) {
+		t.Run(c.run, func(t *testing.T) {
 			run, link := m.Path("runs/"+c.run), m.Path(".ckptfs/latest/"+c.run)
 			if err := os.MkdirAll(run, 0o755); err != nil {
 				t.Fatal(err)
@@ -59,6 +61,11 @@ func TestResume(t *testing.T) {
 				t.Errorf("the link still leads to %s", to)
 			}
 			dies("4", c.between)
+			if c.itself {
+				goesOn("4", c.then)
+				dies("5", "epoch=4.ckpt")
+				c.then = "4"
+			}
 			goesOn("5", c.then, "--from", link)
 		})
 	}

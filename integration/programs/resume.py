@@ -1,10 +1,11 @@
 """A trainer that is killed in the middle of a save, and goes on.
 
-    resume.py transformers|accelerate|lightning RUN SAVES [--die FILE] [--from PATH]
+    resume.py transformers|accelerate|lightning|lightning-link RUN SAVES [--die FILE] [--from PATH]
 
 It trains until it has saved so many steps in all, in the folder RUN. With --die it kills itself when half of FILE of the
 last of them is written; a file "-" is no file: it dies before it writes the second one. It goes on from what the library
-finds by itself, or from PATH. Prints the step that it went on from, 0: none.
+finds by itself, or from PATH. Prints the step that it went on from, 0: none. lightning-link is Lightning whose last.ckpt
+is a link.
 """
 import argparse
 import os
@@ -114,7 +115,7 @@ def accelerate():
         a.save_state()
 
 
-def lightning():
+def lightning(last=True):
     import lightning as L
     from lightning.fabric.utilities import cloud_io
     from lightning.pytorch.callbacks import ModelCheckpoint
@@ -144,7 +145,7 @@ def lightning():
             if os.path.basename(path) == args.die:
                 half(path)
         torch_io._atomic_save = cloud_io._atomic_save = atomic
-    keep = ModelCheckpoint(dirpath=args.run, save_top_k=-1, save_last=True, filename="{epoch}", enable_version_counter=False,
+    keep = ModelCheckpoint(dirpath=args.run, save_top_k=-1, save_last=last, filename="{epoch}", enable_version_counter=False,
                            monitor="loss")
     t = L.Trainer(accelerator="cpu", max_epochs=args.saves, callbacks=[keep], logger=False, enable_progress_bar=False,
                   enable_model_summary=False)
@@ -152,5 +153,6 @@ def lightning():
     t.fit(Model(), data, ckpt_path=args.start or "last", weights_only=False)
 
 
-{"transformers": transformers, "accelerate": accelerate, "lightning": lightning}[args.library]()
+{"transformers": transformers, "accelerate": accelerate, "lightning": lightning,
+ "lightning-link": lambda: lightning("link")}[args.library]()
 sys.stdout.flush()
