@@ -53,8 +53,8 @@ func Benchmark(b *testing.B) {
 		b.SetBytes(p.Size())
 		for range b.N {
 			s := p.tensors[0].op.(*slerp)
-			s.known = false
-			if _, err := s.factors(over(p, bf, bf).src); err != nil {
+			s.sum = nil
+			if _, err := s.weigh(over(p, bf, bf).src); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 
 	"ckptfs/cas/quant"
 	"ckptfs/formats"
-	"ckptfs/formats/safetensors"
 )
 
 // Slerp plans the spherical interpolation of two files, t of the way from a to b:
@@ -33,108 +32,70 @@ func Slerp(a, b *Source, t float64) (*Plan, error) {
 	if math.IsInf(float64(x), 0) || x != x {
 		return nil, none("the way is %v", t)
 	}
-	of := []*Source{a, b}
-	terms, err := termsOf(of)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]output, len(terms))
-	for k := range terms {
-		e := &a.Layout.Tensors[k]
-		out[k].Entry = safetensors.Entry{Name: e.Name, DType: e.DType, Shape: e.Shape}
-		kept, err := keeps(e, terms[k])
-		if err != nil {
-			return nil, err
+	return soup([]*Source{a, b}, func(e *formats.Tensor, of []term) (op, error) {
+		if of[1].from != e.DType {
+			return nil, none("tensor %q is of type %s and of type %s", e.Name, e.DType, of[1].from)
 		}
-		if kept {
-			out[k].op = &copied{0, terms[k][0].base}
-			continue
-		}
-		if terms[k][1].from != e.DType {
-			return nil, none("tensor %q is of type %s and of type %s", e.Name, e.DType, terms[k][1].from)
-		}
-		n := int64(1)
-		for _, d := range e.Shape {
-			n *= d // safetensors.Parser has bounded it
-		}
-		out[k].op = &slerp{base: [2]int64{terms[k][0].base, terms[k][1].base}, of: e.DType, n: n, t: x}
-	}
-	return plan(out, a.Metadata)
+		return &slerp{terms: of, n: e.NumElements(), t: x}, nil
+	})
 }
 
-// slerp is a tensor between one of each source.
+// slerp is a tensor between one of each source: their sum, each times a factor that comes from both.
 type slerp struct {
-	base [2]int64
-	of   formats.DType
-	n    int64
-	t    float32
+	terms []term // of one type
+	n     int64
+	t     float32
 
-	mu    sync.Mutex // held while the factors are computed
-	known bool
-	by    [2]float32 // the tensors' factors
+	mu  sync.Mutex // held while the factors are computed
+	sum *sum       // nil: they are not known
 }
 
-func (s *slerp) memory() int64 { return int64(unsafe.Sizeof(*s)) }
+func (s *slerp) memory() int64 {
+	return int64(unsafe.Sizeof(*s)+unsafe.Sizeof(*s.sum)) + int64(len(s.terms))*int64(unsafe.Sizeof(term{})+4)
+}
 
 func (s *slerp) read(src []io.ReaderAt, p []byte, off int64) error {
-	by, err := s.factors(src)
+	sum, err := s.weigh(src)
 	if err != nil {
 		return err
 	}
-	buf, x, y := slabs.Get().(*[8 * slab]byte), slabs.Get().(*[8 * slab]byte), slabs.Get().(*[8 * slab]byte)
-	defer slabs.Put(buf)
-	defer slabs.Put(x)
-	defer slabs.Put(y)
-	width := int64(s.of.Bits() / 8)
-	return inSlabs(p, off, width, func(dst []byte, first int64) error {
-		n := int64(len(dst)) / width
-		if err := s.load(src, buf, x, 0, first, n); err != nil {
-			return err
-		}
-		if err := s.load(src, buf, y, 1, first, n); err != nil {
-			return err
-		}
-		scale(x[:4*n], by[0])
-		scale(y[:4*n], by[1])
-		add(x[:4*n], y[:4*n])
-		narrow(dst, x[:4*n], s.of, 0xffff)
-		return nil
-	})
+	return sum.read(src, p, off)
 }
 
 // load fills to with n numbers of one of the tensors, from the first on, as float32.
 func (s *slerp) load(src []io.ReaderAt, buf, to *[8 * slab]byte, which int, first, n int64) error {
-	width := int64(s.of.Bits() / 8)
-	if err := readFull(src[which], buf[:n*width], s.base[which]+first*width); err != nil {
+	t := &s.terms[which]
+	width := int64(t.from.Bits() / 8)
+	if err := readFull(src[which], buf[:n*width], t.base+first*width); err != nil {
 		return err
 	}
-	widen(to[:4*n], buf[:n*width], s.of)
+	widen(to[:4*n], buf[:n*width], t.from)
 	return nil
 }
 
-// factors are what the tensors are multiplied by. The first who needs them reads both tensors twice.
-func (s *slerp) factors(src []io.ReaderAt) ([2]float32, error) {
+// weigh finds the factors. The first who needs them reads both tensors twice.
+func (s *slerp) weigh(src []io.ReaderAt) (*sum, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known {
-		return s.by, nil
+	if s.sum != nil {
+		return s.sum, nil
 	}
 	dot, err := s.dot(src)
 	if err != nil {
-		return s.by, err
+		return nil, err
 	}
 	const straight = float32(0.9995)
-	s.by = [2]float32{1 - s.t, s.t}
+	by := []float32{1 - s.t, s.t}
 	if !(dot > straight || dot < -straight) {
 		theta := float32(math.Acos(float64(dot)))
 		sine := func(x float32) float32 { return float32(math.Sin(float64(x))) }
-		s.by = [2]float32{sine((1-s.t)*theta) / sine(theta), sine(s.t*theta) / sine(theta)}
+		by = []float32{sine(by[0]*theta) / sine(theta), sine(by[1]*theta) / sine(theta)}
 	}
-	s.known = true
-	return s.by, nil
+	s.sum = &sum{s.terms, by, s.terms[0].from}
+	return s.sum, nil
 }
 
-// slerpPart is how many numbers mergekit takes at a time.
+// slerpPart is how many numbers mergekit takes at a time, a multiple of slab.
 const slerpPart = 1 << 20
 
 // dot is the product of the normalised tensors, from -1 to 1 or NaN.
@@ -143,69 +104,64 @@ func (s *slerp) dot(src []io.ReaderAt) (float32, error) {
 	defer slabs.Put(buf)
 	defer slabs.Put(x)
 	defer slabs.Put(y)
-	a, b := make([]float32, slab), make([]float32, slab)
+	room := make([]float32, slab)
 	var norms [2]float32
 	for which := range norms {
-		var parts []float32
-		for at := int64(0); at < s.n; at += slerpPart {
-			var norm norm
-			err := s.part(at, func(first, n int64) error {
-				if err := s.load(src, buf, x, which, first, n); err != nil {
-					return err
-				}
-				norm.add(numbers(a, x[:4*n]))
-				return nil
-			})
-			if err != nil {
-				return 0, err
+		var part, whole norm
+		parts, err := s.parts(func(first, n int64) error {
+			if err := s.load(src, buf, x, which, first, n); err != nil {
+				return err
 			}
-			parts = append(parts, norm.root())
+			part.add(numbers(room, x[:4*n]))
+			return nil
+		}, func() float32 {
+			defer func() { part = norm{} }()
+			return part.root()
+		})
+		if err != nil {
+			return 0, err
 		}
-		var whole norm
 		whole.add(parts)
 		norms[which] = 1
 		if r := whole.root(); r > 1e-8 {
 			norms[which] = r
 		}
 	}
-	var parts []float32
-	for at := int64(0); at < s.n; at += slerpPart {
-		total := total{few: min(slerpPart, s.n-at) < lanes}
-		err := s.part(at, func(first, n int64) error {
-			if err := s.load(src, buf, x, 0, first, n); err != nil {
-				return err
-			}
-			if err := s.load(src, buf, y, 1, first, n); err != nil {
-				return err
-			}
-			divide(x[:4*n], norms[0])
-			divide(y[:4*n], norms[1])
-			p := numbers(a, x[:4*n])
-			for i, v := range numbers(b, y[:4*n]) {
-				p[i] *= v
-			}
-			total.add(p)
-			return nil
-		})
-		if err != nil {
-			return 0, err
+	var part, whole total
+	parts, err := s.parts(func(first, n int64) error {
+		if err := s.load(src, buf, x, 0, first, n); err != nil {
+			return err
 		}
-		parts = append(parts, total.sum())
+		if err := s.load(src, buf, y, 1, first, n); err != nil {
+			return err
+		}
+		divide(x[:4*n], norms[0])
+		divide(y[:4*n], norms[1])
+		multiply(x[:4*n], y[:4*n])
+		part.add(numbers(room, x[:4*n]))
+		return nil
+	}, func() float32 {
+		defer func() { part = total{} }()
+		return part.sum()
+	})
+	if err != nil {
+		return 0, err
 	}
-	whole := total{few: len(parts) < lanes}
 	whole.add(parts)
 	return min(max(whole.sum(), -1), 1), nil
 }
 
-// part calls one with each slab of the part that begins at number at.
-func (s *slerp) part(at int64, one func(first, n int64) error) error {
-	end := min(at+slerpPart, s.n)
-	for ; at < end; at += slab {
-		if err := one(at, min(slab, end-at)); err != nil {
-			return err
+// parts calls one with each slab of the tensors, and end behind each part, which says what that comes to.
+func (s *slerp) parts(one func(first, n int64) error, end func() float32) (all []float32, err error) {
+	for first := int64(0); first < s.n; first += slab {
+		if err := one(first, min(slab, s.n-first)); err != nil {
+			return nil, err
+		}
+		if next := first + slab; next%slerpPart == 0 || next >= s.n {
+			all = append(all, end())
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // numbers are those of x, in to.
@@ -257,7 +213,6 @@ func (s *norm) root() float32 {
 // numbers of 16 and more in one of 16 times as many. There are four levels. Fewer numbers than a vector has
 // are taken as four vectors of one lane.
 type total struct {
-	few   bool
 	level [4][4 * lanes]float32
 	n     int // groups of four vectors that were added
 	rest  []float32
@@ -265,10 +220,8 @@ type total struct {
 
 // add adds numbers. Only the last call's may be other than a multiple of four vectors.
 func (s *total) add(x []float32) {
-	if !s.few {
-		for ; len(x) >= 4*lanes; x = x[4*lanes:] {
-			s.group(x[:4*lanes])
-		}
+	for ; len(x) >= 4*lanes; x = x[4*lanes:] {
+		s.group(x[:4*lanes])
 	}
 	s.rest = slices.Clone(x)
 }
@@ -287,7 +240,7 @@ func (s *total) group(x []float32) {
 }
 
 func (s *total) sum() float32 {
-	if s.few {
+	if s.n == 0 && len(s.rest) < lanes {
 		var four [4]float32
 		rest := s.rest
 		if len(rest) >= 4 {

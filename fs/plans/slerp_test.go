@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"ckptfs/formats"
-	"ckptfs/formats/safetensors"
 )
 
 // A file between two has the numbers that mergekit has, if it rounds its sines from double precision: of
@@ -41,7 +40,7 @@ func TestSlerpSums(t *testing.T) {
 	for _, r := range rows {
 		for _, size := range []int{len(numbers), 4 * lanes, 12 * lanes} {
 			var norm norm
-			total := total{few: r[0] < lanes}
+			var total total
 			for x := numbers[:r[0]]; len(x) > 0; x = x[min(size, len(x)):] {
 				norm.add(x[:min(size, len(x))])
 				total.add(x[:min(size, len(x))])
@@ -58,11 +57,7 @@ func TestSlerpSums(t *testing.T) {
 
 // A file is between two of the same tensors and types.
 func TestSlerpRefuses(t *testing.T) {
-	one := func(name string, d formats.DType, shape ...int64) *Source {
-		e := safetensors.Entry{Name: name, DType: d, Shape: shape}
-		f := build(t, []safetensors.Entry{e}, nil, func(int) []byte { return make([]byte, e.NumBytes()) })
-		return f.Source
-	}
+	one := func(name string, d formats.DType, shape ...int64) *Source { return zeroed(t, name, d, shape...) }
 	a := one("a", formats.F32, 4, 2)
 	for what, b := range map[string]*Source{
 		"another name": one("b", formats.F32, 4, 2), "another shape": one("a", formats.F32, 2, 4),

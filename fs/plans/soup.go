@@ -22,7 +22,7 @@ const MaxSources = 16
 //
 // Tensors are F32, F16 and BF16, in one file perhaps otherwise than in another. Those of integers are the
 // first file's.
-func Mean(of []*Source) (*Plan, error) { return soup(of, nil) }
+func Mean(of []*Source) (*Plan, error) { return soup(of, weighed(nil)) }
 
 // Sum plans the sum of files, each times its weight, as Mean:
 //
@@ -37,33 +37,17 @@ func Sum(of []*Source, weights []float64) (*Plan, error) {
 			return nil, none("a weight of %v", x)
 		}
 	}
-	return soup(of, w)
+	return soup(of, weighed(w))
 }
 
-func soup(of []*Source, weights []float32) (*Plan, error) {
-	terms, err := termsOf(of)
-	if err != nil {
-		return nil, err
-	}
-	first := of[0].Layout.Tensors
-	out := make([]output, len(first))
-	for k := range first {
-		t := &first[k]
-		out[k].Entry = safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape}
-		if kept, err := keeps(t, terms[k]); err != nil {
-			return nil, err
-		} else if kept {
-			out[k].op = &copied{0, terms[k][0].base}
-			continue
-		}
-		out[k].op = &sum{terms[k], weights, t.DType}
-	}
-	return plan(out, of[0].Metadata)
+// weighed sums tensors times these weights; nil: it takes their mean.
+func weighed(weights []float32) func(t *formats.Tensor, of []term) (op, error) {
+	return func(t *formats.Tensor, of []term) (op, error) { return &sum{of, weights, t.DType}, nil }
 }
 
-// termsOf are, of each tensor of the first file, those of that name of all files. It is an error if a file has
-// other tensors, if they have other shapes, or if one is floating and another is not.
-func termsOf(of []*Source) ([][]term, error) {
+// soup plans a file of what how makes of each tensor of the first file that is of floating numbers, and of
+// those of its name in the others.
+func soup(of []*Source, how func(t *formats.Tensor, of []term) (op, error)) (*Plan, error) {
 	if len(of) < 2 || len(of) > MaxSources {
 		return nil, none("of %d files; it takes 2 to %d", len(of), MaxSources)
 	}
@@ -83,23 +67,29 @@ func termsOf(of []*Source) ([][]term, error) {
 			terms[k] = append(terms[k], term{s.base(t), t.DType})
 		}
 	}
-	return terms, nil
-}
-
-// keeps reports whether the tensor t of the first file stays as it is, and not a sum of these: that of integers
-// does. It is an error if it can be neither.
-func keeps(t *formats.Tensor, of []term) (bool, error) {
-	switch t.DType {
-	case formats.Bool, formats.U8, formats.I8, formats.I16, formats.U16, formats.I32, formats.U32, formats.I64,
-		formats.U64:
-		return true, nil
-	}
-	for _, x := range of {
-		if x.from != formats.F32 && x.from != formats.F16 && x.from != formats.BF16 {
-			return false, none("tensor %q is of type %s", t.Name, x.from)
+	out := make([]output, len(first))
+	for k := range first {
+		t := &first[k]
+		out[k].Entry = safetensors.Entry{Name: t.Name, DType: t.DType, Shape: t.Shape}
+		if !floating(t.DType) {
+			switch t.DType {
+			case formats.Bool, formats.U8, formats.I8, formats.I16, formats.U16, formats.I32, formats.U32,
+				formats.I64, formats.U64:
+				out[k].op = &copied{0, terms[k][0].base}
+				continue
+			}
+		}
+		for _, x := range terms[k] {
+			if x.from != formats.F32 && x.from != formats.F16 && x.from != formats.BF16 {
+				return nil, none("tensor %q is of type %s", t.Name, x.from)
+			}
+		}
+		var err error
+		if out[k].op, err = how(t, terms[k]); err != nil {
+			return nil, err
 		}
 	}
-	return false, nil
+	return plan(out, of[0].Metadata)
 }
 
 // term is a tensor of one of the sources.
@@ -165,6 +155,13 @@ func scale(x []byte, by float32) {
 func divide(x []byte, by float32) {
 	for ; len(x) >= 4; x = x[4:] {
 		le.PutUint32(x, math.Float32bits(math.Float32frombits(le.Uint32(x))/by))
+	}
+}
+
+func multiply(to, x []byte) {
+	for ; len(x) >= 4; to, x = to[4:], x[4:] {
+		p := math.Float32frombits(le.Uint32(to)) * math.Float32frombits(le.Uint32(x))
+		le.PutUint32(to, math.Float32bits(p))
 	}
 }
 

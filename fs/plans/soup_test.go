@@ -37,13 +37,16 @@ func TestSoup(t *testing.T) {
 	over(p, f...).saved(t, "sum 0.3 0.6 -0.1")
 }
 
+// zeroed is a file of one tensor of zeros.
+func zeroed(t *testing.T, name string, d formats.DType, shape ...int64) *Source {
+	t.Helper()
+	e := safetensors.Entry{Name: name, DType: d, Shape: shape}
+	return build(t, []safetensors.Entry{e}, nil, func(int) []byte { return make([]byte, e.NumBytes()) }).Source
+}
+
 // Files of other tensors are refused, and so are numbers that cannot be weights.
 func TestSoupRefuses(t *testing.T) {
-	one := func(name string, d formats.DType, shape ...int64) *Source {
-		e := safetensors.Entry{Name: name, DType: d, Shape: shape}
-		f := build(t, []safetensors.Entry{e}, nil, func(int) []byte { return make([]byte, e.NumBytes()) })
-		return f.Source
-	}
+	one := func(name string, d formats.DType, shape ...int64) *Source { return zeroed(t, name, d, shape...) }
 	a := one("a", formats.F32, 4, 2)
 	for what, of := range map[string][]*Source{
 		"none": {}, "one": {a}, "17": {a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a},
