@@ -81,15 +81,14 @@ func ofLast(ctx context.Context, s Shell, file string) error {
 	if err != nil || at.Mount == nil {
 		return nil
 	}
-	rel, below := strings.CutPrefix(at.Path, runs.Dir+"/")
-	run, in, inside := strings.Cut(rel, "/")
-	if !below || !inside {
+	run, step, _ := fssteps.In(at.Path)
+	if step == "" {
 		return nil
 	}
 	return s.Look(ctx, file, func(c *control.Client, _ *place.Place) error {
 		run = runs.Dir + "/" + run
 		l, err := c.Steps(ctx, run)
-		if err != nil || l.Last == "" || in != l.Last && !strings.HasPrefix(in, l.Last+"/") {
+		if err != nil || l.Last != step {
 			return err
 		}
 		return fmt.Errorf("%s: it is of %s, the last step that %s can be gone on from; it stays as it is: "+
