@@ -28,6 +28,7 @@ type options struct {
 	only, named                []string
 	processes                  []int    // how many load a model at a time
 	states                     []string // in which a model is loaded; none for all
+	full                       bool     // memory is full of other files' pages when a model is loaded
 	flags                      []string // of ckptfs mount
 }
 
@@ -80,6 +81,7 @@ func run() error {
 		"how many processes load a model at a time, in the section serving")
 	flag.StringVar(&states, "states", "",
 		"states in which the section serving loads a model, beside ext4, by their names' beginnings (all)")
+	flag.BoolVar(&o.full, "full", false, "before each load of the section serving, have other files' pages fill memory")
 	flag.IntVar(&o.files, "files", 20000, "files of the store of the section scale")
 	flag.StringVar(&o.dir, "dir", "", "where the store and the plain folder are made")
 	flag.StringVar(&o.bin, "bin", "bin/ckptfs", "the program")

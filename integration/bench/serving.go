@@ -25,6 +25,7 @@ type servedModel struct {
 	plain  string
 	engine *engine.Engine
 	remote *daemon.Daemon // a machine that never had the bytes
+	other  *otherPages    // nil: memory is not filled
 }
 
 // The step that is packed, that whose local copies stay, and that of the remote.
@@ -84,6 +85,13 @@ func serving(b *bench) error {
 		_ = s.remote.Clean()
 		s.engine.Kill()
 	}()
+	if b.full {
+		var err error
+		if s.other, err = newOtherPages(s.dir); err != nil {
+			return err
+		}
+		defer s.other.close()
+	}
 	figures := map[int][][]string{}
 	_, err := b.scenarios("serving.py", func(pattern string, add func([]string)) error {
 		return s.pattern(pattern, func(processes int, row []string) {
@@ -219,6 +227,11 @@ func (s *servedModel) pattern(name string, add func(processes int, row []string)
 				dir, err := state.prepare(s)
 				if err != nil {
 					return fmt.Errorf("%s: %w", state.name, err)
+				}
+				if s.other != nil {
+					if err := s.other.fill(); err != nil {
+						return err
+					}
 				}
 				pids := slices.Concat(s.daemon.PIDs(), s.remote.PIDs())
 				for _, c := range all[:n] {
