@@ -25,7 +25,7 @@ type servedModel struct {
 	plain  string
 	engine *engine.Engine
 	remote *daemon.Daemon // a machine that never had the bytes
-	other  *otherPages    // nil: memory is not filled
+	other  *os.File       // nil: memory is not filled
 }
 
 // The step that is packed, that whose local copies stay, and that of the remote.
@@ -87,10 +87,10 @@ func serving(b *bench) error {
 	}()
 	if b.full {
 		var err error
-		if s.other, err = newOtherPages(s.dir); err != nil {
+		if s.other, err = otherPages(s.dir); err != nil {
 			return err
 		}
-		defer s.other.close()
+		defer s.other.Close()
 	}
 	figures := map[int][][]string{}
 	_, err := b.scenarios("serving.py", func(pattern string, add func([]string)) error {
@@ -229,7 +229,7 @@ func (s *servedModel) pattern(name string, add func(processes int, row []string)
 					return fmt.Errorf("%s: %w", state.name, err)
 				}
 				if s.other != nil {
-					if err := s.other.fill(); err != nil {
+					if err := fillMemory(s.other); err != nil {
 						return err
 					}
 				}
