@@ -71,10 +71,15 @@ def rank(n, ranks, model, out, made, port):
 
 
 def check(root, folder):
+    # vLLM keeps what it found out of a model's class, and finds it out in a process of its own, which does not look for
+    # vLLM where this one does. What an earlier run kept must not hide that.
+    os.environ["VLLM_CACHE_ROOT"] = os.path.join(folder, "cache")
     import vllm.platforms
+    from vllm.model_executor.models import registry
     from vllm.platforms.cpu import CpuPlatform
 
     vllm.platforms._current_platform = CpuPlatform()
+    registry._run_in_subprocess = lambda find: find()
     import vllm.model_executor.model_loader.sharded_state_loader  # noqa: F401, before the processes fork
 
     fork = multiprocessing.get_context("fork")
