@@ -1,10 +1,14 @@
 package expected
 
 import (
+	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/semaphore"
 
 	"ckptfs/cas/disk"
 	"ckptfs/cas/locks"
@@ -22,6 +26,8 @@ const (
 	maxReading = 4
 	// maxOnce bounds Stretches.once: 8 GiB that were read.
 	maxOnce = 1 << 13
+	// patience is how long is waited for others' buffers. All of them are decoded in less.
+	patience = 100 * time.Millisecond
 )
 
 // A Stretch is whole blocks of a segment that several records lie in. It is read past the page cache, and
@@ -52,6 +58,8 @@ type Stretches struct {
 	all     []*Stretch
 	bytes   int64                       // of their buffers
 	max     int64                       // of bytes; what is expected beyond is read to the page cache
+	room    *semaphore.Weighted         // what bytes may grow by, and no one has reserved
+	stuck   atomic.Bool                 // someone waited for room in vain, and none was released since
 	once    *lru.Cache[block, struct{}] // those that were read
 	reading sync.WaitGroup
 	slots   chan struct{} // one in it for each that is being read
@@ -62,6 +70,7 @@ var stretchBuffers, smallBuffers = pages.NewPool(stretchSize), pages.NewPool(few
 // Init has no more than so many bytes in buffers.
 func (a *Stretches) Init(bytes int64) {
 	a.max = bytes
+	a.room = semaphore.NewWeighted(bytes)
 	a.once, _ = lru.New[block, struct{}](maxOnce) // the size is positive
 	a.slots = make(chan struct{}, maxReading)
 }
@@ -77,22 +86,62 @@ func Fits(from, to int64) bool {
 	return to-from <= stretchSize
 }
 
-// Add returns a new stretch, for its caller and for read; nil: it would be too short or too long, or there
-// are too many. once says that it is not likely to be read again.
-func (a *Stretches) Add(number uint32, from, to int64, once bool) *Stretch {
+// sizeOf is what the buffer of the stretch takes that has the range; 0: it would be too short or too long.
+func sizeOf(from, to int64) int64 {
 	if to-from < minStretch || !Fits(from, to) {
+		return 0
+	}
+	if from, to = blocks(from, to); to-from <= fewBytes {
+		return fewBytes
+	}
+	return stretchSize
+}
+
+// reserve returns how many bytes of buffers may be added, of those wanted, to be given back to a.room. If
+// wait, it waits for others to be released: reading through the page cache instead takes longer. But what
+// holds them may wait for a remote.
+func (a *Stretches) reserve(want int64, wait bool) int64 {
+	want = min(want, max(a.max/2, min(a.max, stretchSize)))
+	if want == 0 || a.room.TryAcquire(want) {
+		return want
+	}
+	if !wait || a.stuck.Load() {
+		return 0
+	}
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	if a.room.Acquire(ctx, want) != nil {
+		a.stuck.Store(true)
+		return 0
+	}
+	return want
+}
+
+// Add returns a new stretch, for its caller and for Read, and takes its buffer off what was reserved, if that
+// is enough; nil: it would be too short or too long, or there are too many. once says that it is not likely
+// to be read again.
+func (a *Stretches) Add(number uint32, from, to int64, once bool, reserved *int64) *Stretch {
+	size := sizeOf(from, to)
+	if size == 0 {
 		return nil
 	}
+	if *reserved < size {
+		if !a.room.TryAcquire(size) {
+			return nil
+		}
+		*reserved += size
+	}
 	from, to = blocks(from, to)
-	pool, size := stretchBuffers, int64(stretchSize)
-	if to-from <= fewBytes {
-		pool, size = smallBuffers, fewBytes
+	pool := stretchBuffers
+	if size == fewBytes {
+		pool = smallBuffers
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.bytes+size > a.max {
+	if a.closed {
 		return nil
 	}
+	*reserved -= size
 	t := &Stretch{first: block{number, from}, end: to, refs: 2, pool: pool, buf: pool.Get(),
 		ready: make(chan struct{})}
 	again, _ := a.once.ContainsOrAdd(t.first, struct{}{})
@@ -153,6 +202,8 @@ func (a *Stretches) Release(ts ...*Stretch) {
 		if t.refs--; t.refs == 0 {
 			a.all = slices.DeleteFunc(a.all, func(o *Stretch) bool { return o == t })
 			a.bytes -= int64(len(t.buf.Bytes))
+			a.room.Release(int64(len(t.buf.Bytes)))
+			a.stuck.Store(false)
 			t.pool.Put(t.buf)
 		}
 	}

@@ -11,8 +11,15 @@ import (
 // disk.
 const maxSkip = 64 << 10
 
+// span is a part of a segment.
+type span struct {
+	number   uint32
+	from, to int64
+}
+
 // WillRead has the disk begin to read records, and appends what is read to memory of our own to all. once
-// says that they are not likely to be read again. It changes locs.
+// says that they are not likely to be read again. If all is empty, it waits for memory: who holds some of it
+// must not. It changes locs.
 func (a *Stretches) WillRead(
 	files *segment.Files, locs []cas.Location, once bool, all []*Stretch,
 ) []*Stretch {
@@ -24,6 +31,8 @@ func (a *Stretches) WillRead(
 		return t != nil
 	})
 	slices.SortFunc(locs, cas.Location.Compare)
+	var spans []span
+	var need int64
 	for len(locs) > 0 {
 		from, to := locs[0], segment.End(locs[0])
 		n := 1
@@ -32,14 +41,19 @@ func (a *Stretches) WillRead(
 			to = max(to, segment.End(locs[n]))
 		}
 		locs = locs[n:]
-		if from.Segment == 0 {
-			continue
+		if from.Segment != 0 {
+			spans = append(spans, span{from.Segment, from.Off, to})
+			need += sizeOf(from.Off, to)
 		}
-		f, err := files.Get(from.Segment)
+	}
+	reserved := a.reserve(need, len(all) == 0)
+	defer func() { a.room.Release(reserved) }()
+	for _, p := range spans {
+		f, err := files.Get(p.number)
 		if err != nil {
 			continue
 		}
-		if t := a.Add(from.Segment, from.Off, to, once); t != nil {
+		if t := a.Add(p.number, p.from, p.to, once, &reserved); t != nil {
 			all = append(all, t)
 			go func() {
 				a.Read(t, f.Reader)
@@ -47,7 +61,7 @@ func (a *Stretches) WillRead(
 			}()
 			continue
 		}
-		f.WillRead(from.Off, to-from.Off)
+		f.WillRead(p.from, p.to-p.from)
 		files.Put(f)
 	}
 	return all

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ckptfs/cas"
 	"ckptfs/cas/disk"
@@ -133,6 +135,54 @@ func TestExpectMuch(t *testing.T) {
 	if n := len(stretchesOf(s)); n > 0 {
 		t.Errorf("%d left", n)
 	}
+}
+
+// Who expects something waits until others' memory is free, but not for ever, and not again before some was.
+func TestExpectWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, newMem(), newIndex(), Options{ExpectBytes: 2 << 20})
+		_, hashes := large(t, s, 12) // three in a stretch
+		first := s.Expect(hashes[:6], false)
+		expect := func(hashes []cas.Hash) (done func(), took time.Duration) {
+			start := time.Now()
+			return s.Expect(hashes, false), time.Since(start)
+		}
+		wantStretches := func(want int) {
+			t.Helper()
+			if n := len(stretchesOf(s)); n != want {
+				t.Errorf("%d stretches, want %d", n, want)
+			}
+		}
+		go func() {
+			time.Sleep(time.Millisecond)
+			first()
+		}()
+		second, took := expect(hashes[6:])
+		if wantStretches(2); took != time.Millisecond {
+			t.Error("waited", took)
+		}
+
+		third, took := expect(hashes[:6])
+		if wantStretches(2); took < time.Millisecond {
+			t.Error("waited", took)
+		}
+		again, took := expect(hashes[:3])
+		if wantStretches(2); took != 0 {
+			t.Error("waited again", took)
+		}
+		for _, done := range []func(){second, third, again} {
+			done()
+		}
+		s.reader.ahead.Wait()
+		wantStretches(0)
+		last, _ := expect(hashes[:6])
+		wantStretches(2)
+		last()
+		s.reader.ahead.Wait()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What was read before a record was written, or is not what it was, is read again; what is damaged on the

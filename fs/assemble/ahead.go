@@ -12,6 +12,8 @@ import (
 const (
 	// maxStreams is how many readers in order one file tells apart.
 	maxStreams = 8
+	// lately is within how many reads of a file a stream has one that is not at its end.
+	lately = 4 * maxStreams
 	// firstWindow is read ahead once two reads have followed each other; it doubles with each one more, up to
 	// what was read beyond burst.
 	firstWindow = 512 << 10
@@ -98,21 +100,27 @@ func (t *streams) beyond(off, size int64) int64 {
 	return min(off, size)
 }
 
-// missing calls visit with the parts of the range that were not answered.
-func (t *streams) missing(from, to, size int64, visit func(from, to int64)) {
+// had reports whether all of a part was answered.
+func (t *streams) had(off, n, size int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.beyond(off, size) >= off+n
+}
+
+// missing calls visit with the parts of the range that were not answered.
+func (t *streams) missing(from, to, size int64, visit func(from, to int64)) {
 	for from < to {
-		if from = t.beyond(from, size); from >= to {
-			return
-		}
+		t.mu.Lock()
+		from = t.beyond(from, size)
 		end := from
 		for end < to && !t.answered(end/granule, size) {
 			end = (end/granule + 1) * granule
 		}
-		end = min(end, to)
-		visit(from, end)
-		from = end
+		t.mu.Unlock()
+		if end = min(end, to); from < end {
+			visit(from, end)
+		}
+		from = max(from, end)
 	}
 }
 
@@ -155,6 +163,7 @@ func (t *streams) advance(off, n, size, stop, limit int64) (from, to int64, inOr
 	} else {
 		s.window *= 2
 	}
+	limit = max(limit/t.active(), min(limit, 2*n))
 	s.window = min(s.window, limit, max(s.read-burst, firstWindow))
 	from, to = max(s.ahead, s.beyond), min(s.beyond+s.window, stop)
 	if to-from < s.window/4 && to < stop || to <= from {
@@ -162,6 +171,16 @@ func (t *streams) advance(off, n, size, stop, limit int64) (from, to int64, inOr
 	}
 	s.ahead = to
 	return from, to, true
+}
+
+// active is how many readers there have been lately. What is read ahead of all of them is to fit into memory.
+func (t *streams) active() (n int64) {
+	for i := range t.s {
+		if t.s[i].used > max(0, t.tick-lately) {
+			n++
+		}
+	}
+	return n
 }
 
 func abs(n int64) int64 { return max(n, -n) }
@@ -190,9 +209,10 @@ type span struct {
 
 // job is a chunk to be fetched ahead.
 type job struct {
-	f *File
-	e *entry
-	x *expected
+	f     *File
+	e     *entry
+	at, n int64 // the part of the file that it is read for
+	x     *expected
 }
 
 // expected is chunks that the store was told to expect.
@@ -201,35 +221,51 @@ type expected struct {
 	done func()
 }
 
+// partChunks is how many chunks the store is told to expect at a time. It may have to wait for room before it
+// reads them.
+const partChunks = 8
+
 // expect has the store begin to read the chunks of a range, and queues them.
 func (r *Reader) expect(s span) {
 	if s.f.closed.Load() {
 		return
 	}
-	x := &expected{}
 	var jobs []job
 	var hashes []cas.Hash
-	// A list that cannot be read will be met again by the reader, which returns the error.
-	_ = s.f.doc.walk(r, s.from, s.to, func(c manifest.Span, skip, at, _ int64) bool {
-		if c.Len > 0 {
-			if e := r.chunks.expect(c, at-skip); e != nil {
-				jobs = append(jobs, job{s.f, e, x})
-				hashes = append(hashes, c.Hash)
-			}
+	part := func() {
+		if len(jobs) == 0 {
+			return
 		}
-		return true
-	})
-	if len(jobs) == 0 {
-		return
+		x := &expected{done: r.store.Expect(hashes, false)}
+		x.left.Store(int32(len(jobs)))
+		for i := range jobs {
+			jobs[i].x = x
+		}
+		r.ahead.push(jobs...)
+		jobs, hashes = nil, nil
 	}
-	x.done = r.store.Expect(hashes, false)
-	x.left.Store(int32(len(jobs)))
-	r.ahead.push(jobs...)
+	// What was answered since the range was queued is not wanted any more.
+	s.f.streams.missing(s.from, s.to, s.f.doc.Size, func(from, to int64) {
+		// A list that cannot be read will be met again by the reader, which returns the error.
+		_ = s.f.doc.walk(r, from, to, func(c manifest.Span, skip, at, n int64) bool {
+			if c.Len > 0 {
+				if e := r.chunks.expect(c, at-skip); e != nil {
+					jobs = append(jobs, job{f: s.f, e: e, at: at, n: n})
+					hashes = append(hashes, c.Hash)
+				}
+			}
+			if len(jobs) == partChunks {
+				part()
+			}
+			return true
+		})
+	})
+	part()
 }
 
 // fetchAhead does a job, unless a reader was faster.
 func (r *Reader) fetchAhead(j job) {
-	if !j.f.closed.Load() && r.chunks.claim(j.e) {
+	if !j.f.closed.Load() && !j.f.streams.had(j.at, j.n, j.f.doc.Size) && r.chunks.claim(j.e) {
 		r.load(j.e)
 	}
 	r.drop(j)

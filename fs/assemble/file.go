@@ -18,6 +18,9 @@ const (
 	// directRead is the length from which a read takes whole chunks past the cache, straight into the
 	// caller's bytes: it is long enough to keep all workers busy and would only push other chunks out.
 	directRead = 2 << 20
+	// longRead is the length from which a read need not be in order to be the last of the chunks that it
+	// ends: the kernel has the pages, or a reader with O_DIRECT the bytes.
+	longRead = cas.ChunkSize
 )
 
 // File is a packed file. It is safe for concurrent use.
@@ -200,7 +203,7 @@ const (
 
 // advance notes a read, short of directRead, that goes no further than end, and says which way it is to go.
 func (f *File) advance(off, n, end int64) way {
-	if f.readAhead(off, n, min(end, f.doc.Size)) {
+	if f.readAhead(off, n, min(end, f.doc.Size)) || n >= longRead {
 		return readPassing
 	}
 	return readCached
