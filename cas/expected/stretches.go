@@ -26,7 +26,8 @@ const (
 	maxReading = 4
 	// maxOnce bounds Stretches.once: 8 GiB that were read.
 	maxOnce = 1 << 13
-	// patience is how long is waited for others' buffers. All of them are decoded in less.
+	// patience is how long is waited for others' buffers. All of them are decoded in less. Who waited in vain
+	// has nobody wait for ten times as long.
 	patience = 100 * time.Millisecond
 )
 
@@ -59,7 +60,7 @@ type Stretches struct {
 	bytes   int64                       // of their buffers
 	max     int64                       // of bytes; what is expected beyond is read to the page cache
 	room    *semaphore.Weighted         // what bytes may grow by, and no one has reserved
-	stuck   atomic.Bool                 // someone waited for room in vain, and none was released since
+	hurry   atomic.Int64                // nobody waits for room until then, in ns since 1970
 	once    *lru.Cache[block, struct{}] // those that were read
 	reading sync.WaitGroup
 	slots   chan struct{} // one in it for each that is being read
@@ -98,20 +99,22 @@ func sizeOf(from, to int64) int64 {
 }
 
 // reserve returns how many bytes of buffers may be added, of those wanted, to be given back to a.room. If
-// wait, it waits for others to be released: reading through the page cache instead takes longer. But what
-// holds them may wait for a remote.
+// wait, it waits for others to be released, if only for some: reading through the page cache instead takes
+// longer. But what holds them may wait for a remote.
 func (a *Stretches) reserve(want int64, wait bool) int64 {
-	want = min(want, max(a.max/2, min(a.max, stretchSize)))
+	const few = 2 * stretchSize
+	want = min(want, a.max)
 	if want == 0 || a.room.TryAcquire(want) {
 		return want
 	}
-	if !wait || a.stuck.Load() {
+	if !wait || a.max < 2*few || time.Now().UnixNano() < a.hurry.Load() {
 		return 0
 	}
+	want = min(want, few)
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
 	if a.room.Acquire(ctx, want) != nil {
-		a.stuck.Store(true)
+		a.hurry.Store(time.Now().Add(10 * patience).UnixNano())
 		return 0
 	}
 	return want
@@ -125,11 +128,11 @@ func (a *Stretches) Add(number uint32, from, to int64, once bool, reserved *int6
 	if size == 0 {
 		return nil
 	}
-	if *reserved < size {
-		if !a.room.TryAcquire(size) {
+	if more := size - *reserved; more > 0 {
+		if !a.room.TryAcquire(more) {
 			return nil
 		}
-		*reserved += size
+		*reserved = size
 	}
 	from, to = blocks(from, to)
 	pool := stretchBuffers
@@ -203,7 +206,6 @@ func (a *Stretches) Release(ts ...*Stretch) {
 			a.all = slices.DeleteFunc(a.all, func(o *Stretch) bool { return o == t })
 			a.bytes -= int64(len(t.buf.Bytes))
 			a.room.Release(int64(len(t.buf.Bytes)))
-			a.stuck.Store(false)
 			t.pool.Put(t.buf)
 		}
 	}

@@ -43,7 +43,9 @@ func (a *Stretches) WillRead(
 		locs = locs[n:]
 		if from.Segment != 0 {
 			spans = append(spans, span{from.Segment, from.Off, to})
-			need += sizeOf(from.Off, to)
+			if size := sizeOf(from.Off, to); size <= a.max {
+				need += size
+			}
 		}
 	}
 	reserved := a.reserve(need, len(all) == 0)

@@ -137,52 +137,58 @@ func TestExpectMuch(t *testing.T) {
 	}
 }
 
-// Who expects something waits until others' memory is free, but not for ever, and not again before some was.
+// Who expects something waits until others' memory is free, but not for ever, and not again before some time.
 func TestExpectWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, newMem(), newIndex(), Options{ExpectBytes: 2 << 20})
-		_, hashes := large(t, s, 12) // three in a stretch
-		first := s.Expect(hashes[:6], false)
-		expect := func(hashes []cas.Hash) (done func(), took time.Duration) {
-			start := time.Now()
-			return s.Expect(hashes, false), time.Since(start)
-		}
-		wantStretches := func(want int) {
+		s := open(t, newMem(), newIndex(), Options{ExpectBytes: 5 << 20})
+		_, hashes := large(t, s, 24) // three in a stretch
+		expect := func(hashes []cas.Hash, left int, took time.Duration) (done func()) {
 			t.Helper()
-			if n := len(stretchesOf(s)); n != want {
-				t.Errorf("%d stretches, want %d", n, want)
+			start := time.Now()
+			done = s.Expect(hashes, false)
+			if n := len(stretchesOf(s)); n != left {
+				t.Errorf("%d stretches, want %d", n, left)
 			}
+			if d := time.Since(start); d != took {
+				t.Errorf("waited %v, want %v", d, took)
+			}
+			return done
 		}
+		most, two := expect(hashes[:9], 3, 0), expect(hashes[9:15], 5, 0)
 		go func() {
 			time.Sleep(time.Millisecond)
-			first()
+			most()
 		}()
-		second, took := expect(hashes[6:])
-		if wantStretches(2); took != time.Millisecond {
-			t.Error("waited", took)
-		}
-
-		third, took := expect(hashes[:6])
-		if wantStretches(2); took < time.Millisecond {
-			t.Error("waited", took)
-		}
-		again, took := expect(hashes[:3])
-		if wantStretches(2); took != 0 {
-			t.Error("waited again", took)
-		}
-		for _, done := range []func(){second, third, again} {
+		three := expect(hashes[15:], 5, time.Millisecond) // waits for two and gets the third
+		none := expect(hashes[:3], 5, 100*time.Millisecond)
+		none()
+		expect(hashes[:3], 5, 0)()
+		time.Sleep(time.Second)
+		expect(hashes[:3], 5, 100*time.Millisecond)()
+		for _, done := range []func(){two, three} {
 			done()
 		}
 		s.reader.ahead.Wait()
-		wantStretches(0)
-		last, _ := expect(hashes[:6])
-		wantStretches(2)
-		last()
+		all := expect(hashes, 5, 0) // more than there is memory for
+		all()
 		s.reader.ahead.Wait()
+		expect(hashes[:3], 1, 0)()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// Where there is little memory, none is waited for.
+func TestExpectLittle(t *testing.T) {
+	s := open(t, newMem(), newIndex(), Options{ExpectBytes: 768 << 10})
+	_, hashes := large(t, s, 6)
+	for _, done := range []func(){s.Expect(hashes[:3], false), s.Expect(hashes[3:], false)} {
+		if n := len(stretchesOf(s)); n != 0 {
+			t.Errorf("%d stretches", n)
+		}
+		done()
+	}
 }
 
 // What was read before a record was written, or is not what it was, is read again; what is damaged on the

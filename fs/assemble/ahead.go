@@ -109,7 +109,7 @@ func (t *streams) had(off, n, size int64) bool {
 
 // missing calls visit with the parts of the range that were not answered.
 func (t *streams) missing(from, to, size int64, visit func(from, to int64)) {
-	for from < to {
+	for to = min(to, size); from < to; {
 		t.mu.Lock()
 		from = t.beyond(from, size)
 		end := from
@@ -173,10 +173,11 @@ func (t *streams) advance(off, n, size, stop, limit int64) (from, to int64, inOr
 	return from, to, true
 }
 
-// active is how many readers there have been lately. What is read ahead of all of them is to fit into memory.
+// active is how many streams that are read ahead had a read lately. What is read ahead of all of them is to
+// fit into memory.
 func (t *streams) active() (n int64) {
 	for i := range t.s {
-		if t.s[i].used > max(0, t.tick-lately) {
+		if t.s[i].window > 0 && t.s[i].used > t.tick-lately {
 			n++
 		}
 	}
@@ -223,7 +224,7 @@ type expected struct {
 
 // partChunks is how many chunks the store is told to expect at a time. It may have to wait for room before it
 // reads them.
-const partChunks = 8
+const partChunks = 16
 
 // expect has the store begin to read the chunks of a range, and queues them.
 func (r *Reader) expect(s span) {
@@ -257,7 +258,7 @@ func (r *Reader) expect(s span) {
 			if len(jobs) == partChunks {
 				part()
 			}
-			return true
+			return !s.f.closed.Load()
 		})
 	})
 	part()

@@ -361,6 +361,13 @@ func TestSharedWindow(t *testing.T) {
 	if most := s.s[0].ahead - s.s[0].next; most < limit/2 {
 		t.Errorf("%d bytes ahead of the last reader", most)
 	}
+	for i := int64(200); i < 300; i++ { // reads at random are no readers
+		s.advance(i*n, n, size, size, limit)
+		s.advance(part+i*7919%part, 4096, size, size, limit)
+	}
+	if most := s.s[0].ahead - s.s[0].next; most < limit/2 {
+		t.Errorf("%d bytes ahead of the reader beside reads at random", most)
+	}
 }
 
 // What is read stays within the bound, and buffers are used again.
