@@ -10,9 +10,9 @@ import (
 
 // Expect has the disk begin to read chunks that Get will be asked for soon, and their bases, in few large
 // requests: chunks of one file mostly lie one after the other. What cannot be located is passed over. Of
-// deltas it waits for the records, to learn their bases. once says that the chunks themselves are not likely
-// to be read again, so that they need no pages. done, to be called once, says that they were got or will not
-// be.
+// deltas it waits for the records, to learn their bases; and up to a tenth of a second for memory. once says
+// that the chunks themselves are not likely to be read again, so that they need no pages. done, to be called
+// once, says that they were got or will not be: who holds some while it calls Expect again waits in vain.
 func (s *Store) Expect(hashes []cas.Hash, once bool) (done func()) {
 	links := make([]Link, len(hashes))
 	locs := make([]cas.Location, len(hashes))

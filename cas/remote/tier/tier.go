@@ -139,16 +139,14 @@ func (t *Tier) get(h cas.Hash, dst []byte) ([]byte, error) {
 // Expect says that these records will be asked for soon, and as store.Store's, that this is once; done, that
 // they were, or will not be. It waits for nothing from the remote.
 func (t *Tier) Expect(hashes []cas.Hash, once bool) (done func()) {
-	done = t.o.Store.Expect(hashes, once)
-	if t.reader == nil {
-		return done
-	}
-	var all []wanted
-	for _, h := range hashes {
-		if w, ok := t.plans.find(h); ok {
-			all = append(all, w)
+	if t.reader != nil { // first: the store may wait for memory
+		var all []wanted
+		for _, h := range hashes {
+			if w, ok := t.plans.find(h); ok {
+				all = append(all, w)
+			}
 		}
+		t.request(all)
 	}
-	t.request(all)
-	return done
+	return t.o.Store.Expect(hashes, once)
 }
