@@ -57,9 +57,8 @@ type Stretches struct {
 	mu      locks.Mutex[placesLock]
 	closed  bool
 	all     []*Stretch
-	bytes   int64                       // of their buffers
-	max     int64                       // of bytes; what is expected beyond is read to the page cache
-	room    *semaphore.Weighted         // what bytes may grow by, and no one has reserved
+	max     int64                       // bytes of buffers; what is expected beyond is read to the page cache
+	room    *semaphore.Weighted         // what is left of max, and no one has reserved
 	hurry   atomic.Int64                // nobody waits for room until then, in ns since 1970
 	once    *lru.Cache[block, struct{}] // those that were read
 	reading sync.WaitGroup
@@ -150,7 +149,6 @@ func (a *Stretches) Add(number uint32, from, to int64, once bool, reserved *int6
 	again, _ := a.once.ContainsOrAdd(t.first, struct{}{})
 	t.Again = again && !once
 	a.all = append(a.all, t)
-	a.bytes += size
 	a.reading.Add(1)
 	return t
 }
@@ -204,7 +202,6 @@ func (a *Stretches) Release(ts ...*Stretch) {
 	for _, t := range ts {
 		if t.refs--; t.refs == 0 {
 			a.all = slices.DeleteFunc(a.all, func(o *Stretch) bool { return o == t })
-			a.bytes -= int64(len(t.buf.Bytes))
 			a.room.Release(int64(len(t.buf.Bytes)))
 			t.pool.Put(t.buf)
 		}
@@ -219,11 +216,20 @@ func (a *Stretches) Close() {
 	a.reading.Wait()
 }
 
-// All lists those that there are, and says how many bytes their buffers have.
-func (a *Stretches) All() (all []*Stretch, bytes int64) {
+// All lists those that there are.
+func (a *Stretches) All() []*Stretch {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.all), a.bytes
+	return slices.Clone(a.all)
+}
+
+// Idle reports whether nobody has a buffer, or reserved one.
+func (a *Stretches) Idle() bool {
+	if !a.room.TryAcquire(a.max) {
+		return false
+	}
+	a.room.Release(a.max)
+	return true
 }
 
 // Wait waits for what is being read.

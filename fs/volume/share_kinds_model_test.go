@@ -23,7 +23,8 @@ func TestKindsAgainstModel(t *testing.T) {
 	paths := rapid.SampledFrom([]string{"runs/x/1", "runs/x/1/a", "runs/x/1/a/f", "runs/x/1/a/g/h",
 		"runs/x/2"})
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &kindsModel{c: newCloud(t), stays: map[int]string{}, seen: map[*machine]map[int]bool{}}
+		c := newCloud(drawn{t, rt})
+		m := &kindsModel{c: c, stays: map[int]string{}, seen: map[*machine]map[int]bool{}}
 		for i := range 3 {
 			one := m.c.join(fmt.Sprint("m", i))
 			defer func() { one.close() }()
@@ -60,6 +61,18 @@ func TestKindsAgainstModel(t *testing.T) {
 		}
 	})
 }
+
+// drawn is a test that rapid draws: what fails in it is shrunk, and told with what led there.
+type drawn struct {
+	testing.TB
+	rt *rapid.T
+}
+
+func (d drawn) Error(args ...any)                 { d.rt.Error(args...) }
+func (d drawn) Errorf(format string, args ...any) { d.rt.Errorf(format, args...) }
+func (d drawn) Fatal(args ...any)                 { d.rt.Fatal(args...) }
+func (d drawn) Fatalf(format string, args ...any) { d.rt.Fatalf(format, args...) }
+func (d drawn) Failed() bool                      { return d.TB.Failed() || d.rt.Failed() }
 
 type kindsModel struct {
 	c     *cloud
