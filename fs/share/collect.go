@@ -29,6 +29,7 @@ const Quiet = 5 * time.Second
 type found struct {
 	entries []record.Entry       // ascending by path; those of removed names are tombstones
 	looks   map[string]known.Sum // of their names, but for the removed
+	stayed  map[string]bool      // folders that no program changed, by path: they replace folders alone
 	same    map[string]revised   // what is known of names that look otherwise, and are what the remote has
 	done    map[string]*steps.Step
 	intents int            // how many removals were looked at
@@ -55,6 +56,7 @@ type collector struct {
 func (l *looker) collect(ctx context.Context, at string, dirty changed.Runs, now bool) (*found, error) {
 	c := &collector{looker: *l, path: at, dirty: dirty, now: now, again: map[string]bool{}}
 	c.looks, c.same, c.done = map[string]known.Sum{}, map[string]revised{}, map[string]*steps.Step{}
+	c.stayed = map[string]bool{}
 	if err := c.removed(); err != nil {
 		return nil, err
 	}
@@ -264,6 +266,7 @@ func (c *collector) add(ctx context.Context, n *names.Node, p string, st *steps.
 		if ousts, err := c.ousts(ctx, p); ousts || err != nil {
 			return err
 		}
+		c.stayed[p] = true
 	}
 	if stands, err := c.stands(n, p, was); !stands || err != nil {
 		c.unready = true

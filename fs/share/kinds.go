@@ -186,9 +186,21 @@ func (c *collector) addStaying(ctx context.Context, n *names.Node, p string, st 
 	if err != nil {
 		return shared.Gone(err)
 	}
-	c.looks[p] = look
+	c.looks[p], c.stayed[p] = look, true
 	c.entries = slices.Insert(c.entries, first, *e)
 	return nil
+}
+
+// foldersOf are those versions that are folders.
+func foldersOf(shown []record.Replaced, held []*record.Entry) (folders []record.Replaced) {
+	for _, r := range shown {
+		if slices.ContainsFunc(held, func(e *record.Entry) bool {
+			return e.Origin == r.Writer && e.Version == r.Version && e.Kind == record.KindFolder
+		}) {
+			folders = append(folders, r)
+		}
+	}
+	return folders
 }
 
 // ousts reports whether the entry of a folder that no program changed would take the place of what this

@@ -316,6 +316,9 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 		if k != nil {
 			shown = k.Tips
 		}
+		if p.stayed[e.Path] {
+			shown = foldersOf(shown, held[e.Path])
+		}
 		if p.shown != nil {
 			shown = p.shown[e.Path]
 		}
