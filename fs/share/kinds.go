@@ -191,18 +191,6 @@ func (c *collector) addStaying(ctx context.Context, n *names.Node, p string, st 
 	return nil
 }
 
-// foldersOf are those versions that are folders.
-func foldersOf(shown []record.Replaced, held []*record.Entry) (folders []record.Replaced) {
-	for _, r := range shown {
-		if slices.ContainsFunc(held, func(e *record.Entry) bool {
-			return e.Origin == r.Writer && e.Version == r.Version && e.Kind == record.KindFolder
-		}) {
-			folders = append(folders, r)
-		}
-	}
-	return folders
-}
-
 // ousts reports whether the entry of a folder that no program changed would take the place of what this
 // machine published under its name, and no folder was. What is in the folder says that it is one.
 func (c *collector) ousts(ctx context.Context, p string) (bool, error) {

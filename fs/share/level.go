@@ -273,7 +273,7 @@ func (l *level) deleted(name string, held []*record.Entry, shown []record.Replac
 		return l.at != steps.Dir && len(l.heads.Problems()) == 0 && l.hasStub(name)
 	}
 	return !slices.ContainsFunc(shown, func(r record.Replaced) bool {
-		return !slices.ContainsFunc(held, func(e *record.Entry) bool {
+		return !l.heads.TookOut(r) && !slices.ContainsFunc(held, func(e *record.Entry) bool {
 			return e.Origin == r.Writer && e.Version >= r.Version || slices.ContainsFunc(e.Over,
 				func(o record.Replaced) bool { return o.Writer == r.Writer && o.Version >= r.Version })
 		})

@@ -317,7 +317,7 @@ func (p *push) changes(ctx context.Context, entries []record.Entry) (ch writer.C
 			shown = k.Tips
 		}
 		if p.stayed[e.Path] {
-			shown = foldersOf(shown, held[e.Path])
+			shown = rnames.Folders(shown, held[e.Path])
 		}
 		if p.shown != nil {
 			shown = p.shown[e.Path]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"testing"
 
@@ -45,6 +46,14 @@ type drawn struct {
 	rt *rapid.T
 }
 
+// TempDir is removed after each check: there are hundreds.
+func (d drawn) TempDir() string {
+	dir := d.TB.TempDir()
+	d.rt.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func (d drawn) Cleanup(f func())                  { d.rt.Cleanup(f) }
 func (d drawn) Error(args ...any)                 { d.rt.Error(args...) }
 func (d drawn) Errorf(format string, args ...any) { d.rt.Errorf(format, args...) }
 func (d drawn) Fatal(args ...any)                 { d.rt.Fatal(args...) }
@@ -229,4 +238,34 @@ func TestFolderWhereAFileWasToBe(t *testing.T) {
 	if !m.isDir(other, "runs/x/1/a/f") {
 		t.Error("the folder is not published")
 	}
+}
+
+// A file goes that a machine has as it was published, once others removed a later version of it which that
+// machine never saw, and nobody has a version any more that was over the one that it has.
+func TestRemovedAfterUnseenVersions(t *testing.T) {
+	m := newKindsModel(t, 4)
+	defer m.close()
+	const name = "runs/x/1/a"
+	last := m.all[3]
+	for i, one := range m.all[:3] {
+		m.does(one, pullsPacked)
+		m.write(one, name)
+		m.does(one, pushes)
+		if i == 0 {
+			m.does(last, pullsPacked)
+		}
+	}
+	for i, one := range m.all[:2] { // what is over nothing that anybody has is taken out of what they publish
+		m.does(one, pullsPacked)
+		m.write(one, fmt.Sprint("runs/x/1/", i))
+		m.does(one, pushes)
+	}
+	m.does(m.all[2], pullsPacked)
+	m.remove(m.all[2], name)
+	m.does(m.all[2], pushes)
+	m.does(last, pullsPacked)
+	if last.exists(name) {
+		t.Error("the file that was removed is still there")
+	}
+	m.end()
 }

@@ -337,6 +337,13 @@ func (h *Heads) Head(w record.Writer) *record.Head {
 	return nil
 }
 
+// TookOut reports whether a version that is in no head was taken out of its writer's: it was a tombstone, or
+// something had replaced it (package names). A head that is gone, or an older one again, shows nothing.
+func (h *Heads) TookOut(r record.Replaced) bool {
+	head := h.Head(r.Writer)
+	return head != nil && head.Clock >= r.Version && h.Problems()[r.Writer] == nil
+}
+
 // Problems are what is wrong with the heads of writers.
 func (h *Heads) Problems() map[record.Writer]error {
 	h.mu.Lock()

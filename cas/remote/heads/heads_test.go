@@ -309,9 +309,19 @@ func TestProblems(t *testing.T) {
 	r.commit(anna, 2, "runs/a 1")
 	r.commit(bert, 1, "runs/b 1")
 	r.refreshed(true)
+	tookOut := func(version int64, want bool) {
+		t.Helper()
+		if got := r.TookOut(record.Replaced{Writer: anna, Version: version}); got != want {
+			t.Errorf("took out version %d of %d: %v", version, r.Head(anna).Clock, got)
+		}
+	}
+	clock := r.Head(anna).Clock
+	tookOut(clock, true)
+	tookOut(clock+1, false)
 	bad := func(what, want string, damage func()) {
 		t.Helper()
 		damage()
+		defer tookOut(clock, false)
 		if _, err := r.Refresh(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -361,6 +371,9 @@ func TestProblems(t *testing.T) {
 		t.Errorf("after it was folded: %v", p)
 	}
 	r.below("runs", "bert.00000002 runs/b 1")
+	if r.TookOut(record.Replaced{Writer: anna, Version: 1}) {
+		t.Error("a head that is gone shows that a version was taken out")
+	}
 }
 
 // hiding is a bucket that lists nothing while it is hidden.

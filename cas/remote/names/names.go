@@ -152,6 +152,16 @@ func identities(entries []*record.Entry) []record.Replaced {
 	return shown
 }
 
+// Folders are those of the versions that are folders and held. A folder that no program made or changed, and
+// that stays for what is in it, replaces no others.
+func Folders(shown []record.Replaced, held []*record.Entry) []record.Replaced {
+	return slices.DeleteFunc(slices.Clone(shown), func(r record.Replaced) bool {
+		return !slices.ContainsFunc(held, func(e *record.Entry) bool {
+			return e.Origin == r.Writer && e.Version == r.Version && e.Kind == record.KindFolder
+		})
+	})
+}
+
 // Over is what a new entry of own is over: what was shown when the change was made, and what own's entry
 // before is over, as far as it is held still.
 func Over(own record.Writer, shown []record.Replaced, held []*record.Entry) []record.Replaced {

@@ -96,6 +96,17 @@ func TestSpare(t *testing.T) {
 	}
 }
 
+// A version counts as a folder if that very one is held.
+func TestFolders(t *testing.T) {
+	shown := []record.Replaced{{Writer: alice, Version: 1}, {Writer: bob, Version: 2},
+		{Writer: carol, Version: 1}}
+	folder := func(w record.Writer, v int64) *record.Entry { return kind(file(w, v, ""), record.KindFolder) }
+	got := Folders(shown, list(folder(alice, 1), file(bob, 2, "b"), folder(carol, 2)))
+	if !slices.Equal(got, shown[:1]) || len(shown) != 3 || shown[1].Writer != bob {
+		t.Errorf("%v of %v", got, shown)
+	}
+}
+
 func TestLevel(t *testing.T) {
 	at := func(path string, e *record.Entry) record.Entry {
 		e.Path = path
