@@ -1,4 +1,4 @@
-"""make.py SUBCOMMAND MOUNT: computed files below .ckptfs/make have the bytes that the libraries write.
+"""make.py SUBCOMMAND[,SUBCOMMAND…] MOUNT: computed files below .ckptfs/make have the bytes that the libraries write.
 
     save MOUNT        saves models: safetensors, and a torch file that has a view
     cast MOUNT        cast/TYPE/PATH against torch's to(dtype) and save_file
@@ -482,7 +482,12 @@ def write(path, data):
         f.write(data)
 
 
-{"save": lambda: (save_models(), save_transformers(), save_soups(), save_ranks(), save_adapters(), save_zero()), "cast": check_cast, "shard": check_shard,
- "soup": check_soup, "merge": check_merge, "dcp": check_dcp,
- "zero": check_zero, "copy": save_copies}[what]()
+def save_all():
+    for one in save_models, save_transformers, save_soups, save_ranks, save_adapters, save_zero:
+        one()
+
+
+for one in what.split(","):
+    {"save": save_all, "cast": check_cast, "shard": check_shard, "soup": check_soup, "merge": check_merge, "dcp": check_dcp,
+     "zero": check_zero, "copy": save_copies}[one]()
 sys.exit("\n".join(bad) or 0)
