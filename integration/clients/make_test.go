@@ -35,7 +35,7 @@ func TestMake(t *testing.T) {
 		m.Sync()
 		before := m.Taken()
 		everyState(t, m, func() {
-			// Each process imports the libraries for seconds. Torch computes soups with vectors of its own choice.
+			// Each process imports the libraries for seconds; for soups torch is told which vectors to use.
 			for _, what := range []string{"cast,shard,merge,dcp,zero", "soup"} {
 				mounttest.RunPython(t, "make.py", what, m.Path())
 			}
