@@ -288,7 +288,7 @@ var layers = []struct {
 		"cmd/ckptfs/size", "cmd/ckptfs/text", "fs/control"}},
 	{"cmd/ckptfs/models", []string{"cmd/ckptfs/args", "cmd/ckptfs/exit", "cmd/ckptfs/place",
 		"cmd/ckptfs/rundir", "cmd/ckptfs/space", "cmd/ckptfs/text", "cmd/ckptfs/text/plot", "formats",
-		"formats/dcp", "formats/detect",
+		"formats/dcp", "formats/deepspeed", "formats/detect",
 		"fs/control", "fs/policy", "fs/steps", "fs/view", "index/runs"}},
 	{"cmd/ckptfs/policy", []string{"cmd/ckptfs/args", "cmd/ckptfs/place", "cmd/ckptfs/text", "fs/control",
 		"fs/policy"}},

@@ -20,6 +20,7 @@ import (
 	"ckptfs/cmd/ckptfs/rundir"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/formats/dcp"
+	"ckptfs/formats/deepspeed"
 	"ckptfs/formats/detect"
 	"ckptfs/fs/control"
 	"ckptfs/fs/policy"
@@ -186,7 +187,7 @@ func (d *dropper) all(ctx context.Context, at *place.Place) (err error) {
 			}
 		default:
 			full := path.Join(d.run, step)
-			if r := d.rules.Of(policy.Drop, full); r != nil && d.loses(r, step) {
+			if r := d.ruleOf(full); r != nil && d.loses(r, step) {
 				if err := d.file(ctx, root, step, step); err != nil {
 					return err
 				}
@@ -194,6 +195,16 @@ func (d *dropper) all(ctx context.Context, at *place.Place) (err error) {
 		}
 	}
 	return nil
+}
+
+func (d *dropper) ruleOf(full string) *policy.Rule { return d.rules.Of(policy.Drop, full) }
+
+func bases(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, p := range paths {
+		names[i] = path.Base(p)
+	}
+	return names
 }
 
 // loses reports whether a rule takes the optimizer's state from a step.
@@ -276,10 +287,19 @@ func (d *dropper) folder(ctx context.Context, root *os.Root, step, rel string) e
 	}
 	slices.Sort(files)
 	slices.Sort(folders)
+	ranks := false // that wrote in ZeRO are seen to
 	for _, at := range files {
-		full := path.Join(d.run, at)
-		r := d.rules.Of(policy.Drop, full)
+		r := d.ruleOf(path.Join(d.run, at))
 		if r == nil || !d.loses(r, step) {
+			continue
+		}
+		if strings.HasSuffix(at, deepspeed.OptimizerSuffix) {
+			if !ranks {
+				ranks = true
+				if err := d.zero(ctx, root, step, rel, bases(files), remote); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		if whole { // the rule is to be of the file that says what the folder has

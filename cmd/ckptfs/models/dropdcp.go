@@ -22,13 +22,15 @@ import (
 	"ckptfs/fs/view"
 )
 
-// distributed is a folder that torch.distributed.checkpoint wrote.
+// distributed is a folder that torch.distributed.checkpoint wrote, or DeepSpeed's ZeRO.
 type distributed struct {
 	rel   string // relative to the run
 	items map[string][]dcp.Item
 	strip string        // begins all names, and no name of what is computed of it
-	parts []os.FileInfo // the files that .metadata names, in the order of names; nil: it is not there
+	parts []os.FileInfo // the files that are removed, in the order of names; nil: it is not there
 	names []string
+	said  string // the name of the file that says what the others have
+	stays bool   // that is not removed
 	meta  os.FileInfo
 	size  int64
 }
@@ -52,7 +54,7 @@ func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel stri
 		return nil
 	}
 	out := dropped{File: full, DryRun: d.dry, Size: x.size}
-	kept := map[string]*dcp.Item{}
+	kept := map[string][]int64{} // shapes by name
 	tensors := map[string]bool{}
 	var big *dcp.Item
 	for _, in := range x.items {
@@ -66,7 +68,7 @@ func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel stri
 			tensors[in[i].Name] = true
 			name := strings.TrimPrefix(in[i].Name, x.strip)
 			if !isOptimizerState(in[i].Name) && !isOptimizerState(name) {
-				kept[name] = &in[i]
+				kept[name] = in[i].Shape
 			}
 		}
 	}
@@ -88,7 +90,7 @@ func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel stri
 
 // openDistributed reads what a folder is said to hold.
 func openDistributed(root *os.Root, rel string) (*distributed, error) {
-	x := &distributed{rel: rel}
+	x := &distributed{rel: rel, said: dcp.Metadata}
 	f, err := root.OpenFile(path.Join(rel, dcp.Metadata), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
@@ -126,7 +128,7 @@ func openDistributed(root *os.Root, rel string) (*distributed, error) {
 		case !st.Mode().IsRegular():
 			return nil, fmt.Errorf("%q is no file", name)
 		case !asOpen(st, x.meta):
-			return nil, fmt.Errorf("%q is of another owner than .metadata, or fewer users may read it", name)
+			return nil, errNotAsOpen(name, dcp.Metadata)
 		default:
 			x.size += st.Size()
 		}
@@ -135,8 +137,12 @@ func openDistributed(root *os.Root, rel string) (*distributed, error) {
 	return x, nil
 }
 
-// asOpen reports whether a part has the owner and the group of .metadata, and all who may read that may read
-// the part: the weights are as open as .metadata.
+func errNotAsOpen(name, than string) error {
+	return fmt.Errorf("%q is of another owner than %s, or fewer users may read it", name, than)
+}
+
+// asOpen reports whether a part has the owner and the group of the file that says what it has, and all who
+// may read that may read the part: the weights are as open as that file.
 func asOpen(part, meta os.FileInfo) bool {
 	p, m := ownerOf(part), ownerOf(meta)
 	return p.Uid == m.Uid && p.Gid == m.Gid && meta.Mode().Perm()&^part.Mode().Perm()&0o444 == 0
@@ -145,7 +151,7 @@ func asOpen(part, meta os.FileInfo) bool {
 // dropDistributed makes the file of weights, unless that is "", and removes the files of the checkpoint. What
 // an interruption leaves is no torn step, and the next command removes it.
 func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step string, x *distributed,
-	weights string, kept map[string]*dcp.Item, out *dropped) error {
+	weights string, kept map[string][]int64, out *dropped) error {
 	if weights == "" {
 		if d.dry {
 			return nil
@@ -179,6 +185,12 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 		return err
 	}
 	defer src.Close()
+	return d.writeFirst(ctx, root, x, weights, src, plan, out)
+}
+
+// writeFirst makes the file of weights, durable, and then removes the files of the checkpoint.
+func (d *dropper) writeFirst(ctx context.Context, root *os.Root, x *distributed, weights string, src *os.File,
+	plan *view.View, out *dropped) error {
 	if out.NewSize = plan.Size(); d.dry {
 		return canHave(ctx, root, weights, src, plan)
 	}
@@ -195,12 +207,12 @@ func (d *dropper) dropDistributed(ctx context.Context, root *os.Root, step strin
 	return x.remove(root)
 }
 
-// remove removes the files, and .metadata last: it says which they are.
+// remove removes the files, and that which says what they have last, unless it stays.
 func (x *distributed) remove(root *os.Root) error {
-	if err := x.removeParts(root); err != nil {
+	if err := x.removeParts(root); err != nil || x.stays {
 		return err
 	}
-	return root.Remove(path.Join(x.rel, dcp.Metadata))
+	return root.Remove(path.Join(x.rel, x.said))
 }
 
 func (x *distributed) removeParts(root *os.Root) error {
@@ -230,7 +242,7 @@ func (x *distributed) alone(root *os.Root) bool {
 
 // same is an error if a file of the folder was written to, or replaced.
 func (x *distributed) same(root *os.Root) error {
-	err := unchanged(root, path.Join(x.rel, dcp.Metadata), x.meta)
+	err := unchanged(root, path.Join(x.rel, x.said), x.meta)
 	for i := 0; i < len(x.names) && err == nil; i++ {
 		if x.parts[i] != nil {
 			err = unchanged(root, path.Join(x.rel, x.names[i]), x.parts[i])
@@ -240,9 +252,9 @@ func (x *distributed) same(root *os.Root) error {
 }
 
 // consolidated opens what the mount computes of a folder (docs/make.md), and plans the file of those of its
-// tensors that are kept. It opens it as the owner of the folder's .metadata, who gets what is written, and
-// who may put other files in the place of these at any time.
-func (d *dropper) consolidated(ctx context.Context, x *distributed, kept map[string]*dcp.Item) (
+// tensors that are kept. It opens it as the owner of the files, who gets what is written, and who may put
+// other files in the place of these at any time.
+func (d *dropper) consolidated(ctx context.Context, x *distributed, kept map[string][]int64) (
 	*os.File, *view.View, error) {
 	at := path.Join(".ckptfs/make/consolidated", d.run, x.rel, "model.safetensors")
 	// The owner may not come as far as the mount by a path.
@@ -295,12 +307,12 @@ func openAt(dir int, name string) (*os.File, error) {
 }
 
 // planKept is the file of those tensors of a computed one that are kept. All have to be in it.
-func planKept(f *os.File, kept map[string]*dcp.Item) (*view.View, error) {
+func planKept(f *os.File, kept map[string][]int64) (*view.View, error) {
 	_, l, err := layoutOf(f)
 	if err != nil {
 		return nil, err
 	}
-	tensors := slices.DeleteFunc(l.Tensors, func(t formats.Tensor) bool { return kept[t.Name] == nil })
+	tensors := slices.DeleteFunc(l.Tensors, func(t formats.Tensor) bool { _, is := kept[t.Name]; return !is })
 	if err := areThose(tensors, kept); err != nil {
 		return nil, fmt.Errorf("what is computed of it has %w", err)
 	}
@@ -308,8 +320,8 @@ func planKept(f *os.File, kept map[string]*dcp.Item) (*view.View, error) {
 }
 
 // holds is an error unless a file of weights has the tensors that are kept, and no others, and was made of
-// this .metadata, whose time it has then: a folder may have been saved to again.
-func holds(root *os.Root, weights string, meta os.FileInfo, kept map[string]*dcp.Item) error {
+// the files that meta is of, whose time it has then: a folder may have been saved to again.
+func holds(root *os.Root, weights string, meta os.FileInfo, kept map[string][]int64) error {
 	f, err := root.OpenFile(weights, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -320,7 +332,7 @@ func holds(root *os.Root, weights string, meta os.FileInfo, kept map[string]*dcp
 		return err
 	}
 	if !st.ModTime().Equal(meta.ModTime()) {
-		return errors.New("it is of another time than .metadata")
+		return fmt.Errorf("it is of another time than %s", meta.Name())
 	}
 	return areThose(l.Tensors, kept)
 }
@@ -336,13 +348,13 @@ func layoutOf(f *os.File) (os.FileInfo, *formats.Layout, error) {
 }
 
 // areThose is an error unless tensors are those that are kept, by their names and shapes.
-func areThose(tensors []formats.Tensor, kept map[string]*dcp.Item) error {
+func areThose(tensors []formats.Tensor, kept map[string][]int64) error {
 	if len(tensors) != len(kept) {
-		return fmt.Errorf("%d tensors, and .metadata names %d besides optimizer state", len(tensors), len(kept))
+		return fmt.Errorf("%d tensors, and its files name %d besides optimizer state", len(tensors), len(kept))
 	}
 	for i := range tensors {
-		if x := kept[tensors[i].Name]; x == nil || !slices.Equal(x.Shape, tensors[i].Shape) {
-			return fmt.Errorf("a tensor %q, which .metadata does not name so", tensors[i].Name)
+		if shape, is := kept[tensors[i].Name]; !is || !slices.Equal(shape, tensors[i].Shape) {
+			return fmt.Errorf("a tensor %q, which its files do not name so", tensors[i].Name)
 		}
 	}
 	return nil

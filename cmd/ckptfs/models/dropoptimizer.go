@@ -168,6 +168,9 @@ func withoutOptimizer(l *formats.Layout, out *dropped) ([]formats.Tensor, error)
 	}
 	var kept []formats.Tensor
 	for _, t := range l.Tensors {
+		if isPartition(t.Name) {
+			return nil, errPartition
+		}
 		if !isOptimizerState(t.Name) {
 			kept = append(kept, t)
 		}
