@@ -15,8 +15,8 @@ The code is this project's own. What it does as whom, and where that was read:
 
     transformers     from_pretrained(device_map="cpu") of transformers: views of mapped shards
     safe_open        tensor by tensor through the safetensors library, copied out: vLLM's and SGLang's default
-                     (safetensors_weights_iterator in model_loader/weight_utils.py; SGLang 0.5.23, vLLM's
-                     documentation of 2026)
+                     (safetensors_weights_iterator in model_loader/weight_utils.py; SGLang 0.5.23, vLLM
+                     0.33)
     runai            SafetensorsStreamer of runai-model-streamer: threads that read into one buffer
     fastsafetensors  SafeTensorsFileLoader of fastsafetensors without GPU Direct: threads that read blocks of 16 MiB
     llama_mmap, llama_read, llama_direct
@@ -27,8 +27,8 @@ The code is this project's own. What it does as whom, and where that was read:
     threads          32 threads that copy from lazy views, in no order (transformers' core_model_loading.py has such a
                      pool, of up to 4 in 5.23; SGLang has 8 threads, one a shard)
     prefetch         mmap, while 4 threads read the shards in blocks of 16 MiB, one each
-                     (_prefetch_all_checkpoints in SGLang 0.5.23; vLLM's strategy "prefetch")
-    whole            each shard by one read() of all of it (SGLang's disable_mmap; vLLM's strategy "eager")
+                     (_prefetch_all_checkpoints in SGLang 0.5.23; vLLM 0.33's strategy "prefetch")
+    whole            each shard by one read() of all of it (SGLang's disable_mmap; vLLM 0.33's strategy "eager")
     direct           O_DIRECT, one aligned read a tensor (read_aligned_chunk in llama.cpp's src/llama-mmap.cpp)
 """
 import gc
