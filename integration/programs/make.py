@@ -1,4 +1,5 @@
-"""make.py SUBCOMMAND[,SUBCOMMAND…] MOUNT: computed files below .ckptfs/make have the bytes that the libraries write.
+"""make.py SUBCOMMAND[,SUBCOMMAND…] MOUNT [--each]: computed files below .ckptfs/make have the bytes that the libraries
+write. With --each they are compared once a line of standard input, which is answered by what differs, as a JSON list.
 
     save MOUNT        saves models: safetensors, and a torch file that has a view
     cast MOUNT        cast/TYPE/PATH against torch's to(dtype) and save_file
@@ -9,6 +10,7 @@
     zero MOUNT        the same of DeepSpeed's ZeRO, against zero_to_fp32
     copy MOUNT        saves what cast, shard and megatron compute, as programs save it
 """
+import gc
 import json
 import mmap
 import os
@@ -487,7 +489,20 @@ def save_all():
         one()
 
 
-for one in what.split(","):
-    {"save": save_all, "cast": check_cast, "shard": check_shard, "soup": check_soup, "merge": check_merge, "dcp": check_dcp,
-     "zero": check_zero, "copy": save_copies}[one]()
+def run():
+    for one in what.split(","):
+        {"save": save_all, "cast": check_cast, "shard": check_shard, "soup": check_soup, "merge": check_merge, "dcp": check_dcp,
+         "zero": check_zero, "copy": save_copies}[one]()
+
+
+if sys.argv[3:] == ["--each"]:
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what libraries print
+    for _ in sys.stdin:
+        run()
+        gc.collect()  # nothing of the mount is open when it is unmounted
+        os.write(answers, (json.dumps(bad) + "\n").encode())
+        bad.clear()
+    sys.exit()
+run()
 sys.exit("\n".join(bad) or 0)
