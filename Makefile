@@ -52,7 +52,7 @@ posix:
 # checked. What computes or enumerates for long in one goroutine is left out: the detector slows it 10 times, and has
 # nothing to find.
 LONG_ALONE = Samples|Enough|SweepCrash|CompactCrash|DeltaModel|TakeBackRandomly|DeltaHostile|LowRank|SeekInVain|Following
-LONG_ALONE := $(LONG_ALONE)|ListingOf|FullKin|KilledKin|KilledAnywhere|FrozenStores|SameBaseModel|Visible|Anchors|Partitions
+LONG_ALONE := $(LONG_ALONE)|IndexDamageIsMended|WorkIsBounded|DeltaCrash|ListingOf|FullKin|KilledKin|KilledAnywhere|FrozenStores|SameBaseModel|Visible|Anchors|Partitions
 race:
 	CGO_ENABLED=1 scripts/gotest -race -tags lockrank -short -skip '^Test[A-Za-z]*($(LONG_ALONE))' -timeout 30m ./cas/disk ./cas/locks ./cas/segment ./cas/store/... \
 		./index/... ./fs/...
