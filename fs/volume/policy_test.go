@@ -1,13 +1,16 @@
 package volume
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"ckptfs/cas"
 	"ckptfs/fs/control"
 )
 
@@ -177,13 +180,37 @@ func TestPolicyAlone(t *testing.T) {
 		}
 		return r.stats().Deltas - before
 	}
-	r := newRig(t)
+	one := func(o *Options) { o.PackWorkers = 1 } // several change the places of what they have at a time
+	r := newRig(t, one)
 	r.rule("serving", "alone")
 	if n := save(r, "other", 1); n == 0 {
 		t.Fatal("no deltas where no rule says so")
 	}
 	if n := save(r, "serving", 2); n != 0 {
 		t.Errorf("%d deltas in a file that is to be stored alone", n)
+	}
+	inOrder := func(file string) {
+		t.Helper()
+		_, m := r.manifestOf(file)
+		chunks, err := m.Chunks(r.store.Get)
+		if err != nil || len(chunks) < baseTensors {
+			t.Fatal(len(chunks), err)
+		}
+		hashes, locs := make([]cas.Hash, len(chunks)), make([]cas.Location, len(chunks))
+		for i := range chunks {
+			hashes[i] = chunks[i].Hash
+		}
+		if err := r.store.Locate(hashes, locs); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.IsSortedFunc(locs, func(a, b cas.Location) int {
+			return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Off, b.Off))
+		}) {
+			t.Errorf("%s is not stored in the order in which it is read: %v", file, locs)
+		}
+	}
+	for step := range 3 {
+		inOrder(fmt.Sprintf("serving/%d.safetensors", step))
 	}
 	before := r.stats().Deltas
 	if _, err := r.Compact(t.Context(), control.CompactOptions{}, nil); err != nil {
