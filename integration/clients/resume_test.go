@@ -27,6 +27,7 @@ func TestResume(t *testing.T) {
 		{"lightning-link", "linked", "epoch=2.ckpt", "epoch=3.ckpt", "3", true},
 	} {
 		t.Run(c.run, func(t *testing.T) {
+			t.Parallel()
 			run, link := m.Path("runs/"+c.run), m.Path(".ckptfs/latest/"+c.run)
 			if err := os.MkdirAll(run, 0o755); err != nil {
 				t.Fatal(err)
