@@ -10,6 +10,18 @@ import (
 	"ckptfs/integration/mounttest"
 )
 
+// forgotten is what forget --policy --json prints.
+type forgotten struct {
+	Files []struct {
+		File, Weights string
+		Kept          int   `json:"tensors_kept"`
+		Dropped       int   `json:"tensors_dropped"`
+		Size          int64 `json:"size"`
+		NewSize       int64 `json:"weights_size"`
+	}
+	Skipped []struct{ Path, Reason string }
+}
+
 // TestForgetDistributed: old steps of torch.distributed's checkpoints lose their optimizer's state by a rule,
 // whether it lies in a folder of its own or among the weights, and what remains loads.
 func TestForgetDistributed(t *testing.T) {
@@ -20,16 +32,7 @@ func TestForgetDistributed(t *testing.T) {
 	mounttest.RunPython(t, "dcp_optimizer.py", "check", m.Path(), "", "1,2,3,4,5")
 	m.Run("policy", "add", "--in", m.Dir, "runs/**", "drop-optimizer", "keep-last=2")
 
-	var out struct {
-		Files []struct {
-			File, Weights string
-			Kept          int   `json:"tensors_kept"`
-			Dropped       int   `json:"tensors_dropped"`
-			Size          int64 `json:"size"`
-			NewSize       int64 `json:"weights_size"`
-		}
-		Skipped []struct{ Path, Reason string }
-	}
+	var out forgotten
 	before := m.Names("runs/mixed/1")
 	keep := t.TempDir()
 	for _, name := range before {

@@ -53,16 +53,7 @@ func TestForgetZero(t *testing.T) {
 		}
 	}
 	m.Sync()
-	var out struct {
-		Files []struct {
-			File, Weights string
-			Kept          int   `json:"tensors_kept"`
-			Dropped       int   `json:"tensors_dropped"`
-			Size          int64 `json:"size"`
-			NewSize       int64 `json:"weights_size"`
-		}
-		Skipped []struct{ Path, Reason string }
-	}
+	var out forgotten
 	said, _ := m.RunFails("forget", "--drop-optimizer", m.Path(folder("stage3", "1"), removed["stage3"][0]))
 	mounttest.WantSaid(t, said, "part of the weights")
 

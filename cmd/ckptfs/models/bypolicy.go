@@ -330,7 +330,7 @@ func (d *dropper) skip(full, reason string) {
 // nothing but optimizer state. An error is that of the run: of a file it is noted.
 func (d *dropper) file(ctx context.Context, root *os.Root, step, rel string) error {
 	full := path.Join(d.run, rel)
-	f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := openIn(root, rel)
 	if err != nil {
 		d.skip(full, err.Error())
 		return ctx.Err()

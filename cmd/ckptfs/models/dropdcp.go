@@ -91,7 +91,7 @@ func (d *dropper) distributed(ctx context.Context, root *os.Root, step, rel stri
 // openDistributed reads what a folder is said to hold.
 func openDistributed(root *os.Root, rel string) (*distributed, error) {
 	x := &distributed{rel: rel, said: dcp.Metadata}
-	f, err := root.OpenFile(path.Join(rel, dcp.Metadata), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := openIn(root, path.Join(rel, dcp.Metadata))
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +322,7 @@ func planKept(f *os.File, kept map[string][]int64) (*view.View, error) {
 // holds is an error unless a file of weights has the tensors that are kept, and no others, and was made of
 // the files that meta is of, whose time it has then: a folder may have been saved to again.
 func holds(root *os.Root, weights string, meta os.FileInfo, kept map[string][]int64) error {
-	f, err := root.OpenFile(weights, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := openIn(root, weights)
 	if err != nil {
 		return err
 	}

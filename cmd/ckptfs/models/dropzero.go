@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"ckptfs/formats/deepspeed"
 	fssteps "ckptfs/fs/steps"
 )
@@ -76,7 +74,7 @@ func openZero(root *os.Root, rel string, names []string) (
 	if x.said == "" {
 		return nil, nil, fmt.Errorf("it has no file *%s: its weights cannot be computed", deepspeed.ModelSuffix)
 	}
-	f, err := root.OpenFile(path.Join(rel, x.said), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := openIn(root, path.Join(rel, x.said))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +134,7 @@ func shapesOf(m *deepspeed.Model) map[string][]int64 {
 // states counts the tensors of optimizer state.
 func (x *distributed) states(root *os.Root) (n int, err error) {
 	for _, name := range x.names {
-		f, err := root.OpenFile(path.Join(x.rel, name), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+		f, err := openIn(root, path.Join(x.rel, name))
 		if err != nil {
 			return 0, err
 		}

@@ -121,6 +121,11 @@ func openThere(root *os.Root, rel string) (*os.File, error) {
 	if !st.Mode().IsRegular() {
 		return nil, errOther
 	}
+	return openIn(root, rel)
+}
+
+// openIn opens a file for reading, and no link.
+func openIn(root *os.Root, rel string) (*os.File, error) {
 	return root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // a FIFO would wait
 }
 
