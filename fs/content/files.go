@@ -130,6 +130,9 @@ type Parts struct {
 	Events   Events
 	// Plain reports whether the file at a path is never to be packed; nil: none is.
 	Plain func(path string) bool
+	// ReadOnce reports whether a file is to leave memory when nobody has it open; nil: none is. File.mu is
+	// held.
+	ReadOnce func(*File) bool
 }
 
 // Around is whether files are read and written around this process.
@@ -166,7 +169,8 @@ type Files struct {
 
 	parsing locks.Mutex[parseLock] // see parseAlone
 
-	plain func(path string) bool
+	plain    func(path string) bool
+	readOnce func(*File) bool
 	// Ending is set once nobody waits for a hydration any more: one that is under way ends with an error.
 	Ending atomic.Bool
 	Seams
@@ -202,7 +206,7 @@ func New(p Parts) *Files {
 		ID: p.ID, readOnly: p.ReadOnly, store: p.Store, known: p.Known,
 		asm: reader{p.Assemble, p.Remote}, pack: p.Pack,
 		epoch: p.Epoch, now: p.Now, report: p.Report, events: p.Events,
-		copiers: newCopiers(), plain: p.Plain,
+		copiers: newCopiers(), plain: p.Plain, readOnce: p.ReadOnce,
 		Seams: Seams{
 			Step: func(string) error { return nil }, Fsync: fsync,
 			Failed: tree.WritebackFailed, Punch: tree.Punch, Past: openPast,
@@ -210,6 +214,9 @@ func New(p Parts) *Files {
 	}
 	if c.plain == nil {
 		c.plain = func(string) bool { return false }
+	}
+	if c.readOnce == nil {
+		c.readOnce = func(*File) bool { return false }
 	}
 	c.SetKernel(noKernel{})
 	c.Doubt.Tell, c.Doubt.Counted = func() {}, func(uint64) bool { return false }

@@ -29,15 +29,44 @@ func (f *File) Hydrate() (int64, error) {
 	return f.UnpackedLocked(), nil
 }
 
-// DropPages has the kernel drop the pages that it read through the daemon of a file that has a local copy by
-// now: the next open is passed through to that. What is open or mapped keeps them. No lock is held.
-func DropPages(f *File) {
+// DropPages has the kernel drop the pages of a file that nobody has any use for. What is open keeps them, and
+// so does what is not packed yet. left: some stay though a rule says that the file is read once, since a
+// program maps them or they are being written. No lock is held.
+//
+// Those that it read through the daemon have no use once there is a local copy: the next open is passed
+// through to that. If the file is read once, neither have those of the local copy.
+func DropPages(f *File) (left bool) {
 	f.mu.Lock()
-	idle := f.users.all() == 0 && f.rec.Packed() && !f.rec.Hollow
+	once := ReadOnce(f)
+	local := !f.rec.Hollow
+	copied := f.users.all() == 0 && f.rec.Packed() && local
 	f.mu.Unlock()
-	if idle && f.c.Passthrough.Load() {
+	if once && local {
+		if own, err := f.node.Open(unix.O_RDONLY); err == nil {
+			left = dropPages(int(own.Fd()))
+			own.Close()
+		}
+	}
+	if once || copied && f.c.Passthrough.Load() {
 		f.c.Kernel().InvalidateData(f.node.ID(), 0, 0)
 	}
+	return left
+}
+
+// dropPages drops those of an open file. left: some stay. Linux before 6.5 cannot tell, and those of a
+// filesystem in memory are the file.
+func dropPages(fd int) (left bool) {
+	var fs unix.Statfs_t
+	var pages unix.Cachestat_t
+	return unix.Fstatfs(fd, &fs) == nil && fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC &&
+		unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) == nil &&
+		unix.Cachestat(uint(fd), &unix.CachestatRange{}, &pages, 0) == nil && pages.Cache > 0
+}
+
+// ReadOnce reports whether a rule has a file leave memory, since nobody has it open. File.mu is held.
+func ReadOnce(f *File) bool {
+	f.mu.AssertHeld()
+	return f.users.all() == 0 && !f.Dead() && f.c.readOnce(f) && (f.rec.Packed() || NeverPacked(f))
 }
 
 // hydration is the transition of a hollow file to a resident one.

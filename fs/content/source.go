@@ -171,6 +171,9 @@ func (f *File) UseLocked() error {
 func (f *File) DoneLocked() {
 	f.users.inside--
 	f.closeSourceLocked()
+	if f.users.all() == 0 {
+		f.c.events.Idle(f)
+	}
 }
 
 // openSourceLocked makes the file readable, for a user that is counted next.

@@ -10,6 +10,7 @@
 //	*.gguf          plain                        # never packed
 //	runs/prod/**    hydrated                     # always has its local copy, whatever --hot-size says
 //	serving/**      alone                        # no deltas, no recipes
+//	serving/**      read-once                    # its pages leave memory when the last program closes it
 //	runs/**         drop-optimizer keep-last=2 older-than=30d
 //
 // A # that begins a line, or stands behind a blank, begins a comment. A \ before a blank, a # or another
@@ -59,11 +60,12 @@ const (
 	Plain    Kind = "plain"          // the file is never packed
 	Hydrated Kind = "hydrated"       // it always has its local copy
 	Alone    Kind = "alone"          // it is stored without deltas and recipes
+	ReadOnce Kind = "read-once"      // its pages leave memory when the last program closes it
 	Drop     Kind = "drop-optimizer" // a command removes optimizer state of old steps
 )
 
 // Kinds are all kinds, in the order of the documents.
-var Kinds = []Kind{Plain, Hydrated, Alone, Drop}
+var Kinds = []Kind{Plain, Hydrated, Alone, ReadOnce, Drop}
 
 // Rule is one line.
 type Rule struct {

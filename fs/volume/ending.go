@@ -37,6 +37,7 @@ func (e ending) stop() {
 	v.closing.Store(true)
 	<-v.surveyed
 	v.keeper.Stop()
+	v.giver.Stop()
 	v.artifacts.Stop()
 	v.models.Stop() // before what asks it for its records
 	v.usage.Stop()

@@ -66,7 +66,12 @@ func (e events) Closed(f *content.File, read int64) {
 	}
 }
 
-func (e events) Idle(f *content.File) { e.v.hot.Released(f) }
+func (e events) Idle(f *content.File) {
+	e.v.hot.Released(f)
+	if content.ReadOnce(f) {
+		e.v.giver.Add(f)
+	}
+}
 
 func (e events) Lost(f *content.File, why error) { e.v.queue.Lost(f, why) }
 

@@ -155,7 +155,7 @@ func (v *Volume) atRest(after time.Duration) idle.Options {
 func (v *Volume) stored(f *content.File) {
 	v.artifacts.Keep(identified{f})
 	v.ids.Add(f)
-	if v.hot.Behind() && !holds(v, f) {
+	if v.hot.Behind() && !ruled(v, policy.Hydrated, f) {
 		_, _ = f.Evict() // what is in use stays
 	}
 }
@@ -194,7 +194,8 @@ func (v *Volume) openContent(o Options) {
 		ID: v.id, ReadOnly: v.readOnly, Store: v.store, Known: v.known,
 		Assemble: v.asm, Pack: v.pack, Epoch: v.lock.Epoch,
 		Now: v.now, Report: v.report, Events: events{v}, Remote: v.reads,
-		Plain: func(path string) bool { return v.rules.Is(policy.Plain, path) },
+		Plain:    func(path string) bool { return v.rules.Is(policy.Plain, path) },
+		ReadOnce: func(f *content.File) bool { return ruled(v, policy.ReadOnce, f) },
 	})
 	v.content.Outsiders.Store(o.Outsiders)
 }
@@ -252,12 +253,13 @@ func (v *Volume) openWorkers(o Options) {
 		Max: o.HotSize, Files: o.Most.Resident, Still: o.HydrateAfter, Now: v.now, Report: v.report,
 		Count: &v.content.Count, Short: v.reserve.Short, Ready: v.surveyed,
 		Known: nodes{v.names}.known, Seek: nodes{v.names}.seek,
-		Holds: func(f *content.File) bool { return holds(v, f) },
+		Holds: func(f *content.File) bool { return ruled(v, policy.Hydrated, f) },
 	}
 	if v.store.Stats().Segments == 0 { // no earlier process left a copy, as of a folder that was adopted
 		cache.Ready = nil
 	}
 	v.hot, v.hydrator = residency.NewLRU(cache), residency.NewHydrator(cache)
+	v.giver = residency.NewGiver()
 	openRules(v)
 	v.content.Doubt.Counted = v.hot.Knows
 	v.sums = idle.NewChecksums(v.atRest(o.SumAfter))

@@ -274,3 +274,36 @@ func TestPagesDroppedWhenHydrated(t *testing.T) {
 		t.Error("the pages were not dropped")
 	}
 }
+
+// A rule has the kernel drop the pages of a file when the last program closes it, and not before.
+func TestPagesDroppedByRule(t *testing.T) {
+	r, b := passthroughRig(t)
+	r.mkdir("a")
+	r.rule("a/**", "read-once")
+	for i, p := range []string{"a/f", "g"} {
+		r.write(p, random(300<<10, uint64(i)))
+		r.packOut(p)
+	}
+	f, g := r.find("a/f"), r.find("g")
+	defer r.forget(f)
+	defer r.forget(g)
+	dropped := func(id content.NodeID) bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return slices.Contains(b.dropped, id)
+	}
+	one, two := r.open("a/f", unix.O_RDONLY), r.open("a/f", unix.O_RDONLY)
+	b.mu.Lock()
+	b.dropped = nil
+	b.mu.Unlock()
+	r.release(r.open("g", unix.O_RDONLY))
+	r.release(one)
+	if dropped(f.ID()) {
+		t.Error("the pages of an open file were dropped")
+	}
+	r.release(two)
+	r.eventually("the pages go", func() bool { return dropped(f.ID()) })
+	if dropped(g.ID()) {
+		t.Error("the pages were dropped of a file that no rule covers")
+	}
+}

@@ -39,10 +39,10 @@ func openRules(v *Volume) {
 	}
 }
 
-// holds reports whether a rule has a file keep its local copy.
-func holds(v *Volume, f *content.File) bool {
+// ruled reports whether a rule of a kind holds for a file.
+func ruled(v *Volume, k policy.Kind, f *content.File) bool {
 	p := v.rules.Now()
-	return p.Has(policy.Hydrated) && p.Is(policy.Hydrated, f.Path())
+	return p.Has(k) && p.Is(k, f.Path())
 }
 
 // judge has what was moved looked at again by the rules of its new path, and what it changed places with.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/names"
+	"ckptfs/fs/policy"
 )
 
 const (
@@ -100,7 +101,7 @@ func (s *sharing) reclaimed(ctx context.Context) bool {
 
 // lastUse is when a file was used last: opened, saved or pulled. One that a rule holds is in use.
 func (s *sharing) lastUse(n *names.Node) (int64, error) {
-	if n.File() != nil && holds(s.v, n.File()) {
+	if n.File() != nil && ruled(s.v, policy.Hydrated, n.File()) {
 		return math.MaxInt64, nil
 	}
 	var st unix.Stat_t

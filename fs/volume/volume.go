@@ -85,6 +85,7 @@ type workers struct {
 	queue      *queue.Queue
 	hot        *residency.LRU
 	hydrator   *residency.Hydrator
+	giver      *residency.Giver
 	hold       *residency.Hold
 	sums       *idle.Checksums
 	ids        *identifier
@@ -223,6 +224,9 @@ func (v *Volume) recover(o Options) error {
 	if s.Repair && (resume != nil || before.Doubt != "") {
 		// Not before the files are known that the kernel reads by itself.
 		v.durability.takeDoubt(before)
+	}
+	if !o.Still {
+		v.giver.Start()
 	}
 	if !v.readOnly && !o.Still {
 		v.queue.Start()

@@ -53,6 +53,7 @@ about. They are lines of the file STORE/policy:
     *.gguf          plain          # never packed
     runs/prod/**    hydrated       # always has its local copy, whatever --hot-size says
     serving/**      alone          # no deltas, no recipes: read without other files' chunks
+    serving/**      read-once      # leaves memory when the last program closes it
     runs/**         drop-optimizer keep-last=2 older-than=7d    # what ckptfs forget --policy does
 
 Patterns are those of .gitignore, over paths below the mount. Of the rules of one kind that cover a file the last one
@@ -102,8 +103,8 @@ func addCmd(s Shell) *cobra.Command {
 	return inside(&cobra.Command{
 		Use:   "add PATTERN RULE…",
 		Short: "Add a rule behind all others",
-		Long: `Adds a rule behind all others, in place of one of the same pattern and kind. RULE is plain, hydrated, alone or
-drop-optimizer keep-last=N [older-than=7d].
+		Long: `Adds a rule behind all others, in place of one of the same pattern and kind. RULE is plain, hydrated, alone,
+read-once or drop-optimizer keep-last=N [older-than=7d].
 
     ckptfs policy add --in /mnt/ckpt '*.gguf' plain`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -341,6 +342,11 @@ func byRule(ctx context.Context, c *control.Client, path string) string {
 
 // holding is the rule that holds the files at a path; nil: none does.
 func holding(p *control.Policy, path string) *policy.Rule {
+	return rulesOf(p).Of(policy.Hydrated, path)
+}
+
+// rulesOf are the rules that a daemon tells of; nil: there are none that this program can read.
+func rulesOf(p *control.Policy) *policy.Policy {
 	rules, err := policy.Lines(len(p.Rules), func(i int) (int, string, string) {
 		r := &p.Rules[i]
 		return r.Line, r.Pattern, r.Rule
@@ -348,5 +354,5 @@ func holding(p *control.Policy, path string) *policy.Rule {
 	if err != nil {
 		return nil
 	}
-	return rules.Of(policy.Hydrated, path)
+	return rules
 }

@@ -19,6 +19,7 @@ import (
 	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
+	"ckptfs/fs/policy"
 )
 
 // warmed is what warm prints.
@@ -68,14 +69,18 @@ It keeps nothing there: programs that need memory push out what is not used. ckp
 
 func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) error {
 	var find func(p string) string
-	var files []string
-	var size int64
+	var there found
 	err := s.Look(ctx, path, func(c *control.Client, at *place.Place) (err error) {
 		if find = finder(at); find == nil {
 			return control.Invalid("%s is in no mount, and memory is warmed for programs that read it in one: `ckptfs mount %s MOUNTPOINT` first",
 				path, text.Word(at.Store))
 		}
-		if files, size, err = below(ctx, c, at.Path); err != nil || !hydrate {
+		p, err := c.Policy(ctx, false)
+		if err != nil {
+			return err
+		}
+		there.rules = rulesOf(p)
+		if err := there.below(ctx, c, at.Path); err != nil || !hydrate {
 			return err
 		}
 		update, done := s.Progress("hydrating")
@@ -95,15 +100,19 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 	if err != nil {
 		return err
 	}
-	if free := available(); free > 0 && size > free {
-		s.Say("%s has %s, and %s of memory are free: what does not fit is read from the disk", path, text.Bytes(size),
+	if there.once > 0 {
+		s.Say("not read: %s at or below %s, which the rule %s of the store has leave memory when closed",
+			text.Plural(there.once, "file"), path, policy.ReadOnce)
+	}
+	if free := available(); free > 0 && there.size > free {
+		s.Say("%s has %s, and %s of memory are free: what does not fit is read from the disk", path, text.Bytes(there.size),
 			text.Bytes(free))
 	}
 	update, done := s.Progress("reading")
 	defer done()
-	w := &reading{update: update, all: control.Progress{TotalBytes: size, TotalFiles: len(files)},
+	w := &reading{update: update, all: control.Progress{TotalBytes: there.size, TotalFiles: len(there.files)},
 		buf: make([]byte, 8<<20)}
-	for _, f := range files {
+	for _, f := range there.files {
 		if err := w.file(ctx, find(f)); err != nil {
 			return err
 		}
@@ -128,18 +137,34 @@ func finder(at *place.Place) func(p string) string {
 	return nil
 }
 
-// below are the regular files at or below a path, relative to the mount's root, but for views and virtual
-// files that are not named themselves.
-func below(ctx context.Context, c *control.Client, path string) (files []string, size int64, err error) {
+// found are files that are to be read, relative to the mount's root.
+type found struct {
+	rules *policy.Policy
+	files []string
+	size  int64
+	once  int64 // others, which leave memory when they are closed
+}
+
+func (a *found) add(path string, size int64) {
+	if a.rules.Is(policy.ReadOnce, path) {
+		a.once++
+		return
+	}
+	a.files, a.size = append(a.files, path), a.size+size
+}
+
+// below finds the regular files at or below a path, but for views and virtual files that are not named
+// themselves.
+func (a *found) below(ctx context.Context, c *control.Client, path string) error {
 	e, err := c.Entry(ctx, path)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	if e.Mode&unix.S_IFMT == unix.S_IFREG {
-		return []string{path}, e.Size, nil
+		a.add(path, e.Size)
 	}
 	if e.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return nil, 0, nil
+		return nil
 	}
 	todo := []string{path}
 	for len(todo) > 0 && err == nil {
@@ -153,7 +178,7 @@ func below(ctx context.Context, c *control.Client, path string) (files []string,
 				case kind == unix.S_IFDIR:
 					todo = append(todo, at)
 				case kind == unix.S_IFREG:
-					files, size = append(files, at), size+e.Size
+					a.add(at, e.Size)
 				}
 			}
 			return nil
@@ -162,7 +187,7 @@ func below(ctx context.Context, c *control.Client, path string) (files []string,
 			err = nil // it went meanwhile
 		}
 	}
-	return files, size, err
+	return err
 }
 
 // reading is the reading of files.
