@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cmd/ckptfs/args"
 	"ckptfs/cmd/ckptfs/exit"
+	"ckptfs/cmd/ckptfs/linked"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 )
@@ -18,10 +19,12 @@ func (a *app) evictCmd() *cobra.Command {
 		Use:   "evict PATH…",
 		Short: "Drop the local copy of packed files",
 		Long: `Drops the local copy of the packed files at or below PATH. They then take only what their distinct tensors take, and
-read as the same bytes. Files that are not packed, or in use, are left as they are and named (exit code 7).`,
+read as the same bytes. Files that are not packed, or in use, are left as they are and named (exit code 7). Symbolic
+links below PATH are followed within the mount.`,
 		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.move(cmd.Context(), args, "evicting", "evicted", "freed", (*control.Client).Evict)
+			return a.move(cmd.Context(), args,
+				mover{"evicting", "evicted", "freed", (*control.Client).Evict, nil})
 		},
 	}
 }
@@ -31,10 +34,12 @@ func (a *app) hydrateCmd() *cobra.Command {
 		Use:   "hydrate PATH…",
 		Short: "Restore the local copy of packed files",
 		Long: `Restores the local copy of the packed files at or below PATH, which are then read at the speed of the disk. The copies
-count against --hot-size like any other: the least recently used are evicted first.`,
+count against --hot-size like any other: the least recently used are evicted first. Symbolic links below PATH are
+followed within the mount.`,
 		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.move(cmd.Context(), args, "hydrating", "hydrated", "copied", (*control.Client).Hydrate)
+			return a.move(cmd.Context(), args,
+				mover{"hydrating", "hydrated", "copied", (*control.Client).Hydrate, text.NotKept})
 		},
 	}
 }
@@ -46,32 +51,51 @@ func (a *app) left(skipped []control.Skip) {
 	}
 }
 
-type mover func(*control.Client, context.Context, string, func(control.Progress)) (*control.Moved, error)
+type moving func(*control.Client, context.Context, string, func(control.Progress)) (*control.Moved, error)
 
-// move does so for each path; what it prints is the sum.
-func (a *app) move(ctx context.Context, paths []string, doing, did, bytes string, move mover) error {
-	sum := &control.Moved{Skipped: []control.Skip{}}
+// mover is what evict or hydrate does to a path, and how it says so.
+type mover struct {
+	doing, did, bytes string
+	do                moving
+	warning           func(st *control.Status, moved int64) string // "" if there is none; nil: likewise
+}
+
+// move does so for each path, and for what symbolic links below it lead to; what it prints is the sum.
+func (a *app) move(ctx context.Context, paths []string, move mover) error {
+	sum, warning := &control.Moved{Skipped: []control.Skip{}}, ""
 	for _, path := range paths {
 		err := a.with(ctx, path, readWrite, func(s *session) error {
-			update, done := a.progress(doing)
-			m, err := move(s.Client, ctx, s.place.Path, update)
-			done()
+			more, err := linked.Outside(ctx, s.Client, s.place)
 			if err != nil {
 				return err
 			}
-			sum.Files += m.Files
-			sum.Bytes += m.Bytes
-			sum.Skipped = append(sum.Skipped, m.Skipped...)
+			update, done := a.progress(move.doing)
+			defer done()
+			for _, p := range append([]string{s.place.Path}, more...) {
+				m, err := move.do(s.Client, ctx, p, update)
+				if err != nil {
+					return err
+				}
+				sum.Files += m.Files
+				sum.Bytes += m.Bytes
+				sum.Skipped = append(sum.Skipped, m.Skipped...)
+			}
+			if st, err := s.Status(ctx); err == nil && move.warning != nil {
+				warning = move.warning(st, sum.Bytes)
+			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
+	if warning != "" {
+		shell{a}.Say("%s", warning)
+	}
 	err := a.show(sum, func(w io.Writer) {
 		a.left(sum.Skipped)
-		fmt.Fprintf(w, "%s %s, %s %s\n", did, text.Plural(int64(sum.Files), "file"), text.Bytes(sum.Bytes),
-			bytes)
+		fmt.Fprintf(w, "%s %s, %s %s\n", move.did, text.Plural(int64(sum.Files), "file"),
+			text.Bytes(sum.Bytes), move.bytes)
 	})
 	if err == nil && len(sum.Skipped) > 0 {
 		err = exit.ErrPartial

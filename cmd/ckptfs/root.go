@@ -184,6 +184,11 @@ func (a *app) groups() []group {
 	}
 }
 
+// interrupted is a message in which the user's signal is called by what it did.
+func interrupted(message string) string {
+	return strings.ReplaceAll(message, context.Canceled.Error(), "interrupted")
+}
+
 // complain prints an error as the user asked to have it.
 func (a *app) complain(err error) {
 	if a.json {
@@ -191,11 +196,11 @@ func (a *app) complain(err error) {
 		if word, ok := exit.Words[code]; ok && e.Code == control.CodeInternal {
 			e.Code = word
 		}
+		e.Message = interrupted(e.Message)
 		_ = json.NewEncoder(a.err).Encode(map[string]any{"error": e, "exit_code": code})
 		return
 	}
-	message := strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
-	fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(message))
+	fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(interrupted(err.Error())))
 	if do := control.AsError(err).Do; do != "" {
 		fmt.Fprintf(a.err, "ckptfs: %s\n", text.Printable(do))
 	}

@@ -23,8 +23,11 @@ type shelf struct {
 	path    string // of the last question
 }
 
-func (s *shelf) Stats(context.Context) (*control.Stats, error)   { return sampleStats, s.fail }
-func (s *shelf) Status(context.Context) (*control.Status, error) { return &control.Status{}, s.fail }
+func (s *shelf) Stats(context.Context) (*control.Stats, error) { return sampleStats, s.fail }
+func (s *shelf) Status(context.Context) (*control.Status, error) {
+	return &control.Status{HotSize: -1}, s.fail
+}
+
 func (s *shelf) Du(context.Context, control.DuOptions) (*control.Du, error) {
 	return &control.Du{}, s.fail
 }
@@ -68,6 +71,15 @@ func (s *shelf) Show(_ context.Context, path string, _ control.Passes) (*control
 	return sampleFile, s.fail
 }
 
+// folders is a tree of empty folders, whatever they are called.
+type folders struct{ control.Files }
+
+func (folders) Entry(context.Context, string) (*control.Entry, error) {
+	return &control.Entry{Mode: syscall.S_IFDIR}, nil
+}
+
+func (folders) Entries(context.Context, string, func([]control.Entry) error) error { return nil }
+
 // serveShelf makes a store whose daemon answers with s, and returns its folder.
 func serveShelf(t *testing.T, s *shelf) string {
 	t.Helper()
@@ -78,7 +90,7 @@ func serveVolume(t *testing.T, v control.Volume) string {
 	t.Helper()
 	store := placetest.MakeStore(t)
 	m := control.Mount{Version: "1", Store: store, Mode: control.ModeServed, Mountpoint: "/mnt/x"}
-	srv, err := control.Serve(store, control.NewHandler(control.Services{Volume: v}, m))
+	srv, err := control.Serve(store, control.NewHandler(control.Services{Volume: v, Files: folders{}}, m))
 	if err != nil {
 		t.Fatal(err)
 	}

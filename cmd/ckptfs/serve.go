@@ -29,6 +29,7 @@ import (
 	"ckptfs/cmd/ckptfs/remote"
 	"ckptfs/cmd/ckptfs/scrape"
 	"ckptfs/cmd/ckptfs/systemd"
+	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
 	"ckptfs/fs/fusefs"
 	"ckptfs/fs/handover"
@@ -274,6 +275,10 @@ func (a *app) serve(ctx context.Context, c *mountConfig, link *holder.Link,
 		Notes: host.Here().Less(mode == control.ModeServed && !c.noPassthrough, !c.noViews && !c.readOnly)}
 	if st, serr := v.Requests().Status(closing); serr == nil {
 		m.Recovery = st.Recovery
+		if st.PolicyProblem != "" {
+			m.Notes = append(m.Notes, "no rule of the store holds: "+text.Printable(st.PolicyProblem)+
+				"; mend it, then `ckptfs policy load`")
+		}
 	}
 	if logFile == "" && !c.foreground {
 		lw.Attach(io.Discard)

@@ -159,7 +159,8 @@ func (p *Packing) overtakenLocked() bool {
 }
 
 // staysPlain reports whether a file is left as it is: it is never to be packed, or it is small and no
-// checkpoint, or has holes, which the host keeps for nothing, or its times are out of a record's range.
+// checkpoint, or has holes, which the host keeps for nothing (see StaysPlain), or its times are out of a
+// record's range.
 func (p *Packing) staysPlain() (bool, error) {
 	head, err := readHead(p.Raw, p.Size)
 	if err != nil {

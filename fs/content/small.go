@@ -49,7 +49,8 @@ func readHead(raw *os.File, size int64) ([]byte, error) {
 }
 
 // StaysPlain reports whether a file of these bytes is left as it is when it is saved on a mount: it is small
-// and no checkpoint, or has holes.
+// and no checkpoint, or has holes. cp(1) makes holes of zeros in what it copies of views and computed files:
+// so a checkpoint may have some.
 func StaysPlain(raw *os.File, size int64) (bool, error) {
 	head, err := readHead(raw, size)
 	if err != nil {
@@ -59,11 +60,27 @@ func StaysPlain(raw *os.File, size int64) (bool, error) {
 }
 
 func staysPlain(raw *os.File, head []byte, size int64) (bool, error) {
-	if size < smallFile && !isCheckpoint(head, size) {
+	checkpoint := isCheckpoint(head, size)
+	if size < smallFile && !checkpoint {
 		return true, nil
 	}
-	return tree.HasHoles(int(raw.Fd()), size)
+	holes, err := tree.HasHoles(int(raw.Fd()), size)
+	if err != nil || !holes || !checkpoint {
+		return holes, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(raw.Fd()), &st); err != nil {
+		return false, err
+	}
+	return size > maxSparse && st.Blocks*512 < size/maxHoles, nil
 }
+
+// A checkpoint of more than maxSparse bytes of which maxHoles-1 of maxHoles parts are holes stays as it is:
+// packing would read them.
+const (
+	maxSparse = 64 << 20
+	maxHoles  = 16
+)
 
 // isCheckpoint reports whether a file of this head and size is worth packing though it is small.
 func isCheckpoint(head []byte, size int64) bool {

@@ -61,7 +61,7 @@ func adapterOf(config []byte, scale float64) (*adapter, error) {
 	case err != nil || c.Rank < 1:
 		return nil, none("adapter_config.json: no r, or no lora_alpha")
 	case c.Rank > maxRank:
-		return nil, none("adapter_config.json: r is %d, and a product of more than %d has no order of its own",
+		return nil, none("adapter_config.json: r is %d, and beyond %d PyTorch adds products in an order that depends on the machine",
 			c.Rank, maxRank)
 	}
 	by := float64(c.Rank)

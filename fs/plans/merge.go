@@ -104,7 +104,7 @@ func (a *adapter) merge(base, lora *Source, t *formats.Tensor, p pair) (*merge, 
 		return nil, none("tensor %q has the shape %v, and the adapter's product %v", t.Name, t.Shape,
 			[]int64{m.left.n, m.right.n})
 	case rows < minEdge || cols < minEdge:
-		return nil, none("tensor %q: a product of %d by %d has no order of its own", t.Name, rows, cols)
+		return nil, none("tensor %q: PyTorch adds a product of %d by %d in an order that depends on the machine", t.Name, rows, cols)
 	case m.bytes() > maxFactors:
 		return nil, none("tensor %q: its matrices take %d bytes of memory", t.Name, m.bytes())
 	}

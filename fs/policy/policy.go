@@ -259,6 +259,8 @@ func (r *Rule) option(w string) error {
 	switch {
 	case r.Kind != Drop || r.Not():
 		return fmt.Errorf("%s takes nothing behind it, not %s", r.Kind, word(w))
+	case name == "keep-last" && r.KeepLast > 0 || name == "older-than" && r.OlderThan > 0:
+		return fmt.Errorf("%s is there twice", name)
 	case ok && name == "keep-last":
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 2 || n > 1e9 || strconv.Itoa(n) != value {

@@ -61,6 +61,11 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 			keep(i, "one of the last %d", p.KeepLast)
 		}
 	}
+	for i, s := range sorted {
+		if s.Last && p.KeepLast > 0 && !all[i].Keep {
+			keep(i, "the run can be gone on from it")
+		}
+	}
 	for _, b := range p.KeepBest {
 		best := ranked(sorted, b.Metric, b.Mode)
 		if len(best) == 0 && complete > 0 {
@@ -76,6 +81,8 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 		switch t := d.Step.Time; {
 		case d.Step.Writing:
 			keep(i, "being written, or written to just now")
+		case d.Step.Lacks:
+			keep(i, "lacks files that the steps before it have")
 		case !d.Step.Complete && (!p.ForgetTorn || i > newest):
 			keep(i, "not complete")
 		case !d.Step.Complete:

@@ -57,6 +57,8 @@ type Step struct {
 	Time     time.Time // when it was complete; zero when not known
 	Complete bool      // all its files are closed and safe; a torn one is not
 	Writing  bool      // it is not complete, and may become so
+	Last     bool      // the run can be gone on from it
+	Lacks    bool      // it is not complete: its files are, and the steps before it have others, too
 	Metrics  Metrics
 }
 

@@ -104,3 +104,37 @@ func TestForget(t *testing.T) {
 	m.WantNames("runs/a", "checkpoint-11", "checkpoint-12", "checkpoint-3", "checkpoint-4", "checkpoint-7",
 		"config.json", "latest", "writing")
 }
+
+// A step of whole files that lacks one, since its program was killed before it, is not the last step that
+// counts: what the run can be gone on from stays.
+func TestForgetKeepsWhatARunCanBeGoneOnFrom(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	old := time.Now().Add(-48 * time.Hour)
+	model, _ := mounttest.SafetensorsOf([]string{"w"}, [][]byte{mounttest.Noise(1, 64<<10)})
+	save := func(step string, files ...string) {
+		for _, f := range files {
+			m.Write("runs/a/"+step+"/"+f, model)
+			m.Must(os.Chtimes(m.Path("runs/a", step, f), old, old))
+		}
+	}
+	for _, step := range []string{"checkpoint-4", "checkpoint-6", "checkpoint-8"} {
+		save(step, "model.safetensors", "optimizer.pt", "trainer_state.json")
+	}
+	save("checkpoint-10", "model.safetensors")
+	m.Sync()
+	latest := func() string {
+		to, err := os.Readlink(m.Path(".ckptfs/latest/a"))
+		m.Must(err)
+		return filepath.Base(to)
+	}
+	if to := latest(); to != "checkpoint-8" {
+		t.Errorf("latest is %s", to)
+	}
+	said := m.Run("forget", "--keep-last", "1", "--forget-torn", m.Path("runs/a"))
+	mounttest.WantSaid(t, said, "lacks files", "2 of 4 steps")
+	m.WantNames("runs/a", "checkpoint-10", "checkpoint-8")
+	if to := latest(); to != "checkpoint-8" {
+		t.Errorf("latest is %s", to)
+	}
+}

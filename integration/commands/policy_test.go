@@ -367,3 +367,67 @@ func TestForgetByPolicyOther(t *testing.T) {
 	}
 	m.WantNames("runs/a/4", weights)
 }
+
+// A snapshot of Hugging Face's cache is a folder of symbolic links, and a server is given that folder: what
+// the links lead to in the mount is warmed, evicted, hydrated, pinned and unpinned with it.
+func TestLinksAreFollowed(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	const size = 1 << 20
+	m.Write("hub/blobs/aaaa", mounttest.Noise(1, size))
+	m.Write("hub/blobs/bbbb", mounttest.Noise(2, size))
+	m.Write("hub/blobs/other", mounttest.Noise(3, size))
+	snapshot := m.Path("hub/snapshots/r1")
+	m.Must(os.MkdirAll(filepath.Join(snapshot, "sub"), 0o755))
+	for name, to := range map[string]string{
+		"model.safetensors": "../../blobs/aaaa", "sub/again": m.Path("hub/snapshots/r1/model.safetensors"),
+		"sub/b": m.Path("hub/blobs/bbbb"), "up": "..", "loop": "loop", "nowhere": "gone", "out": "/etc",
+		"far": "../../../../../../etc/passwd",
+	} {
+		m.Must(os.Symlink(to, filepath.Join(snapshot, name)))
+	}
+	states := func(want string) {
+		t.Helper()
+		m.WantState("hub/blobs/aaaa", want)
+		m.WantState("hub/blobs/bbbb", want)
+	}
+	m.EvictAll()
+	mounttest.WantSaid(t, m.Run("hydrate", snapshot), "hydrated 2 files")
+	states(mounttest.Resident)
+	mounttest.WantSaid(t, m.Run("evict", snapshot), "evicted 2 files")
+	states(mounttest.Packed)
+	mounttest.WantSaid(t, m.Run("warm", snapshot), "read 2 files", "hydrated 2 files")
+	m.Run("evict", snapshot)
+	mounttest.WantSaid(t, m.Run("pin", snapshot), "pinned hub/snapshots/r1, hub/blobs/aaaa, hub/blobs/bbbb",
+		"2 files hydrated")
+	states(mounttest.Resident)
+	m.WantState("hub/blobs/other", mounttest.Packed)
+	mounttest.WantSaid(t, m.Run("unpin", snapshot), "hub/blobs/bbbb")
+	mounttest.WantSaid(t, m.Run("policy", m.Dir), "no rules")
+}
+
+// What a rule cannot do is said where it is asked for: by a mount whose rules cannot be read, and when local
+// copies are made beyond --hot-size.
+func TestWarningsOfResidency(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t, "--hot-size", "1MiB")
+	m.Write("big.bin", mounttest.Noise(1, 4<<20))
+	m.EvictAll()
+	for _, args := range [][]string{{"hydrate", m.Path("big.bin")}, {"warm", m.Path("big.bin")}} {
+		out, code := m.RunOutcome(args...)
+		said := withErrors(m, nil, args...)
+		if code != 0 || !strings.Contains(said, "--hot-size is 1.00 MiB") {
+			t.Errorf("%q: %d, %s, %s", args, code, out, said)
+		}
+	}
+	m.Run("pin", m.Path("big.bin"))
+	if said := withErrors(m, nil, "hydrate", m.Path("big.bin")); strings.Contains(said, "hot-size") {
+		t.Errorf("of a pinned file: %s", said)
+	}
+	said, _ := m.RunFails("policy", "add", "--in", m.Dir, m.Path("big.bin"), "plain")
+	mounttest.WantSaid(t, said, "give /big.bin")
+	m.Must(m.Stop())
+	m.Must(os.WriteFile(filepath.Join(m.Store, "policy"), []byte("ckptfs policy 1\n*.pt packd\n"), 0o600))
+	mounttest.WantSaid(t, m.Run("mount", m.Store, m.Dir), "no rule of the store holds", "line 2", "packd")
+	m.Run("umount", m.Dir)
+}

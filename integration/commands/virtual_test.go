@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"ckptfs/integration/mounttest"
 )
 
@@ -111,4 +113,36 @@ func TestShowStats(t *testing.T) {
 	check(m.Path("m.pt"))
 	m.Must(m.Stop())
 	check(filepath.Join(m.Store, "tree", "m.pt"))
+}
+
+// TestHolesOfCopies: cp makes holes of zeros in what it copies of computed files and views. Such a checkpoint
+// is packed all the same, and reads as it is; other files with holes stay as they are.
+func TestHolesOfCopies(t *testing.T) {
+	t.Parallel()
+	m := mounttest.New(t)
+	file, _ := mounttest.SafetensorsOf([]string{"a", "zeros"},
+		[][]byte{mounttest.Noise(1, 512<<10), make([]byte, 2<<20)})
+	m.Write("runs/a/1/m.safetensors", file)
+	m.Sync()
+	made := ".ckptfs/make/cast/bf16/runs/a/1/m.safetensors"
+	want, err := os.ReadFile(m.Path(made))
+	m.Must(err)
+	m.Sh("cp --sparse=always " + made + " copy.safetensors")
+	m.Write("sparse.bin", mounttest.Noise(2, 128<<10))
+	m.Must(os.Truncate(m.Path("sparse.bin"), 2<<20))
+	var st unix.Stat_t
+	m.Must(unix.Stat(m.Path("copy.safetensors"), &st))
+	if st.Blocks*512 > 1<<20 {
+		t.Skip("this filesystem has no holes")
+	}
+	m.Sync()
+	m.EvictAll()
+	m.WantState("copy.safetensors", mounttest.Packed)
+	m.WantState("sparse.bin", mounttest.Plain)
+	m.Want("copy.safetensors", want)
+	m.Hydrate("copy.safetensors")
+	m.Want("copy.safetensors", want)
+	m.Remount()
+	m.Want("copy.safetensors", want)
+	m.Run("check", "--read-data", m.Dir)
 }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -41,8 +42,8 @@ func forgetCmd(s Shell) *cobra.Command {
 		Short: "Remove the steps of a run that no rule keeps",
 		Long: `Removes the directories of those steps of RUN, a folder below runs/ of a mount, that no rule keeps. Steps are in the
 order of the numbers in their names, with the metrics that ckptfs log shows. Rules choose among complete steps. A step
-that is being written, or was written to in the last minute, is always kept. So is a torn step, except with
---forget-torn where a later step is complete.
+that is being written, or was written to in the last minute, is always kept. So is one behind the step that the run can
+be gone on from (.ckptfs/latest), and a torn step, except with --forget-torn where a later step is complete.
 
     ckptfs forget --keep-last 3 --keep-best val_loss=2 --keep-best acc:max=1 --keep-within 7d --dry-run /mnt/ckpt/runs/a
 
@@ -87,8 +88,8 @@ does so by the rules drop-optimizer of the store (ckptfs policy). Run it from a 
 					}
 					return 2, runs.Dir + "/**", rule
 				})
-				if err != nil {
-					return exit.Wrong(cmd, "--keep-last or --keep-within: "+err.Error())
+				if of := (*policy.Error)(nil); errors.As(err, &of) {
+					return exit.Wrong(cmd, "--keep-last or --keep-within: "+of.Reason)
 				}
 				return forgetByRules(cmd.Context(), s, args, rules, dry)
 			}
@@ -270,10 +271,12 @@ func logForgotten(ctx context.Context, s Shell, run string, steps []string) {
 	})
 }
 
-// judged is what a policy decides by. When metrics are to choose, those of a step that cannot be read are an
+// judged is what a policy decides by. Steps behind the one that the run can be gone on from are not complete.
+// When metrics are to choose, those of a step that cannot be read are an
 // error: it may be the best.
 func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 	out := make([]runs.Step, len(l.Steps))
+	_, numbers := runs.Numbers(l.Last)
 	for i := range l.Steps {
 		s := &l.Steps[i]
 		if metrics && s.Problem != "" {
@@ -282,8 +285,14 @@ func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 		// A save of several files has closed all that there are, for a moment, before it makes the next.
 		age := time.Since(s.Time)
 		writing := s.Unfinished() || age < settled && age > -time.Hour
-		out[i] = runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete &&
-			!writing, Writing: writing, Metrics: runs.MetricsOf(s.Metrics)}
+		is := runs.Step{Name: s.Step, Time: s.Time, Complete: s.State == control.StepComplete && !writing,
+			Writing: writing, Last: s.Step == l.Last, Metrics: runs.MetricsOf(s.Metrics)}
+		// A saver that was killed between two files left none that is torn.
+		_, has := runs.Numbers(s.Step)
+		if len(numbers) > 0 && len(has) > 0 && runs.Compare(s.Step, l.Last) > 0 {
+			is.Complete, is.Lacks = false, is.Complete
+		}
+		out[i] = is
 	}
 	return out, nil
 }

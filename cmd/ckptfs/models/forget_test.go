@@ -52,3 +52,36 @@ func TestJudged(t *testing.T) {
 		t.Error("metrics that cannot be read are none")
 	}
 }
+
+// What is behind the step that a run can be gone on from is kept and does not count: a program that was
+// killed between two files left it.
+func TestJudgedBehindLast(t *testing.T) {
+	old := time.Now().Add(-time.Hour)
+	l := &control.RunLog{Last: "step-9"}
+	for _, name := range []string{"step-8", "step-9", "step-10", "step-final"} {
+		l.Steps = append(l.Steps, control.Step{Step: name, State: control.StepComplete, Time: old})
+	}
+	for last, want := range map[string][]string{
+		"step-9": {"step-9", "step-10", "step-final"}, "step-10": {"step-10", "step-final"},
+		"": {"step-final"},
+	} {
+		l.Last = last
+		steps, err := judged(l, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decisions, err := runs.Policy{KeepLast: 1, ForgetTorn: true}.Decide(steps, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept []string
+		for _, d := range decisions {
+			if d.Keep {
+				kept = append(kept, d.Step.Name)
+			}
+		}
+		if !slices.Equal(kept, want) {
+			t.Errorf("last %q: %q are kept, want %q", last, kept, want)
+		}
+	}
+}

@@ -3,10 +3,12 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/linked"
 	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -90,7 +93,12 @@ func change(s Shell, cmd *cobra.Command, do control.PolicyChange) error {
 	if err != nil {
 		return err
 	}
-	return s.Change(cmd.Context(), path, func(c *control.Client, _ *place.Place) error {
+	return s.Change(cmd.Context(), path, func(c *control.Client, at *place.Place) error {
+		if m := at.Mount; m != nil && do.Do == control.PolicyAdd {
+			if below, ok := strings.CutPrefix(do.Pattern, m.Mountpoint+"/"); ok {
+				return control.Invalid("%s: patterns are of paths below the mount's root: give /%s", do.Pattern, below)
+			}
+		}
 		p, err := c.ChangePolicy(cmd.Context(), do)
 		if err != nil {
 			return err
@@ -187,7 +195,8 @@ func pinCmd(s Shell) *cobra.Command {
 missing. Such copies do not count against --hot-size. On a disk that runs full they are evicted last, with a warning in
 the log, and come back once there is room. What is saved below PATH later is kept, too.
 
-The rule is of the path: a file that is moved away is not kept any more, and one that comes to PATH is.
+The rule is of the path: a file that is moved away is not kept any more, and one that comes to PATH is. What symbolic
+links below PATH lead to in the mount, as in a snapshot of the cache of Hugging Face, gets rules of its own.
 ckptfs evict still evicts such a file; it is hydrated again when the rules change, or by the next mount. In a store that
 is not mounted, the next mount hydrates.`,
 		Args: args.Some,
@@ -200,7 +209,7 @@ is not mounted, the next mount hydrates.`,
 			}
 			err := s.Show(out, func(w io.Writer) {
 				s.Left(out.Skipped)
-				fmt.Fprintf(w, "pinned %s, ", text.Plural(int64(len(out.Paths)), "path"))
+				fmt.Fprintf(w, "pinned %s, ", named(out.Paths))
 				if out.Mounted {
 					fmt.Fprintf(w, "%s hydrated, %s copied\n", text.Plural(int64(out.Files), "file"), text.Bytes(out.Bytes))
 				} else {
@@ -215,12 +224,25 @@ is not mounted, the next mount hydrates.`,
 	}
 }
 
+// named names a few paths, which links may have led to, and counts many.
+func named(paths []string) string {
+	const few = 3
+	if len(paths) > few {
+		return text.Plural(int64(len(paths)), "path")
+	}
+	some := make([]string, len(paths))
+	for i, p := range paths {
+		some[i] = text.Printable(cmp.Or(p, "all of the store"))
+	}
+	return strings.Join(some, ", ")
+}
+
 // ruleOf is the pattern of exactly a path.
-func ruleOf(arg string, at *place.Place) (string, error) {
-	if at.Path == "" {
+func ruleOf(arg, path string) (string, error) {
+	if path == "" {
 		return "**", nil
 	}
-	pattern := policy.Exact(at.Path)
+	pattern := policy.Exact(path)
 	if pattern == "" {
 		return "", control.Invalid("%s: its name has a line's end, or is not UTF-8: no rule can name it", arg)
 	}
@@ -229,10 +251,6 @@ func ruleOf(arg string, at *place.Place) (string, error) {
 
 func pin(ctx context.Context, s Shell, path string, out *pinned) error {
 	return s.Change(ctx, path, func(c *control.Client, at *place.Place) error {
-		pattern, err := ruleOf(path, at)
-		if err != nil {
-			return err
-		}
 		if at.Path != "" {
 			e, err := c.Entry(ctx, at.Path)
 			if err != nil {
@@ -242,31 +260,59 @@ func pin(ctx context.Context, s Shell, path string, out *pinned) error {
 				return control.Invalid("%s is made by the mount and has no local copy: pin the file that it is made of", path)
 			}
 		}
+		all, err := targets(ctx, c, path, at)
+		if err != nil {
+			return err
+		}
 		st, err := c.Status(ctx)
 		if err != nil {
 			return err
 		}
 		out.Mounted = st.Mode != control.ModeUnmounted
-		_, err = c.ChangePolicy(ctx, control.PolicyChange{Do: control.PolicyAdd, Pattern: pattern,
-			Rule: string(policy.Hydrated)})
-		if err != nil {
-			return err
+		for _, t := range all {
+			_, err = c.ChangePolicy(ctx, control.PolicyChange{Do: control.PolicyAdd, Pattern: t.pattern,
+				Rule: string(policy.Hydrated)})
+			if err != nil {
+				return err
+			}
+			out.Paths = append(out.Paths, t.path)
 		}
-		out.Paths = append(out.Paths, at.Path)
 		if !out.Mounted {
 			return nil
 		}
 		update, done := s.Progress("hydrating")
-		m, err := c.Hydrate(ctx, at.Path, update)
-		done()
-		if err != nil {
-			return fmt.Errorf("%s is pinned, and not all of it is hydrated yet: %w", path, err)
+		defer done()
+		for _, t := range all {
+			m, err := c.Hydrate(ctx, t.path, update)
+			if err != nil {
+				return fmt.Errorf("%s is pinned, and not all of it is hydrated yet: %w", path, err)
+			}
+			out.Files += m.Files
+			out.Bytes += m.Bytes
+			out.Skipped = append(out.Skipped, m.Skipped...)
 		}
-		out.Files += m.Files
-		out.Bytes += m.Bytes
-		out.Skipped = append(out.Skipped, m.Skipped...)
 		return nil
 	})
+}
+
+// target is a path that a rule is to hold, and the pattern of exactly that.
+type target struct{ path, pattern string }
+
+// targets are those of a place, and of what symbolic links below it lead to.
+func targets(ctx context.Context, c *control.Client, arg string, at *place.Place) ([]target, error) {
+	pattern, err := ruleOf(arg, at.Path)
+	if err != nil {
+		return nil, err
+	}
+	all := []target{{at.Path, pattern}}
+	more, err := linked.Outside(ctx, c, at)
+	for _, p := range more {
+		if pattern, err = ruleOf(p, p); err != nil {
+			return nil, err
+		}
+		all = append(all, target{p, pattern})
+	}
+	return all, err
 }
 
 func unpinCmd(s Shell) *cobra.Command {
@@ -281,39 +327,45 @@ func unpinCmd(s Shell) *cobra.Command {
 				Paths []string `json:"paths"`
 			}{[]string{}}
 			for _, path := range paths {
-				at, err := unpin(cmd.Context(), s, path)
+				gone, err := unpin(cmd.Context(), s, path)
 				if err != nil {
 					return err
 				}
-				out.Paths = append(out.Paths, at)
+				out.Paths = append(out.Paths, gone...)
 			}
 			return s.Show(out, func(w io.Writer) {
-				fmt.Fprintf(w, "unpinned %s\n", text.Plural(int64(len(out.Paths)), "path"))
+				fmt.Fprintf(w, "unpinned %s\n", named(out.Paths))
 			})
 		},
 	}
 }
 
 // unpin takes a path, which may be gone.
-func unpin(ctx context.Context, s Shell, path string) (unpinned string, err error) {
+func unpin(ctx context.Context, s Shell, path string) (unpinned []string, err error) {
 	there, rest, err := place.Existing(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	err = s.Change(ctx, there, func(c *control.Client, at *place.Place) error {
 		at.Path = filepath.Join(at.Path, rest)
-		unpinned = at.Path
-		pattern, err := ruleOf(path, at)
-		if err != nil {
+		all, err := targets(ctx, c, path, at)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		p, err := c.ChangePolicy(ctx, control.PolicyChange{Do: control.PolicyRemove, Pattern: pattern,
-			Rule: string(policy.Hydrated)})
-		if isNotFound(err) {
-			return fmt.Errorf("%s is not pinned%s: %w", path, byRule(ctx, c, at.Path), err)
-		}
-		if err != nil {
-			return err
+		var p *control.Policy
+		for i, t := range all {
+			now, err := c.ChangePolicy(ctx, control.PolicyChange{Do: control.PolicyRemove, Pattern: t.pattern,
+				Rule: string(policy.Hydrated)})
+			if isNotFound(err) && i > 0 {
+				continue // the link is younger than the pin
+			}
+			if isNotFound(err) {
+				return fmt.Errorf("%s is not pinned%s: %w", path, byRule(ctx, c, at.Path), err)
+			}
+			if err != nil {
+				return err
+			}
+			p, unpinned = now, append(unpinned, t.path)
 		}
 		if by := holding(p, at.Path); by != nil {
 			s.Say("%s is still held by the rule %s %s of line %d", path, by.Pattern, by.What(), by.Line)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/cmd/ckptfs/args"
+	"ckptfs/cmd/ckptfs/linked"
 	"ckptfs/cmd/ckptfs/place"
 	"ckptfs/cmd/ckptfs/text"
 	"ckptfs/fs/control"
@@ -70,6 +71,7 @@ It keeps nothing there: programs that need memory push out what is not used. ckp
 func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) error {
 	var find func(p string) string
 	var there found
+	var notKept string
 	err := s.Look(ctx, path, func(c *control.Client, at *place.Place) (err error) {
 		if find = finder(at); find == nil {
 			return control.Invalid("%s is in no mount, and memory is warmed for programs that read it in one: `ckptfs mount %s MOUNTPOINT` first",
@@ -80,25 +82,43 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 			return err
 		}
 		there.rules = rulesOf(p)
-		if err := there.below(ctx, c, at.Path); err != nil || !hydrate {
-			return err
-		}
-		update, done := s.Progress("hydrating")
-		m, err := c.Hydrate(ctx, at.Path, update)
-		done()
-		if errors.Is(err, syscall.EROFS) {
-			s.Say("%s is mounted read-only: what is packed is read through the mount", path)
-			return nil
-		}
+		more, err := linked.Outside(ctx, c, at)
 		if err != nil {
 			return err
 		}
-		out.HydratedFiles += m.Files
-		out.HydratedBytes += m.Bytes
+		all := append([]string{at.Path}, more...)
+		for _, p := range all {
+			if err := there.below(ctx, c, p); err != nil {
+				return err
+			}
+		}
+		if !hydrate {
+			return nil
+		}
+		update, done := s.Progress("hydrating")
+		defer done()
+		for _, p := range all {
+			m, err := c.Hydrate(ctx, p, update)
+			if errors.Is(err, syscall.EROFS) {
+				s.Say("%s is mounted read-only: what is packed is read through the mount", path)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			out.HydratedFiles += m.Files
+			out.HydratedBytes += m.Bytes
+		}
+		if st, err := c.Status(ctx); err == nil {
+			notKept = text.NotKept(st, out.HydratedBytes)
+		}
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	if notKept != "" {
+		s.Say("%s", notKept)
 	}
 	if there.once > 0 {
 		s.Say("not read: %s at or below %s, which the rule %s of the store has leave memory when closed",

@@ -233,3 +233,13 @@ func WithReason(mode, reason string) string {
 	}
 	return fmt.Sprintf("%s (%s)", mode, Printable(reason))
 }
+
+// NotKept says what becomes of so many bytes of local copies that a command made, where they are more than
+// --hot-size; "" where they are not. What a rule holds does not count.
+func NotKept(st *control.Status, hydrated int64) string {
+	if st.HotSize < 0 || hydrated <= st.HotSize+st.PinnedBytes {
+		return ""
+	}
+	return fmt.Sprintf("local copies of %s were made, and --hot-size is %s: the least recently used are evicted again; "+
+		"`ckptfs pin` keeps them, or a mount with a larger --hot-size", Bytes(hydrated), Bytes(st.HotSize))
+}
