@@ -131,7 +131,7 @@ func TestHolesOfCopies(t *testing.T) {
 	m.Write("sparse.bin", mounttest.Noise(2, 128<<10))
 	m.Must(os.Truncate(m.Path("sparse.bin"), 2<<20))
 	var st unix.Stat_t
-	m.Must(unix.Stat(m.Path("copy.safetensors"), &st))
+	m.Must(unix.Stat(filepath.Join(m.Store, "tree/copy.safetensors"), &st)) // the mount shows one without holes
 	if st.Blocks*512 > 1<<20 {
 		t.Skip("this filesystem has no holes")
 	}
