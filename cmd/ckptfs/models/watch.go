@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -95,6 +96,9 @@ func watchRun(ctx context.Context, s Shell, run string, o control.FollowOptions,
 		switch {
 		case errors.Is(err, errEnough):
 			return nil
+		case !lost.IsZero() && !control.WentAway(err) && ctx.Err() == nil:
+			return exit.With(exit.NotStore, fmt.Errorf("%s was unmounted, or its daemon ended, while it was watched: %w",
+				run, err))
 		case !control.WentAway(err) || ctx.Err() != nil:
 			return err
 		case lost.IsZero():
