@@ -57,40 +57,56 @@ type moving func(*control.Client, context.Context, string, func(control.Progress
 type mover struct {
 	doing, did, bytes string
 	do                moving
-	warning           func(st *control.Status, moved int64) string // "" if there is none; nil: likewise
+
+	// warning is what the user is to know besides, "" if nothing; nil: there is nothing.
+	warning func(before, after *control.Status, moved int64) string
+}
+
+// all does so to some paths, and adds up what it did.
+func (m mover) all(ctx context.Context, s *session, paths []string, update func(control.Progress),
+	sum *control.Moved) error {
+	for _, p := range paths {
+		one, err := m.do(s.Client, ctx, p, update)
+		if err != nil {
+			return err
+		}
+		sum.Files += one.Files
+		sum.Bytes += one.Bytes
+		sum.Skipped = append(sum.Skipped, one.Skipped...)
+	}
+	return nil
 }
 
 // move does so for each path, and for what symbolic links below it lead to; what it prints is the sum.
 func (a *app) move(ctx context.Context, paths []string, move mover) error {
-	sum, warning := &control.Moved{Skipped: []control.Skip{}}, ""
+	sum := &control.Moved{Skipped: []control.Skip{}}
 	for _, path := range paths {
 		err := a.with(ctx, path, readWrite, func(s *session) error {
 			more, err := linked.Outside(ctx, s.Client, s.place)
 			if err != nil {
 				return err
 			}
-			update, done := a.progress(move.doing)
-			defer done()
-			for _, p := range append([]string{s.place.Path}, more...) {
-				m, err := move.do(s.Client, ctx, p, update)
-				if err != nil {
-					return err
-				}
-				sum.Files += m.Files
-				sum.Bytes += m.Bytes
-				sum.Skipped = append(sum.Skipped, m.Skipped...)
+			before, err := s.Status(ctx)
+			if err != nil {
+				return err
 			}
-			if st, err := s.Status(ctx); err == nil && move.warning != nil {
-				warning = move.warning(st, sum.Bytes)
+			moved := sum.Bytes
+			update, done := a.progress(move.doing)
+			err = move.all(ctx, s, append([]string{s.place.Path}, more...), update, sum)
+			done()
+			if err != nil {
+				return err
+			}
+			if after, err := s.Status(ctx); err == nil && move.warning != nil {
+				if warning := move.warning(before, after, sum.Bytes-moved); warning != "" {
+					shell{a}.Say("%s: %s", path, warning)
+				}
 			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-	}
-	if warning != "" {
-		shell{a}.Say("%s", warning)
 	}
 	err := a.show(sum, func(w io.Writer) {
 		a.left(sum.Skipped)

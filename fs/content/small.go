@@ -72,15 +72,12 @@ func staysPlain(raw *os.File, head []byte, size int64) (bool, error) {
 	if err := unix.Fstat(int(raw.Fd()), &st); err != nil {
 		return false, err
 	}
-	return size > maxSparse && st.Blocks*512 < size/maxHoles, nil
+	return size > maxSparse && st.Blocks*512 < size/2, nil
 }
 
-// A checkpoint of more than maxSparse bytes of which maxHoles-1 of maxHoles parts are holes stays as it is:
-// packing would read them.
-const (
-	maxSparse = 64 << 20
-	maxHoles  = 16
-)
+// maxSparse is a size in bytes: a checkpoint above it stays as it is if more than half of it is holes. A
+// local copy of a packed file has none.
+const maxSparse = 16 << 20
 
 // isCheckpoint reports whether a file of this head and size is worth packing though it is small.
 func isCheckpoint(head []byte, size int64) bool {

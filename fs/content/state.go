@@ -2,6 +2,7 @@ package content
 
 import (
 	"context"
+	"time"
 
 	"ckptfs/fs/tree"
 )
@@ -48,6 +49,28 @@ func (f *File) NewLocked() { f.loaded, f.vetted = true, true }
 
 // SetDirtyLocked has the next packing look at the file: it is not known whether it is to be packed.
 func (f *File) SetDirtyLocked() { f.bytes.dirty = true }
+
+// closedGrace is how long Closed waits. Who waited in vain waits again after ten times as long: a program may
+// have closed a copy of a descriptor that it goes on writing by.
+const closedGrace = 200 * time.Millisecond
+
+// Closed waits shortly for the kernel to tell of the last close(2) of a file, which returned already: what
+// looks at files that nobody writes is to find one that was just saved. No lock is held.
+func Closed(f *File) {
+	f.mu.Lock()
+	wait := f.users.writers > 0 && f.users.flushed >= f.users.writers && time.Now().After(f.users.vain)
+	f.mu.Unlock()
+	if !wait {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.Background(), closedGrace)
+	defer stop()
+	if f.AwaitRelease(ctx); ctx.Err() != nil {
+		f.mu.Lock()
+		f.users.vain = time.Now().Add(10 * closedGrace)
+		f.mu.Unlock()
+	}
+}
 
 // AwaitRelease waits until every writer that was closed is released, or ctx ends.
 func (f *File) AwaitRelease(ctx context.Context) {

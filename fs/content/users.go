@@ -1,6 +1,10 @@
 package content
 
-import "golang.org/x/sys/unix"
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // Mode is how the kernel serves a handle's reads and writes.
 type Mode int
@@ -30,6 +34,8 @@ type users struct {
 	flushed  int  // of these, those that saw a close(2); see AwaitRelease
 	torn     bool // one of the writers was killed before it was done
 	programs int  // handles of processes that execute the file
+
+	vain time.Time // until when Closed does not wait, since it did in vain
 }
 
 // open reports whether a program has the file open.

@@ -50,7 +50,8 @@ const (
 type PolicyChange struct {
 	Do      string
 	Pattern string
-	Rule    string // the words behind the pattern; to remove: a kind, or "", which is every kind
+	More    []string // patterns of further rules that are the same
+	Rule    string   // the words behind the pattern; to remove: a kind, or "", which is every kind
 }
 
 // Ruled is what the rules of a store are about, as Status has it.
@@ -68,6 +69,7 @@ func (h *Handler) policies(p Policies) {
 	h.mux.HandleFunc("POST /v1/policy", plain(func(r *http.Request) (any, error) {
 		q := r.URL.Query()
 		c := PolicyChange{Do: q.Get("do"), Pattern: q.Get("pattern"), Rule: q.Get("rule")}
+		c.More = q["pattern"][min(1, len(q["pattern"])):]
 		switch c.Do {
 		case PolicyAdd, PolicyRemove, PolicyLoad:
 		default:
@@ -75,7 +77,7 @@ func (h *Handler) policies(p Policies) {
 		}
 		out, err := p.ChangePolicy(r.Context(), c)
 		if err == nil {
-			h.did(r, "the policy was changed", "change", c.Do, "pattern", c.Pattern, "rule", c.Rule)
+			h.did(r, "the policy was changed", "change", c.Do, "pattern", c.Pattern, "more", len(c.More), "rule", c.Rule)
 		}
 		return out, err
 	}))
@@ -92,8 +94,8 @@ func (c *Client) Policy(ctx context.Context, count bool) (*Policy, error) {
 
 // ChangePolicy is Policies.ChangePolicy.
 func (c *Client) ChangePolicy(ctx context.Context, change PolicyChange) (*Policy, error) {
-	return ask[Policy](ctx, c, http.MethodPost, "policy",
-		url.Values{"do": {change.Do}, "pattern": {change.Pattern}, "rule": {change.Rule}})
+	return ask[Policy](ctx, c, http.MethodPost, "policy", url.Values{"do": {change.Do}, "rule": {change.Rule},
+		"pattern": append([]string{change.Pattern}, change.More...)})
 }
 
 var _ Policies = (*Client)(nil)

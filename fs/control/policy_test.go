@@ -20,7 +20,7 @@ func (f *fakePolicies) Policy(_ context.Context, count bool) (*Policy, error) {
 }
 
 func (f *fakePolicies) ChangePolicy(ctx context.Context, c PolicyChange) (*Policy, error) {
-	f.asked = append(f.asked, c.Do+"|"+c.Pattern+"|"+c.Rule)
+	f.asked = append(f.asked, strings.Join(append([]string{c.Do, c.Pattern, c.Rule}, c.More...), "|"))
 	if c.Do == PolicyRemove {
 		return nil, NotFound("no rule")
 	}
@@ -44,7 +44,8 @@ func TestPolicy(t *testing.T) {
 	if p, err := c.Policy(t.Context(), false); err != nil || p.Rules[0].Covered != nil {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := c.ChangePolicy(t.Context(), PolicyChange{PolicyAdd, "*.x&y", "plain"}); err != nil {
+	add := PolicyChange{PolicyAdd, "*.x&y", []string{"a b"}, "plain"}
+	if _, err := c.ChangePolicy(t.Context(), add); err != nil {
 		t.Error(err)
 	}
 	if _, err := c.ChangePolicy(t.Context(), PolicyChange{Do: PolicyRemove, Pattern: "b"}); !errors.Is(err,
@@ -54,7 +55,7 @@ func TestPolicy(t *testing.T) {
 	if _, err := c.ChangePolicy(t.Context(), PolicyChange{Do: "burn"}); err == nil {
 		t.Error("an unknown change was made")
 	}
-	if s := strings.Join(f.asked, " "); s != "add|*.x&y|plain remove|b|" {
+	if s := strings.Join(f.asked, " "); s != "add|*.x&y|plain|a b remove|b|" {
 		t.Errorf("%q", s)
 	}
 	if err := c.Dropped(t.Context(), "runs/a", []string{"runs/a/1/x"}); err != nil {

@@ -148,21 +148,21 @@ func TestEdit(t *testing.T) {
 	if want := Head + "\n*.gguf\tplain\n# mine\n!/a hydrated # not\n/a\\ b\\#\thydrated\nruns/**\thydrated\n"; err != nil || string(text) != want {
 		t.Fatalf("%q, %v", text, err)
 	}
-	text, n, err := Remove(text, Exact("a b#"), Hydrated)
+	text, n, err := Remove(text, Hydrated, Exact("a b#"))
 	if err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	text, n, err = Remove(text, "runs/**", "")
+	text, n, err = Remove(text, "", "runs/**")
 	if want := Head + "\n*.gguf\tplain\n# mine\n!/a hydrated # not\n"; err != nil || n != 1 || string(text) != want {
 		t.Fatalf("%q, %d, %v", text, n, err)
 	}
-	if _, n, err := Remove(text, "runs/**", ""); n != 0 || err != nil {
+	if _, n, err := Remove(text, "", "runs/**"); n != 0 || err != nil {
 		t.Error(n, err)
 	}
 	if _, err := Add(text, rule("a b", "plain")); err == nil {
 		t.Error("a pattern with a blank was added")
 	}
-	if _, _, err := Remove([]byte("x"), "a", ""); err == nil {
+	if _, _, err := Remove([]byte("x"), "", "a"); err == nil {
 		t.Error("what cannot be read was changed")
 	}
 	for _, r := range []*Rule{rule("a", "drop-optimizer", "keep-last=2", "older-than=36h"),

@@ -15,6 +15,9 @@ const (
 	givesLast  = 30 * time.Second
 )
 
+// mostGiven is how many files may wait. The pages of others stay until they are closed once more.
+const mostGiven = 1 << 14
+
 // Giver gives back the memory of files that are read once, when the last program has closed them: it takes as
 // long as there are pages, and who closes a file does not wait for it.
 type Giver struct {
@@ -69,7 +72,7 @@ func (g *Giver) Stop() {
 // Add has a file's pages dropped that nobody has open any more. File.mu is held.
 func (g *Giver) Add(f *content.File) {
 	g.mu.Lock()
-	if g.roomLocked(f) { // else they stay until it is closed once more
+	if g.roomLocked(f) {
 		f.Pin()
 		g.queue[f] = true
 	}
@@ -91,7 +94,7 @@ func (g *Giver) again(f *content.File) bool {
 	return true
 }
 
-func (g *Giver) roomLocked(f *content.File) bool { return !g.queue[f] && len(g.queue) < maxWaiting }
+func (g *Giver) roomLocked(f *content.File) bool { return !g.queue[f] && len(g.queue) < mostGiven }
 
 func (g *Giver) waits() bool {
 	g.mu.Lock()

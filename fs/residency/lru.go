@@ -14,10 +14,10 @@ import (
 // diskWatch is how often the free space is looked at while there is something to evict.
 const diskWatch = time.Second
 
-// leafLock is LRU.mu and Hydrator.mu: a file is pinned under one of them.
+// leafLock is LRU.mu, Hydrator.mu, Giver.mu and Hold.mu: a file is pinned under one of them.
 type leafLock struct{}
 
-func (leafLock) Rank() (int, string) { return locks.Volume + 800, "LRU.mu or Hydrator.mu" }
+func (leafLock) Rank() (int, string) { return locks.Volume + 800, "a leaf of fs/residency" }
 
 // LRU bounds the resident bytes of packed files, which are a cache, and their number, since each takes
 // memory: the least recently opened goes first.

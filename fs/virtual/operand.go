@@ -81,6 +81,7 @@ func (v *Virtual) operandOf(n *names.Node) (*operand, error) {
 	if f == nil {
 		return nil, errNoFile
 	}
+	content.Closed(f)
 	content.Reach(f)
 	gen, err := settled(n)
 	if err != nil {

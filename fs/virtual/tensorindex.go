@@ -9,6 +9,7 @@ import (
 
 	"ckptfs/cas/locks"
 	"ckptfs/formats"
+	"ckptfs/fs/content"
 	"ckptfs/fs/names"
 	"ckptfs/fs/plans"
 	"ckptfs/fs/view"
@@ -222,6 +223,7 @@ func (v *Virtual) tensorsOf(src *names.Node) (*tensorIndex, error) { return v.te
 // tensorsNamed is tensorsOf, if not "" at least of those whose file has a name.
 func (v *Virtual) tensorsNamed(src *names.Node, name string) (*tensorIndex, error) {
 	f := src.File()
+	content.Closed(f)
 	f.Lock()
 	defer f.Unlock()
 	if err := src.File().LoadLocked(); err != nil {

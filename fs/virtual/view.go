@@ -145,6 +145,7 @@ func (v *Virtual) viewFor(c *tree.Asker, src *names.Node, at names.Alias) *names
 	if src.File() == nil || !v.visible(c, inPlace, src) {
 		return nil
 	}
+	content.Closed(src.File())
 	return v.viewOf(src, at)
 }
 

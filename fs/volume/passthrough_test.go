@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ckptfs/fs/content"
+	"ckptfs/fs/names"
 	"ckptfs/fs/tree"
 )
 
@@ -280,30 +281,33 @@ func TestPagesDroppedByRule(t *testing.T) {
 	r, b := passthroughRig(t)
 	r.mkdir("a")
 	r.rule("a/**", "read-once")
-	for i, p := range []string{"a/f", "g"} {
+	nodes := map[string]*names.Node{}
+	for i, p := range []string{"a/f", "a/next", "g"} {
 		r.write(p, random(300<<10, uint64(i)))
-		r.packOut(p)
+		r.pack(p)
+		nodes[p] = r.find(p)
+		defer r.forget(nodes[p])
 	}
-	f, g := r.find("a/f"), r.find("g")
-	defer r.forget(f)
-	defer r.forget(g)
-	dropped := func(id content.NodeID) bool {
+	dropped := func(p string) bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return slices.Contains(b.dropped, id)
+		return slices.Contains(b.dropped, nodes[p].ID())
 	}
 	one, two := r.open("a/f", unix.O_RDONLY), r.open("a/f", unix.O_RDONLY)
 	b.mu.Lock()
 	b.dropped = nil
 	b.mu.Unlock()
-	r.release(r.open("g", unix.O_RDONLY))
 	r.release(one)
-	if dropped(f.ID()) {
-		t.Error("the pages of an open file were dropped")
+	for _, p := range []string{"g", "a/next"} { // which goes through the same queue
+		r.release(r.open(p, unix.O_RDONLY))
+	}
+	r.eventually("the pages of a/next go", func() bool { return dropped("a/next") })
+	if f, g := dropped("a/f"), dropped("g"); f || g {
+		t.Errorf("dropped were the pages of an open file: %v, of one that no rule covers: %v", f, g)
 	}
 	r.release(two)
-	r.eventually("the pages go", func() bool { return dropped(f.ID()) })
-	if dropped(g.ID()) {
-		t.Error("the pages were dropped of a file that no rule covers")
+	r.eventually("the pages of a/f go", func() bool { return dropped("a/f") })
+	if dropped("g") {
+		t.Error("the pages went of a file that no rule covers")
 	}
 }

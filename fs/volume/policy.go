@@ -105,19 +105,23 @@ func (p policies) Policy(ctx context.Context, count bool) (*control.Policy, erro
 	return out, err
 }
 
-// ChangePolicy adds or removes a rule, or reads the file again.
+// ChangePolicy adds or removes rules, or reads the file again.
 func (p policies) ChangePolicy(ctx context.Context, c control.PolicyChange) (*control.Policy, error) {
 	var err error
 	removed := 0
 	switch c.Do {
 	case control.PolicyAdd:
-		var r *policy.Rule
-		if r, err = policy.ParseRule(c.Pattern, strings.Fields(c.Rule)...); err != nil {
-			return nil, control.Invalid("%v", err)
+		var rules []*policy.Rule
+		for _, pattern := range append([]string{c.Pattern}, c.More...) {
+			r, err := policy.ParseRule(pattern, strings.Fields(c.Rule)...)
+			if err != nil {
+				return nil, control.Invalid("%v", err)
+			}
+			rules = append(rules, r)
 		}
-		err = p.v.rules.Add(r)
+		err = p.v.rules.Add(rules...)
 	case control.PolicyRemove:
-		removed, err = p.v.rules.Remove(c.Pattern, policy.Kind(c.Rule))
+		removed, err = p.v.rules.Remove(policy.Kind(c.Rule), append(c.More, c.Pattern)...)
 		if err == nil && removed == 0 {
 			err = control.NotFound("there is no such rule of the pattern %s: `ckptfs policy` lists them", c.Pattern)
 		}

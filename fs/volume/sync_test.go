@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -144,5 +145,51 @@ func TestIndexIsSynced(t *testing.T) {
 	}
 	if mark, err := index.Watermark(); err != nil || mark != want {
 		t.Errorf("on the disk up to %v, want %v (%v)", mark, want, err)
+	}
+}
+
+// What shows files that nobody writes waits for a writer that a program has closed and the kernel not yet
+// released: who opens the view of what it just saved finds it. For a program that goes on it does not wait
+// long.
+func TestShownWhenClosed(t *testing.T) {
+	for shown, file := range map[string]string{
+		".ckptfs/make/cast/bf16/runs/%s.safetensors": "runs/%s.safetensors",
+		".ckptfs/tensors/runs/%s.safetensors/a.npy":  "runs/%s.safetensors",
+		"runs/%s.safetensors":                        "runs/%s.pt",
+	} {
+		data := modelFile(t, "AB")
+		if strings.HasSuffix(file, ".pt") {
+			data = sample(t, "torch/flat.pt")
+		}
+		r := newRig(t)
+		r.mkdir("runs")
+		save := func(name string) *Handle {
+			h := r.open(fmt.Sprintf(file, name), unix.O_WRONLY|unix.O_CREAT)
+			r.writeAt(h, data, 0)
+			if _, err := r.resolve(fmt.Sprintf(shown, name)); err != unix.ENOENT {
+				t.Errorf(shown+" while it is written: %v", name, err)
+			}
+			r.Flush(h, alive)
+			return h
+		}
+		h := save("goes-on")
+		if _, err := r.resolve(fmt.Sprintf(shown, "goes-on")); err != unix.ENOENT {
+			t.Errorf(shown+": %v", "goes-on", err)
+		}
+		h.Release()
+		h = save("closed")
+		before, found := h.Node.Refs(), make(chan error, 1)
+		go func() {
+			n, err := r.resolve(fmt.Sprintf(shown, "closed"))
+			if err == nil {
+				n.Unpin()
+			}
+			found <- err
+		}()
+		r.eventually("it is looked up", func() bool { return len(found) > 0 || h.Node.Refs() > before })
+		h.Release()
+		if err := <-found; err != nil {
+			t.Errorf(shown+": %v", "closed", err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,8 +62,10 @@ func (p Policy) Decide(steps []Step, now time.Time) ([]Decision, error) {
 			keep(i, "one of the last %d", p.KeepLast)
 		}
 	}
+	// What is kept behind it for what it lacks is no step to go on from.
+	lacking := slices.ContainsFunc(sorted, func(s Step) bool { return s.Lacks })
 	for i, s := range sorted {
-		if s.Last && p.KeepLast > 0 && !all[i].Keep {
+		if s.Last && (lacking || p.KeepLast > 0) && !all[i].Keep {
 			keep(i, "the run can be gone on from it")
 		}
 	}

@@ -402,8 +402,14 @@ func TestLinksAreFollowed(t *testing.T) {
 		"2 files hydrated")
 	states(mounttest.Resident)
 	m.WantState("hub/blobs/other", mounttest.Packed)
-	mounttest.WantSaid(t, m.Run("unpin", snapshot), "hub/blobs/bbbb")
+	// What another pin, or another link, may hold stays until it is said that it need not.
+	said := withErrors(m, nil, "unpin", snapshot)
+	mounttest.WantSaid(t, said, "still pinned", "hub/blobs/aaaa, hub/blobs/bbbb", "--links")
+	mounttest.WantSaid(t, m.Run("policy", m.Dir), "/hub/blobs/aaaa", "/hub/blobs/bbbb")
+	m.RunFails("unpin", snapshot)
+	mounttest.WantSaid(t, m.Run("unpin", "--links", snapshot), "unpinned hub/blobs/aaaa, hub/blobs/bbbb")
 	mounttest.WantSaid(t, m.Run("policy", m.Dir), "no rules")
+	m.RunFails("unpin", "--links", snapshot)
 }
 
 // What a rule cannot do is said where it is asked for: by a mount whose rules cannot be read, and when local

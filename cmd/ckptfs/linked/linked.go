@@ -22,12 +22,13 @@ type Entries interface {
 	Entries(ctx context.Context, path string, some func([]control.Entry) error) error
 }
 
-// mostLinks is how many links are followed to one file, as Linux does.
+// mostLinks is how many links one path may lead over, as Linux has it.
 const mostLinks = 40
 
-// Outside are the files and folders of the mount that symbolic links below a place lead to, and that do not
-// lie there themselves; sorted, none within another one. Paths are relative to the mount's root. Links that
-// lead nowhere or out of the mount are passed over, and so are those in folders that a link leads to.
+// Outside are the files and folders of the mount that symbolic links below a place lead to, also those in a
+// folder that a link leads to, and that do not lie there themselves; sorted, none within another one. Paths
+// are relative to the mount's root. Links that lead nowhere, out of the mount or to a folder above them are
+// passed over.
 func Outside(ctx context.Context, c Entries, at *place.Place) ([]string, error) {
 	if at.Path == "" {
 		return nil, nil
@@ -36,43 +37,54 @@ func Outside(ctx context.Context, c Entries, at *place.Place) ([]string, error) 
 	if err != nil || e.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil, err
 	}
-	w := walk{Entries: c, at: at, found: map[string]bool{}}
-	if err := w.folder(ctx, at.Path); err != nil {
-		return nil, err
+	w := walk{Entries: c, at: at, found: map[string]bool{}, known: map[string]*control.Entry{}}
+	for w.todo = []string{at.Path}; len(w.todo) > 0; {
+		dir := w.todo[0]
+		w.todo = w.todo[1:]
+		if err := w.folder(ctx, dir); err != nil {
+			return nil, err
+		}
 	}
 	var all []string
 	for p := range w.found {
-		all = append(all, p)
+		if !w.covered(path.Dir(p)) {
+			all = append(all, p)
+		}
 	}
 	slices.Sort(all)
-	return slices.DeleteFunc(all, func(p string) bool {
-		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-			if w.found[dir] {
-				return true
-			}
-		}
-		return false
-	}), nil
+	return all, nil
 }
 
 type walk struct {
 	Entries
 	at    *place.Place
-	found map[string]bool
+	todo  []string                  // folders
+	found map[string]bool           // what links lead to
+	known map[string]*control.Entry // what is at the paths that links lead over; nil: nothing
 }
 
-// folder looks at what is below a folder. One that goes meanwhile is passed over.
+// covered reports whether a folder is found, or lies in one that is.
+func (w *walk) covered(dir string) bool {
+	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if w.found[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// folder looks at what is in a folder. One that goes meanwhile is passed over.
 func (w *walk) folder(ctx context.Context, dir string) error {
-	var folders, links []string
+	var links []string
 	err := w.Entries.Entries(ctx, dir, func(some []control.Entry) error {
 		for i := range some {
-			p := path.Join(dir, string(some[i].Name))
-			switch kind := some[i].Mode & unix.S_IFMT; {
-			case some[i].View || p == ".ckptfs":
+			e, p := &some[i], path.Join(dir, string(some[i].Name))
+			switch kind := e.Mode & unix.S_IFMT; {
+			case e.View || p == ".ckptfs":
 			case kind == unix.S_IFDIR:
-				folders = append(folders, p)
+				w.todo = append(w.todo, p)
 			case kind == unix.S_IFLNK:
-				links = append(links, w.target(dir, string(some[i].Target)))
+				links = append(links, string(e.Target))
 			}
 		}
 		return nil
@@ -80,59 +92,95 @@ func (w *walk) folder(ctx context.Context, dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, p := range links {
-		if err := w.follow(ctx, p); err != nil {
+	for _, to := range links {
+		p, e, err := w.resolve(ctx, dir, to)
+		if err != nil {
 			return err
 		}
-	}
-	for _, p := range folders {
-		if err := w.folder(ctx, p); err != nil {
-			return err
+		inside, above := within(p, w.at.Path), within(w.at.Path, p) || within(dir, p)
+		if e == nil || inside || above || within(p, ".ckptfs") || w.found[p] {
+			continue
+		}
+		switch kind := e.Mode & unix.S_IFMT; {
+		case e.View || kind != unix.S_IFREG && kind != unix.S_IFDIR:
+		case kind == unix.S_IFDIR && !w.covered(path.Dir(p)):
+			w.todo = append(w.todo, p)
+			fallthrough
+		default:
+			w.found[p] = true
 		}
 	}
 	return nil
-}
-
-// target is where a link in a folder leads to; "": out of the mount.
-func (w *walk) target(dir, to string) string {
-	if !path.IsAbs(to) {
-		to = path.Join(dir, to)
-	} else if m := w.at.Mount; m == nil || !within(path.Clean(to), m.Mountpoint) {
-		return ""
-	} else {
-		to = strings.Trim(path.Join(m.Root, strings.TrimPrefix(path.Clean(to), m.Mountpoint)), "/")
-	}
-	if to == ".." || strings.HasPrefix(to, "../") || to == "." {
-		return ""
-	}
-	return to
 }
 
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// follow notes what is at a path that a link leads to.
-func (w *walk) follow(ctx context.Context, p string) error {
-	for range mostLinks {
-		if p == "" || within(p, w.at.Path) || within(w.at.Path, p) || within(p, ".ckptfs") {
-			return nil
+// resolve goes where a link in a folder leads, name by name; no entry: nowhere, or out of the mount.
+func (w *walk) resolve(ctx context.Context, dir, to string) (string, *control.Entry, error) {
+	todo := to
+	at, e, followed := dir, (*control.Entry)(nil), 0
+	for todo != "" {
+		if todo[0] == '/' {
+			m := w.at.Mount
+			rest := path.Clean(todo)
+			if m == nil || !within(rest, m.Mountpoint) {
+				return "", nil, nil
+			}
+			at = strings.Trim(m.Root, "/")
+			todo = strings.TrimPrefix(strings.TrimPrefix(rest, strings.TrimSuffix(m.Mountpoint, "/")), "/")
 		}
-		e, err := w.Entry(ctx, p)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			return nil
+		var name string
+		name, todo, _ = strings.Cut(todo, "/")
+		todo = strings.TrimLeft(todo, "/")
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			if at == "" {
+				return "", nil, nil
+			}
+			if at = path.Dir(at); at == "." {
+				at = ""
+			}
+			e = nil
+			continue
 		}
-		if err != nil {
-			return err
+		next := path.Join(at, name)
+		var err error
+		if e, err = w.entry(ctx, next); e == nil {
+			return "", nil, err
 		}
-		switch kind := e.Mode & unix.S_IFMT; {
-		case e.View || kind != unix.S_IFLNK && kind != unix.S_IFREG && kind != unix.S_IFDIR:
-			return nil
-		case kind != unix.S_IFLNK:
-			w.found[p] = true
-			return nil
+		if e.Mode&unix.S_IFMT != unix.S_IFLNK {
+			at = next
+			continue
 		}
-		p = w.target(path.Dir(p), string(e.Target))
+		if followed++; followed > mostLinks {
+			return "", nil, nil
+		}
+		todo = strings.TrimSuffix(string(e.Target)+"/"+todo, "/")
 	}
-	return nil
+	if e == nil && at != "" { // it ended with ".."
+		var err error
+		if e, err = w.entry(ctx, at); err != nil {
+			return "", nil, err
+		}
+	}
+	return at, e, nil
+}
+
+// entry is what is at a path, nil if nothing is.
+func (w *walk) entry(ctx context.Context, p string) (*control.Entry, error) {
+	if e, ok := w.known[p]; ok {
+		return e, nil
+	}
+	e, err := w.Entry(ctx, p)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		e, err = nil, nil
+	}
+	if err == nil {
+		w.known[p] = e
+	}
+	return e, err
 }

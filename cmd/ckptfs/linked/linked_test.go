@@ -63,6 +63,8 @@ func TestOutside(t *testing.T) {
 		"hub/r1/out": "/etc", "hub/r1/beside": "/mnt/xy/hub/blobs/c", "hub/r1/far": "../../../../etc",
 		"hub/r1/self": "/mnt/x", "hub/r1/virtual": "../../.ckptfs/latest/a",
 		"hub/r2/chain": "../r1/a", "hub/r2/folder": "../../other", "hub/r2/in": "../../other/sub/y",
+		"serve/now": "../hub/r1/", "serve/odd": "now/../r2/./chain", "deep/x/y/z": "", "deep/l": "x/y",
+		"odd/up": "../deep/l/../y/z", "round/a": "../round2", "round2/b": "../round",
 	}
 	m := &mountinfo.Info{Mountpoint: "/mnt/x", Root: "/"}
 	for _, c := range []struct {
@@ -74,6 +76,9 @@ func TestOutside(t *testing.T) {
 		{"hub", []string{"other"}},
 		{"hub/r1/a", nil}, // who names a link has it followed before
 		{"other", nil},
+		{"serve", []string{"hub/blobs/a", "hub/blobs/b", "hub/r1"}},
+		{"odd", []string{"deep/x/y/z"}},
+		{"round", []string{"round2"}},
 		{"", nil},
 	} {
 		got, err := Outside(t.Context(), hub, &place.Place{Path: c.at, Mount: m})

@@ -272,8 +272,7 @@ func logForgotten(ctx context.Context, s Shell, run string, steps []string) {
 }
 
 // judged is what a policy decides by. Steps behind the one that the run can be gone on from are not complete.
-// When metrics are to choose, those of a step that cannot be read are an
-// error: it may be the best.
+// When metrics are to choose, those of a step that cannot be read are an error: it may be the best.
 func judged(l *control.RunLog, metrics bool) ([]runs.Step, error) {
 	out := make([]runs.Step, len(l.Steps))
 	_, numbers := runs.Numbers(l.Last)

@@ -84,4 +84,17 @@ func TestJudgedBehindLast(t *testing.T) {
 			t.Errorf("last %q: %q are kept, want %q", last, kept, want)
 		}
 	}
+	l.Last = "step-9"
+	l.Steps[0].Metrics = map[string]control.Number{"loss": 1}
+	steps, err := judged(l, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := []runs.KeepBest{{Metric: "loss", N: 1}}
+	for _, p := range []runs.Policy{{KeepWithin: time.Minute}, {KeepBest: best}} {
+		decisions, err := p.Decide(steps, time.Now())
+		if err != nil || !decisions[1].Keep || !decisions[2].Keep {
+			t.Errorf("%+v: %+v, %v", p, decisions, err)
+		}
+	}
 }

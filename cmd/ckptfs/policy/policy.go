@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,7 +96,9 @@ func change(s Shell, cmd *cobra.Command, do control.PolicyChange) error {
 	}
 	return s.Change(cmd.Context(), path, func(c *control.Client, at *place.Place) error {
 		if m := at.Mount; m != nil && do.Do == control.PolicyAdd {
-			if below, ok := strings.CutPrefix(do.Pattern, m.Mountpoint+"/"); ok {
+			below, ok := strings.CutPrefix(do.Pattern, m.Mountpoint+"/")
+			first, _, _ := strings.Cut(strings.Trim(do.Pattern, "/"), "/")
+			if _, err := c.Entry(cmd.Context(), first); ok && errors.Is(err, fs.ErrNotExist) {
 				return control.Invalid("%s: patterns are of paths below the mount's root: give /%s", do.Pattern, below)
 			}
 		}
@@ -260,7 +263,11 @@ func pin(ctx context.Context, s Shell, path string, out *pinned) error {
 				return control.Invalid("%s is made by the mount and has no local copy: pin the file that it is made of", path)
 			}
 		}
-		all, err := targets(ctx, c, path, at)
+		pattern, err := ruleOf(path, at.Path)
+		if err != nil {
+			return err
+		}
+		more, err := targets(ctx, s, c, at)
 		if err != nil {
 			return err
 		}
@@ -269,13 +276,14 @@ func pin(ctx context.Context, s Shell, path string, out *pinned) error {
 			return err
 		}
 		out.Mounted = st.Mode != control.ModeUnmounted
-		for _, t := range all {
-			_, err = c.ChangePolicy(ctx, control.PolicyChange{Do: control.PolicyAdd, Pattern: t.pattern,
-				Rule: string(policy.Hydrated)})
-			if err != nil {
+		all := append([]target{{at.Path, pattern}}, more...)
+		for some := range slices.Chunk(all, atOnce) {
+			if _, err := c.ChangePolicy(ctx, changeOf(control.PolicyAdd, some)); err != nil {
 				return err
 			}
-			out.Paths = append(out.Paths, t.path)
+			for _, t := range some {
+				out.Paths = append(out.Paths, t.path)
+			}
 		}
 		if !out.Mounted {
 			return nil
@@ -298,17 +306,26 @@ func pin(ctx context.Context, s Shell, path string, out *pinned) error {
 // target is a path that a rule is to hold, and the pattern of exactly that.
 type target struct{ path, pattern string }
 
-// targets are those of a place, and of what symbolic links below it lead to.
-func targets(ctx context.Context, c *control.Client, arg string, at *place.Place) ([]target, error) {
-	pattern, err := ruleOf(arg, at.Path)
-	if err != nil {
-		return nil, err
+// atOnce is how many rules are changed by one request: each looks at all files.
+const atOnce = 500
+
+// changeOf is a change of the rules that hold some targets, of which there is one at least.
+func changeOf(do string, some []target) control.PolicyChange {
+	c := control.PolicyChange{Do: do, Pattern: some[0].pattern, Rule: string(policy.Hydrated)}
+	for _, t := range some[1:] {
+		c.More = append(c.More, t.pattern)
 	}
-	all := []target{{at.Path, pattern}}
+	return c
+}
+
+// targets are what symbolic links below a place lead to.
+func targets(ctx context.Context, s Shell, c *control.Client, at *place.Place) (all []target, err error) {
 	more, err := linked.Outside(ctx, c, at)
 	for _, p := range more {
-		if pattern, err = ruleOf(p, p); err != nil {
-			return nil, err
+		pattern, err := ruleOf(p, p)
+		if err != nil {
+			s.Say("%v", err)
+			continue
 		}
 		all = append(all, target{p, pattern})
 	}
@@ -316,18 +333,20 @@ func targets(ctx context.Context, c *control.Client, arg string, at *place.Place
 }
 
 func unpinCmd(s Shell) *cobra.Command {
-	return &cobra.Command{
+	links := false
+	cmd := &cobra.Command{
 		Use:   "unpin PATH…",
 		Short: "End what pin began",
 		Long: `Removes from the store's policy what ckptfs pin PATH added. The local copies stay as a cache: they count against
---hot-size again, and the least recently used are evicted first.`,
+--hot-size again, and the least recently used are evicted first. Rules of what symbolic links below PATH lead to stay,
+and are named: other links may lead there, too. With --links they go as well.`,
 		Args: args.Some,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			out := struct {
 				Paths []string `json:"paths"`
 			}{[]string{}}
 			for _, path := range paths {
-				gone, err := unpin(cmd.Context(), s, path)
+				gone, err := unpin(cmd.Context(), s, path, links)
 				if err != nil {
 					return err
 				}
@@ -338,54 +357,72 @@ func unpinCmd(s Shell) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&links, "links", false, "also unpin what symbolic links below PATH lead to")
+	return cmd
 }
 
-// unpin takes a path, which may be gone.
-func unpin(ctx context.Context, s Shell, path string) (unpinned []string, err error) {
+// unpin takes a path, which may be gone; with links also what symbolic links below it lead to.
+func unpin(ctx context.Context, s Shell, path string, links bool) (unpinned []string, err error) {
 	there, rest, err := place.Existing(path)
 	if err != nil {
 		return nil, err
 	}
 	err = s.Change(ctx, there, func(c *control.Client, at *place.Place) error {
 		at.Path = filepath.Join(at.Path, rest)
-		all, err := targets(ctx, c, path, at)
+		pattern, err := ruleOf(path, at.Path)
+		if err != nil {
+			return err
+		}
+		more, err := targets(ctx, s, c, at)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		var p *control.Policy
-		for i, t := range all {
-			now, err := c.ChangePolicy(ctx, control.PolicyChange{Do: control.PolicyRemove, Pattern: t.pattern,
-				Rule: string(policy.Hydrated)})
-			if isNotFound(err) && i > 0 {
-				continue // the link is younger than the pin
-			}
-			if isNotFound(err) {
-				return fmt.Errorf("%s is not pinned%s: %w", path, byRule(ctx, c, at.Path), err)
-			}
-			if err != nil {
+		all := []target{{at.Path, pattern}}
+		if links {
+			all = append(all, more...)
+		}
+		before, err := c.Policy(ctx, false)
+		if err != nil {
+			return err
+		}
+		all = slices.DeleteFunc(all, func(t target) bool { return !isPinned(before, t) })
+		if len(all) == 0 {
+			return control.NotFound("%s is not pinned%s", path, byRule(before, at.Path))
+		}
+		now := before
+		for some := range slices.Chunk(all, atOnce) {
+			if now, err = c.ChangePolicy(ctx, changeOf(control.PolicyRemove, some)); err != nil {
 				return err
 			}
-			p, unpinned = now, append(unpinned, t.path)
+			for _, t := range some {
+				unpinned = append(unpinned, t.path)
+			}
 		}
-		if by := holding(p, at.Path); by != nil {
+		if by := holding(now, at.Path); by != nil {
 			s.Say("%s is still held by the rule %s %s of line %d", path, by.Pattern, by.What(), by.Line)
+		}
+		if more = slices.DeleteFunc(more, func(t target) bool { return !isPinned(now, t) }); len(more) > 0 {
+			left := make([]string, len(more))
+			for i, t := range more {
+				left[i] = t.path
+			}
+			s.Say("still pinned, since links below %s led there: %s (ckptfs unpin --links %s, if nothing else is to hold them)",
+				path, named(left), text.Word(path))
 		}
 		return nil
 	})
 	return unpinned, err
 }
 
-func isNotFound(err error) bool {
-	var e *control.Error
-	return errors.As(err, &e) && e.Code == control.CodeNotFound
+// isPinned reports whether the rule is there that pin adds for a target.
+func isPinned(p *control.Policy, t target) bool {
+	return slices.ContainsFunc(p.Rules, func(r control.PolicyRule) bool {
+		return r.Pattern == t.pattern && r.Rule == string(policy.Hydrated)
+	})
 }
 
 // byRule says which rule holds a path that no pin does.
-func byRule(ctx context.Context, c *control.Client, path string) string {
-	p, err := c.Policy(ctx, false)
-	if err != nil {
-		return ""
-	}
+func byRule(p *control.Policy, path string) string {
 	if by := holding(p, path); by != nil {
 		return fmt.Sprintf(" by its path: the rule %s %s of line %d holds it", by.Pattern, by.What(), by.Line)
 	}

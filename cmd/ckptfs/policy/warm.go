@@ -95,6 +95,11 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 		if !hydrate {
 			return nil
 		}
+		before, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		moved := out.HydratedBytes
 		update, done := s.Progress("hydrating")
 		defer done()
 		for _, p := range all {
@@ -109,8 +114,8 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 			out.HydratedFiles += m.Files
 			out.HydratedBytes += m.Bytes
 		}
-		if st, err := c.Status(ctx); err == nil {
-			notKept = text.NotKept(st, out.HydratedBytes)
+		if after, err := c.Status(ctx); err == nil {
+			notKept = text.NotKept(before, after, out.HydratedBytes-moved)
 		}
 		return nil
 	})
@@ -118,7 +123,7 @@ func warm(ctx context.Context, s Shell, path string, hydrate bool, out *warmed) 
 		return err
 	}
 	if notKept != "" {
-		s.Say("%s", notKept)
+		s.Say("%s: %s", path, notKept)
 	}
 	if there.once > 0 {
 		s.Say("not read: %s at or below %s, which the rule %s of the store has leave memory when closed",

@@ -70,3 +70,24 @@ func TestPrintable(t *testing.T) {
 		}
 	}
 }
+
+// What a command hydrates beyond --hot-size is said, but not of what a rule holds.
+func TestNotKept(t *testing.T) {
+	status := func(hot, pinned int64) *control.Status {
+		st := &control.Status{HotSize: hot}
+		st.PinnedBytes = pinned
+		return st
+	}
+	for _, c := range []struct {
+		hot, before, after, hydrated int64
+		said                         bool
+	}{
+		{10, 0, 0, 11, true}, {10, 0, 0, 10, false}, {-1, 0, 0, 11, false}, {0, 0, 0, 1, true},
+		{10, 50, 50, 11, true}, {10, 0, 11, 11, false}, {10, 5, 16, 30, true}, {10, 16, 5, 11, true},
+	} {
+		s := NotKept(status(c.hot, c.before), status(c.hot, c.after), c.hydrated)
+		if (s != "") != c.said {
+			t.Errorf("%+v: %q", c, s)
+		}
+	}
+}

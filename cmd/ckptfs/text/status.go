@@ -234,12 +234,13 @@ func WithReason(mode, reason string) string {
 	return fmt.Sprintf("%s (%s)", mode, Printable(reason))
 }
 
-// NotKept says what becomes of so many bytes of local copies that a command made, where they are more than
-// --hot-size; "" where they are not. What a rule holds does not count.
-func NotKept(st *control.Status, hydrated int64) string {
-	if st.HotSize < 0 || hydrated <= st.HotSize+st.PinnedBytes {
+// NotKept says what becomes of so many bytes of local copies that a command made between two looks at the
+// status, where they are more than --hot-size; "" where they are not. What a rule holds does not count.
+func NotKept(before, after *control.Status, hydrated int64) string {
+	hydrated -= max(after.PinnedBytes-before.PinnedBytes, 0)
+	if after.HotSize < 0 || hydrated <= after.HotSize {
 		return ""
 	}
 	return fmt.Sprintf("local copies of %s were made, and --hot-size is %s: the least recently used are evicted again; "+
-		"`ckptfs pin` keeps them, or a mount with a larger --hot-size", Bytes(hydrated), Bytes(st.HotSize))
+		"`ckptfs pin` keeps them, or a mount with a larger --hot-size", Bytes(hydrated), Bytes(after.HotSize))
 }

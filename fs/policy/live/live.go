@@ -105,15 +105,15 @@ func (l *Live) Load() error {
 	return err
 }
 
-// Add adds a rule behind all others, in place of one of the same pattern and kind.
-func (l *Live) Add(r *policy.Rule) error {
-	return l.change(func(text []byte) ([]byte, error) { return policy.Add(text, r) })
+// Add adds rules behind all others, each in place of one of the same pattern and kind.
+func (l *Live) Add(rules ...*policy.Rule) error {
+	return l.change(func(text []byte) ([]byte, error) { return policy.Add(text, rules...) })
 }
 
-// Remove removes the rules of a pattern and a kind, of every kind if that is "", and says how many.
-func (l *Live) Remove(pattern string, kind policy.Kind) (removed int, err error) {
+// Remove removes the rules of some patterns and a kind, of every kind if that is "", and says how many.
+func (l *Live) Remove(kind policy.Kind, patterns ...string) (removed int, err error) {
 	err = l.change(func(text []byte) (left []byte, err error) {
-		left, removed, err = policy.Remove(text, pattern, kind)
+		left, removed, err = policy.Remove(text, kind, patterns...)
 		return left, err
 	})
 	return removed, err

@@ -58,7 +58,7 @@ func TestLive(t *testing.T) {
 		t.Error("a start takes rules that it cannot read")
 	}
 	write(policy.Head + "\n# by hand\n*.gguf plain\n")
-	if n, err := l.Remove("*.gguf", ""); n != 1 || err != nil || l.Problem() != "" ||
+	if n, err := l.Remove("", "*.gguf"); n != 1 || err != nil || l.Problem() != "" ||
 		l.Is(policy.Plain, "a.gguf") {
 		t.Error(n, err, l.Problem())
 	}
