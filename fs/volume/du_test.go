@@ -115,7 +115,9 @@ func (m *usageModel) foretell(rt *rapid.T) {
 	if got := before - r.records(); got != d.AloneBytes {
 		rt.Fatalf("%v: %d bytes of records went, said was %+v", paths, got, d.Use)
 	}
-	if p.RoomBytes != dry.RoomBytes || dry.FreedBytes != dry.RoomBytes || p.RoomBytes < d.AloneBytes {
+	// Work in the background may have held a record of a model until after the dry run.
+	same := p.RoomBytes == dry.RoomBytes || p.RoomBytes > dry.RoomBytes && p.LiveRecords < dry.LiveRecords
+	if !same || dry.FreedBytes != dry.RoomBytes || p.RoomBytes < d.AloneBytes {
 		rt.Fatalf("%v: %d bytes; a prune says %+v, a dry one %+v", paths, d.AloneBytes, p, dry)
 	}
 	// What the disk gets is whole blocks: up to two of 4 KiB less for a hole, and a footer moves.
