@@ -88,8 +88,12 @@ does so by the rules drop-optimizer of the store (ckptfs policy). Run it from a 
 					}
 					return 2, runs.Dir + "/**", rule
 				})
-				if of := (*policy.Error)(nil); errors.As(err, &of) {
-					return exit.Wrong(cmd, "--keep-last or --keep-within: "+of.Reason)
+				if err != nil {
+					reason := err.Error()
+					if of := (*policy.Error)(nil); errors.As(err, &of) {
+						reason = of.Reason // the line is not the user's
+					}
+					return exit.Wrong(cmd, "--keep-last or --keep-within: "+reason)
 				}
 				return forgetByRules(cmd.Context(), s, args, rules, dry)
 			}
