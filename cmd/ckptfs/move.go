@@ -24,7 +24,7 @@ links below PATH are followed within the mount.`,
 		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.move(cmd.Context(), args,
-				mover{"evicting", "evicted", "freed", (*control.Client).Evict, nil})
+				mover{"evicting", "evicted", "freed", (*control.Client).Evict, false})
 		},
 	}
 }
@@ -39,7 +39,7 @@ followed within the mount.`,
 		Args: args.Some,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.move(cmd.Context(), args,
-				mover{"hydrating", "hydrated", "copied", (*control.Client).Hydrate, text.NotKept})
+				mover{"hydrating", "hydrated", "copied", (*control.Client).Hydrate, true})
 		},
 	}
 }
@@ -57,9 +57,7 @@ type moving func(*control.Client, context.Context, string, func(control.Progress
 type mover struct {
 	doing, did, bytes string
 	do                moving
-
-	// warning is what the user is to know besides, "" if nothing; nil: there is nothing.
-	warning func(before, after *control.Status, moved int64) string
+	hydrates          bool
 }
 
 // all does so to some paths, and adds up what it did.
@@ -70,9 +68,7 @@ func (m mover) all(ctx context.Context, s *session, paths []string, update func(
 		if err != nil {
 			return err
 		}
-		sum.Files += one.Files
-		sum.Bytes += one.Bytes
-		sum.Skipped = append(sum.Skipped, one.Skipped...)
+		sum.Add(one)
 	}
 	return nil
 }
@@ -86,9 +82,11 @@ func (a *app) move(ctx context.Context, paths []string, move mover) error {
 			if err != nil {
 				return err
 			}
-			before, err := s.Status(ctx)
-			if err != nil {
-				return err
+			var before *control.Status
+			if move.hydrates {
+				if before, err = s.Status(ctx); err != nil {
+					return err
+				}
 			}
 			moved := sum.Bytes
 			update, done := a.progress(move.doing)
@@ -97,8 +95,11 @@ func (a *app) move(ctx context.Context, paths []string, move mover) error {
 			if err != nil {
 				return err
 			}
-			if after, err := s.Status(ctx); err == nil && move.warning != nil {
-				if warning := move.warning(before, after, sum.Bytes-moved); warning != "" {
+			if !move.hydrates {
+				return nil
+			}
+			if after, err := s.Status(ctx); err == nil {
+				if warning := text.NotKept(before, after, sum.Bytes-moved); warning != "" {
 					shell{a}.Say("%s: %s", path, warning)
 				}
 			}

@@ -66,7 +66,7 @@ func dropPages(fd int) (left bool) {
 // ReadOnce reports whether a rule has a file leave memory, since nobody has it open. File.mu is held.
 func ReadOnce(f *File) bool {
 	f.mu.AssertHeld()
-	return f.users.all() == 0 && !f.Dead() && f.c.readOnce(f) && (f.rec.Packed() || NeverPacked(f))
+	return f.users.all() == 0 && f.c.readOnce(f) && !f.Dead() && (f.rec.Packed() || NeverPacked(f))
 }
 
 // hydration is the transition of a hollow file to a resident one.

@@ -58,7 +58,7 @@ const closedGrace = 200 * time.Millisecond
 // looks at files that nobody writes is to find one that was just saved. No lock is held.
 func Closed(f *File) {
 	f.mu.Lock()
-	wait := f.users.writers > 0 && f.users.flushed >= f.users.writers && time.Now().After(f.users.vain)
+	wait := f.users.closed() && time.Now().After(f.users.vain)
 	f.mu.Unlock()
 	if !wait {
 		return
@@ -76,7 +76,7 @@ func Closed(f *File) {
 func (f *File) AwaitRelease(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.users.writers == 0 || f.users.flushed < f.users.writers {
+	if !f.users.closed() {
 		return
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -85,7 +85,7 @@ func (f *File) AwaitRelease(ctx context.Context) {
 		f.cond.Broadcast()
 	})
 	defer stop()
-	for f.users.writers > 0 && f.users.flushed >= f.users.writers && ctx.Err() == nil {
+	for f.users.closed() && ctx.Err() == nil {
 		f.cond.Wait()
 	}
 }

@@ -41,6 +41,9 @@ type users struct {
 // open reports whether a program has the file open.
 func (u *users) open() bool { return u.pass+u.cached+u.direct > 0 }
 
+// closed reports whether each writer saw a close(2), and is not released yet.
+func (u *users) closed() bool { return u.writers > 0 && u.flushed >= u.writers }
+
 // all is how many handles and readers of this process there are.
 func (u *users) all() int { return u.pass + u.cached + u.direct + u.inside }
 

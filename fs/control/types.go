@@ -21,6 +21,13 @@ type Moved struct {
 	Skipped []Skip `json:"skipped"`
 }
 
+// Add adds what else was moved.
+func (m *Moved) Add(more *Moved) {
+	m.Files += more.Files
+	m.Bytes += more.Bytes
+	m.Skipped = append(m.Skipped, more.Skipped...)
+}
+
 // Skip is a file that was left alone, and why: "open", "not packed", "mapped for writing", ….
 type Skip struct {
 	Path   string `json:"path"`

@@ -60,7 +60,7 @@ func (g *Giver) Start() {
 	})
 }
 
-// Stop ends what Start began. The pages of what waits stay.
+// Stop ends what Start began. Files that are in the queue keep their pages.
 func (g *Giver) Stop() {
 	close(g.quit)
 	g.end.Wait()

@@ -96,10 +96,11 @@ func change(s Shell, cmd *cobra.Command, do control.PolicyChange) error {
 	}
 	return s.Change(cmd.Context(), path, func(c *control.Client, at *place.Place) error {
 		if m := at.Mount; m != nil && do.Do == control.PolicyAdd {
-			below, ok := strings.CutPrefix(do.Pattern, m.Mountpoint+"/")
-			first, _, _ := strings.Cut(strings.Trim(do.Pattern, "/"), "/")
-			if _, err := c.Entry(cmd.Context(), first); ok && errors.Is(err, fs.ErrNotExist) {
-				return control.Invalid("%s: patterns are of paths below the mount's root: give /%s", do.Pattern, below)
+			if below, ok := strings.CutPrefix(do.Pattern, m.Mountpoint+"/"); ok {
+				first, _, _ := strings.Cut(strings.Trim(do.Pattern, "/"), "/")
+				if _, err := c.Entry(cmd.Context(), first); errors.Is(err, fs.ErrNotExist) {
+					return control.Invalid("%s: patterns are of paths below the mount's root: give /%s", do.Pattern, below)
+				}
 			}
 		}
 		p, err := c.ChangePolicy(cmd.Context(), do)
@@ -295,9 +296,7 @@ func pin(ctx context.Context, s Shell, path string, out *pinned) error {
 			if err != nil {
 				return fmt.Errorf("%s is pinned, and not all of it is hydrated yet: %w", path, err)
 			}
-			out.Files += m.Files
-			out.Bytes += m.Bytes
-			out.Skipped = append(out.Skipped, m.Skipped...)
+			out.Add(m)
 		}
 		return nil
 	})
